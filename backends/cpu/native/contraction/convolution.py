@@ -16,6 +16,7 @@ from shardir.backends.cpu.native.contraction.elements import arithmetic, convert
 from shardir.backends.cpu.native.contraction.framed import framed
 from shardir.backends.cpu.native.contraction.lowering import multiplied
 from shardir.backends.cpu.native.contraction.pitches import suits
+from shardir.backends.cpu.native.contraction.sliding import slid, slides
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.ir import Op
 from shardir.ops.convolution_loops import Side, sides
@@ -38,10 +39,12 @@ def convolution_rule(
     plan = framed(op.attrs, image, filter, out)
     if plan:
         (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
-        if suits(work, plan.moved, plan.after):
+        long = slides(work)
+        if long or suits(work, plan.moved, plan.after):
             before, plan, after = plan.copied(image, filter, out, context)
             (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
-            return [*before, *multiplied(work, context, "convolution"), *after]
+            made = (slid if long else multiplied)(work, context, "convolution")
+            return [*before, *made, *after]
     products = list(products_of(op.attrs, image, filter, out))
     if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
         return None

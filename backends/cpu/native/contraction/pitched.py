@@ -13,7 +13,7 @@ from shardir.backends.cpu.native.contraction.record import Block, Reader
 from shardir.backends.cpu.native.contraction.vectors import Vectors
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.hints import prefetch
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable
 
 LOOPS = 3
 """Loops of steps; those that a product lacks are of one step."""
@@ -26,7 +26,8 @@ AHEAD = 64
 class Shape(NamedTuple):
     """A tile: `times` x `height` rows, `width` vectors of columns, `last` in the end; `cut`:
     the last of these vectors is not full. Rows are `pitch` bytes apart; `ahead`: columns are asked
-    for before they are read."""
+    for before they are read. `sliding`: column r has none of the first r steps, and of the last
+    ones, as many as there are columns less one, only those before the r-th."""
 
     times: int
     height: int
@@ -34,12 +35,13 @@ class Shape(NamedTuple):
     last: int
     cut: bool
     pitch: int
-    ahead: bool
+    ahead: bool = False
+    sliding: bool = False
 
     @property
     def name(self) -> str:
         sizes = f"{self.times}x{self.height}x{self.width}_{self.last}{'cut' * self.cut}"
-        return f"{sizes}_{self.pitch}{'_ahead' * self.ahead}"
+        return f"{sizes}_{self.pitch}{'_ahead' * self.ahead}{'_sliding' * self.sliding}"
 
 
 @cache
@@ -133,7 +135,8 @@ def _emit_tile(module: Module, kind: Vectors, shape: Shape, width: int, cut: boo
             f.variable("ptr", f.offset(base, outer * pace[2] + middle * pace[1]))
             for base, pace in zip((lhs, rhs), paces, strict=True)
         ]
-        with f.loop(0, counts[0]):
+
+        def step(exist: Value | None, starts: list[Variable] = starts) -> None:
             a, b = (start.get() for start in starts)
             vectors = [
                 kind.read(f, f.offset(b, j * lanes * kind.item), mask)
@@ -145,9 +148,20 @@ def _emit_tile(module: Module, kind: Vectors, shape: Shape, width: int, cut: boo
             for t, i in rows:
                 number = kind.number(f, f.offset(groups[t], i * shape.pitch))
                 for total, each in zip(sums[t, i], vectors, strict=True):
+                    before = total[0].get()
                     kind.add(f, total, number, [each])
+                    if exist:
+                        total[0].set(f.select(exist, total[0].get(), before))
             for start, pace in zip(starts, paces, strict=True):
                 start.set(f.offset(start.get(), pace[0]))
+
+        beside = (lanes - 1) * shape.sliding
+        with f.loop(0, beside) as k:
+            step(kind.mask(f, k + 1))
+        with f.loop(2 * beside, counts[0]):
+            step(None)
+        with f.loop(0, beside) as k:
+            step(~kind.mask(f, k + 1))
     for t, i in rows:
         with f.when(skipped.is_("sle", i)):
             for j, (mask, total) in enumerate(zip(masks, sums[t, i], strict=True)):

@@ -61,7 +61,7 @@ def tiling(work: Product) -> Tiling | None:
         thin, high = vectors % width or width, times * height
         total = (vectors - thin) // width * _cycles(high, width) + _cycles(high, thin)
         total *= ceil(near.extent / height) * others / times
-        found.append(Tiling(total, Shape(times, height, width, thin, cut, near.lhs, False)))
+        found.append(Tiling(total, Shape(times, height, width, thin, cut, near.lhs)))
     return min(found, key=lambda each: each.cycles)
 
 
@@ -104,8 +104,17 @@ def _best(work: Product) -> tuple[Tiling | None, Product]:
     return min(((tiling(each), each) for each in (work, work.turned())), key=cycles)
 
 
+def sliding(work: Product, context: Context, label: str) -> list[Phase]:
+    """The phases of a product of a vector of columns, of which each lacks some of the first steps
+    and some of the last ones: see `Shape`."""
+    best = tiling(work)
+    assert best is not None
+    best = best._replace(shape=best.shape._replace(sliding=True))
+    return [_phase(work, best, context, label)]
+
+
 def pitched(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none if they are not worth it."""
+    """Its phases; none if rows or columns lie otherwise."""
     best, work = _best(work)
     if not best:
         return []

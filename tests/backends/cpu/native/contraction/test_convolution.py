@@ -216,6 +216,9 @@ LARGE = [
          {"groups": 20, "padding": ((1, 1), (1, 2)), "strides": (1, 2)})
         for times in (2, 3, 4)
     ),
+    ("b0f,0io->b0f", (2, 1000, 1), (40, 1, 1), {"padding": ((20, 19),)}),
+    ("bf0,oi0->bf0", (1, 1, 1024), (1, 1, 25), {}),
+    ("bf0,oi0->bf0", (3, 1, 999), (1, 1, 333), {"padding": ((-7, 400),)}),
 ]  # fmt: skip
 
 
@@ -353,6 +356,25 @@ def test_features_by_themselves_share_what_is_read_of_the_filter(
     kind, _, size, *_ = name.split("_")
     assert kind == "lanes"
     assert int(size.partition("x")[0]) > 1
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_long_filter_meets_no_number_that_is_outside_of_its_window(dtype: str) -> None:
+    """Steps that a place of a row lacks have no part in its sum: zero times infinity would."""
+    attrs = attributes(1, "bf0,oi0->bf0", padding=((15, 16),))
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, (1, 1, 1000), dtype), numbers(rng, (1, 1, 32), dtype)
+    w[w == 0] = 1
+    x[0, 0, [5, 100, 101, 600]] = np.inf, -np.inf, np.nan, np.inf
+    op = op_on(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
+    out = np.full(op.result.type.shape, 7, NUMPY_DTYPES[dtype])
+    phases = lowered(RULES["convolution"], op, [x, w], [out])
+    assert phases is not None
+    assert any(phase.kernel.name.endswith("sliding") for phase in phases)
+    hit = np.zeros(1000, bool)
+    for place in (5, 100, 101, 600):
+        hit[max(0, place - 16) : place + 16] = True
+    np.testing.assert_array_equal(np.isfinite(out[0, 0]), ~hit)
 
 
 def test_two_features_made_of_each_are_lanes() -> None:
