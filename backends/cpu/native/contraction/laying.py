@@ -2,7 +2,7 @@
 
 from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.describing import blocked, tasks
-from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
+from shardir.backends.cpu.native.contraction.einsum import Product
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.grid import grid_of
 from shardir.backends.cpu.native.contraction.kernel import product_kernel
@@ -18,7 +18,8 @@ def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
     found = lying(work)
     if not found:
         return []
-    laid, work, numbers = found.laid(), found.ordered(), arithmetic(work.out.dtype)
+    work, numbers = found.ordered(), arithmetic(work.out.dtype)
+    laid = found.laid()
     batch, rows, columns, inner = work.sizes
     sizes = Sizes.of(numbers, columns)
     steps, most = laid.blocks(found.channels, numbers.size)
@@ -36,8 +37,7 @@ def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
     grid = grid._replace(columns=laid.whole_lines(columns, grid.columns, most, parts))
     checked = Checked("rhs", pace=found.pace)
     fields, lists = blocked(work, grid, sizes, staged, checked)
-    along = merged(Loop(loop.extent, loop.lhs, 0, 0) for loop in work.inner)
-    lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(along)] or [(1, 0)]
+    lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
     fields["steps"], lists["laid"] = steps, laid.words
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]

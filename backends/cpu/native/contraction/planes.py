@@ -15,7 +15,7 @@ from itertools import pairwise, product
 from math import gcd, prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product
+from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product, merged
 from shardir.backends.cpu.native.contraction.elements import arithmetic, converts
 from shardir.backends.cpu.native.contraction.sizes import LINES, RIGHT, STEPS, shares
 from shardir.backends.cpu.native.contraction.tile import LINE
@@ -94,11 +94,14 @@ class Laid(NamedTuple):
     def whole_lines(self, count: int, columns: int, most: int, parts: int) -> int:
         """How many of `count` columns blocks have that should have about so many, and no more than
         `most`: whole lines, and enough of them to make up for those around, if as many parts are
-        left."""
+        left; all parts have as many blocks."""
         lines = -(-count // self.width)
         least = min(AROUND * self.more, -(-lines // parts))
         some = min(max(-(-columns // self.width), least), most // self.width)
-        return -(-lines // -(-lines // some)) * self.width if some else columns
+        if not some:
+            return columns
+        blocks = -(-lines // some)
+        return -(-lines // (-(-blocks // parts) * parts)) * self.width
 
 
 class Lying(NamedTuple):
@@ -127,6 +130,11 @@ class Lying(NamedTuple):
         """The product with its steps in the order of the filter, channels outermost."""
         outer = (self.channel,) if self.channel else ()
         return self.work._replace(inner=(*outer, *self.taps))
+
+    @property
+    def runs(self) -> tuple[Loop, ...]:
+        """The steps as they lie in the filter."""
+        return merged(Loop(loop.extent, loop.lhs, 0, 0) for loop in self.ordered().inner)
 
     def laid(self) -> Laid:
         """How it is laid out."""
