@@ -7,6 +7,7 @@ from shardir.backends.cpu.native.rules import ORDERS, RULES
 from shardir.backends.cpu.native.runtime.kernels import begin
 from shardir.backends.cpu.native.runtime.workers import worker_count
 from shardir.backends.cpu.native.schedule.building import Builder
+from shardir.backends.cpu.native.schedule.lookups import with_lookups
 from shardir.backends.cpu.native.schedule.lowering import lower
 from shardir.backends.cpu.native.schedule.schedule import Schedule
 from shardir.ir import Function
@@ -14,4 +15,5 @@ from shardir.ir import Function
 
 def schedule_of(function: Function) -> Schedule:
     """The schedule of a function for one device."""
-    return Builder(lower(function, ORDERS), RULES, worker_count(), begin).build()
+    lowered = with_lookups(lower(function, ORDERS))
+    return Builder(lowered, RULES, worker_count(), begin).build()

@@ -10,11 +10,13 @@ from math import prod
 
 from shardir.backends.cpu.native.data import Kernel, Phase, Rules, View
 from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.backends.cpu.native.moves.lookup import lookup_phases
 from shardir.backends.cpu.native.schedule.items import (
     Branch,
     Copy,
     Host,
     Item,
+    LookUp,
     Loop,
     Rows,
     Segment,
@@ -143,6 +145,9 @@ class Builder:
             self._taken = 0
             if isinstance(item, Work):
                 self._work(item, made)
+            elif isinstance(item, LookUp):
+                views = self._views(item.operands), self._views(item.results)
+                self._append(made, lookup_phases(item.op, *views, item.fill, self), item)
             elif isinstance(item, Copy):
                 source, target = self._view(item.source), self._view(item.target)
                 self._append(made, copy_phases(source, target, self), item)
@@ -161,7 +166,9 @@ class Builder:
         else:
             self._append(made, phases, item)
 
-    def _append(self, made: list[Item], phases: Sequence[Phase], cause: Work | Copy) -> None:
+    def _append(
+        self, made: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
+    ) -> None:
         if not made or not isinstance(made[-1], Segment):
             made.append(Segment())
         segment = made[-1]

@@ -58,6 +58,8 @@ def _buffers(function: Function, schedule: Schedule) -> Iterator[str]:
     for buffer in schedule.buffers:
         if buffer.kind is Kind.RESULT and buffer.number not in made:
             continue
+        if buffer.kind is Kind.ARENA and buffer.last < 0:
+            continue  # Its operation became part of another one.
         where = _WORDS[buffer.kind]
         if buffer.kind is Kind.ARENA:
             where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"

@@ -16,6 +16,16 @@ class Work(NamedTuple):
     results: tuple[View, ...]
 
 
+class LookUp(NamedTuple):
+    """A gather of single elements by indices that may count from the end, and the bits of what
+    stands for those out of range; `None`: the nearest element does."""
+
+    op: Op
+    operands: tuple[View, ...]
+    results: tuple[View, ...]
+    fill: int | None
+
+
 class Copy(NamedTuple):
     """Elements that must lie elsewhere: for `why`."""
 
@@ -71,7 +81,7 @@ class Segment:
     """Phases that run in one native call, and for each what it is part of."""
 
     phases: list[Phase] = field(default_factory=list)
-    causes: list[Work | Copy] = field(default_factory=list)
+    causes: list[Work | LookUp | Copy] = field(default_factory=list)
 
 
 class Host(NamedTuple):
@@ -82,5 +92,5 @@ class Host(NamedTuple):
     results: tuple[View, ...]
 
 
-Item = Work | Copy | Loop | While | Branch | Segment | Host
+Item = Work | LookUp | Copy | Loop | While | Branch | Segment | Host
 Items = Sequence[Item]

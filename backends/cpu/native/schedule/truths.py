@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from shardir.backends.cpu.native.data import View
 from shardir.backends.cpu.native.loops.rules import RULES as LOOPS
 from shardir.backends.cpu.native.moves.extremes import RULES as EXTREMES
-from shardir.backends.cpu.native.schedule.items import Copy, Item, Segment, Work
+from shardir.backends.cpu.native.schedule.items import Copy, Item, LookUp, Segment, Work
 from shardir.backends.cpu.native.schedule.memory import Buffer, Kind
 
 READERS = frozenset((*LOOPS, *EXTREMES))
@@ -35,5 +35,5 @@ def read_as_truth(items: Sequence[Item], buffers: Sequence[Buffer]) -> tuple[int
     )
 
 
-def _is_truth(cause: Work | Copy, view: View) -> bool:
+def _is_truth(cause: Work | LookUp | Copy, view: View) -> bool:
     return isinstance(cause, Work) and cause.op.name in READERS and view.dtype == "bool"

@@ -1,0 +1,142 @@
+"""What reads elements at computed places: the bodies of gathers.
+
+Rows of bytes that lie together are copied as such, others element by element. Where single elements
+are read, vectors say where they are.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, element, vector
+from shardir.backends.cpu.native.moves import bodies
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.grid import Block, load_index
+
+GATHERED = 8
+"""Items of which vectors say where they are."""
+
+
+class Wrapping(NamedTuple):
+    """Whether indices below 0 count from the end, and another number is there for those out of
+    range; else they are as close as possible."""
+
+    wraps: bool = False
+    fills: bool = False
+
+    @property
+    def name(self) -> str:
+        return "_wrap" * self.wraps + "_fill" * self.fills
+
+    def within(self, f: Function, given: Value, limit: Value, dtype: str) -> tuple[Value, Value]:
+        """An index between 0 and a limit, and whether it was there: one or a vector, in 64 bits."""
+        at = f.select(given.is_("slt", 0), given + limit + 1, given) if self.wraps else given
+        inside = at.is_("ule", limit)
+        if self.fills:
+            return f.select(inside, at, 0), inside
+        if dtype[0] != "u":
+            at = f.select(at.is_("slt", 0), 0, at)
+        return f.select(at.is_("sgt", limit), limit, at), inside
+
+
+def fetch(
+    count: int, dtype: str, way: str, size: int, wrapping: Wrapping, f: Function, block: Block
+) -> None:
+    """Rows that start where indices say, of bytes that lie together, of items, of one item."""
+    step = block.extra(0)
+    limits = [block.extra(1 + 2 * k) for k in range(count)]
+    strides = [block.extra(2 + 2 * k) for k in range(count)]
+
+    def found(pointer: Value, source: Value) -> tuple[Value, Value]:
+        inside = f.value(1, "i1")
+        for k in range(count):
+            index = load_index(f, f.offset(pointer, step * k) if k else pointer, dtype)
+            index, inside = wrapping.within(f, index, limits[k], dtype)
+            source = f.offset(source, index * strides[k])
+        return source, inside
+
+    def start(row: Value) -> tuple[Value, Value]:
+        pointer, source, target = (
+            f.offset(address, row * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        return found(pointer, source)[0], target
+
+    if way == "rows":
+        bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
+        return
+    type = bodies.item_type(size)
+    if way.startswith("single"):
+        done = f.variable("i64", 0)
+        places = [f.variable("ptr", address) for address in block.addresses]
+        ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
+        if count == 1 and dtype == "i32" and size in (1, 2, 4, 8) and "+avx2" in host().features:
+            _gather_vectors(f, size, block, places, done, limits[0], strides[0], wrapping)
+        for unroll in (4, 1):
+            with f.while_(partial(fits, done, block.rows, unroll)):
+                for i in range(unroll):
+                    pointer, source, target = (
+                        f.offset(place.get(), far)
+                        for place, far in zip(places, ahead[i], strict=True)
+                    )
+                    address, inside = found(pointer, source)
+                    item = f.load(address, type, 1)
+                    if wrapping.fills:
+                        item = f.select(inside, item, _filling(f, block, size))
+                    f.store(item, target, 1)
+                for place, far in zip(places, ahead[unroll], strict=True):
+                    place.set(f.offset(place.get(), far))
+                done.set(done.get() + unroll)
+        return
+    with f.loop(0, block.rows) as row:
+        first, second = start(row)
+        at, to = f.variable("ptr", first), f.variable("ptr", second)
+        with f.loop(0, block.columns):
+            f.store(f.load(at.get(), type, 1), to.get(), 1)
+            at.set(f.offset(at.get(), block.column_strides[1]))
+            to.set(f.offset(to.get(), block.column_strides[2]))
+
+
+def _gather_vectors(
+    f: Function, size: int, block: Block, places: Sequence[Variable], done: Variable,
+    limit: Value, stride: Value, wrapping: Wrapping,
+) -> None:  # fmt: skip
+    """So many items at once, as long as there are, where indices and target lie together.
+
+    Where they are goes through memory, from which each is read by itself: instructions that read
+    all items of a vector from anywhere take up to twice as long.
+    """
+    from_row, to_row = block.row_strides[1:]
+    together = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
+    whole, type = vector("i64", GATHERED), vector(bodies.item_type(size), GATHERED)
+    lanes = Value(f"<{', '.join(f'i64 {i}' for i in range(GATHERED))}>", whole, f)
+    steps, scale = lanes * f.splat(from_row, GATHERED), f.splat(stride, GATHERED)
+    most = f.splat(limit, GATHERED)
+    other = f.splat(_filling(f, block, size), GATHERED) if wrapping.fills else None
+    with f.when(together), f.while_(partial(fits, done, block.rows, GATHERED)):
+        pointer, source, target = (place.get() for place in places)
+        index = f.load(pointer, vector("i32", GATHERED), 4).to(whole, "sext")
+        index, inside = wrapping.within(f, index, most, "i32")
+        distance = index * scale + steps
+        f.store(distance, block.scratch, 64)
+        for lane in range(GATHERED):
+            kept = f.offset(block.scratch, 8 * lane)
+            # Else it would be taken out of the vector.
+            far = f.emit(f"load volatile i64, ptr {kept}, align 8", "i64")
+            item = f.load(f.offset(source, far), element(type), 1)
+            f.store(item, f.offset(target, lane * size), 1)
+        if other is not None:
+            missing = (~inside).to(f"i{GATHERED}", "bitcast")
+            with f.when(missing.is_("ne", 0)):
+                items = f.load(target, type, 1)
+                f.store(f.select(inside, items, other), target, 1)
+        for place, step in zip(places, block.row_strides, strict=True):
+            place.set(f.offset(place.get(), step * GATHERED))
+        done.set(done.get() + GATHERED)
+
+
+def _filling(f: Function, block: Block, size: int) -> Value:
+    """What is there for what is out of range: the word behind those of the one index."""
+    word = block.extra(3)
+    return word if size == 8 else word.to(bodies.item_type(size), "trunc")
