@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import host, shared_cache
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.moves import numbers
 from shardir.backends.cpu.native.moves.bodies import item_type
@@ -25,7 +25,6 @@ from shardir.types import TensorType
 _FAR = 1 << 62
 TASK_NANOSECONDS = 200_000.0
 """What a task takes at least; all tasks read all indices."""
-FAR_BYTES = 1 << 20
 
 
 def scatter_rule(
@@ -109,8 +108,8 @@ def _phase(
     enough = max(1, min(4 * context.workers, int(cost / TASK_NANOSECONDS)))
     cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
     across = -(-extent // cut)
-    # Reading all indices more than once pays where places are far apart.
-    far = across == 1 and count and target.nbytes >= FAR_BYTES
+    # Reading all indices more than once pays where places are beyond the caches.
+    far = across == 1 and count and target.nbytes >= shared_cache()
     times = context.workers if far and enough > 1 else 1
     grid = grid_of(
         [indices, updates, target], nest, row, column, row.extent if row else 1, min(cut, extent)

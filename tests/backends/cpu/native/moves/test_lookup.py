@@ -11,7 +11,7 @@ from shardir.opset import Symbol
 from shardir.types import TensorType
 from tests.backends.cpu.native.moves.checking import check, operations
 from tests.backends.cpu.native.moves.layouts import Array, array
-from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.native.running import Bench, made_by, op_on
 
 RULES = {**lookup.RULES, **scattering.RULES}
 
@@ -82,6 +82,34 @@ def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> Non
     (out,) = made_by(RULES["scatter"], op, [x, indices, updates], workers=workers)
     inside = (indices[:, 0] >= 0) & (indices[:, 0] < 40)
     np.add.at(x, indices[inside, 0], updates[inside])
+    np.testing.assert_array_equal(out, x)
+
+
+@pytest.mark.parametrize(("cache", "tasks"), [(1 << 10, 3), (1 << 30, 1)])
+def test_far_places_are_shared_and_near_ones_are_not(
+    cache: int, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scattering, "shared_cache", lambda: cache)
+    rng = np.random.default_rng(1)
+    x, updates = np.zeros(5000, np.float32), rng.random(200_000, dtype=np.float32)
+    indices = rng.integers(-20, 5020, (updates.size, 1)).astype(np.int32)
+    op = op_on(
+        ops.scatter,
+        *(TensorType(a.shape, str(a.dtype)[0] + "32") for a in (x, indices, updates)),
+        update_window_dims=(),
+        inserted_window_dims=(0,),
+        scatter_dims=(0,),
+        op=Symbol("set"),
+    )
+    bench, out = Bench(3), np.zeros(5000, np.float32)
+    views = [bench.view(each) for each in (x, indices, updates, out)]
+    phases = RULES["scatter"](op, views[:3], views[3:], bench)
+    assert phases is not None
+    assert phases[-1].tasks == tasks
+    bench.run(phases)
+    inside = (indices[:, 0] >= 0) & (indices[:, 0] < 5000)
+    for place, number in zip(indices[inside, 0], updates[inside], strict=True):
+        x[place] = number
     np.testing.assert_array_equal(out, x)
 
 
