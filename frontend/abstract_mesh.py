@@ -9,6 +9,7 @@ array there, or running a program, is an error.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -44,6 +45,8 @@ def find_abstract_device(id: int) -> AbstractDevice:
     return device if device is not None else _devices.setdefault(id, AbstractDevice(id))
 
 
+MOST_DEVICES = 1 << 20
+"""There is an object for each, and more machines than anybody has."""
 _NOTHING = np.array(None, dtype=object)
 
 
@@ -67,7 +70,12 @@ class AbstractMesh(Mesh):
             raise MeshError(
                 f"an AbstractMesh has sizes {sizes} and axes {names}; name every dimension"
             )
-        devices = np.empty(int(np.prod(sizes)), dtype=object)
+        if prod(sizes) > MOST_DEVICES:
+            raise MeshError(
+                f"an AbstractMesh of sizes {sizes} has more devices than {MOST_DEVICES}, which is "
+                "the most"
+            )
+        devices = np.empty(prod(sizes), dtype=object)
         devices[:] = [find_abstract_device(id) for id in range(devices.size)]
         super().__init__(devices.reshape(sizes) if names else _NOTHING, names, axis_types)
 

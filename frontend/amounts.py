@@ -12,6 +12,9 @@ from shardir.frontend.locations import point
 from shardir.frontend.operators import Operators
 from shardir.frontend.quoting import brief
 
+MOST_DIMENSIONS = 64
+"""NumPy, which shows arrays and takes them apart, knows none of more."""
+
 
 def whole(given: Any) -> int | None:
     """The whole number that `given` is; `None` if it is none. A traced one says itself why not."""

@@ -62,7 +62,7 @@ class Convertible(Operators):
         """The only element, or the one at `index`, as a Python number."""
         try:
             return np.asarray(self).item(*index)
-        except (IndexError, TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise IndexingError(point(f"item of {self.type} at {index}: {error}")) from None
 
     def tolist(self) -> Any:

@@ -235,7 +235,7 @@ class Operators:
 
     def __round__(self, digits: int | None = None) -> Any:
         # As Python's, it makes integers unless it is told how many digits to keep.
-        rounded = _function("round")(self, digits or 0)
+        rounded = _function("round")(self, 0 if digits is None else digits)
         return rounded.astype(int) if digits is None else rounded
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -286,7 +286,7 @@ class Operators:
 
     def transpose(self, *axes: Any) -> Any:
         """`x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
-        if not axes or axes == (None,):
+        if not axes or (len(axes) == 1 and axes[0] is None):
             return _function("transpose")(self)
         return _function("transpose")(self, axes[0] if len(axes) == 1 else axes)
 

@@ -9,6 +9,7 @@ from shardir.backends.cpu.native.runtime.callables import quick_class
 from shardir.backends.storage import Storage
 from shardir.frontend import tree
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, placed, uncommitted
 from shardir.frontend.config import uneven_mode
@@ -43,6 +44,7 @@ def device_put(
     others, or nothing.
     """
     pads = uneven_mode(uneven, "device_put") == "pad"
+    donate = flag_of("donate of device_put", donate)
     leaves, structure = tree.flatten(x)
     word = "the device of device_put"
     targets = [granted(wish, word) for wish in spread_wishes(device, x, word)]

@@ -14,6 +14,7 @@ from typing import Self, final
 
 import numpy as np
 
+from shardir.frontend.amounts import several
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digits, merge, pieces, read, row_major, split
 from shardir.frontend.errors import ShardingError
@@ -185,7 +186,7 @@ class PositionalSharding(Sharding):
 def _as_ints(arguments: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
     """`f(4, 2)` and `f((4, 2))` alike."""
     if len(arguments) == 1 and not isinstance(arguments[0], int | np.integer):
-        return tuple(int(each) for each in arguments[0])
+        arguments = tuple(several(arguments[0]))
     flat = []
     for each in arguments:
         if not isinstance(each, int | np.integer):

@@ -10,6 +10,7 @@ from shardir.frontend.devices import Device, find_device, local_devices
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.processes import here
+from shardir.frontend.quoting import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,10 @@ def check_compiler_options(
     options: Mapping[str, Any] | None, name: str, inside: bool = False
 ) -> None:
     """Raises `ArgumentError` for options that are none here, or for a part of a program."""
+    if not (options is None or isinstance(options, Mapping)):
+        raise ArgumentError(
+            point(f"compiler_options of {name} are a dictionary, got {brief(options)}")
+        )
     if options and inside:
         raise ArgumentError(
             point(

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Any
 
 from shardir.frontend import tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.locations import point
@@ -53,7 +54,11 @@ def shard_map(
     Raises `ShardingError` for specs that do not fit, `IndivisibleError` for a dimension that does
     not divide.
     """
-    checked = check_vma if check_rep is None else check_rep
+    checked = (
+        flag_of("check_vma of shard_map", check_vma)
+        if check_rep is None
+        else flag_of("check_rep of shard_map", check_rep)
+    )
     uneven_mode(uneven, "shard_map")
 
     def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,6 +106,10 @@ def _manual_names(
 ) -> tuple[str, ...]:
     """The axes along which devices are on their own, in the order of the mesh."""
     for word, names in (("axis_names", axis_names), ("auto", auto)):
+        if not isinstance(names, (str, set, frozenset, list, tuple)):
+            raise ArgumentError(
+                point(f"{word} of shard_map of {name} is a set of names, got {brief(names)}")
+            )
         for axis in names:
             if axis not in mesh.axis_names:
                 raise ShardingError(

@@ -8,7 +8,7 @@ only in how a user writes and reads them. PositionalSharding has a file of its o
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digit, Digits, merge, pieces, read
@@ -20,6 +20,18 @@ from shardir.frontend.processes import here
 
 Index = tuple[slice, ...]
 Cut = Digits | Unconstrained
+
+
+def _rank(given: Any) -> int:
+    from shardir.frontend.amounts import MOST_DIMENSIONS, whole_of  # which imports this file
+
+    return whole_of("ndim of is_equivalent_to", given, 0, MOST_DIMENSIONS)
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    from shardir.frontend.numpy.axes import shape_of  # which imports this file
+
+    return shape_of(given)
 
 
 class Sharding(ABC):
@@ -110,8 +122,9 @@ class Sharding(ABC):
 
         Raises `IndivisibleError` when a dimension does not divide.
         """
-        self.check_divides(global_shape, "or leave it whole")
-        return self.stored_shape(global_shape)
+        shape = _shape(global_shape)
+        self.check_divides(shape, "or leave it whole")
+        return self.stored_shape(shape)
 
     def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
         """Raises `IndivisibleError` when a dimension does not divide; `remedy` ends its words."""
@@ -152,7 +165,7 @@ class Sharding(ABC):
         A dimension that is not cut is `slice(None)`. Raises `IndivisibleError` when a dimension
         does not divide.
         """
-        shape = tuple(global_shape)
+        shape = _shape(global_shape)
         self.shard_shape(shape)
         return self.stored_indices_map(shape)
 
@@ -181,6 +194,9 @@ class Sharding(ABC):
 
     def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
         """Whether both put the same parts of a value of rank `ndim` on the same devices."""
+        if not isinstance(other, Sharding):
+            raise ShardingError(f"is_equivalent_to takes a sharding, got {other!r}")
+        ndim = _rank(ndim)
         mine, theirs = self.digits(ndim), other.digits(ndim)
         if self.device_assignment == other.device_assignment:
             return _canonical(mine) == _canonical(theirs)

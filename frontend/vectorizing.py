@@ -58,6 +58,16 @@ def vmap(
     parameters = Parameters.of(fun)
     name = parameters.name
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    cutting = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+    if cutting is not None and not (
+        isinstance(cutting, (list, tuple)) and all(isinstance(axis, str) for axis in cutting)
+    ):
+        raise ArgumentError(
+            point(
+                f"spmd_axis_name of vmap of {name} is the name of a mesh axis, or of several, got "
+                f"{brief(spmd_axis_name)}"
+            )
+        )
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         check_axes(axes, f"{word} of vmap of {name}", "what is not mapped")
     size = (

@@ -94,7 +94,7 @@ class Pipeline:
     def through(self, stage: str) -> Self:
         """The pipeline up to and including the last pass called `stage`."""
         names = [step.name for step in self.passes]
-        if stage not in names:
+        if not isinstance(stage, str) or stage not in names:
             raise PipelineError(
                 f"the pipeline {str(self)!r} has no pass called {stage!r}; "
                 f"it has {', '.join(names) or 'none'}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend import tree
-from shardir.frontend.amounts import sizes_of, whole_of
+from shardir.frontend.amounts import flag_of, sizes_of, whole_of
 from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.groups import Members, part_of, read_groups
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim
@@ -229,6 +229,7 @@ def all_gather(
     """`x` of all positions, or of the group's, stacked along a new dimension `axis`, or put
     together along it if `tiled`."""
     named, members = _among(axis_name, axis_index_groups, "all_gather")
+    tiled = flag_of("tiled of all_gather", tiled)
 
     def gathered(leaf: Tracer) -> Tracer:
         dim = axis_of(axis, leaf.ndim + (not tiled))
@@ -265,6 +266,7 @@ def psum_scatter(
     them if `tiled`. Raises `ShapeError` when the dimension does not divide.
     """
     named, members = _among(axis_name, axis_index_groups, "psum_scatter")
+    tiled = flag_of("tiled of psum_scatter", tiled)
     size = len(members.groups[0]) if members else size_of(named)
 
     def scattered(leaf: Tracer) -> Tracer:
@@ -297,6 +299,7 @@ def all_to_all(
     stay, one shorter and one longer. Raises `ShapeError` when a dimension does not divide.
     """
     named, members = _among(axis_name, axis_index_groups, "all_to_all")
+    tiled = flag_of("tiled of all_to_all", tiled)
     size = len(members.groups[0]) if members else size_of(named)
 
     def exchanged(leaf: Tracer) -> Tracer:

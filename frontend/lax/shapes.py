@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.amounts import whole_of
+from shardir.frontend.amounts import MOST_DIMENSIONS, whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import NumberError
 from shardir.frontend.lax.movement import full
@@ -14,9 +14,6 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import abstract_of, as_tracer, kind_of, reshape
 from shardir.frontend.promotion import user_dtype
-
-MOST_DIMENSIONS = 64
-"""NumPy's arrays, which results become, have no more."""
 
 
 def dtype(x: Any) -> Any:

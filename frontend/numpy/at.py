@@ -8,6 +8,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
+from shardir.frontend.amounts import is_one_of
 from shardir.frontend.composing import composed
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.locations import point
@@ -15,6 +16,7 @@ from shardir.frontend.numpy.subscripts import parse
 from shardir.frontend.numpy.updates import update, update_masked
 from shardir.frontend.operands import kind_of
 from shardir.frontend.parameters import called
+from shardir.frontend.quoting import brief
 
 MODES = ("drop", "fill", "clip", "promise_in_bounds")
 
@@ -158,8 +160,9 @@ def _mode(options: dict[str, Any]) -> str | None:
             )
         )
     mode: str | None = options.get("mode")
-    if mode is not None and mode not in MODES:
-        raise ArgumentError(point(f"mode {mode!r} is unknown; the modes are {', '.join(MODES)}"))
+    if mode is not None and not is_one_of(mode, MODES):
+        told = ", ".join(MODES)
+        raise ArgumentError(point(f"mode {brief(mode)} is unknown; the modes are {told}"))
     return mode
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardir.frontend import promotion, tree
 from shardir.frontend.abstract_mesh import is_abstract
-from shardir.frontend.amounts import flag_of, is_one_of, whole_of
+from shardir.frontend.amounts import MOST_DIMENSIONS, flag_of, is_one_of, whole_of
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
@@ -43,9 +43,6 @@ from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_ends
 from shardir.frontend.unwritten import FEWEST, unwritten_zeros
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
-
-MOST_DIMENSIONS = 64
-"""NumPy, which shows arrays and takes them apart, knows none of more."""
 
 
 def _on(device: Any, made: Any) -> Any:

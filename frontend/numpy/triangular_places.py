@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.amounts import whole_of
+from shardir.frontend.amounts import MOST_DIMENSIONS, whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.choosing import not_in_place
-from shardir.frontend.numpy.creation import MOST_DIMENSIONS, arange
+from shardir.frontend.numpy.creation import arange
 from shardir.frontend.numpy.positions import nonzero, places_of
 from shardir.frontend.operands import abstract_of, as_tracer, reshape
 from shardir.frontend.parameters import called

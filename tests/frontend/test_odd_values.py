@@ -11,8 +11,18 @@ import shardir.distributed
 import shardir.experimental.multihost_utils
 import shardir.optim
 import shardir.testing
-from shardir.errors import OperationTypeError, ShardirError
-from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError, StructureError
+from shardir.errors import OperationTypeError, PipelineError, ShardirError
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    IndexingError,
+    MeshError,
+    NotAnArrayError,
+    ShapeError,
+    ShardingError,
+    StructureError,
+)
+from shardir.sharding import AbstractMesh, PositionalSharding
 from tests.frontend.refused import assert_refused
 
 sd: Any = shardir
@@ -170,3 +180,121 @@ def test_numbers_and_arrays_of_numpy_are_updates() -> None:
     changed = optim.apply_updates(np.ones(2, np.float32), np.full(2, 2.0))
     assert changed.dtype == np.float32
     assert changed.tolist() == [3, 3]
+
+
+WHERE: Any = "along"
+OPTIONS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (
+        lambda: sd.jit(lambda x: x, compiler_options=5)(X),
+        ArgumentError,
+        "compiler_options of lambda are a dictionary, got 5",
+    ),
+    (
+        lambda: sd.vmap(lambda x: x, spmd_axis_name=5)(X),
+        ArgumentError,
+        "spmd_axis_name of vmap of lambda is the name of a mesh axis, or of several, got 5",
+    ),
+    (
+        lambda: sd.vmap(lambda x: x, spmd_axis_name=("x", 5))(X),
+        ArgumentError,
+        "spmd_axis_name of vmap of lambda is the name of a mesh axis, or of several, got ('x', 5)",
+    ),
+    (
+        lambda: sd.device_put(X, donate=X),
+        ArgumentError,
+        "donate of device_put is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.vmap(lambda x: lax.all_gather(x, WHERE, tiled=X), axis_name=WHERE)(X),
+        ArgumentError,
+        "tiled of all_gather is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.vmap(lambda x: lax.psum_scatter(x, WHERE, tiled=X), axis_name=WHERE)(X),
+        ArgumentError,
+        "tiled of psum_scatter is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.vmap(lambda x: lax.all_to_all(x, WHERE, 0, 0, tiled=X), axis_name=WHERE)(X),
+        ArgumentError,
+        "tiled of all_to_all is True or False, got float32[3]",
+    ),
+    (
+        lambda: mapped(check_vma=X),
+        ArgumentError,
+        "check_vma of shard_map is True or False, got float32[3]",
+    ),
+    (
+        lambda: mapped(check_rep=X),
+        ArgumentError,
+        "check_rep of shard_map is True or False, got float32[3]",
+    ),
+    (
+        lambda: mapped(axis_names=None),
+        ArgumentError,
+        "axis_names of shard_map of lambda is a set of names, got None",
+    ),
+    (
+        lambda: AbstractMesh((10**30,), ("x",)),
+        MeshError,
+        f"an AbstractMesh of sizes ({10**30},) has more devices than 1048576, which is the most",
+    ),
+    (
+        lambda: PositionalSharding(sd.devices()[:1]).reshape("ab"),  # type: ignore[arg-type]
+        ShardingError,
+        "sizes and axes are whole numbers, got 'a'",
+    ),
+    (
+        lambda: WHOLE.devices_indices_map(None),
+        ShapeError,
+        "shape (None,) has the size None, which is no whole number",
+    ),
+    (lambda: WHOLE.shard_shape((-5,)), ShapeError, "shape (-5,) has a negative size"),
+    (
+        lambda: WHOLE.is_equivalent_to(None, 1),
+        ShardingError,
+        "is_equivalent_to takes a sharding, got None",
+    ),
+    (
+        lambda: WHOLE.is_equivalent_to(WHOLE, 10**30),
+        ArgumentError,
+        f"ndim of is_equivalent_to is at most 64, got {10**30}",
+    ),
+    (
+        lambda: WHOLE.is_equivalent_to(WHOLE, None),
+        ArgumentError,
+        "ndim of is_equivalent_to is a whole number, got None",
+    ),
+    (
+        lambda: snp.ones(3).at[0].set(1, mode=X),
+        ArgumentError,
+        "mode float32[3] is unknown; the modes are drop, fill, clip, promise_in_bounds",
+    ),
+    (
+        lambda: snp.ones(3).item(10**30),
+        IndexingError,
+        f"item of f32[3] at ({10**30},): Python int too large to convert to C long",
+    ),
+    (
+        lambda: snp.ones(3).transpose(X),
+        AxisError,
+        "an axis is a whole number, got np.float32(1.0)",
+    ),
+]
+
+
+def mapped(**options: Any) -> Any:
+    specs = {"in_specs": sd.P("x"), "out_specs": sd.P("x")}
+    return sd.shard_map(lambda x: x, mesh=MESH, **specs, **options)(X)
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), OPTIONS, ids=[case[2][:60] for case in OPTIONS])
+def test_an_error_says_which_option_cannot_be(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    assert_refused(wrong, kind, text)
+
+
+def test_a_stage_is_asked_for_by_its_name() -> None:
+    with pytest.raises(PipelineError, match="has no pass called array"):
+        sd.jit(lambda x: x).lower(X).as_text(X)
