@@ -13,12 +13,13 @@ reads a number for each row, where the selection reads and writes everything onc
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from shardir.build import Builder
-from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ir import Function, Module, Op, Value
 from shardir.opset import OPS, Dense
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of, use_counts
+from shardir.passes.program import rewrite_each, use_counts
 
 ROW = 16
 """Fewer elements of a row than these are not worth a look of its own."""
@@ -36,23 +37,11 @@ class FillRows(Pass, name="fill-rows"):
 def _function(function: Function) -> Function:
     if not any(op.name == "gather" for op in function.body.walk()):
         return function
-    names, uses = names_of(function), use_counts(function.body)
-    makers: dict[Value, Op] = {}
-
-    def block(old: Block) -> Block:
-        b = Builder(names)
-        for op in old.ops:
-            makers.update(dict.fromkeys(op.results, op))
-            if op.blocks:
-                op = replace(op, blocks=tuple(map(block, op.blocks)))
-            if op.name != "select" or not _filled(b, op, makers, uses):
-                b.ops.append(op)
-        return replace(old, ops=tuple(b.ops))
-
-    return replace(function, body=block(function.body))
+    filled = partial(_filled, use_counts(function.body))
+    return rewrite_each(function, "select", filled)
 
 
-def _filled(b: Builder, op: Op, makers: Mapping[Value, Op], uses: Mapping[Value, int]) -> bool:
+def _filled(uses: Mapping[Value, int], b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:
     """Append what a selection becomes, if it is one of rows that nobody else looks at."""
     spread, gather, number = (makers.get(value) for value in op.operands)
     if spread is None or spread.name != "broadcast":

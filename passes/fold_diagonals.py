@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from shardir.build import Builder
-from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ir import Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of
+from shardir.passes.program import rewrite_each
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,7 @@ class FoldDiagonals(Pass, name="fold-diagonals"):
 def _function(function: Function) -> Function:
     if not any(op.name == "iota" for op in function.body.walk()):
         return function
-    names = names_of(function)
-    makers: dict[Value, Op] = {}
-
-    def block(old: Block) -> Block:
-        b = Builder(names)
-        for op in old.ops:
-            makers.update(dict.fromkeys(op.results, op))
-            if op.blocks:
-                op = replace(op, blocks=tuple(map(block, op.blocks)))
-            if op.name != "sum" or not _folded(b, op, makers):
-                b.ops.append(op)
-        return replace(old, ops=tuple(b.ops))
-
-    return replace(function, body=block(function.body))
+    return rewrite_each(function, "sum", _folded)
 
 
 def _folded(b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:

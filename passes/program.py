@@ -1,11 +1,11 @@
 """Facts about a whole function that several passes need."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shardir.axes import append
-from shardir.build import Names
+from shardir.build import Builder, Names
 from shardir.errors import PartitionError
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
@@ -86,6 +86,28 @@ def rebuild_device_programs(module: Module, rebuilt: Callable[[Block, Names], Bl
             for old in module.functions
         ),
     )
+
+
+Rewrite = Callable[[Builder, Op, Mapping[Value, Op]], bool]
+"""Appends what an operation becomes, given who makes each value, and says whether it did."""
+
+
+def rewrite_each(function: Function, name: str, rewrite: Rewrite) -> Function:
+    """The function, in which `rewrite` is asked about every operation called `name`."""
+    names = names_of(function)
+    makers: dict[Value, Op] = {}
+
+    def block(old: Block) -> Block:
+        b = Builder(names)
+        for op in old.ops:
+            makers.update(dict.fromkeys(op.results, op))
+            if op.blocks:
+                op = replace(op, blocks=tuple(map(block, op.blocks)))
+            if op.name != name or not rewrite(b, op, makers):
+                b.ops.append(op)
+        return replace(old, ops=tuple(b.ops))
+
+    return replace(function, body=block(function.body))
 
 
 def in_order(axes: Axes, mesh: Mesh) -> Axes:

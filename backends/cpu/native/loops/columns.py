@@ -4,7 +4,8 @@ A block of columns is walked over row by row. Its accumulators, one for each col
 memory, and so does what is computed of them between passes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
@@ -58,6 +59,40 @@ class ColumnShape(NamedTuple):
         return made + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored)]
 
 
+class Block(NamedTuple):
+    """A block of columns that a task has come to: where its arrays begin, the end of the table of
+    kept axes, and how many columns."""
+
+    begins: Sequence[Value]
+    rest: Value
+    width: Value
+
+
+@contextmanager
+def each_block(
+    f: Function,
+    task: Value,
+    blocks: Sequence[Value],
+    columns: Sequence[Value],
+    arrays: Along,
+    starts: Sequence[Value],
+    table: Value,
+) -> Iterator[Block]:
+    """The blocks of a task one by one; the numbers of `blocks` are how many there are and how many
+    of them are a task's, those of `columns` how many, a block's most and their blocks."""
+    (count, each), (extent, cut, column_count) = blocks, columns
+    first = task * each
+    with f.loop(first, f.least(first + each, count)) as block:
+        around = block // column_count
+        column_at = (block - around * column_count) * cut
+        begins, rest = located(f, table, around, starts)
+        begins = [
+            further(f, begin, column_at * along)
+            for begin, along in zip(begins, arrays.strides, strict=True)
+        ]
+        yield Block(begins, rest, f.least(extent - column_at, cut))
+
+
 @cache
 def column_kernel(shape: ColumnShape) -> Kernel:
     """The kernel for columns; equal shapes give one kernel.
@@ -79,8 +114,9 @@ class _Columns:
         bases, words, task, worker = f.params
         count = len(shape.kinds)
         reader = Reader(f, bases, words)
-        blocks, each = reader.words(2)
-        columns, self.cut, column_count = reader.words(3)
+        blocks = reader.words(2)
+        columns = reader.words(3)
+        self.cut = columns[1]
         self.rows, self.repeats = reader.words(2)
         scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES)
         self.sums: dict[int, Value] = {}
@@ -98,16 +134,8 @@ class _Columns:
         )
         self.row_strides = reader.words(count)
         table = reader.table()
-        first = task * each
-        with f.loop(first, f.least(first + each, blocks)) as block:
-            around = block // column_count
-            column_at = (block - around * column_count) * self.cut
-            begins, self.rest = located(f, table, around, starts)
-            begins = [
-                further(f, begin, column_at * along)
-                for begin, along in zip(begins, self.arrays.strides, strict=True)
-            ]
-            self.width = f.least(columns - column_at, self.cut)
+        with each_block(f, task, blocks, columns, self.arrays, starts, table) as block:
+            begins, self.rest, self.width = block
             self.between(-1, begins)
             for number in range(self.stages.passes):
                 self.walk(number, begins)

@@ -12,7 +12,7 @@ from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.loops.access import Vectors
 from shardir.backends.cpu.native.loops.along import Along
 from shardir.backends.cpu.native.loops.body import APPLY
-from shardir.backends.cpu.native.loops.columns import LIGHT
+from shardir.backends.cpu.native.loops.columns import LIGHT, each_block
 from shardir.backends.cpu.native.loops.evaluation import Values
 from shardir.backends.cpu.native.loops.layout import Layout
 from shardir.backends.cpu.native.loops.maps import TASK_NANOSECONDS
@@ -24,7 +24,6 @@ from shardir.backends.cpu.native.loops.record import (
     Reader,
     Record,
     further,
-    located,
 )
 from shardir.backends.cpu.native.loops.reducing import combined, converted, start, wide_of
 from shardir.backends.cpu.native.loops.stages import Stages
@@ -104,24 +103,16 @@ class _Few:
         bases, words, task, _ = f.params
         count = len(shape.kinds)
         reader = Reader(f, bases, words)
-        blocks, each = reader.words(2)
-        columns, cut, column_count = reader.words(3)
+        blocks, columns = reader.words(2), reader.words(3)
         starts = reader.arrays(count - shape.counted, shape.counted)
         self.arrays = Along(
             f, shape.kinds, len(self.body.results), shape.counted, shape.lanes, reader.words(count)
         )
         self.row_strides = reader.words(count)
         table = reader.table()
-        first = task * each
-        with f.loop(first, f.least(first + each, blocks)) as block:
-            around = block // column_count
-            column_at = (block - around * column_count) * cut
-            begins, _ = located(f, table, around, starts)
-            begins = [
-                further(f, begin, column_at * along)
-                for begin, along in zip(begins, self.arrays.strides, strict=True)
-            ]
-            walk = partial(self.walk, begins, f.least(columns - column_at, cut))
+        with each_block(f, task, blocks, columns, self.arrays, starts, table) as block:
+            begins = block.begins
+            walk = partial(self.walk, begins, block.width)
             if shape.streaming:
                 results = [self.arrays.result(k, begins, None) for k in self.stages.ends()]
                 aligned = are_aligned(f, results, shape.lanes)
