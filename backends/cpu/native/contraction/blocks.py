@@ -19,11 +19,14 @@ from shardir.backends.cpu.native.llvm.text import Value
 def emit_block(task: Task) -> None:
     """Make a block of the result; one without rows is packed for later tasks."""
     f, r, block = task.f, task.record, task.block
-    task.lines("rows_lhs", block.first_row, block.rows)
-    columns_out = task.lines("columns_out", block.first_column, block.columns)
-    task.lines("columns_rhs", block.first_column, block.columns)
-    task.lines("rows_made", block.first_row, block.rows)
     staged = r["staged"].is_("ne", 0)
+    task.lines("rows_lhs", block.first_row, block.rows)
+    # Columns that are not staged are neighbours.
+    count = f.select(staged, block.columns, 1)
+    columns_out = task.lines("columns_out", block.first_column, count)
+    if not task.checked.pace:
+        task.lines("columns_rhs", block.first_column, block.columns)
+    task.lines("rows_made", block.first_row, block.rows)
     with block.products(task.bases) as (lhs, rhs, out, packed):
         start = f.offset(out, f.load(columns_out, "i64"))
         place = f.select(staged, task.places["stage"], start)

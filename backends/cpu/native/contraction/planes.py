@@ -217,7 +217,7 @@ def lying(work: Product) -> Lying | None:
     if any(any(loop.steps) for loop in (*others[:-1], *work.batch)):
         return None
     down = loop_down(work, line) if len(others) == 1 else None
-    channel = _channel(work, line, near, down)
+    channel = _channel(work, near, down)
     taps = sorted(
         (loop for loop in work.inner if loop is not channel), key=lambda loop: -abs(loop.lhs)
     )
@@ -261,9 +261,9 @@ def loop_down(work: Product, line: Loop) -> Loop | None:
     return min(found, key=lambda loop: loop.rhs, default=None)
 
 
-def _channel(work: Product, line: Loop, near: Loop, down: Loop | None) -> Loop | None:
+def _channel(work: Product, near: Loop, down: Loop | None) -> Loop | None:
     """The loop of the sum that goes from one set of planes to the next."""
-    far = max(line.rhs, near.rhs * near.extent)
+    far = near.rhs * near.extent
     found = [
         loop
         for loop in work.inner
