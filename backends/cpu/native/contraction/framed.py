@@ -93,7 +93,9 @@ def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | No
     if not 1 <= len(of.spatial) <= RANK or max(attrs["lhs_dilation"]) > 1:
         return None
     window = prod(w.shape[d] for d in by.spatial)
-    gradient = window > prod(out.shape[d] for d in to.spatial)
+    # What is summed over is a batch, which lies outermost; of a filter it would be features.
+    batch = w.shape[by.first] == 1 or w.strides[by.first] == max(w.strides)
+    gradient = batch and window > prod(out.shape[d] for d in to.spatial) > 1
     if not gradient and x.shape[of.second] > 1:
         return None
     order, turned = (of.first, *of.spatial, of.second), False

@@ -219,6 +219,8 @@ LARGE = [
     ("b0f,0io->b0f", (2, 1000, 1), (40, 1, 1), {"padding": ((20, 19),)}),
     ("bf0,oi0->bf0", (1, 1, 1024), (1, 1, 25), {}),
     ("bf0,oi0->bf0", (3, 1, 999), (1, 1, 333), {"padding": ((-7, 400),)}),
+    ("b01f,01io->b01f", (8, 7, 7, 64), (5, 5, 64, 48), {}),
+    ("bf01,oi01->bf01", (8, 64, 7, 7), (48, 64, 5, 5), {}),
 ]  # fmt: skip
 
 
@@ -326,6 +328,20 @@ def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
     assert names[0] == "frame" or names[1] == "frame"
     assert any(name.startswith("pitched") for name in names)
     assert not any(name.startswith("product") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("b01f,01io->b01f", (8, 7, 7, 64), (5, 5, 64, 48)),
+     ("b01f,01io->b01f", (8, 7, 7, 64), (7, 7, 64, 48)),
+     ("bf01,oi01->bf01", (8, 64, 7, 7), (48, 64, 5, 5))],
+)  # fmt: skip
+def test_a_window_larger_than_the_result_is_no_gradient(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Its steps lie far apart in a filter, which is to be read in its own order."""
+    names = kernels_of(dims, left, right)
+    assert not any(name.startswith(("pitched", "frame")) for name in names)
 
 
 def test_an_image_of_one_feature_without_padding_is_not_copied() -> None:
