@@ -148,7 +148,17 @@ CASES = [
     image("of filter, features first", "fb01,io01->bf01", (1, 128, 28, 28), (1, 128, 28, 28)),
     image("set apart", "b01f,01oi->b01f", (64, 16, 16, 64), (3, 3, 32, 64),
           lhs_dilation=(2, 2), padding=((2, 1), (2, 1))),
+    image("of filter, 14², features first", "fb01,io01->bf01", (16, 24, 14, 14), (16, 24, 14, 14)),
+    image("of filter, 5x5, 1 feature", "f01b,i01o->01bf", (16, 28, 28, 1), (16, 28, 28, 32),
+          padding=((2, 2), (2, 2))),
+    image("to 1 feature", "b01f,01io->b01f", (4, 32, 32, 32), (3, 3, 32, 1)),
+    image("to 3 features", "b01f,01io->b01f", (4, 32, 32, 64), (3, 3, 64, 3)),
     image("each feature alone", "b01f,01io->b01f", (64, 32, 32, 64), (3, 3, 1, 64), groups=64),
+    image("each feature alone, features first", "bf01,oi01->bf01", (8, 64, 32, 32), (64, 1, 3, 3),
+          groups=64),
+    image("two of each feature", "b01f,01io->b01f", (8, 32, 32, 32), (3, 3, 1, 64), groups=32),
+    image("signal, 1001 taps", "bf0,oi0->bf0", (1, 1, 100_000), (1, 1, 1001), strides=(1,),
+          padding=((500, 500),), lhs_dilation=(1,), rhs_dilation=(1,)),
 ]  # fmt: skip
 
 

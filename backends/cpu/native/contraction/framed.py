@@ -88,7 +88,7 @@ class Framed(NamedTuple):
 def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | None:
     """The convolution of copies, if it is a gradient of a filter or of an image of one feature."""
     of, by, to = sides(attrs["dims"])
-    if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or not out.size:
+    if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or not x.size or not out.size:
         return None
     if not 1 <= len(of.spatial) <= RANK or max(attrs["lhs_dilation"]) > 1:
         return None

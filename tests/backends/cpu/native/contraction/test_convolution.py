@@ -374,6 +374,13 @@ def test_features_by_themselves_share_what_is_read_of_the_filter(
     assert int(size.partition("x")[0]) > 1
 
 
+@pytest.mark.parametrize("size", [(0, 5), (5, 0)])
+def test_an_image_of_nothing_but_its_frame(size: tuple[int, int]) -> None:
+    attrs = attributes(2, "b01f,01io->b01f", padding=((3, 0), (2, 3)))
+    x, w = np.ones((2, *size, 1), np.float32), np.ones((3, 2, 1, 32), np.float32)
+    assert not convolved(x, w, attrs).any()
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_a_long_filter_meets_no_number_that_is_outside_of_its_window(dtype: str) -> None:
     """Steps that a place of a row lacks have no part in its sum: zero times infinity would."""
