@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shardir.backends.cpu.native.llvm.target import architecture, host
-from shardir.backends.cpu.native.llvm.text import Function, Value, element, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
 from shardir.backends.cpu.native.loops.access import splat
 from shardir.backends.cpu.native.vector import inline, registers
+from shardir.backends.cpu.native.vector.extremes import extreme
 from shardir.backends.cpu.native.vector.registers import Held
 from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
 
@@ -49,30 +49,11 @@ def start(f: Function, op: str, dtype: str, count: int) -> Held:
 
 def combined(f: Function, op: str, dtype: str, a: Held, b: Held, numbers: bool = False) -> Held:
     """Two accumulators as one; `numbers`: none is NaN."""
-    if op in ("max", "min") and dtype in FLOATS and architecture(host().triple) == "x86_64":
-        return _extreme(f, op, registers.single(a), registers.single(b), numbers)
+    if op in ("max", "min") and dtype in FLOATS:
+        return extreme(f, op, registers.single(a), registers.single(b), numbers)
     made = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
     assert made is not None
     return made
-
-
-def _extreme(f: Function, op: str, a: Value, b: Value, numbers: bool) -> Value:
-    """`llvm.maximum` and `llvm.minimum` in fewer instructions where those have none of their own.
-
-    Of equal numbers, and of a number and NaN, a comparison gives one operand this way round and
-    the other that way round. The bits of both joined are -0 of two zeros for `min` (+0 for `max`,
-    where they are met), and NaN of NaN and anything.
-    """
-    further = "ogt" if op == "max" else "olt"
-    one = f.select(a.is_(further, b), a, b)
-    other = f.select(b.is_(further, a), b, a)
-    count, kind = lanes(a.type), element(a.type)
-    bits = vector("i32" if kind == "float" else "i64", count)
-    whole, rest = one.to(bits, "bitcast"), other.to(bits, "bitcast")
-    if op == "min":
-        return (whole | rest).to(a.type, "bitcast")
-    both = (whole & rest).to(a.type, "bitcast")
-    return both if numbers else f.select(a.is_("uno", b), float("nan"), both)
 
 
 def converted(f: Function, held: Held, source: str, to: str) -> Held:

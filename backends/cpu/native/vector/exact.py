@@ -7,6 +7,7 @@ to the reference interpreter's to the last bit.
 from shardir.backends.cpu.native.llvm.text import Value, element
 from shardir.backends.cpu.native.vector.application import Application, Rule
 from shardir.backends.cpu.native.vector.division import WIDTHS, divided
+from shardir.backends.cpu.native.vector.extremes import extreme
 from shardir.backends.cpu.native.vector.registers import NARROW, Held, narrowed, single, widened
 
 
@@ -75,26 +76,24 @@ def clz(a: Application) -> Held:
 
 
 def larger(a: Application) -> Held:
-    return _extreme(a, a.values[0], a.values[1], ("maximum", "smax", "umax"), "or")
+    return _extreme(a, "max", *a.values)
 
 
 def smaller(a: Application) -> Held:
-    return _extreme(a, a.values[0], a.values[1], ("minimum", "smin", "umin"), "and")
+    return _extreme(a, "min", *a.values)
 
 
 def clamp(a: Application) -> Held:
     low, x, high = a.values
-    raised = _extreme(a, x, low, ("maximum", "smax", "umax"), "or")
-    return _extreme(a, raised, high, ("minimum", "smin", "umin"), "and")
+    return _extreme(a, "min", _extreme(a, "max", x, low), high)
 
 
-def _extreme(
-    a: Application, x: Value, y: Value, names: tuple[str, str, str], of_bool: str
-) -> Value:
+def _extreme(a: Application, op: str, x: Value, y: Value) -> Value:
     if a.dtype == "bool":
-        return x | y if of_bool == "or" else x & y
-    name = names[0] if a.is_float else names[1] if a.is_signed else names[2]
-    return a.function.intrinsic(name, x, y)
+        return x | y if op == "max" else x & y
+    if a.is_float:
+        return extreme(a.function, op, x, y)
+    return a.function.intrinsic(("s" if a.is_signed else "u") + op, x, y)
 
 
 def bitwise(how: str) -> Rule:
