@@ -130,6 +130,25 @@ def test_short_integers_divided_by_a_number_told_at_a_call(dtype: str) -> None:
             same(getattr(snp, name)(snp.asarray(x), divisor), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["i4", "u4"])
+def test_integers_of_32_bits_divided_by_a_number_told_at_a_call(dtype: str) -> None:
+    """The ends, where a power of two is passed, and where a multiple is."""
+    limits = np.iinfo(dtype)
+    signs = (1,) if dtype == "u4" else (1, -1)
+    near = {sign * (1 << bit) + step for bit in range(32) for sign in signs for step in (-1, 0, 1)}
+    known = {7, 10, 641, 65537, 1_000_000_007, *near}
+    divisors = sorted(n for n in known if n and limits.min <= n <= limits.max)
+    for divisor in divisors:
+        last = limits.max // divisor * divisor
+        ends = {limits.min, limits.max, *(last + step for step in (-1, 0, 1))}
+        ends |= {divisor * k + step for k in (1, 2, 3, 1000) for step in (-1, 0, 1)} | near
+        x = np.array(sorted(n for n in ends if limits.min <= n <= limits.max), dtype)
+        for name in ("floor_divide", "remainder"):
+            wanted = numpys(getattr(np, name), x, np.full(x.shape, divisor, dtype))
+            number = divisor if divisor < 1 << 31 else np.array(divisor, dtype)
+            same(getattr(snp, name)(snp.asarray(x), number), wanted)
+
+
 def test_divided_by_a_number_that_wraps_or_vanishes() -> None:
     """What counts is the number in the element type of the array."""
     x = WHOLE.astype("i1")

@@ -49,14 +49,14 @@ def divisor_of(y: Value, dtype: str) -> Divisor:
 def kept_divisor_of(y: Value, dtype: str) -> Divisor:
     """The same of integers that are one in all lanes, for many quotients.
 
-    Short ones without a sign are multiplied by words. For bytes they are 2^16 / y, rounded up,
-    which is off by less than 1 / 255 of 2^16 / y for each. For words they are the fraction of
-    2^(16 + n) / y, rounded up, 2^n the first power from y on: T. Granlund and P. Montgomery,
-    "Division by invariant integers using multiplication" (1994).
+    Those without a sign are multiplied by words. For bytes they are 2^16 / y, rounded up, which is
+    off by less than 1 / 255 of 2^16 / y for each. For words of N bits, 16 or 32, they are the
+    fraction of 2^(N + n) / y, rounded up, 2^n the first power from y on: T. Granlund and P.
+    Montgomery, "Division by invariant integers using multiplication" (1994).
     """
     f, count = y.function, lanes(y.type)
     by = divisor_of(y, dtype)
-    if dtype not in ("u8", "u16") or count == 1:
+    if dtype not in ("u8", "u16", "u32") or count == 1:
         return by
     first = f.emit(f"extractelement {by.safe.type} {by.safe}, i64 0", element(y.type))
     number = first.to("i64", "zext")
@@ -67,8 +67,9 @@ def kept_divisor_of(y: Value, dtype: str) -> Divisor:
         return by._replace(inverse=f.splat(scale, count // 2), one=one)
     defined = Value("false", "i1", f)
     digits = 64 - f.intrinsic("ctlz", number - 1, defined)
-    fraction = ((f.value(1, "i64") << digits) - number) << 16
-    scale, shift = ((each).to("i16", "trunc") for each in (fraction // number + 1, digits - 1))
+    word = element(by.safe.type)
+    fraction = ((f.value(1, "i64") << digits) - number) << WIDTHS[word]
+    scale, shift = (each.to(word, "trunc") for each in (fraction // number + 1, digits - 1))
     return by._replace(inverse=f.splat(scale, count), one=one, shift=f.splat(shift, count))
 
 
@@ -113,5 +114,6 @@ def _of_words(x: Value, inverse: Value, shift: Value) -> Value:
 
 def _upper_half(x: Value, y: Value) -> Value:
     """The upper half of a product of words."""
-    double = vector("i32", lanes(x.type))
-    return ((x.to(double, "zext") * y.to(double, "zext")) >> 16).to(x.type, "trunc")
+    width = WIDTHS[element(x.type)]
+    double = vector(f"i{2 * width}", lanes(x.type))
+    return ((x.to(double, "zext") * y.to(double, "zext")) >> width).to(x.type, "trunc")
