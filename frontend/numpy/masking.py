@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.native import available
 from shardir.backends.storage import Storage
-from shardir.frontend.array import Array, from_numpy
+from shardir.frontend.array import Array, from_numpy, signature_of_numpy
 from shardir.frontend.devices import Device
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.running import uncommitted_device
@@ -40,27 +40,41 @@ def is_plain_mask(mask: Any) -> bool:
 def chosen(x: Any, mask: Any, axis: int | None) -> Array | None:
     """The rows of `x` where a mask of the dimensions from `axis` on is true, without an axis the
     elements of the flat array; `None` where a program has to find them, or they do not fit."""
-    if type(x) is not Array or current() is not None:
+    signature = x.signature if type(x) is Array else _signature_in_place(x)
+    if signature is None or current() is not None:
         return None
     if type(mask) is Array:
-        choice = _choice(x.signature, mask.signature, axis)
+        choice = _choice(signature, mask.signature, axis)
     else:
-        choice = _choice(x.signature, mask.shape, axis) if is_plain_mask(mask) else None
+        choice = _choice(signature, mask.shape, axis) if is_plain_mask(mask) else None
     if choice is None:
         return None
-    storage = x.held if type(x.held) is Storage else x.storage
+    if type(x) is not Array:
+        storage = Storage.around(x)
+    else:
+        storage = x.held if type(x.held) is Storage else x.storage
     if choice.find is not None:
         flags, kept = _flags(mask)
         count, block = choice.find(flags, storage.address)
         del kept
-        signature, shape = _made(x.signature, choice, count)
+        made, shape = _made(signature, choice, count)
         held = Storage(block.address, block, shape, storage.dtype)
     else:
         lines = storage.array.reshape(choice.outer, choice.size, *choice.rest)
         lines = lines[:, np.asarray(mask).ravel()]
-        signature, shape = _made(x.signature, choice, lines.shape[1])
+        made, shape = _made(signature, choice, lines.shape[1])
         held = Storage.of(lines.reshape(shape))
-    return Array(signature, _alone(uncommitted_device()), held)
+    return Array(made, _alone(uncommitted_device()), held)
+
+
+def _signature_in_place(x: Any) -> Signature | None:
+    """That of an array of NumPy whose elements are read where they lie; `None`: they cannot be."""
+    if type(x) is not np.ndarray or x.dtype == np.bool_:
+        return None
+    if not (x.flags.c_contiguous and x.flags.aligned):
+        return None
+    known = signature_of_numpy(x)
+    return known[0] if known is not None and known[1] == x.dtype else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +146,9 @@ def _flags(mask: Mask) -> tuple[int, object]:
 
     One of NumPy is copied: it is read twice, and somebody might write into it between.
     """
+    if type(mask) is np.ndarray and not mask.flags.carray:
+        storage = Storage.around(mask.copy())
+        return storage.address, storage
     own = mask if type(mask) is Array else from_numpy(mask)
     storage = own.held if type(own.held) is Storage else own.storage
     return storage.address, storage

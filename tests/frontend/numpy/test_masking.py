@@ -22,6 +22,24 @@ def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("made_by")
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i2", "bool", "c8"])
+def test_arrays_of_numpy_are_chosen_from_where_they_lie(dtype: str) -> None:
+    whole = X.reshape(24, 5).astype(dtype)
+    odd = np.frombuffer(b"\0" + whole.tobytes(), np.uint8)[1:].view(dtype).reshape(24, 5)
+    rows, both = RNG.random(24) > 0.5, RNG.random((24, 5)) > 0.5
+    for given in (whole, np.asfortranarray(whole), whole[::-1], odd):
+        for mask in (rows, snp.asarray(rows), np.repeat(rows, 3)[::3]):
+            made = snp.compress(mask, given, axis=0)
+            np.testing.assert_array_equal(made, given[rows].astype(made.dtype))
+            assert made.dtype == snp.asarray(whole).dtype
+        np.testing.assert_array_equal(snp.extract(both, given), given[both])
+    made = snp.compress(rows, whole, axis=0)
+    before = np.array(made)
+    whole[:] = 0
+    np.testing.assert_array_equal(made, before)
+
+
+@pytest.mark.usefixtures("made_by")
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "float16"])
 def test_masks_between_brackets(dtype: str) -> None:
     whole = X.astype(dtype)
