@@ -18,7 +18,15 @@ from shardir.frontend.quoting import brief
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FOREIGN = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
+FOREIGN = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    ZeroDivisionError,
+)
 """What Python and NumPy raise for values that they cannot take."""
 
 _LIBRARIES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}

@@ -170,7 +170,10 @@ def _partitioned(program: Program, args: Sequence[Any]) -> Module:
 
 
 def _parsed(program: str | Module) -> Module:
-    return parse(program, "<text>") if isinstance(program, str) else program
+    module = parse(program, "<text>") if isinstance(program, str) else program
+    if not module.functions:
+        raise ArgumentError(point("a program has a function, and this one has none"))
+    return module
 
 
 def _lowered(program: Program, args: Sequence[Any]) -> Lowered:

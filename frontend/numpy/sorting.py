@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import numpy as np
+
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.operators import Operators
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import REAL_OF, TensorType
@@ -74,7 +77,7 @@ def argsort(
 @public(static=("axis",))
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The i32 indices that sort by several keys, the last one first of all."""
-    whole = hasattr(keys, "shape")
+    whole = isinstance(keys, (Operators, np.ndarray))
     if not whole and not isinstance(keys, (list, tuple)):
         raise OperationTypeError(
             point(

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -16,6 +19,7 @@ from shardir.frontend.numpy.decomposing import (
 )
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.trace import emit
+from shardir.types import NUMPY_DTYPES
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
 PADE = (
@@ -35,13 +39,14 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     (x,) = square("expm", A)
     size = abs(x).sum(-2).max(-1) if x.shape[-1] else snp.zeros(x.shape[:-2])
     radius = RADIUS[real_dtype(x)]
+    most = whole_of("max_squarings of expm", max_squarings, 0)
     needed = snp.maximum(snp.ceil(snp.log2(size / radius)), 0)
     x = as_tracer(x / snp.exp2(needed)[..., None, None])
     result = _pade(x)
-    for i in range(max_squarings):
+    for i in range(min(most, np.finfo(NUMPY_DTYPES[real_dtype(x)]).maxexp)):
         again = (needed > i)[..., None, None]
         result = snp.where(again, result @ result, result)
-    return snp.where((needed > max_squarings)[..., None, None], snp.nan, result)
+    return snp.where((needed > float(most))[..., None, None], snp.nan, result)
 
 
 def _pade(x: Any) -> Any:

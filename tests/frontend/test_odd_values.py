@@ -10,6 +10,7 @@ import shardir
 import shardir.distributed
 import shardir.experimental.multihost_utils
 import shardir.optim
+import shardir.scipy.linalg
 import shardir.testing
 from shardir.errors import OperationTypeError, PipelineError, ShardirError
 from shardir.frontend.errors import (
@@ -29,6 +30,7 @@ sd: Any = shardir
 lax: Any = shardir.lax
 snp: Any = shardir.numpy
 optim: Any = shardir.optim
+linalg: Any = shardir.scipy.linalg
 X = np.ones(3, np.float32)
 MESH = sd.make_mesh((1,), ("x",))
 WHOLE = sd.NamedSharding(MESH, sd.P())
@@ -57,6 +59,21 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         lambda: snp.dtype([("a", 3)]),
         ArgumentError,
         "dtype does not take ([('a', 3)]): Cannot interpret '3' as a data type",
+    ),
+    (
+        lambda: snp.lexsort(MESH),
+        OperationTypeError,
+        "lexsort takes a list of keys, or keys along an array, got a Mesh",
+    ),
+    (
+        lambda: linalg.expm(snp.eye(2), max_squarings=1.5),
+        ArgumentError,
+        "max_squarings of expm is a whole number, got 1.5",
+    ),
+    (
+        lambda: sd.testing.collectives(""),
+        ArgumentError,
+        "a program has a function, and this one has none",
     ),
     (
         lambda: sd.debug.inspect_array_sharding(3, callback=print),
@@ -163,6 +180,11 @@ def test_an_error_says_what_cannot_be(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert_refused(wrong, kind, text)
+
+
+def test_squarings_that_no_number_needs_are_none() -> None:
+    many = linalg.expm(snp.eye(2) * 3, max_squarings=2**31)
+    assert np.array_equal(many, linalg.expm(snp.eye(2) * 3))
 
 
 @pytest.mark.parametrize("number", [-5, True, 2.5])
