@@ -11,7 +11,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.inspection import eval_shape
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer
-from shardir.frontend.parameters import labels_of, name_of
+from shardir.frontend.parameters import called, labels_of, name_of
 from shardir.frontend.primals import derived, fitting
 from shardir.frontend.trace import (
     append_block,
@@ -90,7 +90,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     found: list[tree.PyTreeDef] = []
 
     def flat(*tracers: Tracer) -> list[Tracer]:
-        out, kind = tree.flatten(fun(*tree.unflatten(structure, tracers)))
+        out, kind = tree.flatten(called(fun, name, tree.unflatten(structure, tracers)))
         found.append(kind)
         return [returned(x, i, kind, name) for i, x in enumerate(out)]
 

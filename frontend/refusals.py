@@ -15,6 +15,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import is_internal, point
 from shardir.frontend.quoting import brief
+from shardir.frontend.tree_checks import check_ends
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -83,7 +84,11 @@ def _name(
     known = Parameters.of(fun)
     given = [(known.label(i), arg) for i, arg in enumerate(args)]
     for label, arg in [*given, *options.items()]:
-        path = _path(arg, thing)
+        try:
+            path = _path(arg, thing)
+        except RecursionError:
+            check_ends(arg)
+            raise
         if path is not None:
             error.args = (point(f"argument {label}{path} of {name} {says}"),)
             return

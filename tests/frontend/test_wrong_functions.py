@@ -221,6 +221,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     ),
     (lambda: sd.named_call(7), StructureError, "named_call takes a function, got 7"),
     (lambda: sd.closure_convert(7, X), StructureError, "closure_convert takes a function, got 7"),
+    (
+        lambda: sd.jit(lambda x: sd.closure_convert(none, x)[0](x))(X),
+        ArgumentError,
+        f"none takes (): {TOO_MANY}",
+    ),
     (lambda: tree.map(none, [X]), ArgumentError, f"the function of tree.map takes (): {TOO_MANY}"),
     (
         lambda: tree.map(same, [X], [X]),

@@ -8,9 +8,10 @@ import pytest
 
 import shardir
 from shardir.errors import ShardirError
-from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError, StructureError
 from tests.frontend.refused import assert_refused
 
+sd: Any = shardir
 snp: Any = shardir.numpy
 X = np.ones(3, np.float32)
 NO_ARRAY = "is 'ab' of type str, which is no array"
@@ -68,6 +69,16 @@ def test_what_has_no_hash_is_said_to_be_no_array() -> None:
         lambda: snp.union1d(X, {1}),
         NotAnArrayError,
         "argument ar2 of union1d is {1} of type set, which is no array",
+    )
+
+
+def test_a_list_that_contains_itself_has_no_place_for_what_is_no_array() -> None:
+    endless: list[Any] = [1.0]
+    endless.append(endless)
+    assert_refused(
+        lambda: sd.jit(lambda x: snp.interp(endless, "ab", x))(X),
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
     )
 
 
