@@ -37,37 +37,40 @@ def arrays(word: str, container: Any) -> Any:
 
     Raises `ArgumentError` unless all its leaves, the `word` in errors, are arrays of numbers.
     """
-    leaves = tree.leaves(container)
-    if not all(map(_is_number, leaves)):
-        odd = next(leaf for leaf in leaves if not _is_number(leaf))
-        raise ArgumentError(point(f"{word} are arrays in containers, got {brief(odd)}"))
+    return _as_arrays(word, container, tree.leaves(container))
+
+
+def _as_arrays(word: str, container: Any, leaves: Sequence[Any]) -> Any:
+    for leaf in leaves:
+        if not is_array_like(leaf) or abstract_of(leaf).type.dtype == "key":
+            raise ArgumentError(point(f"{word} are arrays in containers, got {brief(leaf)}"))
     plain = all(isinstance(leaf, Operators) for leaf in leaves)
     return container if plain else tree.map(asarray, container)
-
-
-def _is_number(x: Any) -> bool:
-    return is_array_like(x) and abstract_of(x).type.dtype != "key"
 
 
 def with_state(what: str, state: Any, kind: type[Any], updates: Any) -> Any:
     """The updates, as `arrays`; raises `ArgumentError` unless `state` has the fields of `kind`, as
     `what` makes it."""
-    known = all(hasattr(state, field) for field in kind._fields)
-    fields = [getattr(state, field) for field in kind._fields] if known else []
-    if not (known and all(map(is_array_like, tree.leaves(fields)))):
-        raise ArgumentError(
-            point(f"{what} got the state {brief(state)}; make one with its own init")
-        )
-    for field in fields:
-        if not (structure := tree.structure(field)).is_leaf():
-            check_containers(f"the state of {what}", structure, updates)
-    return arrays("updates", updates)
+    leaves, wanted = tree.flatten(updates)
+    for field in kind._fields:
+        parts, found = tree.flatten(getattr(state, field, "nothing"))
+        if not all(map(is_array_like, parts)):
+            raise ArgumentError(
+                point(f"{what} got the state {brief(state)}; make one with its own init")
+            )
+        if found != wanted and not found.is_leaf():
+            raise _other_containers(f"the state of {what}", found, wanted)
+    return _as_arrays("updates", updates, leaves)
 
 
-def check_containers(what: str, found: tree.PyTreeDef, updates: Any) -> None:
-    """Raises `StructureError` unless updates are in the containers that were `found` in `what`."""
-    wanted = tree.structure(updates)
+def check_containers(what: str, given: Any, updates: Any) -> None:
+    """Raises `StructureError` unless `given`, called `what`, is in the containers of updates."""
+    found, wanted = tree.structure(given), tree.structure(updates)
     if found != wanted:
-        raise StructureError(
-            point(f"{what} is in {shown(found)}, and the updates are in {shown(wanted)}")
-        )
+        raise _other_containers(what, found, wanted)
+
+
+def _other_containers(what: str, found: tree.PyTreeDef, wanted: tree.PyTreeDef) -> StructureError:
+    return StructureError(
+        point(f"{what} is in {shown(found)}, and the updates are in {shown(wanted)}")
+    )

@@ -225,7 +225,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
 
     def decayed(updates: Any, params: Any) -> Any:
         weights = needed("add_decayed_weights", params)
-        check_containers("params", tree.structure(weights), updates)
+        check_containers("params", weights, updates)
         if mask is None:
             return tree.map(lambda g, p: g + weight_decay * p, updates, weights)
         what, mine = "the mask of add_decayed_weights", "each of the mask of add_decayed_weights"
