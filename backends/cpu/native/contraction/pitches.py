@@ -46,10 +46,14 @@ def tiling(work: Product) -> Tiling | None:
     """The best tile for a product, if its rows lie so and its columns are neighbours."""
     if not work.patches or work.patches.starts or not work.rows or not work.columns:
         return None
-    if not work.sizes[3] or len(work.inner) > LOOPS or work.out.dtype not in ("f32", "f64"):
+    if not 1 <= len(work.inner) <= LOOPS or not work.sizes[3]:
+        return None
+    if work.out.dtype not in ("f32", "f64"):
         return None
     near, last, item = work.rows[-1], work.columns[-1], work.out.itemsize
-    most = PITCH if work.patches.side == "rhs" else item
+    # Taps of a filter go along places of an image of one feature.
+    taps = work.patches.side == "rhs" and len(work.inner) <= 2 and abs(work.inner[-1].rhs) == item
+    most = PITCH if taps else item
     same = work.lhs.dtype == work.rhs.dtype == work.out.dtype
     if not same or not 0 < near.lhs <= most or last.rhs != item:
         return None
