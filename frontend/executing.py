@@ -38,17 +38,17 @@ def gatherer(kind: type) -> Gather:
     return made
 
 
-def wait_quickly(thing: object, kind: type) -> object:
+def wait_quickly(thing: object, kind: type) -> bool:
     """Have machine code give back what `thing`, of a `quick_class`, is called with, where all in
     there are containers of arrays of a class that hold their numbers here.
 
-    Returns what `thing` has to keep; `None` where there is no machine code yet.
+    Returns whether it does; not where there is no machine code yet.
     """
     if not available():
-        return None
+        return False
     from shardir.backends.cpu.native.runtime import calls, readiness
 
-    return readiness.wait(calls.calls()["wait"], kind, thing) if calls.answers_calls() else None
+    return calls.answers_calls() and readiness.wait(calls.calls()["wait"], kind, thing)
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

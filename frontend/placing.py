@@ -127,14 +127,13 @@ def _is_key(leaf: Any) -> bool:
 class _Waiting:
     """`block_until_ready`, which machine code does where arrays hold their numbers."""
 
-    _kept: object = None
-
     def __init__(self, fun: Any) -> None:
         update_wrapper(self, fun)
+        self._quick = False
 
     def __call__(self, x: Any) -> Any:
-        if self._kept is None:
-            self._kept = wait_quickly(self, Array)
+        if not self._quick:
+            self._quick = wait_quickly(self, Array)
         # Results are there when a call returns; those that were given up need a word.
         for leaf in tree.leaves(x):
             if isinstance(leaf, Array):

@@ -7,11 +7,14 @@ walks through. Nothing is made on the way.
 """
 
 import ctypes
+from collections.abc import Callable
+from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime.callables import HEADER_PLACE, install, is_quick
 from shardir.backends.cpu.native.runtime.gathering import DEPTH
 from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
+from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
@@ -21,22 +24,21 @@ FACTS = ("kind", "held", "storage", "dict", "list", "tuple", "slow")
 is called and its argument, where those are not ready."""
 
 
-def wait(code: int, kind: type, thing: object) -> object:
+def wait(code: int, kind: type, thing: object) -> bool:
     """Have machine code, `wait` at an address, give back what an object of a `quick_class` is
-    called with, where that is ready. Returns what has to live as long; `None`: not here."""
-    slow = type(thing).__call__
-    header = _header(kind, id(slow)) if is_quick(thing) else None
-    if header is None:
-        return None
-    install(thing, code, ctypes.addressof(header))
-    return header, slow
+    called with, where that is ready. Returns whether it does so here."""
+    header = _header(kind, type(thing).__call__) if is_quick(thing) else None
+    if header is not None:
+        install(thing, code, ctypes.addressof(header))
+    return header is not None
 
 
-def _header(kind: type, slow: int) -> ctypes.Array[ctypes.c_int64] | None:
+@once
+def _header(kind: type, slow: Callable[..., Any]) -> ctypes.Array[ctypes.c_int64] | None:
     found = offsets(object.__new__(kind), ("held",))
     if found is None:
         return None
-    words = (id(kind), found[0], id(Storage), id(dict), id(list), id(tuple), slow)
+    words = (id(kind), found[0], id(Storage), id(dict), id(list), id(tuple), id(slow))
     return (ctypes.c_int64 * len(words))(*words)
 
 

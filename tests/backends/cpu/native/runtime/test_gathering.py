@@ -1,6 +1,7 @@
 """Arrays out of containers by machine code, and how objects lie in memory."""
 
 import ctypes
+import gc
 import sys
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
@@ -140,8 +141,7 @@ class Wait:
 
 def test_waiting_asks_python_where_arrays_hold_no_numbers() -> None:
     wait: Any = Wait()
-    kept = readiness.wait(calls()["wait"], Holder, wait)
-    assert kept is not None
+    assert readiness.wait(calls()["wait"], Holder, wait)
     there = Holder(Storage.of(np.ones(2)))
     good: list[Any] = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]]]
     for each in good:
@@ -159,3 +159,13 @@ def test_waiting_asks_python_where_arrays_hold_no_numbers() -> None:
         assert wait([inner, inner])
         assert wait([inner, 1]) == "asked Python"
     assert [sys.getrefcount(each) for each in (there, inner, inner[1])] == before
+
+
+def test_threads_that_see_to_waiting_at_once_have_machine_code_work_by_one_header() -> None:
+    first = readiness._header(Holder, Wait.__call__)
+    wait: Any = Wait()
+    for _ in range(3):
+        assert readiness.wait(calls()["wait"], Holder, wait)
+        gc.collect()
+        assert wait(None) is None
+    assert readiness._header(Holder, Wait.__call__) is first
