@@ -151,11 +151,12 @@ class JitFunction:
             if len(self._programs) >= MANY:
                 self._programs.clear()
             prepare(uncommitted_device().backend)
-            found = self._programs[key] = self._lowered(args, options).program()
+            found = self._lowered(args, options).program()
             if known.donated:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
                 positions, named = known.join(numbers, args, options)
                 found[0].donate(tree.leaves(known.donations(tuple(positions), named)))
+            self._programs[key] = found  # When it is whole: other threads look there.
         program, results = found
         made = self._run(program, leaves, program.donated)
         out = tree.unflatten(results, made)

@@ -1,6 +1,7 @@
 """Quick calls with donated and static arguments: as the first call, only sooner."""
 
 import signal
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,7 @@ from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.jit import jit
+from shardir.frontend.runnable import Runnable
 from tests.counting import count_calls
 from tests.threads import at_once
 
@@ -127,6 +129,25 @@ def test_static_arguments_that_are_equal_to_python_are_told_apart() -> None:
     assert len(seen) == 8
     with pytest.raises(ArgumentError, match=r"static argument n of f is \[1\] of type list"):
         fun(x, [1])
+
+
+def test_no_thread_finds_a_program_before_it_knows_what_is_donated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    donate, coming, came = Runnable.donate, [made()], []
+    step = jit(lambda x: x + 1, donate_argnums=0)
+
+    def told(program: Runnable, numbers: Sequence[int]) -> None:
+        while coming:  # What another thread does meanwhile.
+            came.append(coming.pop())
+            step(came[0])
+        donate(program, numbers)
+
+    monkeypatch.setattr(Runnable, "donate", told)
+    x = made()
+    step(x)
+    assert x.is_deleted()
+    assert came[0].is_deleted()
 
 
 def test_after_an_interruption_what_was_donated_is_gone() -> None:
