@@ -85,10 +85,13 @@ def unique(
     (array,) = known_in_numpy("unique", ar)
     if axis is not None:
         axis = axis_of(axis, array.ndim)
-    found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
+    # NumPy does not know where NaN of bf16 belongs.
+    sortable = array.astype(np.float32) if array.dtype.kind == "V" else array
+    found = HOST.unique(sortable, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
-        return from_numpys(found)
-    return tuple(from_numpys(each) for each in found)
+        return from_numpys(found.astype(array.dtype))
+    values, *others = found
+    return tuple(from_numpys(each) for each in (values.astype(array.dtype), *others))
 
 
 def free_arrays(*xs: Any) -> list[Array] | None:

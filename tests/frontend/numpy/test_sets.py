@@ -266,3 +266,19 @@ def test_sets_of_numbers_of_two_types() -> None:
     for name in ("intersect1d", "setdiff1d", "setxor1d"):
         found = getattr(snp, name)(snp.asarray(a), snp.asarray(b))
         np.testing.assert_array_equal(found, getattr(np, name)(a, b), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [snp.bfloat16, np.float16, np.float32])
+def test_nan_is_one_value_of_unique_whatever_is_asked_for(dtype: Any) -> None:
+    numbers = np.arange(300) % 5
+    wanted = np.where(np.arange(300) % 7, numbers, np.nan).astype(np.float32)
+    with sd.enable_x64():
+        values, places, inverse, counts = snp.unique(
+            wanted.astype(dtype), return_index=True, return_inverse=True, return_counts=True
+        )
+    assert values.dtype == dtype
+    found = np.asarray(values).astype(np.float32)
+    np.testing.assert_array_equal(found, [0, 1, 2, 3, 4, np.nan])
+    np.testing.assert_array_equal(wanted[np.asarray(places)], found)
+    np.testing.assert_array_equal(found[np.asarray(inverse)], wanted)
+    np.testing.assert_array_equal(counts, [*np.bincount(numbers[np.arange(300) % 7 > 0]), 43])
