@@ -1,12 +1,17 @@
 """The gamma function and its relatives."""
 
+from functools import partial
 from math import log as log_of, pi
 from typing import Any
 
 from shardir.frontend import numpy as snp
+from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import floats, inexact, like, pointwise
-from shardir.frontend.scipy.stirling import FAR, log_beta
+from shardir.frontend.numpy.pointwise import floats, inexact, like, ordered, pointwise
+from shardir.frontend.scipy.gamma_function import factorial_of_double, gamma_of_double
+from shardir.frontend.scipy.gamma_quotients import beta_of_double, rising_factorial
+from shardir.frontend.scipy.narrow import in_double
+from shardir.frontend.scipy.stirling import log_beta
 
 
 @public()
@@ -34,32 +39,68 @@ def gammasgn(x: Any) -> Any:
     return snp.where(x == 0, snp.copysign(snp.ones_like(x), x), sign).astype(x.dtype)
 
 
+@custom_jvp
+def _gamma(x: Any) -> Any:
+    return in_double(gamma_of_double)(x)
+
+
+@_gamma.defjvp
+def _gamma_rule(primals: Any, tangents: Any) -> Any:
+    value = _gamma(*primals)
+    return value, value * digamma(*primals) * tangents[0]
+
+
 @public()
 def gamma(x: Any) -> Any:
     """The gamma function."""
-    (x,) = floats(x)
-    return gammasgn(x) * snp.exp(gammaln(x))
+    return _gamma(*floats(*ordered("gamma", x)))
+
+
+@custom_jvp
+def _factorial(n: Any) -> Any:
+    return in_double(factorial_of_double)(n)
+
+
+@_factorial.defjvp
+def _factorial_rule(primals: Any, tangents: Any) -> Any:
+    (n,) = primals
+    value = _factorial(n)
+    return value, value * digamma(snp.maximum(n, 0) + 1) * tangents[0]
 
 
 @public(static=("exact",))
 def factorial(n: Any, exact: bool = False) -> Any:
     """gamma(n + 1), 0 for negative n."""
-    (n,) = floats(n)
-    return snp.where(n < 0, like(n, 0), snp.exp(gammaln(snp.where(n < 0, like(n, 0), n) + 1)))
+    return _factorial(*floats(*ordered("factorial", n)))
 
 
 @public()
 def betaln(a: Any, b: Any) -> Any:
     """The logarithm of the size of the beta function."""
-    a, b = floats(a, b)
-    return log_beta(a, b, gammaln)
+    return in_double(partial(log_beta, gammaln=gammaln))(*floats(*ordered("betaln", a, b)))
+
+
+def _signed_beta(a: Any, b: Any) -> Any:
+    return beta_of_double(a, b, gammasgn(a) * gammasgn(b) * gammasgn(a + b))
+
+
+@custom_jvp
+def _beta(a: Any, b: Any) -> Any:
+    return in_double(_signed_beta)(a, b)
+
+
+@_beta.defjvp
+def _beta_rule(primals: Any, tangents: Any) -> Any:
+    a, b = primals
+    value, total = _beta(a, b), digamma(a + b)
+    slope = (digamma(a) - total) * tangents[0] + (digamma(b) - total) * tangents[1]
+    return value, value * slope
 
 
 @public()
 def beta(a: Any, b: Any) -> Any:
     """The beta function."""
-    a, b = floats(a, b)
-    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * snp.exp(betaln(a, b))
+    return _beta(*floats(*ordered("beta", a, b)))
 
 
 @public(static=("d",))
@@ -72,14 +113,19 @@ def multigammaln(a: Any, d: int) -> Any:
     return total
 
 
+@custom_jvp
+def _poch(z: Any, m: Any) -> Any:
+    return in_double(rising_factorial)(z, m)
+
+
+@_poch.defjvp
+def _poch_rule(primals: Any, tangents: Any) -> Any:
+    z, m = primals
+    value, above = _poch(z, m), digamma(z + m)
+    return value, value * (above * tangents[1] + (above - digamma(z)) * tangents[0])
+
+
 @public()
 def poch(z: Any, m: Any) -> Any:
     """gamma(z + m) / gamma(z)."""
-    z, m = floats(z, m)
-    low, size = snp.minimum(z, z + m), snp.abs(m)
-    far = (low >= FAR) & (size > 0)
-    low, size = snp.where(far, low, like(low, FAR)), snp.where(far, size, like(size, 1))
-    ratio = gammaln(size) - betaln(low, size)
-    plain = gamma(snp.where(far, like(z, 1), z + m)) / gamma(snp.where(far, like(z, 1), z))
-    made = snp.where(far, snp.exp(snp.where(m > 0, ratio, -ratio)), plain)
-    return snp.where(m == 0, like(z, 1), made)
+    return _poch(*floats(*ordered("poch", z, m)))

@@ -1,0 +1,100 @@
+"""The gamma function of f64.
+
+From 2 to 3 it is a polynomial, below 10 the recurrence leads there, and beyond it is Stirling's
+formula, whose power is taken of x / e in two parts: of the power that f64 has, no digit is lost to
+the size of the exponent, as with exp(lgamma(x)). Left of 0 it is reflected (Abramowitz and Stegun
+6.1.15, 6.1.17, 6.1.40). Of integers it is looked up.
+"""
+
+from math import factorial, pi
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.pointwise import like
+from shardir.frontend.scipy.stirling import FAR, rest
+from shardir.frontend.scipy.twofold import Pair, power_of_quotient
+
+# fmt: off
+NEAR_TWO = (
+    0.42278433509846747, 0.41184033042639295, 0.08157691924935359, 0.07424901069757656,
+    -0.0002669812416007703, 0.011154037675849411, -0.0028525913046309683, 0.0021036653737055763,
+    -0.0009185925560690494, 0.00048766072046000156, -0.0002351118004443532, 0.00011201320850965327,
+    -4.8305050675779646e-05, 1.7785149543816078e-05, -5.03864299552715e-06, 9.506255855352341e-07,
+    -8.76290281144699e-08,
+)
+"""Of powers of t: (gamma(2 + t) - 1) / t, t from 0 to 1; see the test of this file."""
+# fmt: on
+E = (2.718281828459045, 1.4456468917292502e-16)
+"""e in two parts."""
+SCALE = (1.520346901066281, -9.239528122039697e-17)
+"""sqrt(2 pi / e) in two parts."""
+TINY = 1e-18
+"""Below it gamma(x) is 1 / x."""
+LARGE = 140.0
+"""From here on what reflects is taken as a product of two powers: alone, it may be infinite."""
+END = 1000.0
+"""The function is infinite long before."""
+FACTORIALS = tuple(float(factorial(n)) for n in range(171))
+
+
+def gamma_of_double(x: Any) -> Any:
+    """The gamma function: infinite at 0, with its sign, and NaN at other poles."""
+    left, size = x < 0, snp.abs(x)
+    value, again = _right(snp.where(size < TINY, like(x, 1), size), left)
+    nearest = snp.round(size)
+    apart = size - nearest
+    sines = snp.sin(pi * snp.abs(apart))
+    odd = nearest % 2 == 1
+    # -pi / (x sin(pi x)), where the sine changes its sign at each pole.
+    sign = snp.where((apart < 0) ^ odd, like(x, pi), like(x, -pi))
+    reflected = sign / (size * sines) / value / again
+    reflected = snp.where(apart == 0, like(x, snp.nan), reflected)
+    made = snp.where(left, reflected, snp.where(_is_counted(x), _counted(x), value))
+    return snp.where(size < TINY, 1 / x, made)
+
+
+def factorial_of_double(n: Any) -> Any:
+    """gamma(n + 1), 0 for negative n; n times gamma(n) where n + 1 is rounded."""
+    whole = (n == snp.floor(n)) | (n < 1)
+    made = gamma_of_double(snp.where(whole, n + 1, n))
+    return snp.where(n < 0, like(n, 0), snp.where(whole, made, n * made))
+
+
+def _is_counted(x: Any) -> Any:
+    return (x == snp.floor(x)) & (x >= 1) & (x <= len(FACTORIALS))
+
+
+def _counted(x: Any) -> Any:
+    table = snp.asarray(np.array(FACTORIALS))
+    place = snp.clip(x, 1.0, float(len(FACTORIALS))) - 1
+    return snp.take(table, place.astype(np.int32), mode="clip")
+
+
+def _right(x: Any, halved: Any) -> Pair:
+    """Of positive x as a product; its second factor is 1 where the first need not be halved."""
+    far = x >= FAR
+    large, again = _stirling(snp.where(far, snp.minimum(x, END), like(x, FAR)), halved)
+    return snp.where(far, large, by_recurrence(snp.where(far, like(x, 1), x))), again
+
+
+def by_recurrence(x: Any, end: float = FAR) -> Any:
+    """Of numbers above 0 and below `end`."""
+    t = x - snp.floor(x)
+    total = like(x, NEAR_TWO[-1])
+    for coefficient in reversed(NEAR_TWO[:-1]):
+        total = total * t + coefficient
+    product = total * t + 1
+    for k in range(1, int(end) - 2):
+        product = snp.where(x >= k + 2, product * (x - k), product)
+    return product / snp.where(x < 1, x * (1 + x), snp.where(x < 2, x, like(x, 1)))
+
+
+def _stirling(x: Any, halved: Any) -> Pair:
+    twice = halved & (x > LARGE)
+    y = x - 0.5
+    power, lost = power_of_quotient((x, 0.0), E, snp.where(twice, 0.5 * y, y))
+    lost = snp.where(twice, 2 * lost, lost) + rest(x)
+    value = power * SCALE[0] + power * (SCALE[1] + SCALE[0] * snp.expm1(lost))
+    return value, snp.where(twice, power, like(x, 1))
