@@ -19,7 +19,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.pointwise import floats, like, ordered
-from shardir.frontend.scipy.narrow import in_single
+from shardir.frontend.scipy.narrow import in_double, in_single
 
 Array = npt.NDArray[Any]
 ENDS = {4: (0.5, 1.5, 3.5), 8: (0.5, 1.5, 3.5, 8.0)}
@@ -29,9 +29,9 @@ TERMS = {4: 13, 8: 24}
 POINTS = 2048
 ENDLESS = 1000.0
 """From here on the functions are infinite, but for their scale."""
-LARGE = {4: (80.0, 47.9375), 8: (700.0, 530.76171875)}
+LARGE, LESS = 700.0, 530.76171875
 """From where on exp(x) may be infinite where I_n(x) is not, and what is taken from such an x: an
-exact difference, and its exponential happens to have four digits more than the element type."""
+exact difference, and its exponential happens to have four digits more than f64."""
 
 
 def scaled(order: int, x: Array) -> Array:
@@ -78,9 +78,9 @@ def _series(order: int, size: int) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in (*table, lost))
 
 
-def _falling(order: int, x: Any) -> Any:
-    """exp(-|x|) I_n(x)"""
-    size, width = snp.abs(x), x.dtype.itemsize
+def _falling(order: int, x: Any, width: int | None = None) -> Any:
+    """exp(-|x|) I_n(x), as good as its element type or one of so many bytes."""
+    size, width = snp.abs(x), width or x.dtype.itemsize
     ends = ENDS[width]
     beyond = [size > end for end in ends]
 
@@ -104,13 +104,17 @@ def _falling(order: int, x: Any) -> Any:
 
 
 def _rising(order: int, x: Any) -> Any:
+    """I_n(x), of narrower floats by f64: the product of two that are rounded would be off by 3."""
+    return in_double(partial(_product, order, 8 if x.dtype.itemsize == 8 else 4))(x)
+
+
+def _product(order: int, width: int, x: Any) -> Any:
     """I_n(x); what falls is nothing times infinity at infinity, so it is taken before that."""
     size = snp.abs(x)
-    start, less = LARGE[x.dtype.itemsize]
-    large = size > start
-    scale = snp.where(large, like(size, float(np.exp(np.longdouble(less)))), like(size, 1))
-    rise = snp.exp(snp.where(large, size - less, size))
-    return rise * _falling(order, snp.clip(x, -ENDLESS, ENDLESS)) * scale
+    large = size > LARGE
+    scale = snp.where(large, like(size, float(np.exp(np.longdouble(LESS)))), like(size, 1))
+    rise = snp.exp(snp.where(large, size - LESS, size))
+    return rise * _falling(order, snp.clip(x, -ENDLESS, ENDLESS), width) * scale
 
 
 @custom_jvp
@@ -141,7 +145,7 @@ def _i1e_rule(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def _i0(x: Any) -> Any:
-    return in_single(partial(_rising, 0))(x)
+    return _rising(0, x)
 
 
 @_i0.defjvp
@@ -152,7 +156,7 @@ def _i0_rule(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def _i1(x: Any) -> Any:
-    return in_single(partial(_rising, 1))(x)
+    return _rising(1, x)
 
 
 @_i1.defjvp

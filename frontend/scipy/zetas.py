@@ -6,8 +6,11 @@ from typing import Any
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
 from shardir.frontend.lax.branches import cond
-from shardir.frontend.numpy.pointwise import floats, like, same
+from shardir.frontend.numpy.pointwise import floats, like, ordered, same
+from shardir.frontend.scipy.gamma_function import gamma_of_double
 from shardir.frontend.scipy.gammas import digamma, gammaln
+from shardir.frontend.scipy.narrow import in_double
+from shardir.frontend.scipy.twofold import two_sum
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
@@ -18,8 +21,9 @@ _BERNOULLI = (
 _SUMMED = 9
 """Terms that are added one by one, before the Euler-Maclaurin formula."""
 
-_LARGE = {2: 8.0, 4: 80.0, 8: 690.0}
-"""Exponentials of more than this are not multiplied, by the bytes of an element."""
+_LARGE, _LAST = 690.0, 171.0
+"""Exponentials of more than the first, and gamma functions of more than the last, are not
+multiplied."""
 
 
 @public()
@@ -28,28 +32,31 @@ def zeta(x: Any, q: Any = 1.0) -> Any:
 
     Infinite where q is 0, -1, ...; NaN for other q below 0 where x is no integer.
     """
-    s, q = floats(x, q)
-    return _zeta(s, q, like(s, 1))
+    return in_double(_zeta)(*floats(*ordered("zeta", x, q)))
 
 
 @public()
 def polygamma(n: Any, x: Any) -> Any:
     """The n-th derivative of `digamma`; n counts, and is not differentiated."""
-    n, x = floats(n, x)
+    return in_double(_polygamma)(*floats(*ordered("polygamma", n, x)))
+
+
+def _polygamma(n: Any, x: Any) -> Any:
     n = same("stop_gradient", n)
     sign = snp.where(n % 2 == 0, -1.0, 1.0).astype(x.dtype)
     s = snp.where(n == 0, like(n, 2), n + 1)
     right = snp.where(x > 0, x, like(x, 1))
     # The factorial may be infinite where the zeta function is nothing.
-    factor, fall = gammaln(s), s * same("stop_gradient", snp.log(right))
-    far = snp.maximum(factor, snp.abs(fall)) > _LARGE[x.dtype.itemsize]
+    fall = s * same("stop_gradient", snp.log(right))
+    far = (s > _LAST) | (snp.abs(fall) > _LARGE)
     unit = snp.where(far, same("stop_gradient", right), like(x, 1))
-    scale = snp.exp(factor - snp.where(far, fall, like(x, 0)))
+    scale = snp.where(far, snp.exp(gammaln(s) - fall), gamma_of_double(s))
     return snp.where(n == 0, digamma(x), sign * scale * _zeta(s, x, unit))
 
 
-def _zeta(s: Any, q: Any, unit: Any) -> Any:
+def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
     """The sum of ((k + q) / unit)**-s; units other than 1 are for q above 0."""
+    unit = like(s, 1) if unit is None else unit
 
     def plain(s: Any, q: Any, unit: Any) -> Any:
         return _right(s, q, unit)
@@ -75,12 +82,18 @@ def _right(s: Any, q: Any, unit: Any) -> Any:
     """The sum for q above 0."""
     total = like(s, 0)
     for k in range(_SUMMED):
-        total = total + snp.power((q + k) / unit, -s)
-    end = q + _SUMMED
-    term = snp.power(end / unit, -s)
+        total = total + _power(s, q, k, unit)[1]
+    end, term = _power(s, q, _SUMMED, unit)
     total = total + end * term / (s - 1) + 0.5 * term
     term = term * s / end  # Together: alone, what rises would be infinite, and this zero.
     for j, number in enumerate(_BERNOULLI, start=1):
         total = total + number / factorial(2 * j) * term
         term = term * ((s + (2 * j - 1)) / end) * ((s + 2 * j) / end)
     return total
+
+
+def _power(s: Any, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
+    """q + k and ((q + k) / unit)**-s, of which large s would make much of what rounding takes."""
+    place, lost = two_sum(q, like(q, k))
+    power = snp.power(place / unit, -s)
+    return place, power - power * (s * (lost / place))

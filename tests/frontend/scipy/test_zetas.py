@@ -8,16 +8,12 @@ import pytest
 from shardir import enable_x64, grad, jit, vmap
 from shardir.frontend import numpy as snp
 from shardir.frontend.scipy import special
-from tests.frontend.scipy.accuracy import BOUNDS
+from tests.frontend.scipy.accuracy import BOUNDS, ulps
 
 Array = npt.NDArray[np.floating]
-POWERS = [1.0000001, 1.3, 2.0, 3.0, 7.5, 20.0]
-PLACES = [1e-5, 0.3, 1.0, 2.5, 9.9, 40.0, 1e4]
+POWERS = [1.0000001, 1.3, 2.0, 3.0, 7.5, 20.0, 49.3]
+PLACES = [1e-5, 0.3, 1.0, 2.5, 9.9, 40.0, 63.7, 1e4]
 LEFT = [-0.25, -0.5, -1.75, -8.25, -20.5, -1000.25]
-
-
-def ulps(got: float, wanted: mp.mpf, dtype: type) -> float:
-    return float(abs(mp.mpf(got) - wanted) / float(np.spacing(dtype(abs(wanted)))))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -25,12 +21,26 @@ def test_zeta_keeps_its_bound(dtype: type) -> None:
     bound = BOUNDS["zeta"]["f32" if dtype is np.float32 else "f64"]
     s: Array = np.repeat(POWERS, len(PLACES)).astype(dtype)
     q: Array = np.tile(PLACES, len(POWERS)).astype(dtype)
-    with enable_x64(dtype is np.float64), mp.workdps(150), np.errstate(over="ignore"):
+    with enable_x64(dtype is np.float64), mp.workdps(250), np.errstate(over="ignore"):
         got = np.asarray(special.zeta(s, q))
         for power, place, value in zip(s.tolist(), q.tolist(), got.tolist(), strict=True):
             wanted = mp.zeta(mp.mpf(power), mp.mpf(place))
             if float(np.finfo(dtype).tiny) < wanted < float(np.finfo(dtype).max):
                 assert ulps(value, wanted, dtype) <= bound, (power, place)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_polygamma_keeps_its_bound(dtype: type) -> None:
+    """Of high orders, too, whose factorial is no logarithm's exponential."""
+    bound = BOUNDS["polygamma"]["f32" if dtype is np.float32 else "f64"]
+    places = np.array([0.05, 0.7, 1.0, 2.3, 11.42, 18.1, 63.7, 950.3]).astype(dtype)
+    with enable_x64(dtype is np.float64), mp.workdps(200):
+        for order in (1, 2, 4, 12, 19, 30):
+            got = np.asarray(special.polygamma(order, places))
+            for place, value in zip(places.tolist(), got.tolist(), strict=True):
+                wanted = mp.polygamma(order, mp.mpf(place))
+                if float(np.finfo(dtype).tiny) < abs(wanted) < float(np.finfo(dtype).max):
+                    assert ulps(value, wanted, dtype) <= bound, (order, place)
 
 
 @pytest.mark.parametrize("place", LEFT)
