@@ -5,6 +5,7 @@ arguments is taken forward through the loop.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from shardir.frontend.lax.loops import while_loop
 from shardir.frontend.numpy.pointwise import floats, like, ordered
 from shardir.frontend.scipy.gammas import betaln, gammaln
 from shardir.frontend.scipy.large_gamma import both_large, is_large
-from shardir.frontend.scipy.stirling import log_beta_weight, log_poisson
+from shardir.frontend.scipy.narrow import in_double
+from shardir.frontend.scipy.stirling import log_poisson
+from shardir.frontend.scipy.twofold import two_sum
+from shardir.frontend.scipy.weights import beta_weight, poisson_weight
 
 EULER = 0.5772156649015329
 """The negative slope of log(gamma(x)) at 1."""
@@ -26,12 +30,12 @@ MOST = 10_000
 
 
 def _eps(x: Any) -> float:
-    return float(np.finfo(np.float64 if x.dtype == np.float64 else np.float32).eps)
+    """What may be left out, relative: f64 for narrower floats need not be as good as it can."""
+    return float(np.finfo(np.float64).eps) if x.dtype == np.float64 else 2.0**-34
 
 
-def _series(a: Any, x: Any) -> Any:
+def _series(a: Any, x: Any, eps: float) -> Any:
     """The lower incomplete gamma function over x**a exp(-x) / gamma(a + 1)."""
-    eps = _eps(x)
 
     def goes_on(state: Any) -> Any:
         n, term, total = state
@@ -70,13 +74,13 @@ def _fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float) ->
     return while_loop(goes_on, step, state)[1]
 
 
-def _upper(a: Any, x: Any) -> Any:
+def _upper(a: Any, x: Any, eps: float) -> Any:
     """The upper incomplete gamma function over x**a exp(-x) / gamma(a)."""
 
     def term(n: Any) -> tuple[Any, Any]:
         return n * (a - n), x + 2 * n + 1 - a
 
-    return 1 / _fraction(x + 1 - a, term, _eps(x))
+    return 1 / _fraction(x + 1 - a, term, eps)
 
 
 def _log_gamma_past_one(a: Any) -> Any:
@@ -86,13 +90,12 @@ def _log_gamma_past_one(a: Any) -> Any:
     return a * snp.where(held == 0, like(a, -EULER), ratio)
 
 
-def _upper_small(a: Any, x: Any) -> Any:
+def _upper_small(a: Any, x: Any, eps: float) -> Any:
     """The upper incomplete gamma function of small a and x, where it is far below 1.
 
     x**a / gamma(1 + a) times 1 plus a series, less 1, none of which is rounded beside 1
     (W. Gautschi, ACM TOMS 5, 1979).
     """
-    eps = _eps(x)
 
     def goes_on(state: Any) -> Any:
         n, term, total = state
@@ -109,10 +112,10 @@ def _upper_small(a: Any, x: Any) -> Any:
     return -snp.expm1(power) - snp.exp(power) * (a * total)
 
 
-def _both(a: Any, x: Any) -> tuple[Any, Any]:
+def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     """The regularised lower and upper incomplete gamma functions."""
     good = (x > 0) & (a > 0) & snp.isfinite(x)
-    large = good & is_large(a, x)
+    large = good & is_large(a, x, eps)
     good_a = snp.where(good, a, snp.ones_like(a))
     good_x = snp.where(good, x, snp.ones_like(x))
     # The bounds are those within which the upper function is below about a half.
@@ -123,12 +126,11 @@ def _both(a: Any, x: Any) -> tuple[Any, Any]:
     safe_x = snp.where(large, snp.ones_like(a), good_x)
     inner = snp.where(good & low & ~large & ~small, x, snp.ones_like(x) * 0.5)
     outer = snp.where(good & ~low & ~large, x, safe_a + 2)
-    plain = safe_a * snp.log(safe_x) - safe_x - gammaln(safe_a + 1)
-    weight = snp.exp(log_poisson(safe_a, safe_x, plain))
-    below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner)
-    above = weight * safe_a * _upper(safe_a, outer)
+    weight = poisson_weight(safe_a, safe_x)
+    below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner, eps)
+    above = weight * safe_a * _upper(safe_a, outer, eps)
     upper_small = _upper_small(
-        snp.where(small, a, like(a, 0.5)), snp.where(small, x, like(x, 1e-3))
+        snp.where(small, a, like(a, 0.5)), snp.where(small, x, like(x, 1e-3)), eps
     )
     above = snp.where(small, upper_small, above)
     low = low & ~small
@@ -150,16 +152,17 @@ def _slope(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
     return jvp(fun, args, tangents)[1]
 
 
+@in_double
 def _density(a: Any, x: Any) -> Any:
     return snp.exp(log_poisson(a - 1, x, (a - 1) * snp.log(x) - x - gammaln(a)))
 
 
 def lower_gamma(a: Any, x: Any) -> Any:
-    return _both(a, x)[0].astype(x.dtype)
+    return in_double(lambda a, x, eps=_eps(x): _both(a, x, eps)[0])(a, x)
 
 
 def upper_gamma(a: Any, x: Any) -> Any:
-    return _both(a, x)[1].astype(x.dtype)
+    return in_double(lambda a, x, eps=_eps(x): _both(a, x, eps)[1])(a, x)
 
 
 _lower = custom_jvp(lower_gamma)
@@ -190,13 +193,16 @@ def gammaincc(a: Any, x: Any) -> Any:
     return _higher(*floats(*ordered("gammaincc", a, x)))
 
 
-def _betainc_plain(a: Any, b: Any, x: Any) -> Any:
+def _beta_below(a: Any, b: Any, x: Any, eps: float) -> Any:
     good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
     a, b = snp.where(good, a, snp.ones_like(a)), snp.where(good, b, snp.ones_like(b))
     inner = snp.where(good, x, snp.full_like(x, 0.5))
     swap = inner > (a + 1) / (a + b + 2)
     p, q = snp.where(swap, b, a), snp.where(swap, a, b)
-    z = snp.where(swap, 1 - inner, inner)
+    left, lost = two_sum(like(x, 1), -inner)
+    none = like(x, 0)
+    z, z_lost = snp.where(swap, left, inner), snp.where(swap, lost, none)
+    rest = snp.where(swap, inner, left), snp.where(swap, none, lost)
 
     def term(n: Any) -> tuple[Any, Any]:
         m = snp.floor(n / 2)
@@ -204,13 +210,21 @@ def _betainc_plain(a: Any, b: Any, x: Any) -> Any:
         odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
         return snp.where(n % 2 == 0, even, odd), snp.ones_like(z)
 
-    plain = p * snp.log(z) + q * snp.log1p(-z) - betaln(p, q)
-    weight = snp.exp(log_beta_weight(p, q, z, plain)) / p
-    value = weight / _fraction(snp.ones_like(z), term, _eps(x))
+    weight = beta_weight(p, q, (z, z_lost), rest) / p
+    value = weight / _fraction(snp.ones_like(z), term, eps)
     value = snp.where(swap, 1 - value, value)
     outside = snp.where(x <= 0, 0.0, 1.0)
     ends = snp.where((x == 0) | (x == 1), outside, snp.nan)
-    return snp.where(good, value, ends).astype(x.dtype)
+    return snp.where(good, value, ends)
+
+
+def _betainc_plain(a: Any, b: Any, x: Any) -> Any:
+    return in_double(partial(_beta_below, eps=_eps(x)))(a, b, x)
+
+
+@in_double
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    return snp.exp((a - 1) * snp.log(x) + (b - 1) * snp.log1p(-x) - betaln(a, b))
 
 
 _betainc = custom_jvp(_betainc_plain)
@@ -218,9 +232,7 @@ _betainc = custom_jvp(_betainc_plain)
 
 @_betainc.defjvp
 def _betainc_rule(primals: Any, tangents: Any) -> Any:
-    a, b, x = primals
-    density = snp.exp((a - 1) * snp.log(x) + (b - 1) * snp.log1p(-x) - betaln(a, b))
-    made = density * tangents[2]
+    made = _beta_density(*primals) * tangents[2]
     for at in (0, 1):
         made = made + _slope(_betainc_plain, primals, at) * tangents[at]
     return _betainc(*primals), made

@@ -14,7 +14,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.numpy.pointwise import like, pointwise
 from shardir.frontend.scipy.stirling import bend_near
 
-START = {2: 30.0, 4: 30.0, 8: 300.0}
+START = {4: 30.0, 8: 300.0}
 """From which a on, by the bytes of an element."""
 NEAR = 0.3
 """How large |m| may be."""
@@ -44,9 +44,9 @@ def _terms() -> tuple[tuple[float, ...], ...]:
     return tuple(made)
 
 
-def is_large(a: Any, x: Any) -> Any:
-    """Where the expansion is as good as the element type."""
-    return (a >= START[a.dtype.itemsize]) & (snp.abs(x - a) <= NEAR * a)
+def is_large(a: Any, x: Any, eps: float) -> Any:
+    """Where the expansion is as good as that."""
+    return (a >= START[8 if eps < 1e-15 else 4]) & (snp.abs(x - a) <= NEAR * a)
 
 
 def both_large(a: Any, x: Any) -> tuple[Any, Any]:
