@@ -20,11 +20,13 @@ from shardir.frontend.scipy.gammas import betaln, gammaln
 from shardir.frontend.scipy.large_gamma import both_large, is_large
 from shardir.frontend.scipy.narrow import in_double
 from shardir.frontend.scipy.stirling import log_poisson
-from shardir.frontend.scipy.twofold import two_sum
+from shardir.frontend.scipy.twofold import two_product, two_sum
 from shardir.frontend.scipy.weights import beta_weight, poisson_weight
 
 EULER = 0.5772156649015329
 """The negative slope of log(gamma(x)) at 1."""
+END = 0.99
+"""From here on the fraction for what is below takes too many rounds."""
 MOST = 10_000
 """Rounds after which a loop ends whatever it has."""
 
@@ -51,27 +53,29 @@ def _series(a: Any, x: Any, eps: float) -> Any:
 
 
 def _fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float) -> Any:
-    """first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n), by Lentz's method."""
+    """first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n), by J. Steed's method: as a
+    sum, whose terms lose more digits the smaller they are."""
     tiny = 1e-30
 
-    def safe(x: Any) -> Any:
-        return snp.where(snp.abs(x) < tiny, snp.full_like(x, tiny), x)
+    def inverse_of(x: Any) -> Any:
+        return 1 / snp.where(snp.abs(x) < tiny, snp.full_like(x, tiny), x)
 
     def goes_on(state: Any) -> Any:
-        n, _, _, _, delta = state
-        # One rounding of each of three numbers may be left for ever.
-        return snp.any(snp.abs(delta - 1) > 3 * eps) & (n < MOST)
+        n, total, _, change = state
+        return snp.any(snp.abs(change) > eps * snp.abs(total)) & (n < MOST)
 
     def step(state: Any) -> Any:
-        n, value, c, d, _ = state
+        n, total, before, change = state
         top, bottom = term(n)
-        d = 1 / safe(bottom + top * d)
-        c = safe(bottom + top / c)
-        return n + 1, value * c * d, c, d, c * d
+        inverse = inverse_of(bottom + top * before)
+        change = -(top * before) * inverse * change
+        return n + 1, total + change, inverse, change
 
-    start = safe(first)
-    state = (snp.ones((), first.dtype), start, start, snp.zeros_like(first), start * 0 + 2)
-    return while_loop(goes_on, step, state)[1]
+    one = snp.ones((), first.dtype)
+    top, bottom = term(one)
+    inverse = inverse_of(bottom)
+    change = top * inverse
+    return while_loop(goes_on, step, (one + 1, first + change, inverse, change))[1]
 
 
 def _upper(a: Any, x: Any, eps: float) -> Any:
@@ -121,7 +125,8 @@ def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     # The bounds are those within which the upper function is below about a half.
     most = snp.where(x < 0.5, -0.4 / snp.log(snp.minimum(good_x, 0.5)), 1.1 * good_x)
     small = good & (x < 1.1) & (a < most)
-    low = x < a + 1
+    # Between a and a + 1 either way does; the upper function of small a is small there.
+    low = x < snp.where((x >= 1.1) & (a < 3), a, a + 1)
     safe_a = snp.where(large, snp.ones_like(a), good_a)
     safe_x = snp.where(large, snp.ones_like(a), good_x)
     inner = snp.where(good & low & ~large & ~small, x, snp.ones_like(x) * 0.5)
@@ -158,11 +163,13 @@ def _density(a: Any, x: Any) -> Any:
 
 
 def lower_gamma(a: Any, x: Any) -> Any:
-    return in_double(lambda a, x, eps=_eps(x): _both(a, x, eps)[0])(a, x)
+    eps = _eps(x)
+    return in_double(lambda a, x: _both(a, x, eps)[0])(a, x)
 
 
 def upper_gamma(a: Any, x: Any) -> Any:
-    return in_double(lambda a, x, eps=_eps(x): _both(a, x, eps)[1])(a, x)
+    eps = _eps(x)
+    return in_double(lambda a, x: _both(a, x, eps)[1])(a, x)
 
 
 _lower = custom_jvp(lower_gamma)
@@ -197,21 +204,31 @@ def _beta_below(a: Any, b: Any, x: Any, eps: float) -> Any:
     good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
     a, b = snp.where(good, a, snp.ones_like(a)), snp.where(good, b, snp.ones_like(b))
     inner = snp.where(good, x, snp.full_like(x, 0.5))
-    swap = inner > (a + 1) / (a + b + 2)
+    # Where b is small the function is, too, beyond the mean: it would be 1 less what is nearly 1.
+    low = (b < 1) & (b < a) & (inner < END)
+    swap = (inner > (a + 1) / (a + b + 2)) & ~low
     p, q = snp.where(swap, b, a), snp.where(swap, a, b)
     left, lost = two_sum(like(x, 1), -inner)
     none = like(x, 0)
     z, z_lost = snp.where(swap, left, inner), snp.where(swap, lost, none)
     rest = snp.where(swap, inner, left), snp.where(swap, none, lost)
 
-    def term(n: Any) -> tuple[Any, Any]:
-        m = snp.floor(n / 2)
-        even = m * (q - m) * z / ((p + 2 * m - 1) * (p + 2 * m))
-        odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
-        return snp.where(n % 2 == 0, even, odd), snp.ones_like(z)
+    # p (1 - z) - q z, which is small near the mean.
+    of_p, slip = two_product(p, rest[0])
+    of_q, other = two_product(q, z)
+    apart = (of_p - of_q) + ((slip - other) + (p * rest[1] - q * z_lost))
 
-    weight = beta_weight(p, q, (z, z_lost), rest) / p
-    value = weight / _fraction(snp.ones_like(z), term, eps)
+    def bottom(n: Any) -> Any:
+        twice = p + 2 * n
+        return n + n * (q - n) * z / (twice - 1) + (p + n) * (apart + 1 + n * (2 - z)) / (twice + 1)
+
+    def term(n: Any) -> tuple[Any, Any]:
+        below = p + 2 * n - 1
+        top = (n * (p + n - 1) / below) * ((p + q + n - 1) / below) * (q - n)
+        return top * z * z, bottom(n)
+
+    first = p * (apart + 1) / (p + 1)
+    value = beta_weight(p, q, (z, z_lost), rest) / _fraction(first, term, eps)
     value = snp.where(swap, 1 - value, value)
     outside = snp.where(x <= 0, 0.0, 1.0)
     ends = snp.where((x == 0) | (x == 1), outside, snp.nan)

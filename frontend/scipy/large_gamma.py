@@ -7,12 +7,13 @@ whose terms are power series in eta.
 
 from fractions import Fraction
 from functools import cache
-from math import pi
+from math import pi, sqrt
 from typing import Any
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.numpy.pointwise import like, pointwise
-from shardir.frontend.scipy.stirling import bend_near
+from shardir.frontend.numpy.pointwise import like, pointwise, same
+from shardir.frontend.scipy.stirling import bend_near, fall
+from shardir.frontend.scipy.twofold import two_product
 
 START = {4: 30.0, 8: 300.0}
 """From which a on, by the bytes of an element."""
@@ -52,8 +53,7 @@ def is_large(a: Any, x: Any, eps: float) -> Any:
 def both_large(a: Any, x: Any) -> tuple[Any, Any]:
     """The regularised lower and upper functions where `is_large`."""
     m = (x - a) / a
-    half_square = bend_near(m)
-    eta = m * snp.sqrt(2 * half_square)
+    eta = m * snp.sqrt(2 * bend_near(m))
     z = eta * snp.sqrt(0.5 * a)
     total = like(a, 0)
     for term in reversed(_terms()):
@@ -61,6 +61,12 @@ def both_large(a: Any, x: Any) -> tuple[Any, Any]:
         for coefficient in reversed(term[:-1]):
             inner = inner * eta + coefficient
         total = total / a + inner
-    rest = snp.exp(-a * (m * m * half_square)) / snp.sqrt(2 * pi * a) * total
+    square, more = fall(a, x)
+    bell = snp.exp(-square) * (1 - more)
+    rest = bell / snp.sqrt(2 * pi * a) * total
+    # What z lacks, by the slope of erfc.
+    again, lost = two_product(z, z)
+    slip = ((square - again) - lost + more) / (2 * snp.where(z == 0, like(z, 1), z))
+    rest = rest - bell * (same("stop_gradient", slip) / sqrt(pi))
     below, above = (0.5 * pointwise("erfc", sign * z) for sign in (-1, 1))
     return below - rest, above + rest

@@ -10,6 +10,7 @@ from typing import Any
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.numpy.pointwise import like
+from shardir.frontend.scipy.twofold import two_product, two_sum
 
 FAR = 10.0
 """From here on the formula is as accurate as f64."""
@@ -29,11 +30,29 @@ def rest(x: Any) -> Any:
 
 def bend_near(x: Any) -> Any:
     """(x - log(1 + x)) / x^2 for |x| below 1/2."""
+    return 0.5 - bend_less(x)
+
+
+def bend_less(x: Any) -> Any:
+    """What `bend_near` is less than 1/2."""
     inverse = 1 / (2 + x)
-    square, series = (x * inverse) * (x * inverse), like(x, 0)
-    for k in range(27, 1, -2):
+    ratio, series = x * inverse, like(x, 0)
+    square = ratio * ratio
+    for k in range(35, 1, -2):
         series = series * square + 1 / k
-    return inverse - 2 * x * (inverse * inverse * inverse) * series
+    return ratio * (0.5 + 2 * (inverse * inverse) * series)
+
+
+def fall(a: Any, x: Any) -> tuple[Any, Any]:
+    """x - a - a log(x / a) in two parts, for x within a half of a: exp(-that) is accurate."""
+    apart, lost = two_sum(x, -a)
+    m = apart / a
+    back, rest = two_product(m, a)
+    slip = ((apart - back) - rest) + lost
+    square, more = two_product(back, m)
+    less = bend_less(m)
+    high, low = two_sum(0.5 * square, -square * less)
+    return high, low + (more + rest * m) * (0.5 - less) + slip * (m / (1 + m))
 
 
 def bend(x: Any, above: Any) -> Any:

@@ -10,10 +10,10 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.numpy.pointwise import like, pointwise
 from shardir.frontend.scipy.gamma_function import by_recurrence
 from shardir.frontend.scipy.gamma_quotients import HUGE, beta_of_positive
-from shardir.frontend.scipy.stirling import FAR, log_beta, log_beta_weight, log_poisson, rest
+from shardir.frontend.scipy.stirling import FAR, fall, log_beta, log_beta_weight, log_poisson, rest
 from shardir.frontend.scipy.twofold import Pair, power_of_quotient, two_product, two_sum
 
-SAFE = 1e280
+SAFE = 1e300
 """Powers below it, whose inverses are, too, are good to their last digit."""
 
 
@@ -24,17 +24,21 @@ def poisson_weight(a: Any, x: Any) -> Any:
     # Halves of the exponents, so that neither power overflows where their product does not.
     power, c = power_of_quotient((x, 0.0), (snp.where(far, a, like(a, 1)), 0.0), 0.5 * a)
     apart, lost = two_sum(snp.where(far, a, like(a, 0)), -x)
-    fall = snp.exp(0.5 * apart)
+    rise = snp.exp(0.5 * apart)
     small = snp.where(far, like(a, 1), a)
     past_one = small < 1
     gamma = by_recurrence(snp.where(past_one, 1 + small, small))
     gamma = snp.where(past_one, gamma, small * gamma)
     front = snp.where(far, 1 / snp.sqrt(2 * pi * large), 1 / gamma)
     c = 2 * c + lost - snp.where(far, rest(large), like(a, 0))
-    root = power * fall
+    root = power * rise
+    made = root * front * root * snp.exp(c)
+    near = far & (snp.abs(x - a) < 0.5 * a)
+    high, low = fall(large, snp.where(near, x, large))
+    bell = front * snp.exp(-high) * snp.exp(-low - rest(large))
     plain = a * snp.log(x) - x - _lgamma(a + 1)
     logarithm = snp.exp(log_poisson(a, x, plain))
-    return snp.where(_good(power) & _good(fall), root * front * root * snp.exp(c), logarithm)
+    return snp.where(_good(power) & _good(rise), made, snp.where(near, bell, logarithm))
 
 
 def beta_weight(a: Any, b: Any, x: Pair, rest_of_x: Pair) -> Any:

@@ -1,5 +1,7 @@
 """The incomplete gamma functions beside mpmath's numbers: large and small a, far tails, slopes."""
 
+from typing import Any
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from shardir import enable_x64, grad
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.large_gamma import NEAR, START
+from tests.frontend.scipy.accuracy import BOUNDS, cases, ulps
 
 CLOSE = [
     (30.5, 31.0),
@@ -38,6 +41,84 @@ def test_both_are_right_in_proportion_to_themselves(a: float, x: float) -> None:
     got = special.gammainc(a, x), special.gammaincc(a, x)
     assert got[0].dtype == np.float32
     np.testing.assert_allclose(got, exact(a, x), rtol=2e-5, atol=1e-37)
+
+
+def places(name: str) -> list[Any]:
+    """Around the middle and in the tails, of a few hundred numbers each."""
+    rng, count = np.random.default_rng(9), 120
+    uniform, wide = rng.uniform, 10 ** rng.uniform(-2, 2, (2, count))
+    if name == "betainc":
+        a = np.concatenate([wide[0], uniform(0.01, 20, count), 10 ** uniform(1, 4, count)])
+        b = np.concatenate([wide[1], uniform(0.01, 20, count), 10 ** uniform(1, 4, count)])
+        x = uniform(0, 0.99, 3 * count)
+        x[2 * count :] = (a / (a + b) * uniform(0.9, 1.1, 3 * count))[2 * count :]
+        return [a, b, np.minimum(x, 0.99)]
+    a = np.concatenate([wide[0], uniform(0, 40, count), 10 ** uniform(1, 6, count)])
+    x = np.concatenate([wide[1], uniform(0, 60, count), np.ones(count)])
+    x[2 * count :] = (a + np.sqrt(a) * rng.normal(0, 3, 3 * count))[2 * count :]
+    return [a, np.abs(x)]
+
+
+def beta_below(a: mp.mpf, b: mp.mpf, x: mp.mpf) -> mp.mpf:
+    """By a series of positive terms (Abramowitz and Stegun 26.5.4)."""
+    if x > a / (a + b):
+        return 1 - beta_below(b, a, 1 - x)
+    total, term, n = mp.mpf(0), mp.mpf(1), 0
+    while term > total * mp.mpf(10) ** -38:
+        total += term
+        n += 1
+        term *= (a + b + n - 1) / (a + n) * x
+    return total * x**a * (1 - x) ** b / (a * mp.beta(a, b))
+
+
+EXACT = {
+    "gammainc": lambda a, x: mp.gammainc(a, 0, x, regularized=True),
+    "gammaincc": lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True),
+    "betainc": beta_below,
+}
+
+
+@pytest.mark.parametrize(("name", "dtype"), cases(*EXACT))
+def test_bounds(name: str, dtype: str) -> None:
+    type = np.float32 if dtype == "f32" else np.float64
+    arguments = [x.astype(type) for x in places(name)]
+    with enable_x64(dtype == "f64"), mp.workdps(40):
+        got = np.asarray(getattr(special, name)(*arguments))
+        assert got.dtype == type
+        for *place, value in zip(*(x.tolist() for x in arguments), got.tolist(), strict=True):
+            wanted = EXACT[name](*map(mp.mpf, place))
+            if wanted > 1e-40:
+                assert ulps(value, wanted, type) <= BOUNDS[name][dtype], place
+
+
+@pytest.mark.parametrize(
+    ("a", "x"), [(1812.0, 799.6), (4404.6, 7225.9), (12099.5, 8881.3), (900.0, 300.0)]
+)
+def test_far_tails_of_large_numbers(a: float, x: float) -> None:
+    """Whose powers are no numbers, to 1 in 10^12."""
+    wanted = exact(a, x)
+    with enable_x64():
+        np.testing.assert_allclose(special.gammainc(a, x), wanted[0], rtol=1e-12)
+        np.testing.assert_allclose(special.gammaincc(a, x), wanted[1], rtol=1e-12)
+
+
+def test_small_numbers_of_the_beta_function() -> None:
+    """Where the function is small on the right of the mean."""
+    with enable_x64(), mp.workdps(40):
+        for a, b, x in [(3.6, 0.03, 0.83), (586.8, 1e-3, 0.98), (1e-3, 2e-3, 0.9)]:
+            wanted = float(EXACT["betainc"](*map(mp.mpf, (a, b, x))))
+            np.testing.assert_allclose(special.betainc(a, b, x), wanted, rtol=4e-15)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_halves_are_rounded_once(name: str) -> None:
+    a = np.array([0.3, 1.5, 7.0, 40.0, 500.0], np.float16)
+    x = np.array([0.2, 2.5, 9.0, 45.0, 470.0], np.float16)
+    got = np.asarray(getattr(special, name)(a, x))
+    assert got.dtype == np.float16
+    with enable_x64():
+        wanted = getattr(special, name)(a.astype(np.float64), x.astype(np.float64))
+    np.testing.assert_array_equal(got, np.asarray(wanted).astype(np.float16))
 
 
 @pytest.mark.parametrize("a", [1e8, 1e12])
