@@ -17,10 +17,18 @@ ROOT = {
 """sqrt(1/2) in three parts, the first two half of the bits each."""
 FAR = {4: -10.0, 8: -20.0}
 """To the left of it the asymptotic series is good enough."""
+TERMS = {4: 4, 8: 8}
+"""Of that series."""
 
 
 def normal_below(x: Any) -> Any:
-    """erfc(z + e) / 2 of -x sqrt(1/2) = z + e in two parts.
+    """The probability of numbers below x."""
+    below, more = _below(x)
+    return below + below * more
+
+
+def _below(x: Any) -> tuple[Any, Any]:
+    """erfc(z) / 2 of -x sqrt(1/2) = z + e in two parts, and the share that e adds to it.
 
     The logarithm of erfc has the slope -(z + sqrt(z^2 + 4 / pi)), nearly (Abramowitz and Stegun,
     7.1.13), which makes much of e where z is large.
@@ -35,23 +43,27 @@ def normal_below(x: Any) -> Any:
     rest = rest + inside * third
     right = snp.maximum(-product, 0.0)
     slope = snp.where(product < 0, right + snp.sqrt(right * right + 4 / pi), 0.0)
-    below = 0.5 * _erfc(-product)
-    return below + below * (rest * slope)
-
-
-def _erfc(x: Any) -> Any:
-    return pointwise("erfc", x)
+    return 0.5 * pointwise("erfc", -product), rest * slope
 
 
 def log_normal_below(x: Any) -> Any:
     """The logarithm; of 1 less the rest to the right, and by the asymptotic series far left."""
     limit = FAR[x.dtype.itemsize]
-    below = normal_below(snp.where(x > 0, -x, snp.maximum(x, limit)))
-    near = snp.where(x > 0, snp.log1p(-below), snp.log(below))
+    below, more = _below(snp.where(x > 0, -x, snp.maximum(x, limit)))
+    far = x < limit
+    logarithm = snp.log(snp.where(far, -x, below))
+    near = snp.where(x > 0, snp.log1p(-(below + below * more)), logarithm + more)
     left = snp.minimum(x, limit)
-    inverse = 1 / (left * left)
-    total = snp.zeros_like(x)
-    for n in range(10, 0, -1):
-        total = -(2 * n - 1) * inverse * (1 + total)
-    far = -0.5 * left * left - snp.log(-left) - 0.5 * log(2 * pi) + snp.log1p(total)
-    return snp.where(x < limit, far, near)
+    inverse, total = 1 / (left * left), snp.zeros_like(x)
+    for term in reversed(_series(TERMS[x.dtype.itemsize])):
+        total = (total + term) * inverse
+    return snp.where(far, -0.5 * left * left - (logarithm + 0.5 * log(2 * pi)) + total, near)
+
+
+def _series(count: int) -> list[float]:
+    """Of powers of 1 / x^2: the logarithm of the asymptotic series 1 - 1 / x^2 + 3 / x^4 - ..."""
+    terms, made = [1], [0.0]
+    for n in range(1, count + 1):
+        terms.append(-terms[-1] * (2 * n - 1))
+        made.append(terms[n] - sum(k * made[k] * terms[n - k] for k in range(1, n)) / n)
+    return made[1:]

@@ -1,7 +1,10 @@
 """Special functions, under the names of `scipy.special`. Integers become floats."""
 
+from functools import partial
 from math import log as log_of, pi, sqrt
 from typing import Any
+
+import numpy as np
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
@@ -13,6 +16,7 @@ from shardir.frontend.nn.softmax import (
 )
 from shardir.frontend.numpy.pointwise import floats as _floats, inexact, like, ordered, pointwise
 from shardir.frontend.scipy.bessel import i0 as i0, i0e as i0e, i1 as i1, i1e as i1e
+from shardir.frontend.scipy.entropies import divergence, relative_entropy
 from shardir.frontend.scipy.gammas import (
     beta as beta,
     betaln as betaln,
@@ -25,16 +29,12 @@ from shardir.frontend.scipy.gammas import (
     poch as poch,
     psi as psi,
 )
-from shardir.frontend.scipy.incomplete import (
-    betainc as betainc,
-    gammainc as gammainc,
-    gammaincc as gammaincc,
-)
-from shardir.frontend.scipy.narrow import in_single
+from shardir.frontend.scipy.incomplete import gammainc as gammainc, gammaincc as gammaincc
+from shardir.frontend.scipy.incomplete_beta import betainc as betainc
+from shardir.frontend.scipy.narrow import in_double, in_single
 from shardir.frontend.scipy.normal import log_normal_below, normal_below
 from shardir.frontend.scipy.odds import log_odds
 from shardir.frontend.scipy.quantiles import normal_quantile
-from shardir.frontend.scipy.stirling import bend_near
 from shardir.frontend.scipy.zetas import polygamma as polygamma, zeta as zeta
 
 __all__ = [
@@ -105,26 +105,15 @@ def entr(x: Any) -> Any:
 @public()
 def rel_entr(p: Any, q: Any) -> Any:
     """p log(p / q), 0 where p is 0 and q is not negative, else inf."""
-    p, q = _floats(p, q)
-    both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
-    safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
-    # Of what the two differ by, which is exact where they are close.
-    size = snp.log1p(snp.abs(safe[0] - safe[1]) / snp.minimum(*safe))
-    made = safe[0] * snp.where(safe[0] < safe[1], -size, size)
-    return snp.where(both, made, snp.where(none, like(p, 0), like(p, float("inf"))))
+    p, q = _floats(*ordered("rel_entr", p, q))
+    return in_double(partial(relative_entropy, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
 def kl_div(p: Any, q: Any) -> Any:
     """p log(p / q) - p + q."""
-    p, q = _floats(p, q)
-    both = (p > 0) & (q > 0)
-    safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
-    # p times m - log(1 + m) of m = (q - p) / p: near 0 that is not what two others differ by.
-    near = both & (q < 1.5 * p) & (p < 2 * q)
-    apart = snp.where(near, (safe[1] - safe[0]) / safe[0], like(p, 0))
-    close = safe[0] * (apart * apart * bend_near(apart))
-    return snp.where(near, close, rel_entr(p, q) - p + q)
+    p, q = _floats(*ordered("kl_div", p, q))
+    return in_double(partial(divergence, wide=p.dtype == np.float64))(p, q)
 
 
 @public()

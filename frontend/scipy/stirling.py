@@ -29,7 +29,7 @@ def rest(x: Any) -> Any:
 
 
 def bend_near(x: Any) -> Any:
-    """(x - log(1 + x)) / x^2 for |x| below 1/2."""
+    """(x - log(1 + x)) / x^2 for x from -1/2 to 1."""
     return 0.5 - bend_less(x)
 
 

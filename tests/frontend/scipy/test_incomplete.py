@@ -132,6 +132,16 @@ def test_huge_arguments_do_not_run_out_of_rounds(a: float) -> None:
     np.testing.assert_allclose(below, 0.5 + 1 / (3 * np.sqrt(2 * np.pi * 9.11e7)), rtol=1e-6)
 
 
+def test_the_largest_numbers_make_steps() -> None:
+    with enable_x64():
+        a = np.array([1e300, 1e300, 1e300, 2.0, 1e-5])
+        x = np.array([9e299, 1.1e300, 1.0, 1e300, 1e300])
+        np.testing.assert_array_equal(special.gammainc(a, x), [0, 1, 0, 1, 1])
+        np.testing.assert_array_equal(special.gammaincc(a, x), [1, 0, 1, 0, 0])
+        a, b = np.array([1e300, 2.0, 1e300]), np.array([2.0, 1e300, 1e300])
+        np.testing.assert_array_equal(special.betainc(a, b, 0.25), [0, 1, 0])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_expansion_meets_what_is_beside_it(dtype: type) -> None:
     """Across each of its edges both ways are right."""
