@@ -47,13 +47,23 @@ def _is_finite(x: Value) -> Value:
 
 
 def exp(z: Pair) -> Pair:
-    """e^a (cos b, sin b), in two factors where e^a overflows."""
+    """e^a (cos b, sin b)."""
+    return _turned_power(z, "exp", 709.0, ("cos", "sin"))
+
+
+def exp2(z: Pair) -> Pair:
+    """2^a (cos(b ln 2), sin(b ln 2)); what b ln 2 is rounded to may be turns away."""
+    return _turned_power(z, "exp2", 1023.0, ("cos_ln2", "sin_ln2"))
+
+
+def _turned_power(z: Pair, power: str, end: float, waves: tuple[str, str]) -> Pair:
+    """A power of the real part times waves of the other, in two factors where it overflows."""
     a, b = z
-    large = a.is_("ogt", 709.0)
-    scale = call("exp", where(large, a * 0.5, a))
+    large = a.is_("ogt", end)
+    scale = call(power, where(large, a * 0.5, a))
     again = where(large, scale, 1.0)
-    real = scale * call("cos", b) * again
-    imag = where(b.is_("oeq", 0.0), b, scale * call("sin", b) * again)
+    real = scale * call(waves[0], b) * again
+    imag = where(b.is_("oeq", 0.0), b, scale * call(waves[1], b) * again)
     lost = ~_is_finite(b)
     gone = a.is_("oeq", -INFINITY) & lost
     grown = a.is_("oeq", INFINITY) & lost
@@ -265,17 +275,14 @@ def _absolute(a: Application) -> Held:
     return size_of_single(z, in_f64)
 
 
-def _times(function: Callable[[Pair], Pair], before: float, after: float) -> Callable[[Pair], Pair]:
-    def apply(z: Pair) -> Pair:
-        real, imag = function((z[0] * before, z[1] * before))
-        return real * after, imag * after
-
-    return apply
+def log2(z: Pair) -> Pair:
+    real, imag = log_of(z)
+    return real * (1 / LN2), imag * (1 / LN2)
 
 
 FUNCTIONS: dict[str, Callable[..., Held]] = {
-    "exp": exp, "exp2": _times(exp, LN2, 1.0), "expm1": expm1, "log": log_of,
-    "log2": _times(log_of, 1.0, 1 / LN2), "log1p": log1p, "sqrt": sqrt, "rsqrt": rsqrt,
+    "exp": exp, "exp2": exp2, "expm1": expm1, "log": log_of,
+    "log2": log2, "log1p": log1p, "sqrt": sqrt, "rsqrt": rsqrt,
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": turned(sinh),
     "cos": lambda z: cosh((-z[1], z[0])), "tan": turned(tanh), "logistic": logistic,
     "sign": sign, "pow": power,

@@ -39,7 +39,7 @@ BODIES: Functions = {
     **gamma.FUNCTIONS,
 }
 """The number of operands of each function, and what writes its instructions."""
-BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem")
+BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem", "sin_ln2", "cos_ln2")
 """What is computed in f64 for f32, and rounded once. It is long, and not written into kernels."""
 LONG = ("sin", "cos", "tan")
 """What is not written into kernels in f64: it is only a part of it that is another for far numbers,

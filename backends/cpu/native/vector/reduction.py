@@ -1,5 +1,7 @@
 """Arguments of sin and cos that are large, modulo pi/2, by as many bits of 2/pi as they need.
 
+Of x ln 2 as well, by bits of 2 ln(2) / pi: what it is rounded to says nothing where x is large.
+
 M. Payne and R. Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18 (1983).
 x = m 2^e times 2/pi, modulo 4, needs the bits of 2/pi that weigh between 2^(1-e) and the precision
 wanted: 192 of them, from a table. One lane at a time, since large arguments are rare.
@@ -11,6 +13,8 @@ from shardir.backends.cpu.native.llvm.text import Function, Module, Value, eleme
 from shardir.backends.cpu.native.vector.arithmetic import any_of, size
 
 NAME = "shardir_reduce"
+BY_LN2 = "shardir_reduce_ln2"
+"""What takes x for x ln 2."""
 BITS_OF_TWO_OVER_PI = (
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea"
     "09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b"
@@ -23,7 +27,7 @@ AHEAD = 64
 Reduced = tuple[Value, Value, Value]
 
 
-def reduced_far(x: Value, far: float, near: Reduced) -> Reduced:
+def reduced_far(x: Value, far: float, near: Reduced, name: str = NAME) -> Reduced:
     """(r, low, k) of x = k pi/2 + r + low: as given, but for lanes of |x| >= `far`.
 
     `far` is at least 2^17, and k is right modulo 4. Where what is rare is made elsewhere, all are
@@ -34,7 +38,7 @@ def reduced_far(x: Value, far: float, near: Reduced) -> Reduced:
         return near
     r, low, k = (f.variable(each.type, each) for each in near)
     with f.when(any_of(f, size(x).is_("uge", far)), seldom=True):
-        _scalar(f.module)
+        _scalar(f.module, name)
         large = size(x).is_("oge", far) & size(x).is_("one", float("inf"))
         given, chosen = f.variable(x.type, x), f.variable(f"[{count} x i8]")
         copies = tuple(f.variable(each.type, each) for each in near)
@@ -46,17 +50,17 @@ def reduced_far(x: Value, far: float, near: Reduced) -> Reduced:
         with f.loop(0, count) as i:
             is_large = f.load(f.offset(chosen.address, i), "i8").is_("ne", 0)
             with f.when(is_large):
-                _lane(f, given.address, to, element(x.type), i)
+                _lane(f, name, given.address, to, element(x.type), i)
         for copy, place in zip(copies, (r, low, k), strict=True):
             place.set(copy.get())
     return r.get(), low.get(), k.get()
 
 
-def _lane(f: Function, x: Value, to: Reduced, kind: str, lane: Value) -> None:
+def _lane(f: Function, name: str, x: Value, to: Reduced, kind: str, lane: Value) -> None:
     """Reduce one lane, in f64."""
     one = f.load(f.offset(x, lane, kind), kind)
     parts = f.variable("[3 x double]")
-    f.call(NAME, [one if kind == "double" else one.to("double", "fpext"), parts.address])
+    f.call(name, [one if kind == "double" else one.to("double", "fpext"), parts.address])
     high, low = (f.load(f.offset(parts.address, 8 * i), "double") for i in (0, 1))
     k = f.load(f.offset(parts.address, 16), "i64")
     whole = "i64" if kind == "double" else "i32"
@@ -68,22 +72,30 @@ def _lane(f: Function, x: Value, to: Reduced, kind: str, lane: Value) -> None:
         f.store(value, f.offset(place, lane, type))
 
 
-def _scalar(module: Module) -> None:
-    """`void (double x, ptr to)`: writes r and low as f64, k as i64."""
-    if any(each.name == NAME for each in module.functions):
-        return
+def number_of(name: str) -> int:
+    """2 / pi, times ln 2 where it is asked for, as a whole number of 2^-1280."""
     number = int(BITS_OF_TWO_OVER_PI, 16)
+    if name == BY_LN2:
+        number = number * sum((1 << 1344) // (k << k) for k in range(1, 1344)) >> 1344
+    return number
+
+
+def _scalar(module: Module, name: str) -> None:
+    """`void (double x, ptr to)`: writes r and low as f64, k as i64."""
+    if any(each.name == name for each in module.functions):
+        return
+    number, table = number_of(name), f"{name}_bits"
     words = [0, *((number >> (1280 - 64 * (i + 1))) & (2**64 - 1) for i in range(20))]
-    module.table("shardir_two_over_pi", "i64", words)
-    f = Function(module, NAME, ["double", "ptr"], "void", "noinline cold nounwind", internal=True)
+    module.table(table, "i64", words)
+    f = Function(module, name, ["double", "ptr"], "void", "noinline cold nounwind", internal=True)
     x, to = f.params
     bits = x.to("i64", "bitcast")
     exponent = ((bits >> 52) & 0x7FF) - 1075
     mantissa = (bits & (2**52 - 1)) | 2**52
     # The first bit that matters weighs 2^(1-e); behind the point that is bit e - 2 of the table.
     first = exponent - 2 + AHEAD
-    table = Value("@shardir_two_over_pi", "ptr", f)
-    read = [f.load(f.offset(table, (first >> 6) + i, "i64"), "i64") for i in range(4)]
+    bits_there = Value(f"@{table}", "ptr", f)
+    read = [f.load(f.offset(bits_there, (first >> 6) + i, "i64"), "i64") for i in range(4)]
     by = first & 63
     window = [f.intrinsic("fshl", read[i], read[i + 1], by) for i in range(3)]
     wide = [word.to("i128", "zext") * mantissa.to("i128", "zext") for word in window]

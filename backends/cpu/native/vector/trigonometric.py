@@ -4,8 +4,6 @@ x - k P1 is exact when fused, as P1 is pi/2 to all the bits that it and x have i
 beyond where that holds are reduced one by one (`reduction`).
 """
 
-from math import pi
-
 from shardir.backends.cpu.native.llvm.text import Value, element
 from shardir.backends.cpu.native.vector.arithmetic import (
     Functions,
@@ -19,16 +17,20 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     polynomial,
     rarely,
     size,
+    two_product,
     where,
 )
 from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
-from shardir.backends.cpu.native.vector.reduction import reduced_far
+from shardir.backends.cpu.native.vector.reduction import BY_LN2, reduced_far
 
 HALF_PI = {
     True: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     False: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
 """pi/2 in three parts, of f32 and of f64."""
+OVER_LN2 = (2.266180070913597, -1.7290587296149343e-16, -1.0508274702698301e-32)
+"""pi/2 over ln 2, in three parts of f64."""
+LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 SINE = (*POLYNOMIALS["sin.f32"], 0.0)
 COSINE = (-0.5, *POLYNOMIALS["cos.f32"])
 """Of z, to the same degree."""
@@ -38,8 +40,24 @@ FAR = {True: 2.0**17, False: 2.0**28}
 
 def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
     """x = k pi/2 + r + low: r, low (0 unless it is to be exact) and k."""
-    first, second, third = HALF_PI[is_single(x)]
-    k, integer = nearest_product(x, 2 / pi)
+    near = _less_quarters(x, exact, HALF_PI[is_single(x)])
+    return reduced_far(x, FAR[is_single(x)], near)
+
+
+def _reduced_times_ln2(x: Value) -> tuple[Value, Value, Value]:
+    """x ln(2) = k pi/2 + r + low, of f64: pi/2 / ln 2 is taken away before x is rounded."""
+    r, low, k = _less_quarters(x, True, OVER_LN2)
+    product, lost = two_product(r, constant(x, LN2[0]))
+    low = fma(r, LN2[1], fma(low, LN2[0], lost))
+    return reduced_far(x, FAR[False], (product, low, k), BY_LN2)
+
+
+def _less_quarters(
+    x: Value, exact: bool, quarter: tuple[float, float, float]
+) -> tuple[Value, Value, Value]:
+    """x less its nearest multiple of a quarter, and which that is."""
+    first, second, third = quarter
+    k, integer = nearest_product(x, 1 / sum(quarter))
     before = fma(k, -first, x)
     if exact:
         # Rounded on its own, so that `before - r` is exact even where r is next to nothing.
@@ -47,7 +65,7 @@ def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
         low = fma(k, -third, fma(k, -second, before - r))
     else:
         r, low = fma(k, -third, fma(k, -second, before)), constant(x, 0.0)
-    return reduced_far(x, FAR[is_single(x)], (r, low, integer))
+    return r, low, integer
 
 
 def sine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
@@ -73,10 +91,12 @@ def cosine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
 def _of_quadrant(x: Value, grade: str, turn: int) -> Value:
     exact = grade == "f64"
     r, rest, k = reduced(x, exact)
-    low = rest if exact else None
-    k = k + turn if turn else k
+    return _wave_in_quarter(r, rest if exact else None, k + turn if turn else k, grade)
+
+
+def _wave_in_quarter(r: Value, low: Value | None, k: Value, grade: str) -> Value:
     value = where((k & 1).is_("ne", 0), cosine(r, low, grade)[0], sine(r, low, grade)[0])
-    top = {"float": 30, "double": 62}[element(x.type)]
+    top = {"float": 30, "double": 62}[element(r.type)]
     return float_of(bits_of(value) ^ ((k & 2) << top))
 
 
@@ -114,6 +134,18 @@ def cos(x: Value, grade: str) -> Value:
     return _of_quadrant(x, grade, 1)
 
 
+def sin_ln2(x: Value, grade: str) -> Value:
+    """The sine of x ln(2), of f64, without rounding that product."""
+    value = _wave_in_quarter(*_reduced_times_ln2(x), grade)
+    return where(size(x).is_("oeq", 0.0), x, value)
+
+
+def cos_ln2(x: Value, grade: str) -> Value:
+    """The cosine of x ln(2), of f64, without rounding that product."""
+    r, low, k = _reduced_times_ln2(x)
+    return _wave_in_quarter(r, low, k + 1, grade)
+
+
 def tan(x: Value, grade: str) -> Value:
     """A polynomial, and its negative inverse in every other quadrant."""
     if is_single(x):
@@ -137,4 +169,10 @@ def _unless_far(x: Value, value: Value) -> Value:
     return rarely(size(x).is_("uge", FAR[True]), value, x.function.apart)
 
 
-FUNCTIONS: Functions = {"sin": (1, sin), "cos": (1, cos), "tan": (1, tan)}
+FUNCTIONS: Functions = {
+    "sin": (1, sin),
+    "cos": (1, cos),
+    "tan": (1, tan),
+    "sin_ln2": (1, sin_ln2),
+    "cos_ln2": (1, cos_ln2),
+}
