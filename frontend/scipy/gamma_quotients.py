@@ -11,7 +11,7 @@ from typing import Any
 from shardir.frontend import numpy as snp
 from shardir.frontend.lax.branches import cond
 from shardir.frontend.numpy.pointwise import like, pointwise
-from shardir.frontend.scipy.gamma_function import TINY, E, by_recurrence, gamma_of_double
+from shardir.frontend.scipy.gamma_function import SCALE, TINY, E, by_recurrence, gamma_of_double
 from shardir.frontend.scipy.stirling import FAR, log_beta, rest
 from shardir.frontend.scipy.twofold import power_of_quotient, two_sum
 
@@ -60,16 +60,42 @@ def beta_of_positive(a: Any, b: Any) -> Any:
 def rising_factorial(z: Any, m: Any) -> Any:
     """gamma(z + m) / gamma(z)"""
     total, lost = two_sum(z, m)
-    far = (snp.minimum(z, total) >= FAR) & (snp.maximum(z, total) < HUGE)
+    usual = (snp.minimum(z, total) > 0) & (snp.maximum(z, total) < HUGE)
     one = like(z, 1)
-    plain = gamma_of_double(snp.where(far, one, total)) / gamma_of_double(snp.where(far, one, z))
-    plain = plain + plain * snp.where(far | (z <= 0) | (total <= 0), 0.0, _slope(total) * lost)
-    low = snp.where(far, z, like(z, FAR))
-    high = snp.where(far, total, like(z, FAR)), snp.where(far, lost, 0.0)
-    first, c = power_of_quotient(high, (low, 0.0), low - 0.5)
-    second, more = power_of_quotient(high, E, snp.where(far, m, 0.0))
-    ratio = first * second * snp.exp(c + more + (rest(high[0]) - rest(low)))
-    return snp.where(m == 0, one, snp.where(far, ratio, plain))
+    direct = _rising(*(snp.where(usual, x, one) for x in (z, total, m)), snp.where(usual, lost, 0))
+
+    def reflected(z: Any, total: Any, direct: Any) -> Any:
+        return snp.where(usual, direct, gamma_of_double(total) / gamma_of_double(z))
+
+    def as_it_is(z: Any, total: Any, direct: Any) -> Any:
+        return direct
+
+    made = cond(snp.any(~usual), reflected, as_it_is, z, total, direct)
+    return snp.where(m == 0, one, made)
+
+
+def _rising(z: Any, total: Any, m: Any, lost: Any) -> Any:
+    """The same of positive numbers, where z + m is `total` and what that lacks.
+
+    Stirling's formula gives powers of z + m, of z, or where both are large of their quotient.
+    """
+    above, below = total >= FAR, z >= FAR
+    both, none = above & below, like(z, 0)
+    high = snp.where(above, total, like(z, FAR)), snp.where(both, lost, none)
+    low = snp.where(below, z, like(z, FAR))
+    bottom = snp.where(both, low, like(z, E[0])), snp.where(both, none, like(z, E[1]))
+    first, c = power_of_quotient(
+        high, bottom, snp.where(above, snp.where(both, low, high[0]) - 0.5, none)
+    )
+    top = snp.where(both, high[0], low), snp.where(both, high[1], none)
+    rise = snp.where(both, m, snp.where(below, 0.5 - low, none))
+    second, more = power_of_quotient(top, E, rise)
+    c = c + more + snp.where(above, rest(high[0]), none) - snp.where(below, rest(low), none)
+    near = by_recurrence(snp.where(above, like(z, 1), total))
+    near = near / by_recurrence(snp.where(below, like(z, 1), z))
+    near = near * snp.where(above == below, 1.0, snp.where(above, SCALE[0], 1 / SCALE[0]))
+    slope = snp.where(both, none, _slope(total) * lost)
+    return near * first * second * snp.exp(c + slope)
 
 
 def _slope(x: Any) -> Any:

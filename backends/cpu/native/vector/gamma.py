@@ -24,6 +24,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
 )
 from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
 from shardir.backends.cpu.native.vector.logarithm import log_
+from shardir.backends.cpu.native.vector.logarithm_double import log_parts
 from shardir.backends.cpu.native.vector.trigonometric import cosine, sine
 
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
@@ -70,7 +71,19 @@ def _lgamma_right(x: Value, grade: str) -> Value:
     logarithm = log_(where(far | small, x, factor), grade)
     past_one, past_two = where(small, x, z - 1.0), where(small, x - 1.0, z - 2.0)
     extra = where(small, -logarithm, logarithm)
-    near = fma(polynomial(z - 2.0, "lgamma", grade) * past_one, past_two, extra)
+    if grade == "f64":
+        # What the polynomial and its product with the first of its roots lack.
+        first, *others = POLYNOMIALS["lgamma.f64"]
+        total, lost = fast_two_sum(constant(x, first), (z - 2.0) * horner(z - 2.0, others))
+        product, slip = two_product(total, past_one)
+        slip = fma(lost, past_one, slip) * past_two
+        # And, where nearly all cancels, the logarithm.
+        some = x.is_("oge", 0.25) & x.is_("olt", 1.0)
+        high, low = log_parts(where(some, x, 1.0))
+        extra = where(some, -high, extra)
+        near = fma(product, past_two, extra) + where(some, slip - low, slip)
+    else:
+        near = fma(polynomial(z - 2.0, "lgamma", grade) * past_one, past_two, extra)
     w = where(far, x, 10.0)
     inverse = 1.0 / w
     series = inverse * horner(inverse * inverse, STIRLING)

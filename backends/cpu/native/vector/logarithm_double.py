@@ -9,10 +9,12 @@ parts, the first so short that it is exact to add it to k log 2. (The idea is th
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.vector.arithmetic import (
     bits_of,
+    fast_two_sum,
     float_of,
     fma,
     polynomial,
     to_float,
+    two_sum,
 )
 from shardir.backends.cpu.native.vector.tables import looked_up
 
@@ -85,6 +87,17 @@ def _natural(f: Value, k: Value, place: Value, extra: Value | None, grade: str) 
     rest = fma(k, part * UNIT, looked_up(place, "shardir_natural_rests", NATURAL_RESTS))
     rest = rest if extra is None else rest + extra
     return base + (f + fma(f * f, polynomial(f, "log_piece", grade), rest))
+
+
+def log_parts(x: Value) -> tuple[Value, Value]:
+    """The natural logarithm as a sum of two, to about 2^-58; x is positive and normal."""
+    m, exponent, place = taken_apart(x)
+    f, k, (whole, part) = fma(m, _inverse(place), -1.0), to_float(exponent), LN2
+    base = fma(k, whole * UNIT, looked_up(place, "shardir_natural", NATURAL))
+    rest = fma(k, part * UNIT, looked_up(place, "shardir_natural_rests", NATURAL_RESTS))
+    near, low = fast_two_sum(f, fma(f * f, polynomial(f, "log_piece", "f64"), rest))
+    high, lost = two_sum(base, near)
+    return high, lost + low
 
 
 def log2_of_ordinary(x: Value, lift: Value | None) -> Value:
