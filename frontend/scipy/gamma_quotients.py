@@ -62,7 +62,8 @@ def rising_factorial(z: Any, m: Any) -> Any:
     total, lost = two_sum(z, m)
     usual = (snp.minimum(z, total) > 0) & (snp.maximum(z, total) < HUGE)
     one = like(z, 1)
-    direct = _rising(*(snp.where(usual, x, one) for x in (z, total, m)), snp.where(usual, lost, 0))
+    safe_z, safe_total, safe_m = (snp.where(usual, x, one) for x in (z, total, m))
+    direct = _rising(safe_z, safe_total, safe_m, snp.where(usual, lost, like(z, 0)))
 
     def reflected(z: Any, total: Any, direct: Any) -> Any:
         return snp.where(usual, direct, gamma_of_double(total) / gamma_of_double(z))

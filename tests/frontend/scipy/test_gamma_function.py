@@ -1,5 +1,6 @@
 """The gamma function and its quotients beside mpmath's numbers: errors, integers, poles, slopes."""
 
+from collections.abc import Callable
 from math import factorial
 from typing import Any
 
@@ -34,7 +35,7 @@ def _arguments(name: str, rng: Any) -> list[Array]:
     return [np.concatenate(first), np.concatenate(second)]
 
 
-EXACT = {
+EXACT: dict[str, Callable[..., Any]] = {
     "gamma": mp.gamma,
     "factorial": lambda x: mp.gamma(x + 1),
     "beta": mp.beta,

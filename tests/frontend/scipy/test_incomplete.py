@@ -1,5 +1,6 @@
 """The incomplete gamma functions beside mpmath's numbers: large and small a, far tails, slopes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
@@ -71,7 +72,7 @@ def beta_below(a: mp.mpf, b: mp.mpf, x: mp.mpf) -> mp.mpf:
     return total * x**a * (1 - x) ** b / (a * mp.beta(a, b))
 
 
-EXACT = {
+EXACT: dict[str, Callable[..., Any]] = {
     "gammainc": lambda a, x: mp.gammainc(a, 0, x, regularized=True),
     "gammaincc": lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True),
     "betainc": beta_below,

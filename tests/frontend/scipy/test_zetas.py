@@ -33,7 +33,7 @@ def test_zeta_keeps_its_bound(dtype: type) -> None:
 def test_polygamma_keeps_its_bound(dtype: type) -> None:
     """Of high orders, too, whose factorial is no logarithm's exponential."""
     bound = BOUNDS["polygamma"]["f32" if dtype is np.float32 else "f64"]
-    places = np.array([0.05, 0.7, 1.0, 2.3, 11.42, 18.1, 63.7, 950.3]).astype(dtype)
+    places: Array = np.array([0.05, 0.7, 1.0, 2.3, 11.42, 18.1, 63.7, 950.3]).astype(dtype)
     with enable_x64(dtype is np.float64), mp.workdps(200):
         for order in (1, 2, 4, 12, 19, 30):
             got = np.asarray(special.polygamma(order, places))

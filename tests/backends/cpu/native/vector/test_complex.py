@@ -59,7 +59,7 @@ def test_powers_of_two_turn_by_exact_angles(dtype: str) -> None:
     rng = np.random.default_rng(5)
     turns = 10.0 ** rng.uniform(-3, 38 if dtype == "c64" else 307, 240)
     turns = np.concatenate([turns, 2.0 ** np.arange(60)])
-    x = (rng.normal(0, 3, 300) + 1j * turns).astype(TYPES[dtype])
+    x: Array = (rng.normal(0, 3, 300) + 1j * turns).astype(TYPES[dtype])
     got = applied("exp2", [x], [dtype], dtype)
     with mp.workdps(400):
         for place, value in zip(x.tolist(), got.tolist(), strict=True):
