@@ -11,12 +11,21 @@ from typing import Any
 from shardir.frontend import numpy as snp
 from shardir.frontend.lax.branches import cond
 from shardir.frontend.numpy.pointwise import like, pointwise
-from shardir.frontend.scipy.gamma_function import SCALE, TINY, E, by_recurrence, gamma_of_double
+from shardir.frontend.scipy.gamma_function import (
+    END,
+    SCALE,
+    TINY,
+    E,
+    by_recurrence,
+    gamma_of_double,
+)
 from shardir.frontend.scipy.stirling import FAR, log_beta, rest
 from shardir.frontend.scipy.twofold import power_of_quotient, two_sum
 
 HUGE = 1e290
 """From here on squares of halves are no numbers."""
+MOST = 700.0
+"""About the last whose exponential is one."""
 
 
 def beta_of_double(a: Any, b: Any, sign: Any) -> Any:
@@ -83,7 +92,9 @@ def _rising(z: Any, total: Any, m: Any, lost: Any) -> Any:
     above, below = total >= FAR, z >= FAR
     both, none = above & below, like(z, 0)
     high = snp.where(above, total, like(z, FAR)), snp.where(both, lost, none)
+    high = snp.where(both, high[0], snp.minimum(high[0], END)), high[1]
     low = snp.where(below, z, like(z, FAR))
+    low = snp.where(both, low, snp.minimum(low, END))
     bottom = snp.where(both, low, like(z, E[0])), snp.where(both, none, like(z, E[1]))
     first, c = power_of_quotient(
         high, bottom, snp.where(above, snp.where(both, low, high[0]) - 0.5, none)
@@ -96,7 +107,8 @@ def _rising(z: Any, total: Any, m: Any, lost: Any) -> Any:
     near = near / by_recurrence(snp.where(below, like(z, 1), z))
     near = near * snp.where(above == below, 1.0, snp.where(above, SCALE[0], 1 / SCALE[0]))
     slope = snp.where(both, none, _slope(total) * lost)
-    return near * first * second * snp.exp(c + slope)
+    # What is beyond belongs to powers that are infinite or nothing.
+    return near * first * second * snp.exp(snp.clip(c + slope, -MOST, MOST))
 
 
 def _slope(x: Any) -> Any:

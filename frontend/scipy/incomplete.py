@@ -78,7 +78,7 @@ def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     """The regularised lower and upper incomplete gamma functions."""
     scale = snp.where(snp.maximum(a, x) > HUGE, like(a, LESS), like(a, 1))
     a, x = a * scale, x * scale
-    good = (x > 0) & (a > 0) & snp.isfinite(x)
+    good = (x > 0) & (a > 0) & snp.isfinite(x) & snp.isfinite(a)
     large = good & is_large(a, x, eps)
     good_a = snp.where(good, a, snp.ones_like(a))
     good_x = snp.where(good, x, snp.ones_like(x))
@@ -103,8 +103,9 @@ def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     upper = snp.where(low, 1 - below, above)
     far = both_large(snp.where(large, a, like(a, 1000)), snp.where(large, x, like(x, 1000)))
     lower, upper = snp.where(large, far[0], lower), snp.where(large, far[1], upper)
-    wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a) | ((a == 0) & (x == 0))
-    end = ((x == 0) | (x == snp.inf) | (a == 0)) & ~wrong
+    wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a)
+    wrong = wrong | ((a == x) & ((x == 0) | (x == snp.inf)))
+    end = ((x == 0) | (x == snp.inf) | (a == 0) | (a == snp.inf)) & ~wrong
     full = (x == snp.inf) | (a == 0)
     lower = snp.where(end, snp.where(full, 1.0, 0.0), lower)
     upper = snp.where(end, snp.where(full, 0.0, 1.0), upper)

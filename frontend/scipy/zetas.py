@@ -96,4 +96,5 @@ def _power(s: Any, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
     """q + k and ((q + k) / unit)**-s, of which large s would make much of what rounding takes."""
     place, lost = two_sum(q, like(q, k))
     power = snp.power(place / unit, -s)
-    return place, power - power * (s * (lost / place))
+    # Only the first may be infinite.
+    return place, power - power * (s * (lost / place)) if k else power
