@@ -22,9 +22,9 @@ def exactness(x: Any) -> float:
     return float(np.finfo(np.float64).eps) if x.dtype == np.float64 else 2.0**-34
 
 
-def fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float) -> Any:
+def fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float, least: int = 1) -> Any:
     """first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n), by J. Steed's method: as a
-    sum, whose terms lose more digits the smaller they are."""
+    sum, whose terms lose more digits the smaller they are. Of `least` terms, though some be 0."""
     tiny = 1e-30
 
     def inverse_of(x: Any) -> Any:
@@ -32,7 +32,8 @@ def fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float) -> 
 
     def goes_on(state: Any) -> Any:
         n, total, _, change = state
-        return snp.any(snp.abs(change) > eps * snp.abs(total)) & (n < MOST)
+        more = snp.any(snp.abs(change) > eps * snp.abs(total)) | (n < least)
+        return more & (n < MOST)
 
     def step(state: Any) -> Any:
         n, total, before, change = state

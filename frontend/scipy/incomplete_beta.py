@@ -14,13 +14,14 @@ from shardir.frontend.scipy.narrow import in_double
 from shardir.frontend.scipy.twofold import two_product, two_sum
 from shardir.frontend.scipy.weights import beta_weight
 
+LEAST = 30
 END = 0.99
 """From here on the fraction for what is below takes too many rounds."""
 HUGE = 1e270
 """Larger numbers make a step of the function as this one does; their products are no numbers."""
 
 
-def _below(a: Any, b: Any, x: Any, eps: float) -> Any:
+def _below(a: Any, b: Any, x: Any, eps: float, least: int = 1) -> Any:
     good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
     a, b = (snp.where(good, snp.minimum(x, HUGE), like(x, 1)) for x in (a, b))
     inner = snp.where(good, x, snp.full_like(x, 0.5))
@@ -48,7 +49,7 @@ def _below(a: Any, b: Any, x: Any, eps: float) -> Any:
         return top * z * z, bottom(n)
 
     first = p * (apart + 1) / (p + 1)
-    value = beta_weight(p, q, (z, z_lost), rest) / fraction(first, term, eps)
+    value = beta_weight(p, q, (z, z_lost), rest) / fraction(first, term, eps, least)
     value = snp.where(swap, 1 - value, value)
     outside = snp.where(x <= 0, 0.0, 1.0)
     ends = snp.where((x == 0) | (x == 1), outside, snp.nan)
@@ -57,6 +58,11 @@ def _below(a: Any, b: Any, x: Any, eps: float) -> Any:
 
 def _plain(a: Any, b: Any, x: Any) -> Any:
     return in_double(partial(_below, eps=exactness(x)))(a, b, x)
+
+
+def _patient(a: Any, b: Any, x: Any) -> Any:
+    """The same for slopes: of whole numbers the fraction ends, but not that of others near them."""
+    return in_double(partial(_below, eps=exactness(x), least=LEAST))(a, b, x)
 
 
 @in_double
@@ -71,7 +77,7 @@ _betainc = custom_jvp(_plain)
 def _betainc_rule(primals: Any, tangents: Any) -> Any:
     made = _density(*primals) * tangents[2]
     for at in (0, 1):
-        made = made + slope(_plain, primals, at) * tangents[at]
+        made = made + slope(_patient, primals, at) * tangents[at]
     return _betainc(*primals), made
 
 

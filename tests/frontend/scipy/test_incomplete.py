@@ -103,6 +103,16 @@ def test_far_tails_of_large_numbers(a: float, x: float) -> None:
         np.testing.assert_allclose(special.gammaincc(a, x), wanted[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize(("a", "b", "x"), [(2.0, 3.0, 0.4), (1.0, 1.0, 0.3), (5.0, 2.5, 0.9)])
+def test_slopes_of_the_beta_function(a: float, b: float, x: float) -> None:
+    """Of whole numbers, too, whose fraction ends: that of numbers near them does not."""
+    with enable_x64(), mp.workdps(40):
+        for at in (0, 1, 2):
+            order = tuple(int(at == i) for i in range(3))
+            wanted = mp.diff(EXACT["betainc"], (a, b, x), order)
+            np.testing.assert_allclose(grad(special.betainc, at)(a, b, x), float(wanted), 1e-11)
+
+
 def test_small_numbers_of_the_beta_function() -> None:
     """Where the function is small on the right of the mean."""
     with enable_x64(), mp.workdps(40):
