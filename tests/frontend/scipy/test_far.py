@@ -63,3 +63,24 @@ def test_a_density_at_zero(n: float) -> None:
     assert float(found[0]) == (-np.inf if n else 0)
     assert np.isfinite(float(found[1]))
     assert float(stats.poisson.pmf(n, 0.0)) == (0 if n else 1)
+
+
+LIMITS: list[tuple[str, tuple[float, ...], float]] = [
+    ("gammainc", (np.inf, 1e-45), 0.0),
+    ("gammaincc", (np.inf, 2.0), 1.0),
+    ("gammainc", (2.0, np.inf), 1.0),
+    ("gammainc", (np.inf, np.inf), np.nan),
+    ("poch", (1.0, 3e38), np.inf),
+    ("poch", (20.0, 3e38), np.inf),
+    ("zeta", (1e10, 1e-38), np.inf),
+    ("beta", (3e38, 2.5), 0.0),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "wanted"), LIMITS)
+@pytest.mark.parametrize("wide", [False, True])
+def test_limits(name: str, args: tuple[float, ...], wanted: float, wide: bool) -> None:
+    with enable_x64(wide):
+        kind = snp.float64 if wide else snp.float32
+        found = getattr(special, name)(*map(kind, args))
+    np.testing.assert_allclose(np.asarray(found), wanted, atol=1e-90)
