@@ -11,10 +11,10 @@ from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.common_values import values_of_both
 from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.numpy.unique import (
-    HOST,
     free_arrays,
     from_numpys,
     known_in_numpy,
+    on_host,
     unique,
 )
 from shardir.frontend.operands import align, broadcast, convert, promote, reshape
@@ -39,7 +39,7 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
     from shardir.frontend import numpy as snp
 
     if size is None and free_arrays(ar1, ar2) is None:
-        return from_numpys(HOST.union1d(*known_in_numpy("union1d", ar1, ar2)))
+        return from_numpys(on_host("union1d", known_in_numpy("union1d", ar1, ar2)))
     both = snp.concatenate([snp.ravel(ar1), snp.ravel(ar2)])
     return unique(both, size=size, fill_value=fill_value)
 
@@ -66,8 +66,8 @@ def intersect1d(
     free = None if return_indices else free_arrays(ar1, ar2)
     if free is not None:
         return values_of_both(free, "both")
-    first, second = known_in_numpy("intersect1d", ar1, ar2)
-    found = HOST.intersect1d(first, second, assume_unique, return_indices)
+    both = known_in_numpy("intersect1d", ar1, ar2)
+    found = on_host("intersect1d", both, assume_unique, return_indices)
     return tuple(map(from_numpys, found)) if return_indices else from_numpys(found)
 
 
@@ -108,7 +108,7 @@ def setdiff1d(
     free = None if assume_unique else free_arrays(ar1, ar2)
     if free is not None:
         return values_of_both(free, "first")
-    return from_numpys(HOST.setdiff1d(*known_in_numpy("setdiff1d", ar1, ar2), assume_unique))
+    return from_numpys(on_host("setdiff1d", known_in_numpy("setdiff1d", ar1, ar2), assume_unique))
 
 
 @public(static=("size",), name="setdiff1d")
@@ -136,7 +136,7 @@ def setxor1d(
     free = free_arrays(ar1, ar2)
     if free is not None:
         return values_of_both(free, "one")
-    return from_numpys(HOST.setxor1d(*known_in_numpy("setxor1d", ar1, ar2), assume_unique))
+    return from_numpys(on_host("setxor1d", known_in_numpy("setxor1d", ar1, ar2), assume_unique))
 
 
 @public(static=("size",), name="setxor1d")

@@ -4,6 +4,7 @@ How many there are shows only in the numbers. Outside of a trace they are looked
 `size=` has to say how many the result has: too many are cut off, too few are filled up.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +42,16 @@ def known_in_numpy(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
     return [array.astype(NUMPY_DTYPES[dtype], copy=False) for array in arrays]
 
 
-HOST: Any = np
-"""NumPy, whose own types say less here than it costs to repeat them."""
+def on_host(name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **options: Any) -> Any:
+    """What NumPy's function gives, values first; bf16 as f32: NumPy does not know where its NaN
+    belongs."""
+    (kind,) = {array.dtype for array in arrays}
+    wide = [array.astype(np.float32) if kind.kind == "V" else array for array in arrays]
+    found = getattr(np, name)(*wide, *flags, **options)
+    if type(found) is not tuple:
+        return found.astype(kind, copy=False)
+    values, *others = found
+    return (values.astype(kind, copy=False), *others)
 
 
 def from_numpys(numbers: npt.NDArray[Any]) -> Any:
@@ -85,13 +94,8 @@ def unique(
     (array,) = known_in_numpy("unique", ar)
     if axis is not None:
         axis = axis_of(axis, array.ndim)
-    # NumPy does not know where NaN of bf16 belongs.
-    sortable = array.astype(np.float32) if array.dtype.kind == "V" else array
-    found = HOST.unique(sortable, *flags, axis=axis, equal_nan=equal_nan)
-    if not any(flags):
-        return from_numpys(found.astype(array.dtype))
-    values, *others = found
-    return tuple(from_numpys(each) for each in (values.astype(array.dtype), *others))
+    found = on_host("unique", [array], *flags, axis=axis, equal_nan=equal_nan)
+    return tuple(map(from_numpys, found)) if any(flags) else from_numpys(found)
 
 
 def free_arrays(*xs: Any) -> list[Array] | None:

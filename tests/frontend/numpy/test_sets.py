@@ -282,3 +282,13 @@ def test_nan_is_one_value_of_unique_whatever_is_asked_for(dtype: Any) -> None:
     np.testing.assert_array_equal(wanted[np.asarray(places)], found)
     np.testing.assert_array_equal(found[np.asarray(inverse)], wanted)
     np.testing.assert_array_equal(counts, [*np.bincount(numbers[np.arange(300) % 7 > 0]), 43])
+
+
+def test_sets_of_bf16_have_nan_where_those_of_wider_floats_do() -> None:
+    first, second = (
+        np.asarray([*range(a, b), np.nan] * 9, np.float32) for a, b in ((0, 5), (3, 9))
+    )
+    narrow = [x.astype(snp.bfloat16) for x in (first, second)]
+    got = snp.intersect1d(narrow[0], narrow[1], return_indices=True)
+    for mine, other in zip(got, np.intersect1d(first, second, return_indices=True), strict=True):
+        np.testing.assert_array_equal(np.asarray(mine).astype(np.float32), other)
