@@ -209,7 +209,9 @@ def test_fromfunction_calls_a_function_with_arrays() -> None:
     assert snp.fromfunction(lambda i: "text" if i.shape == (2,) else i, (3,)).tolist() == [0, 1, 2]
     with pytest.raises(NotAnArrayError, match="fromfunction returned 'text'"):
         snp.fromfunction(lambda i: "text", (3,))
-    with pytest.raises(TypeError, match="not callable"):
+    with pytest.raises(
+        ArgumentError, match="the function of fromfunction must be a function, got 3"
+    ):
         snp.fromfunction(cast(Any, 3), (3,))
 
 

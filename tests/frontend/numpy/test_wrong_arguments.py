@@ -90,7 +90,7 @@ PLACES: list[Case] = [
     (lambda: snp.ravel_multi_index(([0], [1]), (2, 3), odd(3)), IndexingError,
      "mode 3 is unknown; the modes are 'raise', 'clip' and 'wrap'"),
     (lambda: snp.ravel_multi_index(("a", [1]), (2, 3)), NotAnArrayError,
-     "an index array of ravel_multi_index is 'a' of type str, which is no array"),
+     "argument multi_index.0 of ravel_multi_index is 'a' of type str, which is no array"),
     (lambda: snp.fill_diagonal(snp.ones((2, 2)), 0, inplace=odd(np.ones(2))), ArgumentError,
      "inplace of fill_diagonal is True or False, got float64[2]"),
 ]  # fmt: skip
