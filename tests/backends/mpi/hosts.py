@@ -64,14 +64,14 @@ def hosts() -> Iterator[None]:
 
 
 def can_be_several() -> bool:
-    """Whether this machine lets namespaces be made."""
+    """Whether this machine lets namespaces be made; other processes may try at the same time."""
     if not hasattr(os, "geteuid") or os.geteuid() or not which("ip"):
         return False
     tries = (("netns", "add"), ("netns", "delete"), ("link", "add"), ("link", "delete"))
-    done = []
+    name, done = f"shardir-{os.getpid()}", []
     for kind, verb in tries:
         more = ("type", "bridge") if (kind, verb) == ("link", "add") else ()
-        command = ["ip", kind, verb, "shardir-try", *more]
+        command = ["ip", kind, verb, name, *more]
         done.append(subprocess.run(command, check=False, capture_output=True).returncode)
     return not any(done)
 
