@@ -25,20 +25,29 @@ def dotted(work: Product, context: Context, label: str) -> list[Phase]:
     few = columns <= MOST * kind.lanes
     if not few or not readable(work) or work.rhs.dtype != work.out.dtype:
         return []
-    run = work.inner[-1].extent
-    if run > LONGEST or prod(loop.extent for loop in work.inner[:-1]) > SEGMENTS:
-        return []
-    if walked(work) >= 0 and HIGHEST * work.sizes[3] * item > COPIED:
-        return []
     before: list[Phase] = []
     if work.inner[-1].rhs != item or len(work.columns) > 1:
         kept = [loop for loop in work.batch if loop.rhs]
         loops = [*kept, *work.columns, *work.inner]
+        # Loops that follow each other in the copy are one: runs may be longer there.
+        if not _within_bounds(laid(work, loops, 0)[0]):
+            return []
         slot = context.temporary(prod(loop.extent for loop in loops) * item)
         work, source, target = laid(work, loops, slot)
         before = copy_phases(source, target, context)
+    elif not _within_bounds(work):
+        return []
+    run = work.inner[-1].extent
     registers = 24 if host().vector_bytes == 64 or architecture(host().triple) == "aarch64" else 12
     height = max(1, min(HIGHEST, registers // columns))
     checks = len(work.patches.starts) if work.patches else 0
     kernel = dotted_kernel(kind, height, columns, run, checks, walked(work) if checks else -1)
     return [*before, *spread(work, kernel, (height, columns), context, label)]
+
+
+def _within_bounds(work: Product) -> bool:
+    """Whether tables hold its runs, and caches the lines that are copied."""
+    *segments, run = (loop.extent for loop in work.inner)
+    if run > LONGEST or prod(segments) > SEGMENTS:
+        return False
+    return walked(work) < 0 or HIGHEST * work.sizes[3] * work.out.itemsize <= COPIED

@@ -359,6 +359,13 @@ def test_convolutions_to_few_features_are_dot_products(features: int, filter: st
     assert [name.partition("_")[0] for name in names] == ["moves"] * copies + ["dotted"]
 
 
+def test_runs_that_are_one_in_the_copy_of_a_filter_are_taken_as_one() -> None:
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, (1, 3, 3, 3), "f32"), numbers(rng, (1, 3, 3, 2), "f32")
+    x = x.transpose(2, 0, 1, 3)  # Places of the other dimension, and features, are one run.
+    convolved(x, w, attributes(2, "0b1f,o0i1->bf01"))
+
+
 @pytest.mark.parametrize(
     ("dims", "left", "right"),
     [("b01f,01io->b01f", (2, 14, 14, 40), (3, 3, 1, 40)),
