@@ -36,10 +36,12 @@ def uneven_dims(sharding: Sharding | None, shape: Sequence[int]) -> tuple[int, .
 
 
 def settled(sharding: Sharding, shape: Sequence[int], *, pads: bool) -> Sharding:
-    """Closed, and without cuts of nothing.
+    """Closed, and without cuts and sums of nothing.
 
     Unless it `pads`, cuts that do not divide are trimmed to those that do.
     """
+    if 0 in shape:
+        sharding = replace(sharding, unreduced=(), reduction="add")
     dims = []
     for dim, size in zip(sharding.dims, shape, strict=True):
         axes = dim.axes if pads else dividing_prefix(dim.axes, size)

@@ -56,6 +56,20 @@ func @f(
     assert reasons(module) == ["maximum over dimension 1 of %a of %c = max"]
 
 
+def test_nothing_is_pending_of_arrays_without_elements() -> None:
+    """What has no cut could not begin to wait: of complex products that is refused."""
+    module = resharded("""\
+func @f(
+  %a: c64[0@x, 0@-],
+) -> (c64[0@x]) {
+  %b.part = prod(%a, dims=[0]) : c64[0@-] unreduced[mul](x)
+  %b = reshard(%b.part) : c64[0@x]
+  return %b
+}
+""")
+    assert body(module) == ["%b.part = prod(%a, dims=[0]) : c64[0@-]"]
+
+
 def test_operands_follow_what_most_of_the_data_has() -> None:
     module = resharded("""\
 func @f(
