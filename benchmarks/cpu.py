@@ -3,8 +3,9 @@
 Each library has a process of its own; they take turns, a few runs at a time, so that whatever else
 the machine does hits all of them. JAX has eight simulated devices, as shardir has. Ratios are of
 medians (and of the fastest runs); `most` is the ratio that is to hold. `of limit` is how near the
-fastest run is to the most that the machine did in the same turns: what it can copy changes by half
-within minutes where others use the same memory. Needs the extra `jax`.
+fastest run of a turn is to what the machine did in that turn at most, the median of turns: what it
+can copy changes by half from one to the next where others use the same memory. Needs the extra
+`jax`.
 
     python benchmarks/cpu.py [--rounds N] [part of a name ...]
 """
@@ -79,14 +80,13 @@ def environment(checkout: Path | None) -> dict[str, str]:
 class Result:
     """Seconds of the runs of one workload by one library, or why there are none.
 
-    Of shardir also the bytes and floating-point operations (f32) a second that the machine did at
-    most, of every turn.
+    Of shardir also, for every turn, the seconds of the fastest run and the bytes and floating-point
+    operations (f32) a second that the machine did at most.
     """
 
     seconds: list[float] = field(default_factory=list)
     error: str = ""
-    bandwidth: list[float] = field(default_factory=list)
-    flops: list[float] = field(default_factory=list)
+    turns: list[tuple[float, float, float]] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -96,11 +96,10 @@ class Result:
     def least(self) -> float:
         return min(self.seconds, default=float("nan"))
 
-    def limit(self, moved: float, flops: float) -> float:
-        """The least seconds in which the machine could move so many bytes and do the operations."""
-        if not self.bandwidth:
-            return float("nan")
-        return max(moved / max(self.bandwidth), flops / max(self.flops))
+    def share(self, moved: float, flops: float) -> float:
+        """Of the least time in which the machine can move so many bytes and do the operations."""
+        shares = [max(moved / copied, flops / done) / least for least, copied, done in self.turns]
+        return median(shares) if shares else float("nan")
 
 
 def raced(name: str, processes: list[Process], rounds: int) -> dict[str, Result]:
@@ -118,8 +117,10 @@ def raced(name: str, processes: list[Process], rounds: int) -> dict[str, Result]
                 answer = each.ask(do="time", number=counts[each.name])
                 result = results[each.name]
                 result.seconds += answer.get("seconds", [])
-                for limit in ("bandwidth", "flops"):
-                    getattr(result, limit).extend([answer[limit]] if limit in answer else [])
+                if "bandwidth" in answer:
+                    result.turns.append(
+                        (min(answer["seconds"]), answer["bandwidth"], answer["flops"])
+                    )
     for each in processes:
         each.ask(do="drop")
     return results
@@ -150,7 +151,7 @@ def main(wanted: list[str], rounds: int) -> int:
             continue
         found = raced(workload.name, processes, rounds)
         ours, theirs, numpy, numba = (found[name] for name in NAMES)
-        least = ours.limit(workload.moved, workload.flops)
+        share = ours.share(workload.moved, workload.flops)
         holds = ours.median / theirs.median <= workload.most
         missed += not holds
         verdict = ours.error[:40] if ours.error else "ok" if holds else "missed"
@@ -159,7 +160,7 @@ def main(wanted: list[str], rounds: int) -> int:
             shown(theirs.least), shown(numpy.median), shown(numba.median),
             ratio(ours.median, theirs.median), ratio(ours.least, theirs.least),
             f"{workload.most:g}", verdict,
-            f"{least / ours.least:.0%}" if least / ours.least > 0 else "",
+            f"{share:.0%}" if share > 0 else "",
         )  # fmt: skip
         print(f"{workload.name}: {shown(ours.median)} / {shown(theirs.median)} = "
               f"{ratio(ours.median, theirs.median)} ({verdict})", file=sys.stderr)  # fmt: skip
