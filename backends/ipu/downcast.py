@@ -1,7 +1,7 @@
 """Programs over element types that IPUs lack, as programs over types that they have.
 
 Only what is asked for is changed, and everything of that type is: arguments, results and what lies
-between. What a constant loses is an error if it is an integer that does not fit.
+between. What constants and captured arrays lose is an error if it is an integer that does not fit.
 """
 
 from collections.abc import Mapping
@@ -57,8 +57,24 @@ def _boundary(boundary: Boundary, casts: Casts) -> Boundary:
     value = boundary.value
     part = _cast(boundary.part, casts)
     if value is not None and boundary.part.dtype in casts:
-        value = value.astype(part.numpy)
+        value = _converted(value, part.dtype)
+        if value is None:
+            raise EmissionError(
+                f"%{boundary.name} holds numbers that are none of {part.dtype}; leave its type out "
+                "of downcast"
+            )
     return replace(boundary, whole=_cast(boundary.whole, casts), part=part, value=value)
+
+
+def _converted(array: Any, to: str) -> Any:
+    """An array as another element type, `None` where integers do not fit; floats beyond it are
+    infinite there, as results of theirs would be."""
+    if to in INTEGERS and array.size:
+        info = np.iinfo(NUMPY_DTYPES[to])
+        if array.min() < info.min or array.max() > info.max:
+            return None
+    with np.errstate(over="ignore"):
+        return array.astype(NUMPY_DTYPES[to])
 
 
 def _samples(samples: Samples | None, emission: Emission, casts: Casts) -> Samples | None:
@@ -136,10 +152,9 @@ class _Recast:
     def _constant(self, op: Op) -> Any:
         value, to = op.attrs["value"], self.casts[op.result.type.dtype]
         array = value.array if isinstance(value, Dense) else np.asarray(value)
-        if to in INTEGERS and array.size:
-            info = np.iinfo(NUMPY_DTYPES[to])
-            if array.min() < info.min or array.max() > info.max:
-                raise EmissionError.of(
-                    op, f"holds numbers that are none of {to}", "leave its type out of downcast"
-                )
-        return Dense(array.astype(NUMPY_DTYPES[to])) if isinstance(value, Dense) else value
+        made = _converted(array, to)
+        if made is None:
+            raise EmissionError.of(
+                op, f"holds numbers that are none of {to}", "leave its type out of downcast"
+            )
+        return Dense(made) if isinstance(value, Dense) else value

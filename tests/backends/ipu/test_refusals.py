@@ -210,6 +210,21 @@ def test_a_constant_that_does_not_fit_its_new_type() -> None:
     )
 
 
+def test_captured_numbers_that_do_not_fit_their_new_type() -> None:
+    """Integers would be others; floats are infinite, as they are when computed."""
+    large, huge = np.full(200, 1 << 40), np.full(200, 1e300)
+    with sd.enable_x64():
+        whole = Case.of(sd.jit(lambda x: x + large).lower(np.arange(200)), ())
+        wide = Case.of(sd.jit(lambda x: x * huge).lower(np.ones(200)), ())
+    with pytest.raises(EmissionError, match=re.escape(
+        "%captured holds numbers that are none of i32; leave its type out of downcast"
+    )):  # fmt: skip
+        downcast(whole.emission, {"i64": "i32"})
+    made = downcast(wide.emission, {"f64": "f32"})
+    (captured,) = (b.value for b in made.arguments if b.value is not None)
+    np.testing.assert_array_equal(captured, np.full(200, np.inf, np.float32), strict=True)
+
+
 def test_bits_of_a_type_that_is_replaced() -> None:
     text = """
 func @f(
