@@ -304,7 +304,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     enabled; `dtype` names another type to have.
     """
     if type(array) is np.ndarray and not weak and not dtype:
-        known, on = signature_of_numpy(array), _on(uncommitted_device())
+        known, on = signature_of_numpy(array), usual_sharding()
         if known is not None and array.flags.carray:
             made: Array | None = entered(array, known[0], on)
             if made is not None:
@@ -347,6 +347,11 @@ def _signature_of_numpy(
     return signature_of(Abstract(type), None), type.numpy
 
 
+def usual_sharding() -> Sharding:
+    """That of uncommitted arrays: all on the default device."""
+    return _on(uncommitted_device())
+
+
 @lru_cache(1 << 8)
 def _on(device: Device) -> Sharding:
     return SingleDeviceSharding(device)
@@ -354,7 +359,7 @@ def _on(device: Device) -> Sharding:
 
 def uncommitted(numbers: Storage, abstract: Abstract) -> Array:
     """An uncommitted array on the default device that owns `numbers`."""
-    return Array(signature_of(abstract, None), _on(uncommitted_device()), numbers)
+    return Array(signature_of(abstract, None), usual_sharding(), numbers)
 
 
 def placed(numbers: Storage, abstract: Abstract, sharding: Sharding) -> Array:

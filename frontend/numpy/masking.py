@@ -15,11 +15,8 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.native import available
 from shardir.backends.storage import Storage
-from shardir.frontend.array import Array, from_numpy, signature_of_numpy
-from shardir.frontend.devices import Device
+from shardir.frontend.array import Array, from_numpy, signature_of_numpy, usual_sharding
 from shardir.frontend.promotion import Abstract
-from shardir.frontend.running import uncommitted_device
-from shardir.frontend.shardings import SingleDeviceSharding
 from shardir.frontend.signature import Signature, signature_of
 from shardir.frontend.trace import current
 from shardir.types import TensorType
@@ -64,7 +61,7 @@ def chosen(x: Any, mask: Any, axis: int | None) -> Array | None:
         lines = lines[:, np.asarray(mask).ravel()]
         made, shape = _made(signature, choice, lines.shape[1])
         held = Storage.of(lines.reshape(shape))
-    return Array(made, _alone(uncommitted_device()), held)
+    return Array(made, usual_sharding(), held)
 
 
 def _signature_in_place(x: Any) -> Signature | None:
@@ -124,11 +121,6 @@ def _made(signature: Signature, choice: _Choice, count: int) -> tuple[Signature,
     abstract = signature.abstract
     kind = Abstract(TensorType(shape, abstract.type.dtype), abstract.weak)
     return signature_of(kind, None), shape
-
-
-@lru_cache(16)
-def _alone(device: Device) -> SingleDeviceSharding:
-    return SingleDeviceSharding(device)
 
 
 def true_places(mask: Mask) -> Storage:
