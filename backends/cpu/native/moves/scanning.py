@@ -145,8 +145,10 @@ def first_place(f: Function, sources: Sequence[Value], steps: Value, wanted: int
         at.set(at.get() - STEP + place)
 
     def behind() -> None:
-        with f.while_(lambda: _is_other(f, sources, at.get(), steps, wanted)):
+        with f.while_(lambda: flags.get().is_("eq", 0) & at.get().is_("slt", steps)):
+            flags.set(_are(f, sources, at.get(), 1, wanted).to("i64", "zext"))
             at.set(at.get() + 1)
+        at.set(at.get() - flags.get())
 
     f.choose(flags.get().is_("ne", 0), within, behind)
     return at.get()
@@ -158,8 +160,3 @@ def _are(f: Function, sources: Sequence[Value], at: Value, count: int, wanted: i
     loaded = [f.load(f.offset(source, at), vector("i8", count), 1) for source in sources]
     return reduce(and_, [bytes_.is_(how, 0) for bytes_ in loaded])
 
-
-def _is_other(f: Function, sources: Sequence[Value], at: Value, steps: Value, wanted: int) -> Value:
-    """Whether there is a byte here that is not wanted; nothing is read behind the last."""
-    inside = at.is_("slt", steps)
-    return inside & (_are(f, sources, f.select(inside, at, 0), 1, wanted) ^ 1)

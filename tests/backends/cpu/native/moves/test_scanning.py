@@ -8,6 +8,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.native.moves import scanning
+from tests.backends.cpu.native.edges import at_the_end
 
 FUNCTIONS = ("any", "all", "max", "min", "argmax", "argmin")
 
@@ -48,6 +49,16 @@ def test_tasks_behind_the_one_that_finds_it_look_at_nothing() -> None:
     check(x)
     x[-1] = True
     check(x)
+
+
+@pytest.mark.parametrize("size", [64, 256, 320, 4096, 2 * scanning.PIECE])
+def test_nothing_is_read_behind_whole_vectors_without_what_is_looked_for(size: int) -> None:
+    none, all_ = at_the_end(np.zeros(size, bool)), at_the_end(np.ones(size, bool))
+    assert not snp.any(none)
+    assert snp.all(all_)
+    assert not snp.vdot(none, all_)
+    assert snp.argmax(none) == 0
+    assert snp.argmin(all_) == 0
 
 
 def test_every_byte_but_0_is_true_in_both_arrays() -> None:
