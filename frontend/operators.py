@@ -81,7 +81,8 @@ def _unary(function: str) -> Any:
 
 def _subscript() -> Any:
     def operator(self: "Operators", index: Any) -> Any:
-        return _indexing("getitem")(self, index)
+        found = _indexing("masked")(self, index)
+        return _indexing("getitem")(self, index) if found is None else found
 
     return Operator(operator, "getitem", function=_indexing)
 

@@ -34,15 +34,16 @@ def getitem(x: Any, index: Any) -> Any:
     Raises `IndexingError` for an integer out of range; index arrays and traced integers that are
     out of range read the nearest element.
     """
-    found = _masked(x, index)
-    if found is not None:
-        return found
     subscript, arrays = parse(tuple(x.shape), index)
     return _read(x, arrays, subscript)
 
 
-def _masked(x: Any, index: Any) -> Array | None:
-    """What one mask chooses, alone or behind whole dimensions: `x[mask]`, `x[:, mask]`."""
+def masked(x: Any, index: Any) -> Array | None:
+    """What one mask chooses, alone or behind whole dimensions: `x[mask]`, `x[:, mask]`; `None` for
+    other subscripts, and where a program is being made.
+
+    How much that is depends on numbers, so no machine code answers such calls of `getitem`.
+    """
     if type(index) is not tuple:
         return chosen(x, index, 0)
     if not index or any(type(each) is not slice or each != slice(None) for each in index[:-1]):

@@ -1,14 +1,17 @@
 """Known masks: what they choose, with machine code and without it."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.native import available
+from shardir.frontend.composing import Composed
 from shardir.frontend.errors import IndexingError
 from shardir.frontend.numpy import masking
+from shardir.frontend.numpy.indexing import getitem
 from tests.refusing import refused
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
@@ -113,3 +116,16 @@ def test_conditions_are_true_within_the_array_alone(axis: int | None) -> None:
     assert refused(IndexingError, lambda: snp.compress(long, snp.asarray(x), axis)) == wanted
     if axis is None:
         assert refused(IndexingError, lambda: snp.extract(long, snp.asarray(x))) == wanted
+
+
+@pytest.mark.skipif(not available(), reason="without machine code nothing is learned")
+def test_masks_are_no_subscripts_that_could_not_be_learned() -> None:
+    x, mask = snp.asarray(X[0, 0]), snp.asarray(X[0, 0] > 3)
+    for _ in range(3):
+        x[1:3]
+    answers = cast(Composed, getitem)._answers
+    assert answers is not None
+    before = answers.table.failed
+    for index in (mask, np.asarray(mask), (slice(None), mask[0])):
+        x[index]
+    assert answers.table.failed == before

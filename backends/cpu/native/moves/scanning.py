@@ -159,4 +159,3 @@ def _are(f: Function, sources: Sequence[Value], at: Value, count: int, wanted: i
     how = "ne" if wanted else "eq"
     loaded = [f.load(f.offset(source, at), vector("i8", count), 1) for source in sources]
     return reduce(and_, [bytes_.is_(how, 0) for bytes_ in loaded])
-
