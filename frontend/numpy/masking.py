@@ -22,7 +22,7 @@ from shardir.frontend.trace import current
 from shardir.types import TensorType
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.native.runtime.memory import Block
+    from shardir.backends.cpu.native.runtime.python_blocks import Block
 
 Mask = Array | npt.NDArray[np.bool_]
 

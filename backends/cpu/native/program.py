@@ -15,8 +15,9 @@ import numpy as np
 from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.runtime import kernels, launching, looping
 from shardir.backends.cpu.native.runtime.calls import launches
-from shardir.backends.cpu.native.runtime.memory import Block, allocate, may_be_written
+from shardir.backends.cpu.native.runtime.memory import allocate, may_be_written
 from shardir.backends.cpu.native.runtime.program import load
+from shardir.backends.cpu.native.runtime.python_blocks import Block
 from shardir.backends.cpu.native.runtime.workers import pool
 from shardir.backends.cpu.native.schedule.instructions import (
     Writer,

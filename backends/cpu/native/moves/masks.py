@@ -15,8 +15,9 @@ from shardir.backends.cpu.native.data import Kernel, Phase
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
 from shardir.backends.cpu.native.moves.casting import fits
-from shardir.backends.cpu.native.runtime.memory import Block, allocate
+from shardir.backends.cpu.native.runtime.memory import allocate
 from shardir.backends.cpu.native.runtime.program import Run, load
+from shardir.backends.cpu.native.runtime.python_blocks import Block
 
 PIECE = 1 << 16
 """Elements of a mask that are counted by one task, at least."""

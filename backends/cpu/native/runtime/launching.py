@@ -23,11 +23,11 @@ from shardir.backends.cpu.native.runtime.entering import Entry, entry_words
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.facts import ARRAY_SLOTS, BLOCK_SLOTS, STORAGE_SLOTS
 from shardir.backends.cpu.native.runtime.flight import word
-from shardir.backends.cpu.native.runtime.memory import Block
 from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
+from shardir.backends.cpu.native.runtime.python_blocks import Block
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
 

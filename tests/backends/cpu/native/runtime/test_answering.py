@@ -15,7 +15,7 @@ from shardir.backends.cpu.native.runtime.answering import Table
 from shardir.backends.cpu.native.runtime.blocks import hand, small_block_type
 from shardir.backends.cpu.native.runtime.callables import is_quick, quick_class
 from shardir.backends.cpu.native.runtime.calls import launches
-from shardir.backends.cpu.native.runtime.memory import Pool
+from shardir.backends.cpu.native.runtime.pool import Pool
 
 
 def filled(table: Table) -> int:

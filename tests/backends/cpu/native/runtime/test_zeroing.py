@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.blocks import hand, small_block_type
 from shardir.backends.cpu.native.runtime.calls import launches
 from shardir.backends.cpu.native.runtime.mapping import FORGETS
-from shardir.backends.cpu.native.runtime.memory import Pool, size_class
+from shardir.backends.cpu.native.runtime.pool import ARENA_BYTES, Pool, size_class
+from shardir.backends.cpu.native.runtime.python_blocks import Block
 from shardir.backends.cpu.native.runtime.zeroing import LEAST_BYTES
 
 MIB = 1 << 20
@@ -30,7 +30,7 @@ def pool() -> Iterator[Pool]:
     made.trim()
 
 
-def zeroed(pool: Pool, nbytes: int) -> memory.Block:
+def zeroed(pool: Pool, nbytes: int) -> Block:
     block = pool.zeroed(nbytes)
     assert block is not None
     return block
@@ -64,7 +64,7 @@ def test_what_was_written_is_zeros_again(pool: Pool, nbytes: int) -> None:
         assert not np.asarray(block).any()
         np.asarray(block)[:] = number
         del block
-    assert pool.statistics().mapped <= memory.ARENA_BYTES
+    assert pool.statistics().mapped <= ARENA_BYTES
 
 
 @pytest.mark.parametrize("nbytes", SIZES)

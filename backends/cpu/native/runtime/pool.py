@@ -1,0 +1,263 @@
+"""Blocks of memory that are used again and again.
+
+Memory that is fresh from the system costs more to touch first than most kernels take to fill it.
+A block that nobody refers to any longer therefore waits in a list of its size for the next one who
+asks. Small blocks are cut out of arenas, which stay. A large one has pages of its own, which go
+back to the system by `trim`, or when new memory is needed and they were idle for long, or half of
+what the pool may have would be taken and more lies idle than the most that was ever in use
+explains. A loop that uses the same sizes again therefore maps no memory after its first round.
+
+Lists lose and gain their last element in one step, so that neither making a block nor dropping it
+takes a lock; blocks may be dropped by any thread, at any time.
+"""
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, final
+
+from shardir.backends.cpu.native.runtime.amounts import in_units
+from shardir.backends.cpu.native.runtime.blocks import COUNT
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.backends.cpu.native.runtime.large_blocks import LargeBlocks
+from shardir.backends.cpu.native.runtime.mapping import (
+    FORGETS,
+    map_memory,
+    unmap_memory,
+    whole_pages,
+)
+from shardir.backends.cpu.native.runtime.python_blocks import Block, become_block
+from shardir.backends.cpu.native.runtime.zeroing import LEAST_BYTES, Home, Zeros, new_home, show
+
+ALIGNMENT = 64
+ARENA_BYTES = 32 << 20
+SMALL_BYTES = 4 << 20
+"""Up to this size blocks are cut out of arenas."""
+MEMO_SIZES = 4096
+"""How many sizes that were asked for are remembered with their lists."""
+IDLE_SECONDS = 20.0
+"""Large blocks that were idle for so long go back when new memory is needed."""
+KEPT = 1.25
+"""Beyond half its limit, the pool keeps this many times what was in use at most."""
+
+
+class Statistics(NamedTuple):
+    """Bytes: `in_use` by blocks, `idle` in lists, `mapped` from the system, and the most of it."""
+
+    in_use: int
+    idle: int
+    mapped: int
+    peak: int
+
+
+@final
+class Pool:
+    """Blocks of all sizes; at most `limit` bytes are taken from the system."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.RLock()
+        self._memo: dict[int, list[int]] = {}
+        self._small: dict[int, list[int]] = {}
+        self._large = LargeBlocks()
+        self._kind: type | None = None
+        self._hand: Callable[..., Any]
+        self._homes: dict[int, Home] = {}
+        self._places: dict[int, int] = {}
+        self._zeros = Zeros()
+        self._free, self._end = 0, 0
+        self._cut = self._arenas = self._mapped = self._peak = self._used_at_most = 0
+
+    def allocate(self, nbytes: int) -> Block:
+        """A block, used before or new. Raises `OutOfMemoryError`, and then nothing was changed."""
+        home = self._memo.get(nbytes)
+        if home:
+            try:
+                return Block(home.pop(), nbytes, home)
+            except IndexError:  # Another thread was faster.
+                pass
+        place = self._places.get(nbytes)
+        if place is not None:
+            made: Block | None = self._hand(self._kind, place, nbytes, 0)
+            if made is not None:
+                return made
+        return self._allocate_slowly(nbytes)
+
+    def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
+        """Let small blocks be objects of a type of machine code from now on, which `hand` makes."""
+        with self._lock:
+            if self._kind is None:
+                become_block(kind)
+                self._kind, self._hand = kind, hand
+                self._zeros.adopt(kind, hand)
+                self._memo.clear()
+
+    def may_be_written(self, thing: object) -> bool:
+        """Whether something is a block, of either kind, into which the caller will write."""
+        if self._kind is None or type(thing) is not self._kind:
+            return type(thing) is Block
+        show(thing)
+        return True
+
+    def home(self, nbytes: int) -> int:
+        """Where the list of blocks of machine code is that are large enough; 0: there is none."""
+        if self._kind is None or nbytes > SMALL_BYTES:
+            return 0
+        with self._lock:
+            if nbytes not in self._places:
+                if len(self._places) >= MEMO_SIZES:
+                    self._places.clear()
+                made = self._homes.setdefault(size_class(nbytes), new_home())
+                self._places[nbytes] = ctypes.addressof(made)
+            return self._places[nbytes]
+
+    def home_of_zeros(self, nbytes: int) -> int:
+        """Where the list of blocks of zeros of machine code is that are large enough; 0: there is
+        none, as for few zeros, or where the system has no such thing."""
+        size = size_class(nbytes)
+        if self._kind is None or nbytes < LEAST_BYTES or not FORGETS:
+            return 0
+        with self._lock:
+            others = self._homes.setdefault(size, new_home()) if size <= SMALL_BYTES else None
+            return self._zeros.home(size, others)
+
+    def zeroed(self, nbytes: int) -> Block | None:
+        """A block of zeros, which takes no memory before it is read if it has pages of its own;
+        `None` where there is no `home_of_zeros`. Raises as `allocate`."""
+        if not self.home_of_zeros(nbytes):
+            return None
+        size = size_class(nbytes)
+        with self._lock:
+            made: Block | None = self._zeros.idle(size, nbytes) or self._zeros.renewed(size, nbytes)
+            if made is not None:
+                return made
+            new = self._map if size > SMALL_BYTES else self._cut_small
+            made = self._zeros.made(size, nbytes, new(size, nbytes))
+            return made
+
+    def trim(self, idle_seconds: float = 0.0) -> int:
+        """Give large blocks back that were idle for so long; returns how many bytes."""
+        with self._lock:
+            before = self._mapped
+            self._give_back(self._large.given_up(idle_seconds))
+            if idle_seconds <= 0:
+                self._give_back(self._zeros.given_up())
+            self._used_at_most = self._mapped - self._idle_bytes()
+            return before - self._mapped
+
+    def statistics(self) -> Statistics:
+        """How much memory there is, and what for."""
+        with self._lock:
+            idle = self._idle_bytes()
+            large = self._mapped - self._arenas
+            return Statistics(self._cut + large - idle, idle, self._mapped, self._peak)
+
+    def reset_in_child(self) -> None:
+        """A fork may have happened while another thread held the lock."""
+        self._lock = threading.RLock()
+
+    # What is below happens rarely.
+
+    def _allocate_slowly(self, nbytes: int) -> Block:
+        size = size_class(nbytes)
+        small = size <= SMALL_BYTES
+        with self._lock:
+            if small and self._kind is not None:
+                return self._block_of_machine_code(size, nbytes)
+            home = self._small.setdefault(size, []) if small else self._large.home(size)
+            self._remember(nbytes, home)
+            address = _last(home)
+            if address is None:
+                address = (self._cut_small if small else self._map)(size, nbytes)
+            return Block(address, nbytes, home)
+
+    def _block_of_machine_code(self, size: int, nbytes: int) -> Block:
+        place = self.home(nbytes)
+        made: Block | None = self._hand(self._kind, place, nbytes, 0)
+        if made is None:
+            made = self._zeros.for_others(size, nbytes)
+        if made is None:
+            address = _last(self._small.get(size, []))
+            if address is None:
+                address = self._cut_small(size, nbytes)
+            made = self._hand(self._kind, place, nbytes, address)
+            assert made is not None
+        return made
+
+    def _remember(self, nbytes: int, home: list[int]) -> None:
+        if len(self._memo) >= MEMO_SIZES:
+            self._memo.clear()
+        self._memo[nbytes] = home
+
+    def _cut_small(self, size: int, nbytes: int) -> int:
+        if self._end - self._free < size:
+            self._free = self._map(ARENA_BYTES, nbytes)
+            self._end = self._free + ARENA_BYTES
+            self._arenas += ARENA_BYTES
+        address = self._free
+        self._free += size
+        self._cut += size
+        return address
+
+    def _map(self, size: int, asked: int) -> int:
+        """New memory, when idle blocks that are not needed have gone."""
+        self._make_room(size)
+        address = self._take(size)
+        if address is None:
+            # What only cycles hold comes free, and then all that is idle goes back.
+            gc.collect()
+            self.trim()
+            address = self._take(size)
+        if address is None:
+            now = self.statistics()
+            raise OutOfMemoryError(
+                f"no memory for {in_units(asked)}: {in_units(now.in_use)} are in use, "
+                f"the pool holds {in_units(now.mapped)} of at most {in_units(self.limit)}; "
+                "drop arrays that are not needed any more, donate arguments (donate_argnums), "
+                "or spread the program over more machines"
+            )
+        self._mapped += size
+        self._peak = max(self._peak, self._mapped)
+        return address
+
+    def _take(self, size: int) -> int | None:
+        return map_memory(size) if self._mapped + size <= self.limit else None
+
+    def _make_room(self, size: int) -> None:
+        """Give idle blocks back, those that were idle longest first."""
+        used = self._mapped - self._idle_bytes() + size
+        self._used_at_most = max(self._used_at_most, used)
+        wanted = max(self._used_at_most * KEPT, self.limit / 2)
+        if self._mapped + size > wanted:
+            self._give_back(self._zeros.given_up())
+        old = self._large.given_up(IDLE_SECONDS, lambda: self._mapped + size > wanted)
+        self._give_back(old)
+
+    def _give_back(self, blocks: Iterable[tuple[int, int]]) -> None:
+        """Return memory to the system; (address, size) of each block."""
+        for address, size in blocks:
+            unmap_memory(address, size)
+            self._mapped -= size
+
+    def _idle_bytes(self) -> int:
+        """How much memory waits in lists."""
+        small = sum(size * len(home) for size, home in self._small.items())
+        handed = sum(size * home[COUNT // 8] for size, home in self._homes.items())
+        return small + handed + self._large.idle_bytes() + self._zeros.idle_bytes()
+
+
+def _last(home: list[int]) -> int | None:
+    try:
+        return home.pop()
+    except IndexError:  # Another thread may be faster at any time.
+        return None
+
+
+def size_class(nbytes: int) -> int:
+    """The size of the block for so many bytes: at most an eighth more, beyond the smallest."""
+    if nbytes <= 1024:
+        return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
+    step = 1 << (nbytes - 1).bit_length() - 4
+    size = -(-nbytes // step) * step
+    return size if size <= SMALL_BYTES else whole_pages(size)
