@@ -32,6 +32,22 @@ def halves(function: Function, value: Value, dtype: str) -> Value:
     return _to_half(function, value)
 
 
+def odd_single(function: Function, value: Value) -> Value:
+    """f64 as f32, inexact numbers with an odd last bit: rounding again is then as from f64.
+
+    S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms
+    using rounding to odd", IEEE Transactions on Computers 57 (2008).
+    """
+    count = lanes(value.type)
+    near = value.to(vector("float", count), "fptrunc")
+    back = near.to(value.type, "fpext")
+    bits = near.to(vector("i32", count), "bitcast")
+    outside = function.intrinsic("fabs", back).is_("ogt", function.intrinsic("fabs", value))
+    inward = function.select(outside, bits - 1, bits) | 1
+    exact = back.is_("ueq", value)
+    return function.select(exact, bits, inward).to(near.type, "bitcast")
+
+
 def _has_half() -> bool:
     """Whether this machine converts between f16 and f32 in an instruction."""
     machine = host()

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardir.backends.cpu.native.llvm.halves import halves, singles
+from shardir.backends.cpu.native.llvm.halves import halves, odd_single, singles
 from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, element, lanes, vector
-from shardir.types import FLOATS as FLOAT_NAMES, REAL_OF, TensorType
+from shardir.types import FLOATS as FLOAT_NAMES, TensorType
 
 MEMORY = {
     "bool": "i8",
@@ -25,7 +25,6 @@ MEMORY = {
 """How LLVM sees an element in memory."""
 SIZES = {name: TensorType((), name).numpy.itemsize for name in MEMORY}
 NARROW = ("f16", "bf16")
-PARTS = REAL_OF
 
 
 class Kind(NamedTuple):
@@ -69,26 +68,12 @@ def narrowed(f: Function, value: Value, kind: Kind) -> Value:
     """Numbers of the kind as elements in memory, rounded once to the nearest."""
     count = lanes(value.type)
     if element(value.type) == "double" and kind.dtype in NARROW:
-        value = _odd_single(f, value)
+        value = odd_single(f, value)
     elif element(value.type) == "double" and kind.dtype == "f32":
         return value.to(vector("float", count), "fptrunc")
     if kind.dtype in NARROW:
         return halves(f, value, kind.dtype).to(vector(MEMORY[kind.dtype], count), "bitcast")
     return value
-
-
-def _odd_single(f: Function, value: Value) -> Value:
-    """f64 as f32, inexact numbers with an odd last bit: rounding again is then as from f64."""
-    count = lanes(value.type)
-    single = value.to(vector("float", count), "fptrunc")
-    back = single.to(value.type, "fpext")
-    bits = single.to(vector("i32", count), "bitcast")
-    outward = f.intrinsic("fabs", back).is_("ogt", f.intrinsic("fabs", value))
-    inward = f.select(outward, bits - 1, bits) | 1
-    infinite = f.intrinsic("fabs", back).is_("oeq", float("inf"))
-    endless = f.intrinsic("fabs", value).is_("oeq", float("inf"))
-    exact = back.is_("ueq", value) | (infinite & endless)
-    return f.select(exact, bits, inward).to(vector("float", count), "bitcast")
 
 
 def identity(op: str, dtype: str) -> float:

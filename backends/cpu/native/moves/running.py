@@ -20,6 +20,7 @@ from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.running_products import product_phases
 from shardir.backends.cpu.native.moves.views import in_parts, turned
 from shardir.ir import Op
+from shardir.types import COMPLEX
 
 BESIDE = 2048
 """How many lines at most lie side by side, so that what they came to stays in the cache."""
@@ -36,13 +37,13 @@ def running_rule(
     """One phase over all lines."""
     (x,), (y,), dim = operands, results, op.attrs["dim"]
     combine = COMBINE[op.name]
-    if x.dtype in numbers.PARTS and combine not in ("add", "mul"):
+    if x.dtype in COMPLEX and combine not in ("add", "mul"):
         return None
     if x.size == 0:
         return []
     if op.attrs["reverse"]:
         x, y = turned(x, [dim]), turned(y, [dim])
-    if x.dtype in numbers.PARTS and combine == "mul":
+    if x.dtype in COMPLEX and combine == "mul":
         return product_phases(x, y, dim, context)
     x, y = in_parts(x), in_parts(y)
     found = nest([x, y], [dim])

@@ -20,7 +20,7 @@ from shardir.backends.cpu.native.moves.lookup import windows_of
 from shardir.backends.cpu.native.moves.loops import Loop, Nest, joined
 from shardir.ir import Op
 from shardir.ops.indexing import SCATTER, Layout
-from shardir.types import TensorType
+from shardir.types import COMPLEX, REAL_OF, TensorType
 
 _FAR = 1 << 62
 TASK_NANOSECONDS = 200_000.0
@@ -33,7 +33,7 @@ def scatter_rule(
     """The operand copied, unless it is the same memory; then the updates."""
     (x, indices, updates), (y,) = operands, results
     combine = str(op.attrs["op"])
-    if x.dtype in numbers.PARTS and combine not in ("add", "set"):
+    if x.dtype in COMPLEX and combine not in ("add", "set"):
         return None
     if updates.size == 0:
         return copy_phases(x, y, context)
@@ -69,10 +69,10 @@ def _updates(
         loop = Loop(extent, (*strides, *along))
         (free if s in layout.window and component is None else led).append(loop)
     dtype = updates.dtype
-    if op != "set" and dtype in numbers.PARTS:
+    if op != "set" and dtype in COMPLEX:
         part, zeros = target.itemsize // 2, (0,) * len(components)
         free.append(Loop(2, (0, part, part, *zeros)))
-        dtype = numbers.PARTS[dtype]
+        dtype = REAL_OF[dtype]
         target = target._replace(dtype=dtype)
     *around, column = (None, *joined(sorted(free, key=lambda loop: -abs(loop.strides[2]))))
     batch = joined(led)

@@ -36,7 +36,7 @@ from shardir.backends.cpu.native.moves.radix import sorted_phases
 from shardir.backends.cpu.native.moves.views import part
 from shardir.backends.cpu.native.schedule.views import order_of
 from shardir.ir import Op
-from shardir.types import TensorType
+from shardir.types import COMPLEX, TensorType
 
 FEW = 4
 """Fewer lines than these leave too many lanes empty."""
@@ -50,7 +50,7 @@ def sort_rule(
     if x.dtype == "c64" and len(operands) == 1 and x.size:
         return pairs_phases(x, results[0], dim, partial(_values_phases, context=context), context)
     keys = operands[: op.attrs.get("keys", 1)]
-    if any(key.dtype in (*numbers.PARTS, "key") for key in keys):
+    if any(key.dtype in (*COMPLEX, "key") for key in keys):
         return None
     if x.size == 0:
         return []

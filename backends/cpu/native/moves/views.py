@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.backends.cpu.native.data import View
-from shardir.types import REAL_OF as PARTS
+from shardir.types import REAL_OF
 
 Ints = Sequence[int]
 
@@ -27,12 +27,12 @@ def broadcasted(view: View, dims: Ints, shape: Ints) -> View:
 
 def in_parts(view: View) -> View:
     """Complex numbers as pairs of floats, along one more dimension; others as they are."""
-    if view.dtype not in PARTS:
+    if view.dtype not in REAL_OF:
         return view
     return view._replace(
         shape=(*view.shape, 2),
         strides=(*view.strides, view.itemsize // 2),
-        dtype=PARTS[view.dtype],
+        dtype=REAL_OF[view.dtype],
     )
 
 

@@ -19,7 +19,7 @@ from shardir.backends.cpu.native.moves.loops import Nest, nest
 from shardir.backends.cpu.native.moves.views import in_parts
 from shardir.backends.cpu.native.schedule.views import order_of
 from shardir.ir import Op
-from shardir.types import TensorType
+from shardir.types import COMPLEX, TensorType
 
 BLOCK_ITEMS = 1 << 12
 
@@ -64,7 +64,7 @@ def reduce_window_rule(
     combine = str(op.attrs["op"])
     if y.size == 0:
         return []
-    if x.dtype in numbers.PARTS and combine != "add":
+    if x.dtype in COMPLEX and combine != "add":
         return None
     dims, sliding, order = moving_dims(op, x.shape, y.shape), sliding_of(op, x.shape), order_of(x)
     if not dims:

@@ -1,6 +1,7 @@
 """Numbers as another element type (`convert`), to the letter of `shardir.ops.numerics.convert`;
 and their bits as another one (`bitcast`)."""
 
+from shardir.backends.cpu.native.llvm.halves import odd_single
 from shardir.backends.cpu.native.llvm.text import Function, Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.application import Application
 from shardir.backends.cpu.native.vector.registers import (
@@ -54,7 +55,7 @@ def number(f: Function, x: Value, source: str, to: str) -> Value:
     if to not in FLOATS:
         return _integer(x, type, signed)
     if to == "bf16" and source in ("i32", "u32", "i64", "u64"):
-        return rounded(f, _odd_single(f, _odd_double(f, x, signed)), to)
+        return rounded(f, odd_single(f, _odd_double(f, x, signed)), to)
     return rounded(f, x.to(type, "sitofp" if signed else "uitofp"), to)
 
 
@@ -70,7 +71,7 @@ def _from_float(f: Function, x: Value, source: str, to: str, type: str) -> Value
         if to == "f64":
             return x.to(type, "fpext")
         if source == "f64":
-            return rounded(f, _odd_single(f, x), to) if to in NARROW else x.to(type, "fptrunc")
+            return rounded(f, odd_single(f, x), to) if to in NARROW else x.to(type, "fptrunc")
         return rounded(f, x, to)
     # Not the saturating intrinsics of LLVM, which take vectors apart.
     bits = INTEGER_BITS.get(to) or INTEGER_BITS[f"i{to[1:]}"]
@@ -82,19 +83,6 @@ def _from_float(f: Function, x: Value, source: str, to: str, type: str) -> Value
     made = f.select(x.is_("olt", end), made, most)
     made = f.select(x.is_("ogt", float(least)), made, least)
     return f.select(x.is_("uno", x), 0, made)
-
-
-def _odd_single(f: Function, x: Value) -> Value:
-    """f64 in f32, inexact numbers with an odd last bit: rounding again is then as from `x`."""
-    count = lanes(x.type)
-    near = x.to(vector("float", count), "fptrunc")
-    back = near.to(x.type, "fpext")
-    bits = near.to(vector("i32", count), "bitcast")
-    outside = f.intrinsic("fabs", back).is_("ogt", f.intrinsic("fabs", x))
-    endless = f.intrinsic("fabs", x).is_("oeq", float("inf"))
-    inward = f.select(outside, bits - 1, bits) | 1
-    exact = back.is_("ueq", x) | endless
-    return f.select(exact, bits, inward).to(near.type, "bitcast")
 
 
 def _odd_double(f: Function, x: Value, signed: bool) -> Value:
