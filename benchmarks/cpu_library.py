@@ -19,7 +19,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-Spec = tuple[Any, ...]
 DEVICES = 8
 
 

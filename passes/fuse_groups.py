@@ -168,7 +168,7 @@ class _Grouping:
         own = Group(shape, 0, [number], ended)
         for value in self.bases(op):
             own.operands.setdefault(value)
-        places = self.places(op, shape, ended)
+        places = self.places(op, ended)
         is_whole = not ended
         taken: list[Group] = []
         for group, level in places:
@@ -191,7 +191,7 @@ class _Grouping:
         self.member[op.result] = home
         self.whole[op.result] = is_whole
 
-    def places(self, op: Op, shape: Shape, ended: frozenset[int]) -> list[tuple[Group, bool]]:
+    def places(self, op: Op, ended: frozenset[int]) -> list[tuple[Group, bool]]:
         """Groups of operands, with the level of the operation there; whole levels come first."""
         found: dict[Group, bool | None] = {}
         for operand in op.operands:

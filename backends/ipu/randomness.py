@@ -76,9 +76,7 @@ def _zero(e: Emitter, shape: tuple[int, ...]) -> str:
     return broadcast_view(zero, (), (), shape)
 
 
-def _original(
-    e: Emitter, op: Op, key: tuple[str, str], words: str, count: int, shape: tuple[int, ...]
-) -> str:
+def _original(e: Emitter, op: Op, key: tuple[str, str], words: str, count: int) -> str:
     """The 32-bit words at `words` of the `count` words that the original scheme makes."""
     half = (count + 1) // 2
     label = e.label(op.results[0])
@@ -109,7 +107,7 @@ def _bits(e: Emitter, op: Op) -> None:
         if share > 1:
             word = e.map(f"pe::_1 / pe::Const({share}u)", [indices], label)
             words = e.temporary(f"{y.name}_word", word)
-        made = _original(e, op, key, words, count, shape)
+        made = _original(e, op, key, words, count)
         if share > 1:
             shift = f"pe::_1 >> pe::_2 % pe::Const({share}u) * pe::Const({width}u)"
             made = e.map(shift, [made, indices], label)
@@ -136,9 +134,7 @@ def _split(e: Emitter, op: Op) -> None:
     pieces = []
     for low in ("", " + pe::Const(1u)"):
         words = e.temporary("word", e.map(f"pe::_1 * pe::Const(2u){low}", [indices], label))
-        pieces.append(
-            f"{_original(e, op, key, words, count, shape)}.reshape({braces((*shape, 1))})"
-        )
+        pieces.append(f"{_original(e, op, key, words, count)}.reshape({braces((*shape, 1))})")
     e.define(y, f"poplar::concat({{{', '.join(pieces)}}}, {len(shape)})")
 
 

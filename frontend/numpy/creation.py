@@ -55,8 +55,9 @@ def asarray(
     """Numbers, NumPy arrays, nested lists of anything, and memory, as an array.
 
     Memory is what has `__array_interface__`, or is a buffer to Python, as `array.array` and
-    `memoryview` are. Element types of 64 bits are narrowed unless enabled. Raises
-    `NotAnArrayError` for what is no array, such as lists of different lengths.
+    `memoryview` are. Element types of 64 bits are narrowed unless enabled. `copy` makes no
+    difference: arrays never change. Raises `NotAnArrayError` for what is no array, such as lists
+    of different lengths.
     """
     if dtype is order is device is None and current() is None:
         if type(a) is Array:

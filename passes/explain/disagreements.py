@@ -197,7 +197,7 @@ class _Meeting:
         """What a tensor loses along a loop, and to what."""
         history, step = self.history, self.step
         winner, loop, theirs = self.winner(factor, axes, views)
-        verdict, detail = self.verdict(tensor, factor, axes, views)
+        verdict, detail = self.verdict(factor, axes, views)
         steps = self.price(tensor)
         return Conflict(
             history.op(step),
@@ -261,9 +261,7 @@ class _Meeting:
         steps = plan(source, target, self.step.tensors[tensor].type)
         return [(step.name, step.nbytes) for step in steps]
 
-    def verdict(
-        self, tensor: int, factor: int, axes: Axes, views: list[View]
-    ) -> tuple[Verdict, str]:
+    def verdict(self, factor: int, axes: Axes, views: list[View]) -> tuple[Verdict, str]:
         step = self.step
         if self.terms.stated:
             return Verdict.STATED, ""

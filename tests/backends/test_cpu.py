@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -28,7 +27,6 @@ from tests.sampling import Sample
 from tests.shardings import shardings
 from tests.strategies import modules
 
-Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 4, 1)
 
 

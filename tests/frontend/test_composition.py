@@ -63,7 +63,6 @@ AROUND: dict[str, Callable[[Scalar], Scalar]] = {
     "scan": scanned,
     "cond": lambda f: lambda x: lax.cond(x > 0, f, lambda y: 2 * f(y), x),
 }
-FORWARD_ONLY = ("jvp",)
 
 
 def measured(f: Scalar, name: str) -> Scalar:

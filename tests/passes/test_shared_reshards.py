@@ -3,7 +3,6 @@
 from hypothesis import given, settings, strategies as st
 
 from shardir.communication import collectives
-from shardir.ir import Module
 from shardir.passes import JoinReshards, Partition, Pipeline, ShareReshards
 from shardir.passes.pipeline import DEFAULT
 from shardir.text.parser import parse
@@ -21,10 +20,6 @@ def after(pass_: JoinReshards | ShareReshards, text: str) -> list[str]:
     verify(module)
     verify(Partition()(module))
     return body(module)
-
-
-def kinds(module: Module) -> list[str]:
-    return [c.kind for c in collectives(Partition()(module))]
 
 
 SUMS = """\

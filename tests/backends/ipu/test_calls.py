@@ -14,7 +14,6 @@ TYPES = (
     "popops::Operation", "popops::SortOrder", "gcl::CommGroupType", "gcl::CollectiveOperator",
 )  # fmt: skip
 """Names of Poplar that are no calls: types and enumerations."""
-QUALIFIED = re.compile(r"\b((?:poplar|poplin|popops|poputil|gcl)::\w+(?:::\w+)*)\s*(?:<|\()")
 RUNNER = ("argument", "result")
 STANDARD = (
     "back",

@@ -21,7 +21,6 @@ from tests.namespace import eagerly, ops, run, same, trace
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 ROW = np.array([1.0, 2.0, 3.0], np.float32)
-NOTHING = np.float32(0)
 
 
 class State(NamedTuple):

@@ -13,9 +13,7 @@ from shardir.frontend.errors import AxisError
 from tests.namespace import run
 
 X = np.array([[0.5, -1.25, 3.0], [2.5, 0.0, -0.75]], np.float32)
-Y = np.array([[2.0, 0.5, -1.0], [1.5, 4.0, 3.0]], np.float32)
 WHOLE = np.array([[5, -3, 7], [0, 2, -8]], np.int32)
-BOOLS = np.array([[True, False, True], [False, False, True]])
 FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
     (lambda x, i: lax.add(x, i), OperationTypeError,
      "lax.add takes operands of one element type, got f32 and i32; convert one with .astype, or "

@@ -99,12 +99,6 @@ def test_ranks_and_conditions() -> None:
         both("cond", regular(2, 4, 4), p)
 
 
-def products(name: str, x: Any, **options: Any) -> list[Any]:
-    """The factors, and their product, which there is only one of."""
-    made = eagerly(getattr(snp.linalg, name), x, **options)
-    return [*made, made[0] @ made[1]] if len(made) == 2 else [*made]
-
-
 @pytest.mark.parametrize("make", [normal, plane])
 def test_factors(make: Any) -> None:
     both("cholesky", definite(2, 4, 4, make=make))

@@ -11,7 +11,6 @@ from shardir import numpy as snp
 from shardir.sharding import NamedSharding, PartitionSpec
 
 X = np.random.default_rng(29).normal(size=(8, 4, 8)).astype("f")
-WHOLE = (X * 5).astype("i4")
 
 PLACEMENTS: list[tuple[tuple[int, ...], PartitionSpec]] = [
     ((8,), PartitionSpec("a")),

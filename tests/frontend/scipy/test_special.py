@@ -90,9 +90,6 @@ VALUES: list[tuple[str, tuple[Any, ...], float]] = [
 ]
 """Function, arguments, value."""
 
-STATIC = {"multigammaln": 1}
-"""The number of an argument that is no array."""
-
 FLAT = {"polygamma": (0,), "multigammaln": (1,)}
 """Arguments without a derivative."""
 

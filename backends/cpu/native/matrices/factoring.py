@@ -164,7 +164,7 @@ def _eliminated(
         there = held.at(i, first)
         old = load(f, there, numbers)
         below = load(f, there.at(0, step), numbers, "double")
-        share = product(f, below, by) if numbers.planes == 2 else [below[0] / by[0]]
+        share = product(below, by) if numbers.planes == 2 else [below[0] / by[0]]
         shares = spread(f, share)
         less = less_product(f, numbers, shares, line, old)
         new = [

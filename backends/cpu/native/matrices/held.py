@@ -98,7 +98,7 @@ def less_product(f: Function, numbers: Arithmetic, a: Planes, b: Planes, c: Plan
     return [real, step(a[1], b[0], step(a[0], b[1], c[1], True), True)]
 
 
-def product(f: Function, a: Planes, b: Planes) -> Planes:
+def product(a: Planes, b: Planes) -> Planes:
     """`a * b`, of complex numbers."""
     return [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 
@@ -261,6 +261,6 @@ def emit_substitute(module: Module, dtype: str, unit: bool) -> None:
             if numbers.planes == 1:
                 made = [made[0] / f.splat(divisor[0], LANES)]
             else:
-                made = product(f, made, spread(f, inverse(f, divisor)))
+                made = product(made, spread(f, inverse(f, divisor)))
         store(f, made, x.at(i, j), numbers)
     f.leave()

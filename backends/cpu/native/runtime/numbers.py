@@ -38,7 +38,7 @@ def define_numbers(module: Module) -> None:
             rounded = found.to("float", "fptrunc")
             f.store(rounded, cell)
             # What is infinite afterwards alone is a matter of words.
-            infinite = _infinite(f, rounded.to("double", "fpext")) & (_infinite(f, found) ^ 1)
+            infinite = _infinite(rounded.to("double", "fpext")) & (_infinite(found) ^ 1)
             good.set(infinite ^ 1)
 
         def long() -> None:
@@ -59,6 +59,6 @@ def define_numbers(module: Module) -> None:
     f.leave(good.get())
 
 
-def _infinite(f: Function, number: Value) -> Value:
+def _infinite(number: Value) -> Value:
     bits = number.to("i64", "bitcast") & 0x7FFFFFFFFFFFFFFF
     return bits.is_("eq", 0x7FF0000000000000)

@@ -25,7 +25,7 @@ def parking(triple: str) -> str:
     return "futex" if system(triple) == "linux" else "condition"
 
 
-def symbols(triple: str, how: str) -> tuple[str, ...]:
+def symbols(how: str) -> tuple[str, ...]:
     """The functions of the C library that the text calls."""
     sleep = {
         "futex": ("syscall",),

@@ -31,12 +31,6 @@ def drop(f: Function, thing: Value) -> None:
         f.call("Py_DecRef", [thing])
 
 
-def drop_if_any(f: Function, thing: Value) -> None:
-    """One reference less, unless the address is 0."""
-    with f.when(thing.is_("ne", 0)):
-        drop(f, thing)
-
-
 def type_of(f: Function, thing: Value) -> Value:
     """The type of an object."""
     return f.load(f.offset(thing, TYPE), "ptr")

@@ -48,7 +48,7 @@ def code(how: str = "") -> Library:
     chosen = how or parking(triple)
     libc = ctypes.CDLL(None)
     imports = python_addresses()
-    imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
+    imports |= {name: address(libc[name]) for name in symbols(chosen)}
     exports = ["work", "rouse", "entry", "run", "loop"]
     return named(f"runtime {chosen}", lambda: _text(triple, chosen), exports, imports)
 

@@ -1,9 +1,6 @@
 """All forms of kernels: chains, rows, columns, loops, parts; against the reference."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from shardir import ops as ops  # declares the operations
@@ -19,8 +16,6 @@ from shardir.types import FLOATS, TensorType
 from tests.backends.gpu.kernels.forms import LAYS, PROGRAMS
 from tests.backends.gpu.kernels.groups import group, numbers, tried
 from tests.backends.gpu.kernels.running import TINY, Interpreter
-
-Array = npt.NDArray[Any]
 
 
 def groups(module: Module) -> list[Op]:

@@ -74,7 +74,7 @@ def test_a_file_that_others_may_write_is_not_run(place: Path, bits: int) -> None
     assert object_cache.load("a") is None
 
 
-def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(place: Path) -> None:
     object_cache.save("a", b"code")
     (place / "b.o").symlink_to(place / "a.o")
     assert object_cache.load("a") == b"code"

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 
-Words = npt.NDArray[np.int64]
 Body = Callable[[Function, Value, Value, Value, Value], None]
 
 

@@ -166,7 +166,7 @@ def test_much_text_is_shared_between_threads(monkeypatch: pytest.MonkeyPatch) ->
     assert len(together) == 1
 
 
-def test_a_share_has_at_most_so_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_has_at_most_so_many_kernels() -> None:
     written = [(adding(f"k{n}", n, []), "text") for n in range(2 * kernels.TOGETHER)]
     assert [len(share) for share in kernels._shares(written, 8)] == [kernels.TOGETHER] * 2
 

@@ -44,7 +44,7 @@ def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> Non
     ]
     assert [pause] in lines
     # What it needs from outside is what it is given.
-    outside = {name for name in (*symbols(triple, how), *FUNCTIONS)}
+    outside = {name for name in (*symbols(how), *FUNCTIONS)}
     declared = {
         each.name
         for each in parsed.functions

@@ -66,7 +66,7 @@ def patterns(stride: int, start: int = 0) -> Array:
     return np.arange(start, 2**32, stride, dtype=np.uint64).astype(np.uint32).view(np.float32)
 
 
-def doubles(op: str, count: int = 40000) -> Array:
+def doubles(count: int = 40000) -> Array:
     """Numbers of f64 where a function is interesting: any bits, any size, around 0 and 1."""
     rng = np.random.default_rng(7)
     bits = rng.integers(0, 256, 8 * count, np.uint8).view(np.float64)

@@ -10,7 +10,7 @@ fitted anew each time.
 
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill, indent
@@ -135,7 +135,7 @@ def fitted(target: Target) -> Fit:
     return Fit(tuple(made), best.error)
 
 
-def table(fits: dict[str, Fit], log: Callable[[str], None] = print) -> str:
+def table(fits: dict[str, Fit]) -> str:
     """The text of the shipped module."""
     lines = [HEAD]
     for name, fit in fits.items():

@@ -33,7 +33,7 @@ def swept(op: str, truth: Truth, stride: int) -> tuple[float, float]:
     return worst[0], worst[1]
 
 
-def pair(op: str, type: type[np.floating]) -> tuple[Array, Array]:
+def pair(type: type[np.floating]) -> tuple[Array, Array]:
     """Operands of pow and atan2: any bits, and of sizes around one."""
     rng, count = np.random.default_rng(11), 1 << 20
     width = np.dtype(type).itemsize
@@ -48,14 +48,14 @@ def main(stride: int) -> None:
         if op in ("pow", "atan2"):
             found = []
             for name, type in (("f32", np.float32), ("f64", np.float64)):
-                x, y = pair(op, type)
+                x, y = pair(type)
                 exact = truth(x.astype(np.longdouble), y.astype(np.longdouble))
                 got = applied(op, [x, y], [name, name], name)
                 found += [errors(got, exact).max(), errors(truth(x, y), exact).max()]
             print(f"| {op} | {found[0]:.2f} | {found[1]:.2f} | {found[2]:.2f} |", flush=True)
             continue
         ours, theirs = swept(op, truth, stride)
-        x = doubles(op, 1 << 19)
+        x = doubles(1 << 19)
         wide = errors(applied(op, [x], ["f64"], "f64"), truth(x.astype(np.longdouble))).max()
         other = f"{theirs:.2f}" if op in IN_NUMPY else "-"
         print(f"| {op} | {ours:.2f} | {other} | {wide:.2f} |", flush=True)
