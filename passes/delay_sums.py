@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.passes.pipeline import Pass
-from shardir.passes.prices import LATENCY, place_of, price
+from shardir.passes.prices import place_of, price
 from shardir.passes.program import rebuild_global_programs, use_counts
 from shardir.passes.sum_region import Region
 from shardir.passes.sum_rewrite import Rewriter
@@ -29,16 +29,11 @@ from shardir.placement import Axes, Sharding
 class DelaySums(Pass, name="delay-sums"):
     """Complete pending sums where that sends least."""
 
-    latency: int = LATENCY
-    """As how many bytes a collective counts, where that does not make a program send more."""
-
     def __call__(self, module: Module) -> Module:
-        return rebuild_global_programs(
-            module, lambda function, mesh: _function(function, mesh, self.latency)
-        )
+        return rebuild_global_programs(module, _function)
 
 
-def _function(function: Function, mesh: Mesh, latency: int) -> Function:
+def _function(function: Function, mesh: Mesh) -> Function:
     function = _direct(function, mesh.name)
     done: dict[tuple[str, Axes], None] = {}
     while True:
@@ -50,7 +45,7 @@ def _function(function: Function, mesh: Mesh, latency: int) -> Function:
         done[kind] = None
         reduction, axes = kind
         region = Region(uses, mesh, axes, sources[kind], reduction)
-        pending = region.decide(latency)
+        pending = region.decide()
         if pending is not None:
             function = Rewriter(function, region, pending).function()
 

@@ -16,7 +16,7 @@ from shardir.ir import Op, Value
 from shardir.linearity import carries
 from shardir.mesh import Mesh
 from shardir.passes.mincut import ENDLESS, Network
-from shardir.passes.prices import pending_over, place_of, price, weight
+from shardir.passes.prices import LATENCY, pending_over, place_of, price, weight
 from shardir.passes.program import in_order
 from shardir.passes.uses import Tie, Uses
 from shardir.placement import Axes, Sharding
@@ -125,7 +125,7 @@ class Region:
 
     # The cut
 
-    def decide(self, latency: int) -> set[Value] | None:
+    def decide(self, latency: int = LATENCY) -> set[Value] | None:
         """The flows to leave pending, or `None` if nothing gets better.
 
         A collective weighs as much as `latency` bytes, unless the program would then send more
