@@ -1,8 +1,6 @@
 """What a call that does not come to its end leaves behind."""
 
-import signal
 import time
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import shardir.numpy as jnp
 from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.frontend.errors import DeletedArrayError
+from tests.signals import Interrupted, alarm
 
 
 class Stop(Exception):
@@ -52,9 +51,6 @@ def test_running_out_of_memory_leaves_everything_as_it_was() -> None:
 
 
 def test_ctrl_c_ends_a_long_call() -> None:
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise Stop
-
     @sd.jit
     def long(x: sd.Array) -> sd.Array:
         made: sd.Array = sd.lax.fori_loop(0, 100_000, lambda i, x: jnp.tanh(x @ x), x)
@@ -63,14 +59,8 @@ def test_ctrl_c_ends_a_long_call() -> None:
     x = jnp.eye(300)
     sd.jit(lambda x: jnp.tanh(x @ x))(x)
     long.lower(x).compile()
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 1.0)
-        began = time.perf_counter()
-        with pytest.raises(Stop):
-            long(x)
-        assert time.perf_counter() - began < 10
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    began = time.perf_counter()
+    with pytest.raises(Interrupted), alarm(1.0):
+        long(x)
+    assert time.perf_counter() - began < 10
     assert (jnp.ones(10) + 1 == 2).all()

@@ -1,8 +1,6 @@
 """Quick calls with donated and static arguments: as the first call, only sooner."""
 
-import signal
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.jit import jit
 from shardir.frontend.runnable import Runnable
 from tests.counting import count_calls
+from tests.signals import Interrupted, alarm
 from tests.threads import at_once
 
 SIZE = 1 << 13
@@ -151,26 +150,14 @@ def test_no_thread_finds_a_program_before_it_knows_what_is_donated(
 
 
 def test_after_an_interruption_what_was_donated_is_gone() -> None:
-    class Interrupted(Exception):
-        pass
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
     def endless(x: Any, y: Any) -> Any:
         return lax.while_loop(lambda z: z[0] < 9, lambda z: z * 0.5, x + y)
 
     step = jit(endless, donate_argnums=0)
     np.testing.assert_array_equal(step(made(9), made(9)), np.full(SIZE, 18))
     x, y = made(), made()
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(Interrupted):
-            step(x, y)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(Interrupted), alarm(0.3):
+        step(x, y)
     assert x.is_deleted()
     np.testing.assert_array_equal(y, np.ones(SIZE))
 

@@ -4,7 +4,6 @@ Each seed is a hundred programs, see `tests.passes.random_cases`; `how many` cou
 the smallest case that fails, and goes on with the next seed if `--on` is given.
 """
 
-import signal
 import sys
 import time
 import traceback
@@ -25,6 +24,7 @@ from shardir.sampling import random_arguments
 from shardir.verify import verify
 from tests.backends.computed import computed
 from tests.passes.random_cases import Case, cases
+from tests.signals import alarm
 from tests.smaller import smallest
 
 BATCH = 100
@@ -122,13 +122,8 @@ def at_most(seconds: float) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise TimeoutError(f"this took longer than {seconds:g} seconds")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
+    with alarm(seconds, stop):
         yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def main() -> int:

@@ -4,9 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.counting import count_calls
+from tests.signals import Interrupted, alarm, handled
 from tests.threads import at_once
 
 X = np.linspace(0.5, 2, 8, dtype=np.float32)
@@ -122,32 +120,12 @@ def test_on_eight_devices() -> None:
     np.testing.assert_array_equal(y, wanted)
 
 
-class Interrupted(Exception):
-    """What the signal's handler raises."""
-
-
-@contextmanager
-def soon(seconds: float = 0.1) -> Iterator[None]:
-    """A signal whose handler raises, unless what is in here ends before."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @pytest.mark.parametrize("size", [8, 1 << 16, 1 << 21])
 def test_a_loop_without_an_end_can_be_interrupted(size: int) -> None:
     """Whether a round takes nanoseconds or milliseconds; nothing is broken afterwards."""
     endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: snp.sin(y), x))
     x = snp.ones(size) / 2
-    with pytest.raises(Interrupted), soon(1.0 if size == 8 else 2.0):
+    with pytest.raises(Interrupted), alarm(1.0 if size == 8 else 2.0):
         endless(x)
     np.testing.assert_array_equal(x, np.full(size, 0.5, np.float32))
     np.testing.assert_array_equal(endless(x + 9), np.full(size, 9.5, np.float32))
@@ -160,10 +138,6 @@ def test_other_threads_run_while_a_loop_does() -> None:
     main = threading.main_thread().ident
     assert main is not None
 
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGUSR1, handler)
     begun = threading.Event()
 
     def send() -> None:
@@ -176,13 +150,13 @@ def test_other_threads_run_while_a_loop_does() -> None:
         endless(x)
 
     other = threading.Thread(target=send)
-    other.start()
-    try:
-        with pytest.raises(Interrupted):
-            wait()
-    finally:
-        other.join()
-        signal.signal(signal.SIGUSR1, before)
+    with handled(signal.SIGUSR1):
+        other.start()
+        try:
+            with pytest.raises(Interrupted):
+                wait()
+        finally:
+            other.join()
 
 
 def test_several_threads_run_one_program_at_once() -> None:

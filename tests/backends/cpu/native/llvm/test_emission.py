@@ -1,7 +1,6 @@
 """Object code of several modules, and what is left where there is none."""
 
 import gc
-import signal
 from collections.abc import Callable
 from traceback import walk_stack
 from types import FrameType
@@ -10,13 +9,10 @@ import pytest
 
 from shardir.backends.cpu.native.llvm.compiler import link
 from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together
+from tests.signals import Interrupted, alarm
 
 TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
 BAD = "define double @f(double %x) { ret double %y }"
-
-
-class Interrupted(Exception):
-    """What a handler of a signal raises."""
 
 
 def texts(count: int) -> list[str]:
@@ -58,13 +54,7 @@ def test_a_signal_finds_the_main_thread_outside_of_llvm(work: Callable[[], None]
         inside.extend(each.f_globals["__name__"] for each, _ in walk_stack(frame))
         raise Interrupted
 
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-        with pytest.raises(Interrupted):
-            work()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(Interrupted), alarm(0.02, stop):
+        work()
     assert inside
     assert not [name for name in inside if name.startswith("llvmlite")]

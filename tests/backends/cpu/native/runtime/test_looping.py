@@ -3,7 +3,6 @@
 import signal
 import threading
 import time
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from shardir.backends.cpu.native.runtime.looping import (
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
 from tests.backends.cpu.native.runtime.samples import kernel
+from tests.signals import Interrupted, alarm, handled
 
 
 def _step(f: Function, bases: Value, record: Value, task: Value, worker: Value) -> None:
@@ -154,30 +154,11 @@ def long_loop() -> None:
 
 
 def test_a_signal_ends_a_long_loop() -> None:
-    class Interrupted(Exception):
-        pass
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(Interrupted):
-            long_loop()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(Interrupted), alarm(0.05):
+        long_loop()
 
 
 def test_other_threads_get_their_turn() -> None:
-    class Enough(Exception):
-        pass
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Enough
-
-    before = signal.signal(signal.SIGUSR1, handler)
     main, begun = threading.main_thread().ident, threading.Event()
     assert main is not None
 
@@ -192,10 +173,10 @@ def test_other_threads_get_their_turn() -> None:
         long_loop()
 
     other = threading.Thread(target=send)
-    other.start()
-    try:
-        with pytest.raises(Enough):
-            wait()
-    finally:
-        other.join()
-        signal.signal(signal.SIGUSR1, before)
+    with handled(signal.SIGUSR1):
+        other.start()
+        try:
+            with pytest.raises(Interrupted):
+                wait()
+        finally:
+            other.join()

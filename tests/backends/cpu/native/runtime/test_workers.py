@@ -2,7 +2,6 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from shardir.backends.cpu.native.runtime.errors import SettingError
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import Pool
 from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, WHO, mixed
+from tests.signals import Interrupted, alarm
 from tests.threads import at_once
 
 LONG = 1e6
@@ -136,27 +136,13 @@ def test_a_block_may_have_its_own_number_of_workers() -> None:
     assert workers.worker_count() == before
 
 
-class Interrupted(Exception):
-    pass
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
-
-
 def test_a_signal_ends_a_long_program_between_phases(crowd: Pool) -> None:
     out = np.full(4, -1)
     long = load([Phase(WHO, (10_000_000,), 4, 40e6)] * 2000, 2, crowd)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        began = time.perf_counter()
-        with pytest.raises(Interrupted):
-            long(out.ctypes.data)
-        assert time.perf_counter() - began < 20
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    began = time.perf_counter()
+    with pytest.raises(Interrupted), alarm(0.1):
+        long(out.ctypes.data)
+    assert time.perf_counter() - began < 20
     words = np.zeros(64, np.uint64)
     load([Phase(MULTIPLY_ADD, (1,), 64, LONG)] * 3, 2, crowd)(words.ctypes.data)
     assert (words == 13).all()
@@ -173,15 +159,11 @@ def test_a_signal_handler_may_run_programs_itself(crowd: Pool) -> None:
         inner(words.ctypes.data)
         calls.append(number)
 
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+    with alarm(0.05, handle):
         long(out.ctypes.data)
         # The signal may come when the program is over.
         while not calls:
             time.sleep(0.01)
-    finally:
-        signal.signal(signal.SIGALRM, before)
     assert (words == 1).all()
     assert (out >= 0).all()
 
