@@ -133,8 +133,8 @@ class Lowering:
         makers = {result: op for op in block.ops for result in op.results}
         users: dict[Value, list[Op]] = {}
         for op in block.ops:
-            for operand in op.operands:
-                users.setdefault(operand, []).append(op)
+            for value in op.uses():
+                users.setdefault(value, []).append(op)
         demands = [
             self._demanded(value, view, makers)
             for value, view in zip(block.returns, wanted, strict=True)

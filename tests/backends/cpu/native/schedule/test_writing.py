@@ -125,3 +125,20 @@ def test_a_map_before_what_is_joined_leaves_room(donated: bool) -> None:
     left = np.concatenate([x * 2, x + 1])
     got = sd.jit(function, donate_argnums=(0,) if donated else ())(snp.asarray(x))
     np.testing.assert_array_equal(got, np.concatenate([left, left[::-1], x]))
+
+
+def test_rows_that_a_later_loop_reads_are_not_written_over() -> None:
+    """What is read from inside of a loop counts as read."""
+
+    def function(x: Any, rows: Any) -> Any:
+        taken = x.at[rows].get(mode="promise_in_bounds")
+        written = taken.at[snp.array([1, 3])].set(-5.0)
+        sums = snp.zeros_like(taken)
+        return written, lax.fori_loop(0, 3, lambda _, a: a + snp.sort(taken, axis=1), sums)
+
+    x, rows = np.arange(64, dtype=np.float32).reshape(16, 4) % 7, np.array([3, 9, 0, 15])
+    written, summed = sd.jit(function)(x, rows)
+    wanted = x[rows]
+    np.testing.assert_array_equal(summed, 3 * np.sort(wanted, axis=1))
+    wanted[[1, 3]] = -5
+    np.testing.assert_array_equal(written, wanted)
