@@ -94,12 +94,14 @@ def take_over(pairs: Sequence[tuple[int, Buffer, Buffer]]) -> list[tuple[int, in
 
     `pairs` are (position, operand, result) in the order of the program, each written element by
     element over what is read. Returns (argument, result) of the program where an argument would
-    be taken over, if only the caller gave it away.
+    be taken over, if only the caller gave it away. What is written before, as by another branch,
+    needs bytes before the operand has any.
     """
     taken: list[Buffer] = []
     offered = []
     for position, old, new in pairs:
-        free = old.last == position and not any(old is other for other in taken)
+        ends = old.last == position == new.first
+        free = ends and not any(old is other for other in taken)
         if not free or old.nbytes != new.nbytes or new.over is not None:
             continue
         if old.kind is Kind.ARENA and new.kind is Kind.ARENA and not (old.pinned or new.pinned):

@@ -234,3 +234,17 @@ def test_processes_end_well(name: str) -> None:
     words = [sys.executable, "-c", SETUP + ENDS[name]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_what_one_branch_writes_in_place_is_written_in_the_other_too(second: bool) -> None:
+    """There its bytes may not be those of what it is made of."""
+
+    def function(choice: Any, x: Any) -> Any:
+        in_place, turned = lambda x: snp.cumsum(x) * 2 + 1, lambda x: snp.cumsum(x)[::-1]
+        return snp.cumsum(lax.cond(choice, in_place, turned, x))
+
+    x = np.arange(4096, dtype=np.int32) % 7
+    sums = np.cumsum(x, dtype=np.int32)
+    wanted = np.cumsum(sums * 2 + 1 if second else sums[::-1], dtype=np.int32)
+    np.testing.assert_array_equal(sd.jit(function)(second, x), wanted)

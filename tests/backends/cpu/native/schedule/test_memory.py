@@ -8,6 +8,7 @@ from shardir.backends.cpu.native.schedule.memory import (
     Kind,
     aligned,
     arrange,
+    take_over,
 )
 
 LIVES = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20), st.integers(0, 8)), max_size=30)
@@ -44,3 +45,18 @@ def test_partners_live_equally_long() -> None:
 
 def test_what_nobody_uses_takes_no_room() -> None:
     assert arrange([Buffer(Kind.ARENA, 64)]) == 0
+
+
+def test_a_result_takes_over_what_ends_where_it_begins() -> None:
+    old, new = Buffer(Kind.ARENA, 64, first=0, last=3), Buffer(Kind.ARENA, 64, first=3, last=5)
+    take_over([(3, old, new)])
+    assert new.over is old
+
+
+def test_a_result_of_branches_keeps_its_bytes_through_all_of_them() -> None:
+    result = Buffer(Kind.ARENA, 64, first=1, last=9)
+    earlier = Buffer(Kind.ARENA, 64, first=2, last=3)
+    old = Buffer(Kind.ARENA, 64, first=5, last=6)
+    assert take_over([(6, old, result)]) == []
+    assert arrange([result, earlier, old]) == 128
+    assert earlier.offset != result.offset != old.offset
