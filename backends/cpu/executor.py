@@ -137,7 +137,8 @@ class Program(Executable):
             tasks.setdefault(key, operands)
             keys.append(key)
         if step.parallel and len(tasks) > 1:
-            made = list(_threads().map(_quietly(step.run), *zip(*tasks.values(), strict=True)))
+            compute = _quietly(step.run)
+            made = list(_threads().map(lambda operands: compute(*operands), tasks.values()))
         else:
             made = [step.run(*operands) for operands in tasks.values()]
         if len(op.results) == 1:

@@ -47,3 +47,11 @@ def test_an_effect_of_isolated_devices_happens_once() -> None:
     with sd.config(isolated=True):
         sd.jit(noted, in_shardings=NamedSharding(MESH, P()))(np.ones(8))
     assert seen == [8.0]
+
+
+def test_isolated_devices_make_large_arrays_of_nothing() -> None:
+    """Each on a thread, although there is no operand to tell how many there are."""
+    with sd.config(isolated=True):
+        made = sd.jit(lambda: snp.arange(1 << 20), out_shardings=NamedSharding(MESH, P()))()
+    assert len(made.parts) == 8
+    np.testing.assert_array_equal(np.asarray(made), np.arange(1 << 20))
