@@ -16,7 +16,10 @@ from shardir.types import INTEGERS
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 EXACT_ENOUGH = ("f32", "f64", "c64", "c128", *INTEGERS)
-"""Element types in which operands of contractions may be added up before."""
+"""Element types whose sums have room for more terms, and digits to spare for their differences.
+
+Operands of contractions may be added up before in these, and what is added to results, or a factor
+of them, dealt with afterwards. In the others parts may be out of range where the whole is not."""
 Makers = Callable[[Value], Op | None]
 """The operation that makes a value, if nobody else uses it."""
 
@@ -73,7 +76,13 @@ def _dot(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | 
 
 
 def _product(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
-    """A factor that is the same along some of the dimensions may be multiplied with afterwards."""
+    """A factor that is the same along some of the dimensions may be multiplied with afterwards.
+
+    Quotients of integers are rounded, so that they are not such factors.
+    """
+    dtype = maker.result.type.dtype
+    if dtype not in EXACT_ENOUGH or (maker.name == "div" and dtype in INTEGERS):
+        return None
     x, y = maker.operands
     pairs = ((x, y), (y, x)) if maker.name == "mul" else ((x, y),)
     for one, other in pairs:
@@ -116,6 +125,8 @@ def _repeated_less(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
 
 def _total(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
     """The sum of what is added, if it goes on into what makes one of both."""
+    if maker.result.type.dtype not in EXACT_ENOUGH:
+        return None
     found = [reduced(b, makers, value, "sum", dims) for value in maker.operands]
     if maker.operands[0] is maker.operands[1] or not any(found):
         return None

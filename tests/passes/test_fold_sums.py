@@ -70,6 +70,32 @@ EXAMPLES = {
   return %4
 """,
     ),
+    "but not behind a quotient of integers, which is rounded": (
+        """\
+  %x: i32[3, 4, 5],
+  %c: i32[4],
+) -> (i32[4]) {
+  %0 = sum(%x, dims=[0]) : i32[4, 5]
+  %1 = broadcast(%c, dims=[0]) : i32[4, 5]
+  %2 = div(%0, %1) : i32[4, 5]
+  %3 = sum(%2, dims=[1]) : i32[4]
+  return %3
+""",
+        None,
+    ),
+    "nor where it may be out of range without the factor": (
+        """\
+  %x: f16[3, 4, 5],
+  %c: f16[4],
+) -> (f16[4]) {
+  %0 = sum(%x, dims=[0]) : f16[4, 5]
+  %1 = broadcast(%c, dims=[0]) : f16[4, 5]
+  %2 = mul(%0, %1) : f16[4, 5]
+  %3 = sum(%2, dims=[1]) : f16[4]
+  return %3
+""",
+        None,
+    ),
     "a sum that waited behind another": (
         """\
   %h: f32[2, 16, 8],
@@ -89,6 +115,19 @@ EXAMPLES = {
   %3 = add(%4, %5) : f32[16, 5]
   return %3
 """,
+    ),
+    "but not where few digits are left of a difference": (
+        """\
+  %h: bf16[2, 16, 8],
+  %d: bf16[2, 8, 5],
+  %w: bf16[2, 16, 5],
+) -> (bf16[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,aio->abo") : bf16[2, 16, 5]
+  %1 = sub(%0, %w) : bf16[2, 16, 5]
+  %2 = sum(%1, dims=[0]) : bf16[16, 5]
+  return %2
+""",
+        None,
     ),
     "what a scan stacks": (
         """\
