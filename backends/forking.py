@@ -14,7 +14,8 @@ from importlib import _bootstrap, import_module
 from threading import RLock, get_ident
 from typing import NamedTuple
 
-LIBRARY = __name__.partition(".")[0] + "."
+IMPORTED = (__name__.partition(".")[0], "llvmlite", "numpy")
+"""What first calls import: this library, what it asks for when needed, and what NumPy does."""
 
 
 class _Hold(NamedTuple):
@@ -55,13 +56,13 @@ def _before() -> None:
 
 
 def _begun() -> list[str]:
-    """The modules of this library that other threads are importing: CPython's locks say so."""
+    """The modules of `IMPORTED` that other threads are importing: CPython's locks say so."""
     locks = {name: lock() for name, lock in [*getattr(_bootstrap, "_module_locks", {}).items()]}
     others = (None, get_ident())
     return [
         name
         for name, lock in locks.items()
-        if name.startswith(LIBRARY) and getattr(lock, "owner", None) not in others
+        if name.partition(".")[0] in IMPORTED and getattr(lock, "owner", None) not in others
     ]
 
 

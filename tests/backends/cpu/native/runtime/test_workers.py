@@ -349,6 +349,59 @@ thread.join()
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
+@pytest.mark.parametrize("where", ["llvmlite", "numpy"])
+def test_a_fork_waits_for_who_imports_what_the_library_needs(where: str, tmp_path: Path) -> None:
+    (tmp_path / "imported_slowly.py").write_text("import time; time.sleep(0.5); there = True")
+    done = in_python(
+        f"""
+import os, signal, threading, time, {where}
+import shardir.backends.forking
+{where}.__path__.append({str(tmp_path)!r})
+def look():
+    from {where}.imported_slowly import there
+thread = threading.Thread(target=look)
+thread.start()
+time.sleep(0.1)
+child = os.fork()
+if child == 0:
+    signal.alarm(5)
+    look()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_a_fork_waits_for_who_asks_llvm_what_machine_this_is() -> None:
+    done = in_python(
+        """
+import os, signal, threading, time
+from llvmlite.binding import ffi
+from shardir.backends.cpu.native.llvm.target import host
+asks = threading.Event()
+def slowly():
+    asks.set()
+    time.sleep(0.5)
+ffi.register_lock_callback(slowly, lambda: None)
+thread = threading.Thread(target=host)
+thread.start()
+asks.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    for _ in range(4):  # So that no thread of the child is taken for the one that held the lock.
+        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+    host()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
 def test_ctrl_c_ends_a_long_step() -> None:
     done = in_python(
         SETUP
