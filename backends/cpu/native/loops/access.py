@@ -28,12 +28,16 @@ class Place(NamedTuple):
 
 @dataclass
 class Vectors:
-    """Accesses to vectors of `count` elements, of which `left` are there (all of them: `None`)."""
+    """Accesses to vectors of `count` elements, of which `left` are there (all of them: `None`).
+
+    What is `streaming` is written past the caches, only where `aligned` if that is known late.
+    """
 
     function: Function
     count: int
     left: Value | None = None
     streaming: bool = False
+    aligned: Value | None = None
     _masks: dict[int, Value] = field(default_factory=dict)
 
     def load(self, place: Place) -> Held:
@@ -76,7 +80,7 @@ class Vectors:
             registers.store(f, held, stack.address, place.dtype)
             self._each(place, stack, writes=True)
         elif self.left is None:
-            registers.store(f, held, place.address, place.dtype, self.streaming)
+            self._store_whole(held, place)
         elif not has_masks():
             stack = self._stack(place.dtype)
             whole = self.left.is_("uge", self.count)
@@ -93,6 +97,15 @@ class Vectors:
                 f"call void @{name}({type} {value}, ptr {place.address}, i32 {SIZES[part]}, "
                 f"{mask.type} {mask})"
             )
+
+    def _store_whole(self, held: Held, place: Place) -> None:
+        def store(streaming: bool) -> None:
+            registers.store(self.function, held, place.address, place.dtype, streaming)
+
+        if self.aligned is None:
+            store(self.streaming)
+        else:
+            self.function.choose(self.aligned, lambda: store(True), lambda: store(False))
 
     def present(self) -> Value | None:
         """Which lanes are there; `None` for all."""

@@ -5,6 +5,10 @@ from shardir.backends.cpu.native.vector import library
 
 INLINED = 2
 """Functions that a kernel has as instructions; more of them would take long to compile."""
+LONGEST = 24
+"""Steps of a body whose functions are written in. Beside more of them a call costs nothing that can
+be seen, and the vectors of several registers that pay for a function written in do not stay in
+registers: long bodies took a third less time to compile without."""
 
 
 def functions(body: Body) -> list[Step]:
@@ -16,16 +20,21 @@ def functions(body: Body) -> list[Step]:
     ]
 
 
+def is_long(body: Body) -> bool:
+    """Whether a body is best there once, and as short as it can be: it takes long to compile."""
+    return len(body.steps) > LONGEST
+
+
 def is_inlined(body: Body) -> bool:
     """Whether the functions of a body are written into its kernel."""
-    return len(functions(body)) <= INLINED
+    return len(functions(body)) <= INLINED and not is_long(body)
 
 
 def abreast(body: Body, lanes: int) -> int:
     """Vectors of a round: more where functions are written in, whose steps wait for each other."""
     found = functions(body)
     dtypes = {"f64" if each.dtype == "f64" else "f32" for each in found}
-    if len(found) > INLINED or len(dtypes) != 1:
+    if len(dtypes) != 1 or not is_inlined(body):
         return 1
     (dtype,) = dtypes
     alone = all(library.is_written_in(each.op, dtype) for each in found)

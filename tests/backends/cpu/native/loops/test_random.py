@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.cpu.native.loops import access, columns, cuts, maps, reductions, rows
+from shardir.backends.cpu.native.loops import access, columns, cuts, map_kernel, reductions, rows
 from shardir.backends.cpu.native.loops.rules import accepts
 from shardir.build import Builder
 from shardir.interpret import run
@@ -134,7 +134,7 @@ def test_so_it_does_cut_into_phases(function: Function, lay: Lay, seed: int) -> 
 @pytest.fixture
 def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a machine without AVX-512: kernels of the same names are others."""
-    caches = (maps.kernel_of, rows.row_kernel, columns.column_kernel)
+    caches = (map_kernel.kernel_of, rows.row_kernel, columns.column_kernel)
     monkeypatch.setattr(access, "has_masks", lambda: False)
     monkeypatch.setattr(running, "_compiled", {})
     for cache in caches:

@@ -18,7 +18,7 @@ from shardir.ops.fused import fused
 from shardir.opset import OPS
 from shardir.passes.fuse import Fuse
 from shardir.types import COMPLEX, DTYPES, FLOATS, TensorType
-from tests.backends.cpu.native.loops.executing import apart, computed, dense, flipped
+from tests.backends.cpu.native.loops.executing import apart, computed, dense, flipped, from_line
 from tests.backends.cpu.native.running import lowered, op_on
 
 CASES = [
@@ -153,15 +153,6 @@ def test_a_chain_of_rows_or_columns(number: int) -> None:
         for lay in (dense, flipped, apart):
             for want, got in zip(wanted, computed(made, [x], lay), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
-
-
-def from_line(array: Any, skip: int) -> Any:
-    """The same elements, `skip` of them behind where a line of memory begins."""
-    whole = np.zeros(array.nbytes + 128 + skip * array.itemsize, np.uint8)
-    start = -whole.ctypes.data % 64 + skip * array.itemsize
-    made = whole[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
 
 
 @pytest.mark.parametrize("shape", [(9, 256), (9, 250)])

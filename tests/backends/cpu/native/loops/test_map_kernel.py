@@ -1,0 +1,74 @@
+"""What kernels of maps are made of: no more than the walk and the body need."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir import ops as ops  # declares the operations
+from shardir.backends.cpu.native.llvm import hints
+from shardir.backends.cpu.native.loops.inlining import LONGEST
+from shardir.backends.cpu.native.loops.rules import rule
+from shardir.interpret import run
+from shardir.opset import OPS
+from shardir.passes.fuse import Fuse
+from shardir.types import TensorType
+from tests.backends.cpu.native.loops.executing import apart, computed, from_line
+from tests.backends.cpu.native.running import lowered, op_on
+
+
+def _text(x: Any, out: Any) -> str:
+    (phase,) = lowered(rule, op_on(OPS["exp"], TensorType(x.shape, "f32")), [x], [out]) or ()
+    return phase.kernel.text()
+
+
+def test_a_walk_along_one_axis_has_one_loop() -> None:
+    x = np.linspace(-3, 3, 40 * 64, dtype=np.float32).reshape(40, 64)
+    flat, nested = np.zeros_like(x), np.zeros((40, 65), np.float32)[:, :64]
+    texts = _text(x, flat), _text(x, nested)
+    assert [text.count("icmp slt") for text in texts] == [1, 4]
+    np.testing.assert_array_equal(nested, flat)
+    np.testing.assert_allclose(flat, np.exp(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("size", [1, 5, 64, 70_001])
+def test_it_is_cut_into_tasks_wherever_elements_lie(size: int, workers: int) -> None:
+    def fun(x: Any, y: Any) -> Any:
+        return jnp.sin(x) * y + jnp.arange(size, dtype=jnp.float32)
+
+    rng = np.random.default_rng(size)
+    args = [rng.normal(size=size).astype(np.float32) for _ in range(2)]
+    module = Fuse()(sd.jit(fun).lower(*args).compile().module)
+    wanted = np.sin(args[0].astype("d")) * args[1] + np.arange(size)
+    for lay in (np.asarray, apart, lambda array: apart(array[::-1])[::-1]):
+        (made,) = computed(module, args, lay, workers)
+        np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-6)
+
+
+def _long(x: Any) -> Any:
+    total = jnp.exp(x)
+    for k in range(LONGEST):
+        total = total * (0.5 + 0.01 * k) - x
+    return total
+
+
+def test_a_long_body_calls_its_functions_and_is_there_once(monkeypatch: Any) -> None:
+    """Though results go past the caches, which needs them to begin lines of memory."""
+    x = np.linspace(-2, 2, 128 * 64, dtype=np.float32)
+    module = Fuse()(sd.jit(_long).lower(x).compile().module)
+    (wanted,) = run(module, [x])
+    (op,) = module.main.body.ops
+    monkeypatch.setattr(hints, "shared_cache", lambda: 1)
+    out = from_line(x, skip=0)
+    (phase,) = lowered(rule, op, [x], [out]) or ()
+    text = phase.kernel.text()
+    assert "!nontemporal" in text
+    assert text.count("fmul") == LONGEST
+    assert text.count("alwaysinline") == 0
+    for skip in (0, 1):
+        (made,) = computed(module, [x], partial(from_line, skip=skip))
+        np.testing.assert_allclose(made, wanted, rtol=1e-5)
