@@ -81,7 +81,8 @@ def plan(source: View, target: View, may_stream: bool = True) -> Plan:
     if inner.strides[1] == size:
         found = _forwards(found, size)
         partners = [loop for loop in found.loops[:-1] if loop.strides[0] == size]
-        if partners and min(partners[-1].extent, inner.extent) >= tiles.side(size) > 1:
+        short = min(partners[-1].extent, inner.extent) if partners else 1
+        if tiles.side(size, short) > 1:
             return _tiles(views, found, partners[-1], size, may_stream, streaming)
         if inner.strides[0] == -size and inner.extent >= 8:
             return _reverse(views, found, size)
@@ -206,7 +207,8 @@ def _tiles(
     may_stream: bool,
     streaming: bool,
 ) -> Plan:
-    column, side = found.loops[-1], tiles.side(size)
+    column = found.loops[-1]
+    side = tiles.side(size, min(row.extent, column.extent))
     whole = not any(
         number % tiles.LINE
         for number in (
@@ -220,6 +222,8 @@ def _tiles(
         rows, columns = 256 // size, 2048 // size
         streaming |= may_stream and views[1].nbytes >= 2 * host().caches[1]
     streaming = streaming and whole and row.extent % side == 0
-    body = partial(tiles.copy_tiles, size, streaming)
+    body = partial(tiles.copy_tiles, size, side, streaming)
     grid = grid_of(views, found, row, column, max(rows, side), max(columns, side))
-    return Plan(f"copy_tiles{size}{_ways(streaming)}", body, grid, views[1].nbytes / 10)
+    few = "" if side == tiles.side(size) else f"_of_{side}"
+    name = f"copy_tiles{size}{few}{_ways(streaming)}"
+    return Plan(name, body, grid, views[1].nbytes / 10)

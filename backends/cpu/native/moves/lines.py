@@ -87,7 +87,7 @@ class Lines:
             done.set(done.get() + 1)
 
     def _read_tile(self, step: Value) -> None:
-        f, type = self.f, tiles.vector_type(self.size)
+        f, type = self.f, tiles.vector_type(self.size, self.side)
         stored = vector(numbers.MEMORY[self.kind.dtype], self.side)
         tile = [f.load(f.offset(line, step * self.size), type, 1) for line in self.sources]
         for i, row in enumerate(tiles.turned(f, tile, self.size)):
@@ -108,7 +108,7 @@ class Lines:
         self.f.store(word, self.f.offset(self._row(step), lane, self.word), 1)
 
     def _write_tile(self, step: Value) -> None:
-        f, type = self.f, tiles.vector_type(self.size)
+        f, type = self.f, tiles.vector_type(self.size, self.side)
         kept = vector(self.word, self.side)
         tile = []
         for i in range(self.side):

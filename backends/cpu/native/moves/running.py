@@ -191,7 +191,8 @@ def _tile(
     streaming: bool,
 ) -> None:
     size = numbers.SIZES[kind.dtype]
-    side, type = tiles.side(size), tiles.vector_type(size)
+    side = tiles.side(size)
+    type = tiles.vector_type(size, side)
     stored = vector(numbers.MEMORY[kind.dtype], side)
     from_line, to_line = block.column_strides
     starts = [f.offset(source, from_line * i) for i in range(side)]

@@ -17,29 +17,30 @@ LANE = 16
 """Bytes within which items are interleaved at no cost."""
 
 
-def side(nbytes: int) -> int:
-    """Items along one side of a tile, at most sixteen."""
-    return max(1, min(host().vector_bytes, LANE * nbytes) // nbytes)
+def side(nbytes: int, most: int = LANE) -> int:
+    """Items along one side of a tile, at most sixteen; of `most` rows or columns, a power of two
+    that they hold."""
+    return max(1, min(host().vector_bytes // nbytes, LANE, 1 << most.bit_length() - 1))
 
 
-def vector_type(nbytes: int) -> str:
+def vector_type(nbytes: int, size: int) -> str:
     """A vector of as many items as a tile has on a side; of 16 bytes, of their halves."""
     part = min(nbytes, 8)
-    return f"<{side(nbytes) * nbytes // part} x {item_type(part)}>"
+    return f"<{size * nbytes // part} x {item_type(part)}>"
 
 
-def beside(nbytes: int) -> int:
+def beside(nbytes: int, size: int) -> int:
     """How many tiles side by side fill a line of the cache."""
-    return max(1, LINE // (side(nbytes) * nbytes))
+    return max(1, LINE // (size * nbytes))
 
 
-def copy_tiles(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
-    """A block of at least one tile; the last tiles overlap those before them.
+def copy_tiles(nbytes: int, size: int, streaming: bool, f: Function, block: Block) -> None:
+    """A block of tiles of `size` items on a side, at least one; the last overlap those before them.
 
     Tiles whose rows are short are stored side by side, so that lines are written whole. With
     `streaming`, blocks consist of whole lines, and all of them are aligned if the first is.
     """
-    size, many = side(nbytes), beside(nbytes)
+    many = beside(nbytes, size)
     rows, columns = block.rows, block.columns
 
     def tiles(count: int, streaming: bool) -> None:
@@ -52,7 +53,7 @@ def copy_tiles(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
                 row = f.least(i, rows - size)
                 at = f.offset(source, row * nbytes)
                 to = f.offset(target, row * block.row_strides[1])
-                _turn(f, nbytes, count, at, block.column_strides[0], to, block.row_strides[1],
+                _turn(f, nbytes, size, count, at, block.column_strides[0], to, block.row_strides[1],
                       streaming)  # fmt: skip
 
     if streaming:
@@ -74,6 +75,7 @@ def copy_tiles(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
 def _turn(
     f: Function,
     nbytes: int,
+    size: int,
     count: int,
     source: Value,
     source_stride: Value,
@@ -82,7 +84,7 @@ def _turn(
     streaming: bool,
 ) -> None:
     """`count` tiles, side by side in the target."""
-    size, type = side(nbytes), vector_type(nbytes)
+    type = vector_type(nbytes, size)
     rows: list[Value] = []
     at = source
     for _ in range(count):

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.native.llvm import hints
 from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.moves import tiles
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from tests.backends.cpu.native.moves.layouts import array, laid_out
 from tests.backends.cpu.native.running import Bench
@@ -91,6 +92,17 @@ def test_rows_far_apart_are_turned_past_the_caches_sooner(extent: int) -> None:
 def test_rows_far_apart_are_turned_whole(dtype: str, rows: int, columns: int) -> None:
     out = np.zeros((rows, 1024), dtype)[:, :columns]
     copied(array((columns, rows), dtype).T, out)
+
+
+@pytest.mark.parametrize("few", [2, 3, 4, 7, 9, 15])
+def test_few_rows_and_few_columns_are_turned_in_smaller_tiles(few: int) -> None:
+    """As filters of nine places, or images of three features, have them."""
+    kernel = f"copy_tiles4_of_{1 << few.bit_length() - 1}"
+    if few >= tiles.side(4):
+        kernel = "copy_tiles4"
+    for shape in ((few, 300), (300, few)):
+        x = array(shape, "f4")
+        assert copied(x.T, np.zeros(shape[::-1], "f4")) == [kernel]
 
 
 def test_short_rows_are_items_of_their_own() -> None:
