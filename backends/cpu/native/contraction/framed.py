@@ -105,6 +105,7 @@ def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | No
         order = (of.second, *of.spatial, of.first)
         apart = x.strides[of.first] != x.itemsize
         turned = apart and x.shape[of.spatial[-1]] < SQUARE
+    outer, inner = sorted((to.first, to.second), key=lambda dim: -out.strides[dim])
     padding = tuple((max(low, 0), max(high, 0)) for low, high in attrs["padding"])
     left = tuple((min(low, 0), min(high, 0)) for low, high in attrs["padding"])
     shape = list(x.shape)
@@ -117,7 +118,7 @@ def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | No
     far = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
     return Framed(
         {**attrs, "padding": left}, image, _lying(w, (by.first, *by.spatial, by.second)),
-        _lying(out, (*to.spatial, to.first, to.second)) if gradient else out,
+        _lying(out, (outer, *to.spatial, inner)) if gradient else out,
         image._replace(offset=far, shape=x.shape), of.spatial, padding, order, turned,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ of the image is rows or columns, and so are features of the other operand.
 """
 
 from collections.abc import Iterator
-from math import ceil, inf, prod
+from math import ceil, inf, isqrt, prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
@@ -25,7 +25,7 @@ WIDEST = 5
 """Vectors of columns that a tile may have."""
 LATENCY = 4.0
 """Cycles that a sum waits for the one before."""
-MOVE, TURN, SHARE, CLOCK = 0.08, 1.6, 0.5, 4.0
+MOVE, TURN, SHARE, CLOCK = 0.08, 0.3, 0.5, 4.0
 """Nanoseconds that a number takes that is copied in runs or squares, or else; the share of
 the time that this may take, and cycles in a nanosecond."""
 SELDOM = 8
@@ -163,11 +163,11 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     products = -(-batch // min(batch, wanted))
     wanted = -(-wanted // -(-batch // products))
     step = shape.width * kind.lanes
-    wide = padded(ceil(columns / wanted), step) if wanted > 1 else columns
-    wanted = -(-wanted // -(-columns // wide))
-    high = padded(ceil(rows / wanted), shape.height) if wanted > 1 else rows
+    near = host().caches[1] // 4 // kind.item
+    wide = _cut(columns, wanted, isqrt(near), step)
+    high = _cut(rows, -(-wanted // -(-columns // wide)), near // wide, shape.height)
     fields, lists = described(flat, Grid(high, wide, False, cost, products))
-    held, together = _read_at_once(inner)
+    held, together = _read_at_once(inner, (high + wide) * kind.item)
     fields |= {
         "held_rows": held, "together": together, "panel_columns": group.lhs, "steps": group.out,
     }  # fmt: skip
@@ -175,12 +175,18 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     return Phase(kernel, written(fields, lists), tasks(fields), cost, label)
 
 
-def _read_at_once(inner: tuple[Loop, ...]) -> tuple[int, int]:
+def _cut(extent: int, parts: int, most: int, step: int) -> int:
+    """Rows, or columns, of blocks: of so many at least, each of about `most`."""
+    parts = max(parts, ceil(extent / most))
+    return padded(ceil(extent / parts), step) if parts > 1 else extent
+
+
+def _read_at_once(inner: tuple[Loop, ...], nbytes: int) -> tuple[int, int]:
     """How many steps of the outer loops tiles take at a time, whose numbers the second cache holds:
-    whole middle loops, if they can."""
+    whole middle loops, if they can. A step reads so many bytes, fewer where steps overlap."""
     most = host().caches[1] // 2
     outer, middle, last = inner
-    line = last.extent * (abs(last.lhs) + abs(last.rhs))
+    line = last.extent * min(nbytes, abs(last.lhs) + abs(last.rhs))
     image = max(1, line * middle.extent)
     if image <= most:
         return min(outer.extent, max(1, most // image)), middle.extent
