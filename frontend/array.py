@@ -240,6 +240,8 @@ class Array(Convertible):
         return self
 
     def is_ready(self) -> bool:
+        """True, on CPUs at once, of an array on other devices when its numbers are there."""
+        self.block_until_ready()
         return True
 
     def copy_to_host_async(self) -> None:

@@ -147,7 +147,7 @@ def test_a_deleted_array_says_so() -> None:
     x.delete()
     assert x.is_deleted()
     assert repr(x) == "Array(f32[8, 4] that has been deleted)"
-    uses: list[Any] = [np.asarray, repr_of_numbers, lambda x: x.block_until_ready()]
+    uses: list[Any] = [np.asarray, repr_of_numbers, Array.block_until_ready, Array.is_ready]
     for use in uses:
         with pytest.raises(DeletedArrayError, match=r"this array of type f32\[8, 4\] has been del"):
             use(x)

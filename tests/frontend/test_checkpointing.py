@@ -41,6 +41,10 @@ def test_policies_say_what_is_computed_again() -> None:
     assert counts(policies.dots_saveable) == (2, 2)
     assert counts(policies.save_only_these_names("waves")) == (1, 3)
     assert counts(policies.save_any_names_but_these("waves")) == (2, 3)
+    waves = policies.save_only_these_names("waves")
+    assert counts(policies.save_from_both_policies(policies.dots_saveable, waves)) == (1, 2)
+    # What had the name is the sine, which is saved as anything is.
+    assert counts(policies.save_anything_except_these_names("waves")) == (1, 2)
 
 
 def test_a_policy_of_the_user_sees_operations() -> None:

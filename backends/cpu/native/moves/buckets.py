@@ -114,8 +114,8 @@ class _Words:
 
     SOURCE, PARTED, TARGET, STACK, ALLOWED, SAMPLES = 6, 9, 12, 15, 18, 19
 
-    def __init__(self, start: Start, keys: Keys) -> None:
-        self._f, self._keys = start.function, keys
+    def __init__(self, start: Start) -> None:
+        self._f = start.function
         self.parts, self.buckets, self.steps, self.each = (start.word(i) for i in range(4))
         self._bounds, self._starts = (start.base(start.word(i)) for i in (4, 5))
 
@@ -145,7 +145,7 @@ def _sort_text(name: str, keys: Keys) -> str:
 def _choose_bounds(start: Start, keys: Keys) -> None:
     """Sort keys from all over a line, and choose the bounds of the buckets among them."""
     f, line, sample = start.function, start.task, start.scratch
-    words, source = _Words(start, keys), start.line(_Words.SOURCE, start.task)
+    words, source = _Words(start), start.line(_Words.SOURCE, start.task)
     sort = sorts_blocks(f.module, keys)
     count = start.word(_Words.SAMPLES)
     apart = words.steps // count
@@ -172,7 +172,7 @@ def _choose_bounds(start: Start, keys: Keys) -> None:
 def _parts_text(name: str, keys: Keys) -> str:
     """Part the keys of a part of a line by all bounds, the middle ones first."""
     start = started(name)
-    f, stack, words = start.function, start.scratch, _Words(start, keys)
+    f, stack, words = start.function, start.scratch, _Words(start)
     parts_them = parts_keys(f.module, keys)
     line, part = start.task // words.parts, start.task % words.parts
     first = part * words.each
@@ -202,7 +202,7 @@ def _parts_text(name: str, keys: Keys) -> str:
 
 def _sort_bucket(start: Start, keys: Keys) -> None:
     """Gather the keys of a bucket, and sort them to where the bucket begins in its line."""
-    f, words = start.function, _Words(start, keys)
+    f, words = start.function, _Words(start)
     sort = sorts_waiting(f.module, keys)
     line, bucket = start.task // words.buckets, start.task % words.buckets
     begin, end = f.variable("i64", 0), f.variable("i64", 0)
