@@ -1,4 +1,4 @@
-"""What tests of errors share: the first line of an error, and that it points at the test."""
+"""What tests of errors share: what kind one is, what its first line says, and where it points."""
 
 import sys
 from collections.abc import Callable
@@ -20,6 +20,14 @@ def refused(kind: type[BaseException], call: Callable[[], object]) -> str:
         call()
     assert Path(sys._getframe(1).f_code.co_filename).name in str(caught.value)
     return str(caught.value).splitlines()[0]
+
+
+def assert_refused(wrong: Callable[[], Any], kind: type[BaseException], text: str) -> None:
+    """The call raises an error of exactly this kind, whose first line is exactly this text."""
+    with pytest.raises(kind) as caught:
+        wrong()
+    assert type(caught.value) is kind
+    assert str(caught.value).splitlines()[0] == text
 
 
 def odd(x: Any) -> Any:

@@ -24,10 +24,7 @@ from shardir import (
 )
 from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend import numpy as snp
-
-
-def message(error: pytest.ExceptionInfo[ShardirError]) -> str:
-    return str(error.value).split("\n")[0]
+from tests.refusing import first_line
 
 
 def doubled() -> Any:
@@ -207,7 +204,7 @@ def test_errors() -> None:
     bare = custom_jvp(lambda x: x)
     with pytest.raises(DifferentiateError) as error:
         bare(1.0)
-    assert message(error) == "custom_jvp lambda has no rule; give it one with defjvp"
+    assert first_line(error) == "custom_jvp lambda has no rule; give it one with defjvp"
 
     def f(x: Any) -> Any:
         return x
@@ -216,28 +213,28 @@ def test_errors() -> None:
     wrong.defjvp(lambda primals, tangents: primals[0])
     with pytest.raises(DifferentiateError) as error:
         grad(wrong)(1.0)
-    assert message(error) == (
+    assert first_line(error) == (
         "the rule of f must return (results, tangents); it returned Tracer(f32[], weak)"
     )
     wrong.defjvp(lambda primals, tangents: (primals[0], snp.ones(3)))
     with pytest.raises(DifferentiateError) as error:
         grad(wrong)(1.0)
-    assert message(error) == "a tangent of the rule of f is f32[3], and it must be f32[]"
+    assert first_line(error) == "a tangent of the rule of f is f32[3], and it must be f32[]"
 
     back = custom_vjp(f)
     with pytest.raises(DifferentiateError) as error:
         back(1.0)
-    assert message(error) == "custom_vjp f has no rule; give it one with defvjp"
+    assert first_line(error) == "custom_vjp f has no rule; give it one with defvjp"
     back.defvjp(lambda x: (x, None), lambda saved, g: g)
     with pytest.raises(DifferentiateError) as error:
         grad(back)(1.0)
-    assert message(error) == (
+    assert first_line(error) == (
         "the way back of f must return a tuple with a gradient for each of 1 arguments; it "
         "returned Tracer(f32[], weak)"
     )
     with pytest.raises(DifferentiateError) as error:
         jvp(back, (1.0,), (1.0,))
-    assert message(error) == (
+    assert first_line(error) == (
         "%0 = f has a gradient of its own (custom_vjp), which says nothing about derivatives "
         "forward; take grad or vjp of it, or give it a custom_jvp"
     )
@@ -252,7 +249,7 @@ def test_what_it_closes_over_has_no_derivative() -> None:
 
     with pytest.raises(DifferentiateError) as error:
         grad(outer)(1.0)
-    assert message(error) == (
+    assert first_line(error) == (
         "lambda has a derivative of its own, and it uses %y: f32[] from outside, which the "
         "derivative is asked of too; pass it as an argument"
     )
@@ -281,7 +278,7 @@ def test_on_each_device() -> None:
         np.testing.assert_array_equal(slopes, [0, 5])
         with pytest.raises(DifferentiateError) as error:
             mapped(summed)(snp.arange(2.0))
-    assert message(error) == (
+    assert first_line(error) == (
         "%0 = total has a gradient of its own (custom_vjp) and a result that devices share, the "
         "sum over them; take the sum outside of it"
     )

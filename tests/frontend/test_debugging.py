@@ -27,12 +27,9 @@ from shardir.errors import ShardirError
 from shardir.frontend import numpy as snp
 from shardir.interpret import run
 from shardir.text.parser import parse
+from tests.refusing import first_line
 
 NUMBER = ShapeDtypeStruct((), np.float32)
-
-
-def message(error: pytest.ExceptionInfo[ShardirError]) -> str:
-    return str(error.value).split("\n")[0]
 
 
 def loud(x: Any) -> Any:
@@ -93,13 +90,13 @@ def test_values_from_outside() -> None:
         np.testing.assert_allclose(many, wanted, rtol=1e-6)
     with pytest.raises(ShardirError) as error:
         vmap(f)(snp.arange(3.0))
-    assert message(error) == (
+    assert first_line(error) == (
         "sin is called with one example at a time; say with vmap_method= what it is to be called "
         "with instead: 'sequential', 'expand_dims' or 'broadcast_all'"
     )
     with pytest.raises(ShardirError) as error:
         grad(f)(1.0)
-    assert message(error) == "%0 = pure-callback has no derivative"
+    assert first_line(error) == "%0 = pure-callback has no derivative"
 
 
 def test_effects_happen_once_and_in_turn() -> None:
@@ -122,19 +119,19 @@ def test_effects_happen_once_and_in_turn() -> None:
 def test_what_a_callback_returns_is_checked() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: pure_callback(lambda x: np.ones(2), NUMBER, x))(1.0)
-    assert message(error) == (
+    assert str(error.value) == (
         "lambda returned float32[2], and it is to return f32[]; "
         "convert it, or declare what it returns"
     )
     with pytest.raises(ShardirError) as error:
         pure_callback(np.sin, "f32", 1.0)
-    assert message(error) == (
+    assert first_line(error) == (
         "a result of pure_callback is to be 'f32' of type str, which has no shape and dtype; use "
         "a ShapeDtypeStruct"
     )
     with pytest.raises(ShardirError) as error:
         pure_callback(np.sin)
-    assert message(error) == (
+    assert first_line(error) == (
         "pure_callback of sin is not told what it returns; give something with a shape and a "
         "dtype for each array, such as a ShapeDtypeStruct"
     )
@@ -147,7 +144,7 @@ def test_a_text_has_only_the_name_of_a_function() -> None:
     )
     with pytest.raises(ShardirError) as error:
         run(module, [np.float32(1)])
-    assert message(error) == (
+    assert str(error.value) == (
         "'g' is a function of the program that this text came from, and only its name is here; "
         "run the program where it was traced"
     )
@@ -156,12 +153,12 @@ def test_a_text_has_only_the_name_of_a_function() -> None:
 def test_formats_are_checked_when_they_are_traced() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: debug.print("{} {}", x))(1.0)
-    assert message(error).startswith(
+    assert first_line(error).startswith(
         "the format '{} {}' of debug.print does not fit its arguments: "
     )
     with pytest.raises(ShardirError) as error:
         jit(lambda x: debug.print("{x}", x=x, y=x))(1.0)
-    assert message(error) == (
+    assert first_line(error) == (
         "the format '{x}' of debug.print does not use argument y; write {} for each, and f-strings "
         "only for what is known"
     )
@@ -207,7 +204,7 @@ def test_drawings_of_traced_arrays(capsys: pytest.CaptureFixture[str]) -> None:
 def test_there_is_no_debugger() -> None:
     with pytest.raises(ShardirError) as error:
         debug.breakpoint()
-    assert message(error) == (
+    assert first_line(error) == (
         "there is no debugger inside of a program; look at values with debug.print or "
         "debug.callback, or run the function without jit under Python's own breakpoint()"
     )

@@ -22,7 +22,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.quoting import brief
 from shardir.passes import Pipeline
-from tests.refusing import odd, refused
+from tests.refusing import assert_refused, odd, refused
 
 A = snp.ones((8, 4))
 
@@ -182,9 +182,7 @@ def test_an_error_says_what_is_wrong(
     ],
 )  # fmt: skip
 def test_and_what_was_meant(wrong: Callable[[], Any], kind: type[ShardirError], text: str) -> None:
-    with pytest.raises(kind) as caught:
-        wrong()
-    assert str(caught.value).splitlines()[0] == text
+    assert_refused(wrong, kind, text)
 
 
 def test_what_is_long_is_cut_off() -> None:

@@ -8,6 +8,7 @@ import pytest
 from shardir import grad, random, vmap
 from shardir.errors import ShardirError
 from shardir.frontend import numpy as snp
+from tests.refusing import first_line
 
 KEY = 7
 DRAWN: list[tuple[str, tuple[Any, ...], list[Any]]] = [
@@ -91,18 +92,17 @@ def test_wrong_counts_are_nan() -> None:
 
 
 def test_errors() -> None:
-    def message(error: pytest.ExceptionInfo[ShardirError]) -> str:
-        return str(error.value).split("\n")[0]
-
     with pytest.raises(ShardirError) as error:
         random.poisson(random.key(0), 1.0, dtype=np.float32)
-    assert message(error) == "random counts cannot be of type f32"
+    assert first_line(error) == "random counts cannot be of type f32"
     with pytest.raises(ShardirError) as error:
         random.multivariate_normal(random.key(0), snp.ones(2), snp.ones((3, 3)))
-    assert message(error) == (
+    assert first_line(error) == (
         "multivariate_normal got a mean of shape (2,) and a covariance of shape (3, 3); they are "
         "(..., n) and (..., n, n)"
     )
     with pytest.raises(ShardirError) as error:
         random.multivariate_normal(random.key(0), snp.ones(1), snp.ones((1, 1)), method="qr")
-    assert message(error) == ("method='qr' of multivariate_normal is none of cholesky, eigh, svd")
+    assert first_line(error) == (
+        "method='qr' of multivariate_normal is none of cholesky, eigh, svd"
+    )

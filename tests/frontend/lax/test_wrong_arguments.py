@@ -15,7 +15,7 @@ from shardir.frontend.errors import (
     OutsideError,
     ShapeError,
 )
-from tests.frontend.refused import assert_refused
+from tests.refusing import assert_refused
 
 lax: Any = shardir.lax
 X = np.ones(3, np.float32)

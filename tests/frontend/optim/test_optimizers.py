@@ -18,6 +18,7 @@ from shardir import (
 )
 from shardir.errors import ShardirError
 from shardir.frontend import numpy as snp
+from tests.refusing import first_line
 
 PARAMS = {"w": np.array([1.0, -2.0]), "b": np.array(0.5)}
 STEPS = 5
@@ -176,27 +177,24 @@ def test_schedules() -> None:
 
 
 def test_errors() -> None:
-    def message(error: pytest.ExceptionInfo[ShardirError]) -> str:
-        return str(error.value).split("\n")[0]
-
     with pytest.raises(ShardirError) as error:
         optim.linear_schedule(1.0, 0.0, 0)
-    assert message(error) == "transition_steps of a schedule is 0; it must be at least 1"
+    assert first_line(error) == "transition_steps of a schedule is 0; it must be at least 1"
     with pytest.raises(ShardirError) as error:
         optim.join_schedules([optim.constant_schedule(1)], [3])
-    assert message(error) == (
+    assert first_line(error) == (
         "join_schedules got 1 schedules and 1 boundaries; give one boundary between each two "
         "schedules"
     )
     decay = optim.add_decayed_weights(0.1)
     with pytest.raises(ShardirError) as error:
         decay.update({}, decay.init({}))
-    assert message(error) == (
+    assert first_line(error) == (
         "add_decayed_weights needs the parameters too; call update(gradients, state, params)"
     )
     with pytest.raises(ShardirError) as error:
         optim.sgd(0.1).update(PARAMS, ())
-    assert message(error) == (
+    assert first_line(error) == (
         "a chain of 2 transformations got a state of 0; make one with its own init"
     )
 
