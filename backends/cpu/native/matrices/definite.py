@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.matrices.factoring import RATE, eliminate, outer
 from shardir.backends.cpu.native.matrices.held import (
@@ -100,3 +100,6 @@ def _scaled(
     store(f, [root + none, *zero], held.at(i, i), numbers)
     with f.loop(i + 1, rows) as j:
         store(f, [none, *zero], held.at(i, j), numbers)
+
+
+RULES: dict[str, Rule] = {"cholesky": cholesky_rule}

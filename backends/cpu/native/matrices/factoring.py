@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function, Value, vector
 from shardir.backends.cpu.native.matrices.held import (
     LANES,
@@ -172,3 +172,6 @@ def _eliminated(
             for a, b, c in zip(less, shares, old, strict=True)
         ]
         store(f, new, there, numbers)
+
+
+RULES: dict[str, Rule] = {"lu": lu_rule}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.matrices.factoring import RATE, outer
 from shardir.backends.cpu.native.matrices.held import (
@@ -113,3 +113,6 @@ def _upper(f: Function, held: Held, rows: Value, columns: Value) -> None:
     with f.loop(0, rows) as i, f.loop(0, f.least(i, columns), LANES) as j:
         below = numbered(f).is_("slt", f.splat(i - j, LANES))
         store(f, [f.select(below, 0.0, load(f, held.at(i, j), REAL)[0])], held.at(i, j), REAL)
+
+
+RULES: dict[str, Rule] = {"qr": qr_rule}

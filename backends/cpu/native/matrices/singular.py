@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.matrices.bidiagonal import (
     bidiagonal_pays,
@@ -219,3 +219,6 @@ def _filled(e: Emitter, j: Value, rows: Value, number: float) -> None:
     start = f.offset(e.piece("*y"), j * e.sizes["h"] * e.item)
     with f.loop(0, rows * (e.item // 8)) as i:
         f.store(f.value(number, "double"), f.offset(start, i, "double"), 8)
+
+
+RULES: dict[str, Rule] = {"svd": svd_rule, "pinv": pinv_rule, "least_squares": least_squares_rule}

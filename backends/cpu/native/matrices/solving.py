@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function
 from shardir.backends.cpu.native.matrices.factoring import RATE, outer
 from shardir.backends.cpu.native.matrices.held import (
@@ -123,3 +123,6 @@ def _solved(
                 below, rest = left.at(beyond, first), x.at(beyond, 0)
                 f.call("update", [rows - beyond, here, *below, *solved, *rest])
         copying[2].put(x, rows, here, target, steps[4:])
+
+
+RULES: dict[str, Rule] = {"triangular_solve": triangular_solve_rule}

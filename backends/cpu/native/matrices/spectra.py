@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
 from shardir.backends.cpu.native.matrices.columns import bring, put
@@ -119,3 +119,6 @@ def _unfolded(e: Emitter, j: Value) -> None:
         part = f.select(first, part, f.select(second, -part, 0.0))
         f.store(real, f.offset(target, i * 16), 8)
         f.store(part, f.offset(target, i * 16 + 8), 8)
+
+
+RULES: dict[str, Rule] = {"eigh": eigh_rule, "eig": eig_rule}

@@ -1,10 +1,7 @@
-"""Every operation that has a rule here: where, so that only what a program needs is imported."""
+"""Every operation that has a rule here, by the module whose `RULES` has it."""
 
-from collections.abc import Sequence
-from importlib import import_module
-
-from shardir.backends.cpu.native.data import Context, Phase, Rule, View
-from shardir.ir import Op
+from shardir.backends.cpu.native.data import Rule
+from shardir.backends.cpu.native.deferred_rules import deferred_rules
 
 MODULES: dict[str, tuple[str, ...]] = {
     "arranging": (
@@ -34,23 +31,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "choosing": ("select_and_scatter",),
     "sorting": ("sort", "top_k"),
 }
-"""The operations of each module's own `RULES`."""
 
-
-def _rule(module: str, name: str) -> Rule:
-    """The rule for an operation, whose module is imported when it is first asked."""
-
-    def rule(
-        op: Op, operands: Sequence[View], results: Sequence[View], context: Context
-    ) -> Sequence[Phase] | None:
-        home = import_module(f"shardir.backends.cpu.native.moves.{module}")
-        found: Rule = home.RULES[name]
-        return found(op, operands, results, context)
-
-    return rule
-
-
-RULES: dict[str, Rule] = {
-    name: _rule(module, name) for module, names in MODULES.items() for name in names
-}
+RULES: dict[str, Rule] = deferred_rules("shardir.backends.cpu.native.moves", MODULES)
 """Phases for operands and results that lie in any way."""

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View, packed
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, Rule, View, packed
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
@@ -301,3 +301,6 @@ def _untangle(rows: Rows, length: Value, table: Value) -> None:
         ):
             for plane, value in enumerate(values):
                 rows.store(plane, point, value)
+
+
+RULES: dict[str, Rule] = {"fft": fft_rule}

@@ -1,18 +1,8 @@
-"""What this package lowers, by the name of the operation."""
+"""Every operation that has a rule here, by the module whose `RULES` has it."""
 
-from collections.abc import Sequence
+from shardir.backends.cpu.native.data import Rule
+from shardir.backends.cpu.native.deferred_rules import deferred_rules
 
-from shardir.backends.cpu.native.data import Context, Phase, Rule, View
-from shardir.ir import Op
+MODULES: dict[str, tuple[str, ...]] = {"batches": ("fft",)}
 
-
-def _fft(
-    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
-) -> Sequence[Phase] | None:
-    from shardir.backends.cpu.native.transforms.batches import fft_rule
-
-    return fft_rule(op, operands, results, context)
-
-
-RULES: dict[str, Rule] = {"fft": _fft}
-"""Its module is imported when it is first asked."""
+RULES: dict[str, Rule] = deferred_rules("shardir.backends.cpu.native.transforms", MODULES)
