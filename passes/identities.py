@@ -194,9 +194,14 @@ def _convert(op: Op, known: Known) -> Value | Op | None:
     if x.type == op.result.type:
         return x
     first = known.inner(op, "convert")
-    if first and _holds(x.type.dtype, first.operands[0].type.dtype):
-        return replace(op, operands=first.operands)
-    return None
+    if first is None:
+        return None
+    given, between, made = (v.type.dtype for v in (first.operands[0], x, op.result))
+    if not _holds(between, given):
+        return None
+    # What a type of integers does not hold wraps if it is an integer, and not if it is a float.
+    saturates = between in FLOATS and given in INTEGERS and made in INTEGERS
+    return None if saturates and not _holds(made, given) else replace(op, operands=first.operands)
 
 
 # Rearranging

@@ -1,11 +1,14 @@
 """`simplify`: what is exact is done, what is not is left."""
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes import Pipeline, Simplify
 from shardir.text.parser import parse
+from shardir.types import INTEGERS, TensorType
 from shardir.verify import verify
 from tests.exact import must_be_exact
 from tests.passes.agreeing import annotated
@@ -83,6 +86,22 @@ def test_what_is_not_exact_stays(lines: tuple[str, ...]) -> None:
 def test_a_complex_number_times_one_stays() -> None:
     lines = ("%c = constant(value=1.0) : c64[4, 6]", "%y = mul(%z, %c) : c64[4, 6]")
     assert left("c64[4, 6]", *lines) == [*lines, "return %y"]
+
+
+@pytest.mark.parametrize("between", ["f32", "f64"])
+@pytest.mark.parametrize("given", INTEGERS)
+def test_integers_saturate_where_they_were_floats(given: str, between: str) -> None:
+    info = np.iinfo(TensorType((), given).numpy)
+    values = [info.min, info.min + 1, 0, 1, info.max // 3, info.max - 1, info.max]
+    x = np.array(values, info.dtype)
+    for made in INTEGERS:
+        module = parse(
+            f"func @f(\n  %x: {given}[7],\n) -> ({made}[7]) {{\n"
+            f"  %a = convert(%x) : {between}[7]\n"
+            f"  %y = convert(%a) : {made}[7]\n  return %y\n}}\n"
+        )
+        simpler = Pipeline.parse("simplify,dce")(module)
+        np.testing.assert_array_equal(run(simpler, [x])[0], run(module, [x])[0], f"to {made}")
 
 
 def test_integers_lose_zeros() -> None:
