@@ -6,17 +6,16 @@ loads it.
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from threading import Condition, RLock
+from threading import RLock
 from typing import Any, final
 
 import llvmlite.binding as binding
 
 from shardir.backends.cpu.native.llvm import object_cache
-from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together, target_of
+from shardir.backends.cpu.native.llvm.emission import Ahead, emit, target_of
 from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
 from shardir.backends.cpu.native.llvm.threads import done_apart
@@ -25,28 +24,8 @@ from shardir.backends.forking import held_by_forks
 _names = count()
 lock = RLock()
 """Held by who links, and by who changes what is known of kernels."""
-_emitting: list[int] = [0]
-_emitted = Condition()
-"""How many are making object code, and the news that one has ended."""
+held_by_forks(lock.acquire, lock.release)
 _ahead: list[Ahead] = []
-
-
-def _before_fork() -> None:
-    """Wait until nobody compiles: LLVM has a lock of its own, and a forked child would wait for it
-    for ever if another thread held it."""
-    lock.acquire()
-    _emitted.acquire()
-    _emitted.wait_for(lambda: not _emitting[0])
-    for each in _ahead:
-        each.wait()
-
-
-def _after_fork() -> None:
-    _emitted.release()
-    lock.release()
-
-
-held_by_forks(_before_fork, _after_fork)
 _kept: list[Any] = []
 """Code must stay where it is as long as any address of it may be called: for ever."""
 
@@ -112,40 +91,16 @@ def is_on_disk(name: str) -> bool:
     return object_cache.holds(key_of("module", name))
 
 
-def emit(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
-    """The object code of each group of modules, the groups at the same time.
-
-    Raises `RuntimeError` with LLVM's words when a text is no module or two of a group define the
-    same.
-    """
-    with _one_more():
-        return emitted_together(groups, haste)
-
-
 def emit_ahead(texts: Sequence[str]) -> Ahead:
     """Begin to make the object code of modules, while the caller goes on; raises as `emit`."""
-    with _one_more():
-        begun = Ahead(texts)
-        _ahead[:] = [*(each for each in _ahead if not each.ended), begun]
-        return begun
+    begun = Ahead(texts)
+    _ahead[:] = [*(each for each in _ahead if not each.ended), begun]
+    return begun
 
 
 def running_ahead() -> int:
     """How many of those begun have not ended."""
     return sum(not each.ended for each in _ahead)
-
-
-@contextmanager
-def _one_more() -> Iterator[None]:
-    """One more is in LLVM while in the block."""
-    with _emitted:
-        _emitting[0] += 1
-    try:
-        yield
-    finally:
-        with _emitted:
-            _emitting[0] -= 1
-            _emitted.notify_all()
 
 
 def link(

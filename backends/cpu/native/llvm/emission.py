@@ -19,7 +19,7 @@ import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
 from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
-from shardir.backends.cpu.native.llvm.threads import done_apart, started
+from shardir.backends.cpu.native.llvm.threads import done_apart, inside, started
 
 
 def target_of(machine: Machine, level: int = 1) -> Any:
@@ -126,17 +126,18 @@ class Ahead:
         return self._code
 
     def _make(self, texts: Sequence[str]) -> None:
-        try:
-            prepared = Prepared(texts)
-            self._read.set()
-            self._code = prepared.code()
-        except BaseException as error:  # Raised again where it is wanted.
-            self._error = error
-        finally:
-            self._read.set()
+        with inside():
+            try:
+                prepared = Prepared(texts)
+                self._read.set()
+                self._code = prepared.code()
+            except BaseException as error:  # Raised again where it is wanted.
+                self._error = error
+            finally:
+                self._read.set()
 
 
-def emitted_together(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
+def emit(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
     """The object code of each group of modules, at the same time; raises as `Prepared` does."""
     return done_apart([partial(_emitted, group, haste) for group in groups])
 

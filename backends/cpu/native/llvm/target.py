@@ -2,18 +2,12 @@
 
 from functools import cache
 from pathlib import Path
-from threading import RLock
 from typing import NamedTuple
 
 import llvmlite
 import llvmlite.binding as binding
 
 from shardir.backends.cpu.native.llvm.threads import done_apart
-from shardir.backends.forking import held_by_forks
-
-_looking = RLock()
-"""Held by who asks LLVM, whose lock a forked child would find held if another thread did so."""
-held_by_forks(_looking.acquire, _looking.release)
 
 
 class Machine(NamedTuple):
@@ -40,9 +34,8 @@ class Machine(NamedTuple):
 @cache
 def host() -> Machine:
     """The machine this process runs on."""
-    with _looking:
-        (found,) = done_apart([_found])
-        return found
+    (found,) = done_apart([_found])
+    return found
 
 
 def _found() -> Machine:

@@ -1,11 +1,42 @@
-"""Starting a thread, where one can be had; and having work done on threads of its own."""
+"""Starting a thread, where one can be had; and having LLVM's work done on threads of its own."""
 
 import sys
-from collections.abc import Callable, Sequence
-from threading import Thread
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Condition, Thread, get_ident
 from typing import TypeVar
 
+from shardir.backends.forking import held_by_forks
+
 Made = TypeVar("Made")
+
+_inside: list[int] = []
+_left = Condition()
+"""The threads that are in LLVM, and the news that one has left it."""
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """This thread is in LLVM while in the block: LLVM has locks of its own, and a forked child
+    would wait for ever for one that another thread held. So forks wait for who is inside."""
+    with _left:
+        _inside.append(get_ident())
+    try:
+        yield
+    finally:
+        with _left:
+            _inside.remove(get_ident())
+            _left.notify_all()
+
+
+def _before_fork() -> None:
+    """Wait until nobody else is inside: the handler of a signal may fork wherever it interrupts."""
+    _left.acquire()
+    mine = get_ident()
+    _left.wait_for(lambda: all(each == mine for each in _inside))
+
+
+held_by_forks(_before_fork, _left.release)
 
 
 def started(thread: Thread) -> bool:
@@ -26,7 +57,7 @@ def started(thread: Thread) -> bool:
 
 
 def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
-    """What each of the works returns, all at the same time; raises what one of them raises.
+    """What each of the works in LLVM returns, all at once; raises what one of them raises.
 
     No part is the caller's: that may be Python's main thread, and what the handler of a signal
     raises there, Ctrl-C for one, would leave LLVM's objects owned twice, and its lock taken.
@@ -36,7 +67,8 @@ def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
 
     def do(number: int) -> None:
         try:
-            made[number] = works[number]()
+            with inside():
+                made[number] = works[number]()
         except BaseException as error:  # Raised again where it is wanted.
             errors.append(error)
 
@@ -50,7 +82,7 @@ def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
                 do(number)
         _wait(working)
     except BaseException:
-        _wait(working)  # A fork must find nobody in LLVM.
+        _wait(working)  # Locks are held until they have ended.
         raise
     if errors:
         raise errors[0]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm import object_cache
-from shardir.backends.cpu.native.llvm.compiler import emit, emit_ahead, link, lock, running_ahead
-from shardir.backends.cpu.native.llvm.emission import Ahead
+from shardir.backends.cpu.native.llvm.compiler import emit_ahead, link, lock, running_ahead
+from shardir.backends.cpu.native.llvm.emission import Ahead, emit
 from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.runtime import libraries
 from shardir.backends.cpu.native.runtime.workers import allowed

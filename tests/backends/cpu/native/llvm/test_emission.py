@@ -8,7 +8,7 @@ from types import FrameType
 import pytest
 
 from shardir.backends.cpu.native.llvm.compiler import link
-from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together
+from shardir.backends.cpu.native.llvm.emission import Ahead, emit
 from tests.signals import Interrupted, alarm
 
 TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
@@ -21,17 +21,17 @@ def texts(count: int) -> list[str]:
 
 def _emit_for_ever() -> None:
     while True:
-        emitted_together([texts(200)])
+        emit([texts(200)])
 
 
 def _link_for_ever() -> None:
-    codes = emitted_together([texts(20)])
+    codes = emit([texts(20)])
     while True:
         link(codes, ["f0"], {})
 
 
 def test_groups_become_object_code() -> None:
-    made = emitted_together([texts(2), texts(1)])
+    made = emit([texts(2), texts(1)])
     assert [b"f0" in code for code in made] == [True, True]
     assert [b"f1" in code for code in made] == [True, False]
 
@@ -39,7 +39,7 @@ def test_groups_become_object_code() -> None:
 def test_what_is_left_of_a_bad_module_is_closed_in_any_order() -> None:
     for _ in range(20):
         with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
-            emitted_together([[*texts(2), BAD], texts(1)])
+            emit([[*texts(2), BAD], texts(1)])
         with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
             Ahead([*texts(2), BAD])
         gc.collect()

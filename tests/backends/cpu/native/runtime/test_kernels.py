@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.data import Kernel, Phase
-from shardir.backends.cpu.native.llvm import compiler, naming, object_cache
+from shardir.backends.cpu.native.llvm import emission, naming, object_cache
 from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime import kernels, libraries
@@ -152,7 +152,7 @@ def test_much_text_is_shared_between_threads(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(kernels, "WORTHWHILE", 1)
     monkeypatch.setattr(kernels, "allowed", lambda: 3)
     together: list[list[int]] = []
-    emit = compiler.emit
+    emit = emission.emit
 
     def counted(groups: Sequence[Sequence[str]]) -> list[bytes]:
         together.append(list(map(len, groups)))

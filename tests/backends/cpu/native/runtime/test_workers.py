@@ -402,6 +402,41 @@ thread.join()
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
+def test_the_handler_of_a_signal_may_fork_while_the_thread_it_interrupts_compiles() -> None:
+    done = in_python(
+        SETUP
+        + """
+import signal
+from shardir.backends.cpu.native.llvm.compiler import compile
+from shardir.backends.cpu.native.llvm.text import Function, Module
+def text(name):
+    module = Module()
+    Function(module, name, [], "void").leave()
+    return module.text()
+def made(number):
+    return compile(text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0
+def fork(*_):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        os._exit(0 if made(-1) else 1)
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+ends = []
+signal.signal(signal.SIGALRM, fork)
+number = 0
+while len(ends) < 20:
+    number += 1
+    signal.setitimer(signal.ITIMER_REAL, 0.0005 * (number % 20 + 1))
+    made(number)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(set(ends))
+""",
+        SHARDIR_CACHE_DIR="",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{0}\n", "")
+
+
 def test_ctrl_c_ends_a_long_step() -> None:
     done = in_python(
         SETUP
