@@ -38,7 +38,8 @@ def folder() -> Path | None:
         return None
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        place = Path(given) if given else Path(base) / "shardir"
+        # Absolute: it stays where it is when the process changes its folder.
+        place = (Path(given) if given else Path(base) / "shardir").absolute()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.stat()
     except (OSError, RuntimeError):  # RuntimeError: nobody knows where the user is at home.
@@ -53,7 +54,7 @@ def load(key: str) -> bytes | None:
         return None
     file = place / f"{key}.o"
     try:
-        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # A pipe would wait.
         with os.fdopen(handle, "rb") as opened:
             facts = os.fstat(handle)
             if not (_is_ours(facts) and stat.S_ISREG(facts.st_mode)):

@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.llvm import object_cache
 from tests.threads import at_once
 
 ROOT = Path(__file__).parents[5]
+IMPORT = "from shardir.backends.cpu.native.llvm import object_cache"
 
 
 @pytest.fixture
@@ -81,6 +82,31 @@ def test_a_link_is_not_followed(place: Path) -> None:
     assert object_cache.load("b") is None
     (place / "c.o").mkdir()
     assert object_cache.load("c") is None
+
+
+def test_nobody_waits_at_a_pipe(place: Path) -> None:
+    object_cache.save("a", b"code")
+    os.mkfifo(place / "b.o", 0o600)
+    # In a process of its own, which would wait for ever.
+    program = f"{IMPORT}; print(object_cache.load('a'), object_cache.load('b'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "b'code' None\n"), done.stderr
+
+
+def test_a_folder_stays_where_it_is_when_the_process_goes_elsewhere(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", "near")
+    monkeypatch.chdir(tmp_path)
+    object_cache.save("a", b"code")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert object_cache.load("a") == b"code"
+    object_cache.save("b", b"code")
+    assert not (tmp_path / "elsewhere" / "near").exists()
+    assert object_cache.folder() == tmp_path / "near"
 
 
 @pytest.mark.parametrize(
