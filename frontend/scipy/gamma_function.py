@@ -39,6 +39,12 @@ END = 1000.0
 FACTORIALS = tuple(float(factorial(n)) for n in range(171))
 
 
+def is_even(x: Any) -> Any:
+    """Whether a whole number is even; infinite ones are."""
+    half = 0.5 * x
+    return half == snp.floor(half)
+
+
 def gamma_of_double(x: Any) -> Any:
     """The gamma function: infinite at 0, with its sign, and NaN at other poles."""
     left, size = x < 0, snp.abs(x)
@@ -46,9 +52,8 @@ def gamma_of_double(x: Any) -> Any:
     nearest = snp.round(size)
     apart = size - nearest
     sines = snp.sin(pi * snp.abs(apart))
-    odd = nearest % 2 == 1
     # -pi / (x sin(pi x)), where the sine changes its sign at each pole.
-    sign = snp.where((apart < 0) ^ odd, like(x, pi), like(x, -pi))
+    sign = snp.where((apart < 0) ^ is_even(nearest), like(x, -pi), like(x, pi))
     reflected = sign / (size * sines) / value / again
     reflected = snp.where(apart == 0, like(x, snp.nan), reflected)
     made = snp.where(left, reflected, snp.where(_is_counted(x), _counted(x), value))

@@ -8,7 +8,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.pointwise import floats, inexact, like, ordered, pointwise
-from shardir.frontend.scipy.gamma_function import factorial_of_double, gamma_of_double
+from shardir.frontend.scipy.gamma_function import factorial_of_double, gamma_of_double, is_even
 from shardir.frontend.scipy.gamma_quotients import beta_of_double, rising_factorial
 from shardir.frontend.scipy.narrow import in_double
 from shardir.frontend.scipy.stirling import log_beta
@@ -34,7 +34,7 @@ def gammasgn(x: Any) -> Any:
     """The sign of the gamma function, 1 or -1; that of a zero at zero, NaN at other poles."""
     (x,) = floats(x)
     below = snp.floor(x)
-    sign = snp.where((x > 0) | (below % 2 == 0), 1.0, -1.0)
+    sign = snp.where((x > 0) | is_even(below), 1.0, -1.0)
     sign = snp.where((x < 0) & (below == x), snp.nan, sign)
     return snp.where(x == 0, snp.copysign(snp.ones_like(x), x), sign).astype(x.dtype)
 

@@ -11,8 +11,8 @@ from shardir.frontend.scipy.endless import MOST, exactness, fraction, slope
 from shardir.frontend.scipy.gammas import gammaln
 from shardir.frontend.scipy.large_gamma import both_large, is_large
 from shardir.frontend.scipy.narrow import in_double
-from shardir.frontend.scipy.stirling import log_poisson
-from shardir.frontend.scipy.weights import poisson_weight
+from shardir.frontend.scipy.stirling import FAR, log_poisson
+from shardir.frontend.scipy.weights import is_near, poisson_weight
 
 EULER = 0.5772156649015329
 """The negative slope of log(gamma(x)) at 1."""
@@ -20,8 +20,12 @@ HUGE, LESS = 1e270, 2.0**-100
 """Above the first, whose products are no numbers, the functions are steps: so are they below."""
 
 
-def _series(a: Any, x: Any, eps: float) -> Any:
-    """The lower incomplete gamma function over x**a exp(-x) / gamma(a + 1)."""
+def _sums(a: Any, x: Any, small: Any, eps: float) -> Any:
+    """The lower incomplete gamma function over x**a exp(-x) / gamma(a + 1), a series; where
+    `small`, the sum of (-x)**n / (n! (a + n)) from n = 1 on. In one loop, since each number needs
+    one of them."""
+    one = snp.ones_like(x)
+    factor = snp.where(small, -x, x)
 
     def goes_on(state: Any) -> Any:
         n, term, total = state
@@ -29,11 +33,12 @@ def _series(a: Any, x: Any, eps: float) -> Any:
 
     def step(state: Any) -> Any:
         n, term, total = state
-        term = term * x / (a + n)
-        return n + 1, term, total + term
+        beyond = a + n
+        term = term * factor / snp.where(small, n, beyond)
+        return n + 1, term, total + snp.where(small, term / beyond, term)
 
-    one = snp.ones_like(x)
-    return while_loop(goes_on, step, (snp.ones((), x.dtype), one, one))[2]
+    state = snp.ones((), x.dtype), one, snp.where(small, like(x, 0), one)
+    return while_loop(goes_on, step, state)[2]
 
 
 def _upper(a: Any, x: Any, eps: float) -> Any:
@@ -52,24 +57,12 @@ def _log_gamma_past_one(a: Any) -> Any:
     return a * snp.where(held == 0, like(a, -EULER), ratio)
 
 
-def _upper_small(a: Any, x: Any, eps: float) -> Any:
-    """The upper incomplete gamma function of small a and x, where it is far below 1.
+def _upper_small(a: Any, x: Any, total: Any) -> Any:
+    """The upper incomplete gamma function of small a and x, where it is far below 1, by its sum.
 
     x**a / gamma(1 + a) times 1 plus a series, less 1, none of which is rounded beside 1
     (W. Gautschi, ACM TOMS 5, 1979).
     """
-
-    def goes_on(state: Any) -> Any:
-        n, term, total = state
-        return snp.any(snp.abs(term) > eps * snp.abs(total)) & (n < MOST)
-
-    def step(state: Any) -> Any:
-        n, term, total = state
-        term = term * (-x / n)
-        return n + 1, term, total + term / (a + n)
-
-    one = snp.ones((), x.dtype)
-    total = while_loop(goes_on, step, (one, snp.ones_like(x), snp.zeros_like(x)))[2]
     power = a * snp.log(x) - _log_gamma_past_one(a)
     return -snp.expm1(power) - snp.exp(power) * (a * total)
 
@@ -87,21 +80,21 @@ def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     small = good & (x < 1.1) & (a < most)
     # Between a and a + 1 either way does; the upper function of small a is small there.
     low = x < snp.where((x >= 1.1) & (a < 3), a, a + 1)
-    safe_a = snp.where(large, snp.ones_like(a), good_a)
-    safe_x = snp.where(large, snp.ones_like(a), good_x)
-    inner = snp.where(good & low & ~large & ~small, x, snp.ones_like(x) * 0.5)
+    summed = (good & low & ~large) | small
+    inner_a, inner = snp.where(summed, a, like(a, 1)), snp.where(summed, x, like(x, 0.5))
+    sums = _sums(inner_a, inner, small, eps)
+    safe_a = snp.where(large, like(a, 1), good_a)
     outer = snp.where(good & ~low & ~large, x, safe_a + 2)
-    weight = poisson_weight(safe_a, safe_x)
-    below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner, eps)
+    weight = poisson_weight(good_a, good_x)
+    below = weight * sums
     above = weight * safe_a * _upper(safe_a, outer, eps)
-    upper_small = _upper_small(
-        snp.where(small, a, like(a, 0.5)), snp.where(small, x, like(x, 1e-3)), eps
-    )
-    above = snp.where(small, upper_small, above)
+    above = snp.where(small, _upper_small(inner_a, inner, sums), above)
     low = low & ~small
     lower = snp.where(low, below, 1 - above)
     upper = snp.where(low, 1 - below, above)
-    far = both_large(snp.where(large, a, like(a, 1000)), snp.where(large, x, like(x, 1000)))
+    # The arguments are those of the weight, which shares steps with it.
+    center = snp.where(good_a >= FAR, good_a, like(a, FAR))
+    far = both_large(center, snp.where(is_near(good_a, good_x), good_x, center))
     lower, upper = snp.where(large, far[0], lower), snp.where(large, far[1], upper)
     wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a)
     wrong = wrong | ((a == x) & ((x == 0) | (x == snp.inf)))

@@ -12,7 +12,7 @@ from typing import Any
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.numpy.pointwise import like, pointwise, same
-from shardir.frontend.scipy.stirling import bend_near, fall
+from shardir.frontend.scipy.stirling import fall
 from shardir.frontend.scipy.twofold import two_product
 
 START = {4: 30.0, 8: 300.0}
@@ -51,9 +51,9 @@ def is_large(a: Any, x: Any, eps: float) -> Any:
 
 
 def both_large(a: Any, x: Any) -> tuple[Any, Any]:
-    """The regularised lower and upper functions where `is_large`."""
-    m = (x - a) / a
-    eta = m * snp.sqrt(2 * bend_near(m))
+    """The regularised lower and upper functions where `is_large`, of arguments that are near."""
+    square, more, bend = fall(a, x)
+    eta = (x - a) / a * snp.sqrt(2 * bend)
     z = eta * snp.sqrt(0.5 * a)
     total = like(a, 0)
     for term in reversed(_terms()):
@@ -61,7 +61,6 @@ def both_large(a: Any, x: Any) -> tuple[Any, Any]:
         for coefficient in reversed(term[:-1]):
             inner = inner * eta + coefficient
         total = total / a + inner
-    square, more = fall(a, x)
     bell = snp.exp(-square) * (1 - more)
     rest = bell / snp.sqrt(2 * pi * a) * total
     # What z lacks, by the slope of erfc.

@@ -43,8 +43,9 @@ def bend_less(x: Any) -> Any:
     return ratio * (0.5 + 2 * (inverse * inverse) * series)
 
 
-def fall(a: Any, x: Any) -> tuple[Any, Any]:
-    """x - a - a log(x / a) in two parts, for x within a half of a: exp(-that) is accurate."""
+def fall(a: Any, x: Any) -> tuple[Any, Any, Any]:
+    """x - a - a log(x / a) in two parts, for x within a half of a: exp(-that) is accurate; and what
+    it is over (x - a)^2 / a, less than a half."""
     apart, lost = two_sum(x, -a)
     m = apart / a
     back, rest = two_product(m, a)
@@ -52,7 +53,8 @@ def fall(a: Any, x: Any) -> tuple[Any, Any]:
     square, more = two_product(back, m)
     less = bend_less(m)
     high, low = two_sum(0.5 * square, -square * less)
-    return high, low + (more + rest * m) * (0.5 - less) + slip * (m / (1 + m))
+    low = low + (more + rest * m) * (0.5 - less) + slip * (m / (1 + m))
+    return high, low, 0.5 - less
 
 
 def bend(x: Any, above: Any) -> Any:

@@ -39,4 +39,4 @@ def power_of_quotient(top: Pair, bottom: Pair, y: Any) -> Pair:
     quotient = top[0] / bottom[0]
     product, rest = two_product(quotient, bottom[0])
     lost = ((top[0] - product) - rest) + (top[1] - quotient * bottom[1])
-    return pointwise("pow", quotient, y), y / top[0] * lost
+    return pointwise("pow", quotient, y), lost / top[0] * y

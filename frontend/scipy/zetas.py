@@ -7,7 +7,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
 from shardir.frontend.lax.branches import cond
 from shardir.frontend.numpy.pointwise import floats, like, ordered, same
-from shardir.frontend.scipy.gamma_function import gamma_of_double
+from shardir.frontend.scipy.gamma_function import gamma_of_double, is_even
 from shardir.frontend.scipy.gammas import digamma, gammaln
 from shardir.frontend.scipy.narrow import in_double
 from shardir.frontend.scipy.twofold import two_sum
@@ -43,7 +43,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 def _polygamma(n: Any, x: Any) -> Any:
     n = same("stop_gradient", n)
-    sign = snp.where(n % 2 == 0, -1.0, 1.0).astype(x.dtype)
+    sign = snp.where(is_even(n), -1.0, 1.0).astype(x.dtype)
     s = snp.where(n == 0, like(n, 2), n + 1)
     right = snp.where(x > 0, x, like(x, 1))
     # The factorial may be infinite where the zeta function is nothing.
@@ -68,9 +68,10 @@ def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
         start = snp.where(left, q - below, q)
         other = snp.where(left, above - q, like(q, 1))
         beyond = snp.where(left, 1 - q, like(q, 1))
-        sign = snp.where(left, snp.where(s % 2 == 0, like(s, 1), like(s, -1)), like(s, 0))
-        both = _right(s, start, unit) + sign * _right(s, other, unit)
-        total = both - sign * _right(s, beyond, unit)
+        sign = snp.where(left, snp.where(is_even(s), like(s, 1), like(s, -1)), like(s, 0))
+        # Side by side: the sum is long, and so is there once.
+        whole = _right(*(snp.stack(x) for x in ((s, s, s), (start, other, beyond), (unit,) * 3)))
+        total = whole[0] + sign * whole[1] - sign * whole[2]
         return snp.where(left & (snp.floor(s) != s), like(s, snp.nan), total)
 
     total = cond(snp.any(q < 0), reflected, plain, s, q, unit)
