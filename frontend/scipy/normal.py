@@ -1,6 +1,6 @@
 """The distribution function of normal numbers and its logarithm, of f32 and f64."""
 
-from math import log, pi
+from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
 from shardir.frontend import numpy as snp
@@ -19,6 +19,9 @@ FAR = {4: -10.0, 8: -20.0}
 """To the left of it the asymptotic series is good enough."""
 TERMS = {4: 4, 8: 8}
 """Of that series."""
+MIDDLE, REACH = 0.375, 8
+"""f32 of numbers from 0 to twice the first has a Taylor series there, of so many terms: a logarithm
+makes more of what its argument was rounded by."""
 
 
 def normal_below(x: Any) -> Any:
@@ -53,11 +56,30 @@ def log_normal_below(x: Any) -> Any:
     far = x < limit
     logarithm = snp.log(snp.where(far, -x, below))
     near = snp.where(x > 0, snp.log1p(-(below + below * more)), logarithm + more)
+    if x.dtype.itemsize == 4:
+        near = snp.where((x > 0) & (x < 2 * MIDDLE), _around_middle(x), near)
     left = snp.minimum(x, limit)
     inverse, total = 1 / (left * left), snp.zeros_like(x)
     for term in reversed(_series(TERMS[x.dtype.itemsize])):
         total = (total + term) * inverse
     return snp.where(far, -0.5 * left * left - (logarithm + 0.5 * log(2 * pi)) + total, near)
+
+
+def _around_middle(x: Any) -> Any:
+    """By powers of what x is beyond `MIDDLE`.
+
+    The slope r of the logarithm is the density over the probability, and its own is -r (x + r).
+    """
+    below = 0.5 * erfc(-MIDDLE * sqrt(0.5))
+    slopes = [exp(-0.5 * MIDDLE * MIDDLE) / sqrt(2 * pi) / below]
+    for n in range(REACH):
+        square = sum(slopes[k] * slopes[n - k] for k in range(n + 1))
+        before = slopes[n - 1] if n else 0.0
+        slopes.append(-(MIDDLE * slopes[n] + before + square) / (n + 1))
+    apart, total = snp.minimum(x, 1.0) - MIDDLE, snp.zeros_like(x)
+    for n in reversed(range(REACH)):
+        total = (total + slopes[n] / (n + 1)) * apart
+    return log(below) + total
 
 
 def _series(count: int) -> list[float]:
