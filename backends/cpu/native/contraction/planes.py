@@ -201,8 +201,6 @@ def lying(work: Product) -> Lying | None:
         return None
     if numbers.planes > 1 or work.rhs.dtype in COMPLEX or not converts(work.rhs.dtype, numbers):
         return None
-    if len(work.inner) == 1 and not patches.starts and work.columns[-1].rhs == work.rhs.itemsize:
-        return None  # Windows of one place.
     work = _with_batch(work)
     *others, near = work.columns
     item, line = work.rhs.itemsize, others[-1] if others else Loop(1, 0, 0, 0, (0,) * len(near[4]))

@@ -3,7 +3,7 @@
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, narrowed
 from shardir.backends.cpu.native.contraction.packing import neighbours, transposed
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
 
 UNSTAGE = "unstage"
@@ -12,55 +12,61 @@ UNSTAGE = "unstage"
 def emit_unstage(module: Module, dtype: str, numbers: Arithmetic, turning: bool) -> None:
     """`unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums.
 
-    Columns that are neighbours in the result are stored as vectors. So are rows that are, turned
-    square by square; most products have no such rows, since they are turned as a whole (`turning`
-    says that this one may).
+    Columns are stored in runs of those that are neighbours in the result, as vectors where these
+    are long enough. Rows that are neighbours are turned square by square; most products have no
+    such rows, since they are turned as a whole (`turning` says that this one may).
     """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
     f = Function(module, UNSTAGE, params, attributes=APART, internal=True)
     out, stage, rows, columns, row_count, column_count, width = f.params
-    item = NUMPY_DTYPES[dtype].itemsize
-    together = neighbours(f, columns, column_count, item)
-    lanes = 64 // numbers.part
-    whole = f.select(together, column_count - column_count % lanes, 0)
-    done = f.variable("i64", 0)
+    item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // numbers.part
+    below, beside, done = (f.variable("i64", 0) for _ in range(3))
 
-    def source(i: Value, j: Value) -> Value:
-        return f.offset(stage, (i * width + j) * numbers.size)
+    def column_at(j: Value) -> Value:
+        return f.load(f.offset(columns, j, "i64"), "i64")
 
-    def move(i: Value, j: Value, to: Value, count: int) -> None:
+    def number(i: Value, j: Value, count: int) -> Value:
         type = vector(numbers.type, count * numbers.planes)
-        number = f.load(source(i, j), type, numbers.part)
-        f.store(narrowed(f, number, dtype), to, item // numbers.planes)
+        return f.load(f.offset(stage, (i * width + j) * numbers.size), type, numbers.part)
 
-    def line(i: Value, first: Value) -> None:
-        """A row, from this column on: vectors, then number by number."""
+    def store(value: Value, i: Value, j: Value) -> None:
         row = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
-        start = f.offset(row, f.load(columns, "i64"))
-        with f.loop(first, whole, lanes) as j:
-            move(i, j, f.offset(start, j * item), lanes)
-        with f.loop(f.intrinsic("smax", first, whole), column_count) as j:
-            move(i, j, f.offset(row, f.load(f.offset(columns, j, "i64"), "i64")), 1)
+        at = f.offset(row, column_at(j))
+        f.store(narrowed(f, value, dtype), at, item // numbers.planes)
+
+    def run(first: Value, last: Value, count: int) -> None:
+        top = f.select(first.is_("slt", beside.get()), below.get(), 0)
+        with f.loop(top, row_count) as i, f.loop(first, last, count) as next:
+            j = f.least(next, last - count)
+            store(number(i, j, count), i, j)
 
     if turning and numbers.planes == 1:
         size = host().lanes(numbers.part)
-        below = ~together & neighbours(f, rows, row_count, item)
-        end = f.select(below, row_count - row_count % size, 0)
-        last = column_count - column_count % size
-        with f.when(end.is_("ne", 0)):
-            with f.loop(0, last, size) as j, f.loop(0, end, size) as i:
-                square = [
-                    f.load(source(i + k, j), vector(numbers.type, size), numbers.part)
-                    for k in range(size)
-                ]
-                start = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
+        turned = neighbours(f, rows, row_count, item) & ~neighbours(f, columns, column_count, item)
+        with f.when(turned):
+            below.set(row_count - row_count % size)
+            beside.set(column_count - column_count % size)
+            with f.loop(0, beside.get(), size) as j, f.loop(0, below.get(), size) as i:
+                square = [number(i + k, j, size) for k in range(size)]
                 for k, column in enumerate(transposed(f, square, 1)):
-                    to = f.offset(start, f.load(f.offset(columns, j + k, "i64"), "i64"))
-                    f.store(narrowed(f, column, dtype), to, item)
-            with f.loop(0, end) as i:
-                line(i, last)
-            done.set(end)
-    with f.loop(done.get(), row_count) as i:
-        line(i, f.value(0, "i64"))
+                    store(column, i, j + k)
+    with f.while_(lambda: done.get().is_("slt", column_count)):
+        first = done.get()
+        end = f.select(first.is_("slt", beside.get()), beside.get(), column_count)
+        last = f.variable("i64", first + 1)
+
+        def goes_on(last: Variable = last, end: Value = end) -> Value:
+            next = column_at(f.least(last.get(), end - 1))
+            return next.is_("eq", column_at(last.get() - 1) + item)
+
+        with f.while_(goes_on):
+            last.set(last.get() + 1)
+        stop = last.get()
+        f.choose(
+            (stop - first).is_("sge", lanes),
+            lambda: run(first, stop, lanes),
+            lambda: run(first, stop, 1),
+        )
+        done.set(stop)
     f.leave()

@@ -1,8 +1,8 @@
 """Columns that are patches, read where they lie: products that pack nothing of the image.
 
 Where vectors of columns are neighbours in the image (the channels of a pixel in gradients of
-filters, places where features come first and windows are of one place), a tile reads them from
-there, with zeros for what lies outside. For each segment of steps a table says where each vector
+filters, if there are groups of them or three dimensions), a tile reads them from there, with zeros
+for what lies outside. For each segment of steps a table says where each vector
 begins, which of its lanes exist, and from which step to which it lies inside. Numbers are summed in
 the same order as if they were packed.
 """

@@ -296,7 +296,8 @@ def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, pad
 @pytest.mark.parametrize(
     ("dims", "left", "right", "padding", "read"),
     [("f012b,i012o->012bf", (2, 5, 16, 16, 32), (2, 5, 16, 16, 24), 1, "_rhs3_straight"),
-     ("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_rhs0_straight"),
+     ("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_planes1"),
+     ("bf01,oi01->bf01", (4, 64, 7, 7), (24, 64, 1, 1), 0, "_planes1"),
      ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 1, "_planes1"),
      ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 0, "_planes1")],
 )  # fmt: skip
@@ -304,7 +305,7 @@ def test_patches_whose_neighbours_are_columns_are_not_packed(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], padding: int, read: str
 ) -> None:
     """Channels of a pixel in gradients of filters, and places where features are first, which are
-    laid out in planes if windows have more than one."""
+    laid out in planes."""
     rank = len(left) - 2
     attrs = attributes(rank, dims, padding=((padding, padding),) * rank)
     x, w = np.ones(left, np.float32), np.ones(right, np.float32)
