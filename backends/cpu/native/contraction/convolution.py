@@ -17,6 +17,7 @@ from shardir.backends.cpu.native.contraction.framed import framed
 from shardir.backends.cpu.native.contraction.lowering import multiplied
 from shardir.backends.cpu.native.contraction.pitches import suits
 from shardir.backends.cpu.native.contraction.sliding import slid, slides
+from shardir.backends.cpu.native.contraction.turning import with_features_last
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.ir import Op
 from shardir.ops.convolution_loops import Side, sides
@@ -45,10 +46,13 @@ def convolution_rule(
             (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
             made = (slid if long else multiplied)(work, context, "convolution")
             return [*before, *made, *after]
+    turned = with_features_last(op.attrs, image, filter, out, context)
+    before, image, filter, out, after = turned or ([], image, filter, out, [])
     products = list(products_of(op.attrs, image, filter, out))
     if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
         return None
-    return [phase for work in products for phase in multiplied(work, context, "convolution")]
+    made = [phase for work in products for phase in multiplied(work, context, "convolution")]
+    return [*before, *made, *after]
 
 
 def convolution_order(op: Op, operands: Sequence[View]) -> Sequence[int]:

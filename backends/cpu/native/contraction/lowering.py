@@ -54,8 +54,6 @@ each block of the result."""
 TALL, BROAD, PART = 8192, 64, 2048
 """The same where both operands are packed: each task packs parts that the caches hold, rather than
 all tasks share one that they do not. What a part has at least."""
-PIECES = 16384
-"""Numbers of a filter that is worth a copy."""
 PARTS = 32
 ADDED = 8.0
 """Bytes of parts that are added in a nanosecond."""
@@ -160,8 +158,6 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     item = work.out.itemsize
     if _better_turned(work):
         work = work.turned()
-    if _in_pieces(work):
-        return _gathered(work, context, label)
     if phases := in_planes(work, context, label) or in_lines(work, context, label):
         return phases
     while (
@@ -224,17 +220,8 @@ def _scattered(work: Product) -> bool:
     return bool(patches) and len(loops) == 2 and item not in (x.lhs for x in loops)
 
 
-def _in_pieces(work: Product) -> bool:
-    """Whether a large filter, for an image in planes, is to be packed piece by piece."""
-    found = lying(work)
-    large = found and found.work.sizes[1] * found.work.sizes[3] >= PIECES
-    return bool(found and large and len(found.runs) > 1)
-
-
 def _gathered(work: Product, context: Context, label: str) -> list[Phase]:
     """With a copy of the filter first, whose steps are neighbours: every task packs it."""
-    if found := lying(work):
-        work = found.ordered()
     work = work.turned()
     loops = [*(loop for loop in (*work.batch, *work.columns) if loop.rhs), *work.inner]
     slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)

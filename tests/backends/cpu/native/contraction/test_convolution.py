@@ -192,6 +192,12 @@ LARGE = [
     ("fb01,io01->bf01", (3, 190, 9, 10), (3, 170, 9, 10), {"padding": ((1, 1), (1, 1))}),
     ("fb01,io01->fb01", (3, 190, 9, 10), (3, 170, 9, 10), {"padding": ((1, 1), (1, 1))}),
     ("f01b,i01o->01bf", (7, 9, 10, 190), (7, 9, 10, 350), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,io01->bf01", (3, 40, 17, 19), (40, 36, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (3, 20, 17, 18), (36, 20, 3, 3),
+     {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("bf01,io01->bf01", (3, 40, 8, 9), (40, 3, 7, 5),
+     {"lhs_dilation": (2, 3), "padding": ((3, 4), (1, 1)), "rhs_dilation": (1, 2)}),
+    ("bf0,io0->bf0", (3, 40, 90), (40, 30, 9), {"padding": ((-1, 4),), "strides": (2,)}),
     ("f0b,i0o->0bf", (9, 100, 7), (9, 100, 40), {"padding": ((3, 3),)}),
     ("fb0,io0->bf0", (9, 7, 100), (9, 40, 95), {"padding": ((0, 2),)}),
     ("b01f,01io->b01f", (3, 23, 29, 1), (5, 5, 1, 32), {"padding": ((2, 2), (2, 2))}),
@@ -440,8 +446,8 @@ def test_a_result_that_is_dear_to_turn_is_packed() -> None:
 
 @pytest.mark.parametrize(
     ("dims", "features", "stride", "copied"),
-    [("bf01,oi01->bf01", 64, 3, True), ("bf01,io01->bf01", 64, 1, True),
-     ("bf01,io01->bf01", 8, 1, False), ("bf01,oi01->bf01", 64, 1, False)],
+    [("bf01,oi01->bf01", 64, 3, True), ("bf01,io01->bf01", 8, 1, False),
+     ("bf01,oi01->bf01", 64, 1, False)],
 )  # fmt: skip
 def test_a_filter_whose_steps_lie_apart_is_copied_once(
     dims: str, features: int, stride: int, copied: bool
@@ -454,6 +460,26 @@ def test_a_filter_whose_steps_lie_apart_is_copied_once(
     phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
     names = [phase.kernel.name.partition("_")[0] for phase in phases or ()]
     assert names == ["moves"] * copied + ["product"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "given", "turned"),
+    [("bf01,io01->bf01", {}, True), ("bf01,oi01->bf01", {}, False), ("b01f,io01->b01f", {}, False),
+     ("bf01,oi01->bf01", {"lhs_dilation": (2, 2)}, True), ("bf01,01io->bf01", {}, False),
+     ("bf01,io01->bf01", {"groups": 2}, False)],
+)  # fmt: skip
+def test_gradients_of_images_are_made_as_if_features_came_last(
+    dims: str, given: dict[str, Any], turned: bool
+) -> None:
+    """Operands are turned before, and the result after."""
+    left, right = dims.partition("->")[0].split(",")
+    sizes = {"b": 8, "f": 64, "0": 14, "1": 14, "i": 64 // given.get("groups", 1), "o": 64}
+    window = sizes | {"0": 3, "1": 3}
+    shapes = tuple(sizes[c] for c in left), tuple(window[c] for c in right)
+    names = kernels_of(dims, *shapes, padding=((1, 1), (1, 1)), **given)
+    copies = [i for i, name in enumerate(names) if name.startswith("moves_copy_tiles4")]
+    assert copies == ([0, 1, len(names) - 1] if turned else [])
+    assert turned == any("straight" in name for name in names) or "b01f" in dims
 
 
 @pytest.mark.parametrize("inputs", [16, 0])

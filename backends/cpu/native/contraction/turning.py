@@ -1,0 +1,61 @@
+"""Gradients of images whose features come first, made as if features came last.
+
+Neither rows nor steps of such a product are neighbours in the filter, and where the convolution had
+strides, places of the result are numbers of a line some apart. With features innermost all of these
+are runs. Turning the operands around, and the result back, takes less than what is lost otherwise.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from shardir.backends.cpu.native.contraction.narrow import rate
+from shardir.backends.cpu.native.data import Context, Phase, View, packed
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.ops.convolution_loops import sides
+from shardir.types import TensorType
+
+TURN = 0.12
+"""Nanoseconds that a number takes that is turned in squares."""
+SHARE, APART = 0.06, 0.3
+"""The share of the time of the product that this may take; where the result lies apart."""
+
+
+class Turned(NamedTuple):
+    """A convolution of copies, and the phases before and after it."""
+
+    before: list[Phase]
+    image: View
+    filter: View
+    out: View
+    after: list[Phase]
+
+
+def with_features_last(
+    attrs: Mapping[str, Any], x: View, w: View, out: View, context: Context
+) -> Turned | None:
+    """The convolution of copies, if it is such a gradient and large enough."""
+    of, by, to = sides(attrs["dims"])
+    apart = max(attrs["lhs_dilation"], default=1) > 1
+    last = [(x, of.second), (w, by.second), (out, to.second)]
+    if (
+        attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1
+        or any(view.strides[dim] == view.itemsize for view, dim in last)
+        or not (apart or w.strides[by.second] < w.strides[by.first])
+    ):
+        return None
+    steps = out.size * w.shape[by.first] * prod(w.shape[d] for d in by.spatial)
+    time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate(out.itemsize)
+    if TURN * (x.size + out.size) >= (APART if apart else SHARE) * time:
+        return None
+    image = _copy_of(x, (of.first, *of.spatial, of.second), context)
+    filter = _copy_of(w, (*by.spatial, by.first, by.second), context)
+    made = _copy_of(out, (to.first, *to.spatial, to.second), context)
+    before = [*copy_phases(x, image, context), *copy_phases(w, filter, context)]
+    return Turned(before, image, filter, made, copy_phases(made, out, context))
+
+
+def _copy_of(view: View, order: tuple[int, ...], context: Context) -> View:
+    """A dense view elsewhere whose dimensions lie in this order."""
+    strides = packed(TensorType(view.shape, view.dtype), order)
+    return View(context.temporary(view.nbytes), 0, view.shape, strides, view.dtype)
