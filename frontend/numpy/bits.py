@@ -119,4 +119,5 @@ def _common_divisor(x: Tracer, y: Tracer) -> Tracer:
         return same("select", done, large, small), same("select", done, small, rest)
 
     divisor: Tracer = while_loop(unfinished, step, (x, y))[0]
-    return divisor
+    # What divides the least number may be negative: that one stays so without its sign.
+    return divisor if x.value.type.dtype in UNSIGNED else same("abs", divisor)

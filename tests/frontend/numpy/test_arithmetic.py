@@ -196,6 +196,13 @@ def test_common_divisors(name: str, x: Any) -> None:
     check(name, x[:, None].copy(), x[::-1].copy())
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])
+def test_divisors_of_the_least_number_are_positive(dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    x = np.array([least, 3, 5, -6, 12, -1, 1, 64], dtype)
+    check("gcd", x[:, None].copy(), x)
+
+
 KINDS = words("bool u8 u16 u32 i8 i16 i32 f16 bf16 f32 c64")
 JAX_PROMOTION = """
 bool u8   u16  u32  i8   i16  i32  f16  bf16 f32  c64
