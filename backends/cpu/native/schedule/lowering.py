@@ -32,10 +32,11 @@ from shardir.types import TensorType
 
 
 def is_map(op: Op) -> bool:
-    """Whether each element of the results depends on the same element of the operands only."""
+    """Whether each element of the results depends on the same element of the operands only, but
+    for operands of other shapes."""
     if op.name != "fused":
         return op.spec.elementwise
-    flat = ("broadcast", "iota", "constant", "bitcast")
+    flat = ("broadcast", "reshape", "iota", "constant", "bitcast")
     return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
 
 
@@ -234,7 +235,8 @@ class Lowering:
         """Note the results that may be written over an operand, element by element."""
         for result in results:
             for view in operands:
-                alike = view.strides == result.strides and view.offset == result.offset
+                lies = [(each.shape, each.strides, each.offset) for each in (view, result)]
+                alike = lies[0] == lies[1]
                 only = all(other == view for other in operands if other.slot == view.slot)
                 old, new = self.buffers[view.slot], self.buffers[result.slot]
                 if alike and only and old.nbytes == new.nbytes == result.nbytes:

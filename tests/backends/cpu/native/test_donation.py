@@ -63,6 +63,15 @@ def test_memory_that_numpy_has_seen_stays() -> None:
     np.testing.assert_array_equal(seen, before)
 
 
+def test_a_column_and_a_row_beside_a_donated_argument_change_nothing() -> None:
+    x, column, row = made().reshape(64, 64), np.ones((64, 1), "f4"), np.full((1, 64), 2, "f4")
+    numbers = np.arange(SIZE, dtype=np.float32).reshape(64, 64) * np.float32(1.5)
+    want, before = (numbers - column) * row, address(x)
+    y = sd.jit(lambda x, a, b: (x - a) * b, donate_argnums=0)(x, column, row)
+    assert address(y) == before
+    np.testing.assert_array_equal(y, want)
+
+
 def test_an_argument_that_is_read_later_is_not_written_over() -> None:
     def shifted(x: Any) -> tuple[Any, Any]:
         y = x + 1

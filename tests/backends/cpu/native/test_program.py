@@ -48,6 +48,28 @@ def test_random_programs_run_as_interpreted(module: Module, seed: int) -> None:
     assert agree(run(module, arguments), computed(module, arguments), rounding(module))
 
 
+def test_a_row_that_is_spread_is_not_written_over() -> None:
+    """Although it lies where the result would, of which there are as many bytes as around it."""
+    module = parse(
+        """\
+func @main(%a: f32[64, 300]) -> (f32[64, 300]) {
+  %0 = sort(%a, dim=1, keys=1, stable=true) : f32[64, 300]
+  %1 = slice(%0, starts=[0, 0], strides=[1, 1]) : f32[1, 300]
+  %2 = fused(%1) : f32[64, 300] {
+    (%3: f32[1, 300]) =>
+    %4 = broadcast(%3, dims=[0, 1]) : f32[64, 300]
+    %5 = add(%4, %4) : f32[64, 300]
+    yield %5
+  }
+  %6 = sort(%2, dim=1, keys=1, stable=true) : f32[64, 300]
+  return %6
+}
+"""
+    )
+    x = np.arange(64 * 300, dtype=np.float32).reshape(64, 300)
+    np.testing.assert_array_equal(computed(module, [x])[0], run(module, [x])[0])
+
+
 def test_pieces_of_random_bits_begin_where_the_whole_does_at_the_earliest() -> None:
     module = parse(
         """\
