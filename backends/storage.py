@@ -31,8 +31,7 @@ class Storage:
         """The memory of an array, of a copy if its elements do not lie in row-major order."""
         kept = np.ascontiguousarray(array).reshape(array.shape)
         made = cls(kept.__array_interface__["data"][0], kept, kept.shape, kept.dtype)
-        made._array = kept.view()
-        made._array.flags.writeable = False
+        made._array = made._bytes_as_numbers()
         return made
 
     @classmethod
@@ -50,10 +49,13 @@ class Storage:
         """The elements as NumPy sees them, not to be written into."""
         if self._array is None:
             _show(self.owner)
-            # Types that NumPy has from elsewhere are views of plain bytes.
-            raw = np.asarray(_Bytes(self))
-            self._array = raw.view(self.dtype).reshape(self.shape)
+            self._array = self._bytes_as_numbers()
         return self._array
+
+    def _bytes_as_numbers(self) -> npt.NDArray[Any]:
+        """Its memory as an array that nobody can make one to write into, as a view of an array of
+        NumPy could be. Types that NumPy has from elsewhere are views of plain bytes."""
+        return np.asarray(_Bytes(self)).view(self.dtype).reshape(self.shape)
 
 
 def _show(owner: Any) -> None:

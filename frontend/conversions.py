@@ -48,11 +48,17 @@ class Convertible(Operators):
         """The numbers for other libraries, which are told not to write into them.
 
         A library that asks in a way from before one could be told so gets a copy. PyTorch asks in
-        the new way, and lets its users write all the same: `clone` what is written into.
+        the new way, and lets its users write all the same: `clone` what is written into. Raises
+        `BufferError` for another device, and where `copy=False` cannot be.
         """
         numbers = np.asarray(self)
         if max_version is None or max_version < (1, 0):
-            return handed_out(numbers.copy())
+            if copy is False:
+                raise BufferError(
+                    "an array is handed out without a copy to who can be told not to write into "
+                    f"it, by max_version=(1, 0), not {max_version}; leave copy=False away"
+                )
+            return handed_out(numbers.copy(), dl_device=dl_device)
         return handed_out(numbers, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -24,8 +24,12 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, 
 
 
 def _type_of(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
-    """The kind and the bits of the elements in a capsule that nobody has taken yet."""
-    name = _name_of(capsule)
+    """The kind and the bits of the elements in a capsule that nobody has taken yet; raises
+    `BufferError` for what is none."""
+    name = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
+    if name not in PLACES:
+        what = f"of type {type(capsule).__name__}" if name is None else f"named {name.decode()}"
+        raise BufferError(f"__dlpack__ returned something {what}, no capsule that is to be taken")
     return (ctypes.c_uint8 * 2).from_address(_pointer_of(capsule, name) + PLACES[name])
 
 

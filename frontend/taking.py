@@ -108,6 +108,8 @@ def exchanged(x: Any, copy: bool | None) -> Storage:
                 "leave copy away"
             )
         )
-    if same and not copy and (copy is False or not given.flags.writeable):
+    # Who has a view of NumPy's that is not to be written into may write into what it is a view of.
+    stays = is_lasting(x) if isinstance(x, np.ndarray) else not given.flags.writeable
+    if same and not copy and (copy is False or stays):
         return Storage.of(given)
     return taken(numbers)

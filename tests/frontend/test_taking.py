@@ -95,6 +95,80 @@ def test_what_cannot_be_shared() -> None:
     assert str(unknown.value).startswith("from_dlpack cannot take this array of type ArrayImpl: ")
 
 
+class HandsOut:
+    """Another library's array, which hands out something."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_what_is_handed_out_must_be_a_capsule_that_nobody_has_taken() -> None:
+    with pytest.raises(NotAnArrayError) as number:
+        snp.from_dlpack(HandsOut(5))
+    assert str(number.value).startswith(
+        "from_dlpack cannot take this array of type HandsOut: "
+        "__dlpack__ returned something of type int, no capsule that is to be taken"
+    )
+    once = HandsOut(snp.arange(3).__dlpack__(max_version=(1, 0)))
+    assert snp.from_dlpack(once).tolist() == [0, 1, 2]
+    with pytest.raises(NotAnArrayError) as taken:
+        snp.from_dlpack(once)
+    assert "something named used_dltensor_versioned, no capsule" in str(taken.value)
+
+
+def test_a_view_that_cannot_be_written_into_is_copied_by_dlpack_too() -> None:
+    x = np.zeros(LARGE, np.float32)
+    view = x.view()
+    view.flags.writeable = False
+    array = snp.from_dlpack(view)
+    x[...] = 1
+    assert not np.asarray(array).any()
+    lasting = np.frombuffer(bytes(range(256)) * 64, np.float32)
+    assert address(snp.from_dlpack(lasting)) == address(lasting)
+
+
+def test_who_cannot_be_told_not_to_write_gets_a_copy_or_nothing() -> None:
+    array = snp.arange(3.0)
+    assert "dltensor_versioned" in str(array.__dlpack__(max_version=(1, 0), copy=False))
+    assert '"dltensor"' in str(array.__dlpack__(copy=True))
+    with pytest.raises(BufferError) as old:
+        array.__dlpack__(copy=False)
+    assert str(old.value) == (
+        "an array is handed out without a copy to who can be told not to write into it, "
+        "by max_version=(1, 0), not None; leave copy=False away"
+    )
+    for version in (None, (1, 0)):
+        with pytest.raises(BufferError):
+            array.__dlpack__(max_version=version, dl_device=(2, 0))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), LARGE])
+@pytest.mark.parametrize(
+    "make",
+    [
+        sd.jit(lambda x: x),
+        sd.jit(lambda x: (x, snp.reshape(x, -1))),
+        snp.asarray,
+        lambda x: snp.asarray(x) + 1,
+        lambda x: snp.asarray(x)[...],
+    ],
+    ids=["whole", "twice", "entered", "computed", "taken"],
+)
+def test_nobody_can_make_numbers_that_left_such_to_write_into(
+    shape: tuple[int, ...], make: Any
+) -> None:
+    for result in sd.tree.leaves(make(np.zeros(shape, np.float32))):
+        numbers = np.asarray(result)
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            numbers.flags.writeable = True
+
+
 def test_bf16_is_taken_without_a_copy_and_goes_back() -> None:
     x = jnp.arange(5000).astype("bfloat16")
     array = snp.from_dlpack(x)
