@@ -20,6 +20,10 @@ def table_of(profile: "Profile") -> str:
             f"this machine: {profile.workers} workers, copies {profile.bandwidth / 1e9:.1f} GB/s, "
             f"float32 arithmetic {profile.flops / 1e9:.1f} Gflop/s"
         )
+    if lost := max(run.lost for run in profile.runs):
+        lines.append(
+            f"a call has too many tasks to keep: its first {lost:,} are missing from the operations"
+        )
     total = profile.seconds
     table = [("time", "share", "GB/s", "Gflop/s", "of limit", "busy", "operation", "where")]
     for row in profile.rows:
@@ -35,7 +39,7 @@ def table_of(profile: "Profile") -> str:
                 row.where,
             )
         )
-    between = "between operations: Python, handing over"
+    between = "between operations: Python, handing over" + (", and what is missing" if lost else "")
     rest = (_time(profile.outside), f"{profile.outside / total:.1%}", "", "", "", "", between, "")
     return "\n".join([*lines, "", *_aligned([*table, rest])]) + "\n"
 

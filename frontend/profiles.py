@@ -13,11 +13,13 @@ from shardir.frontend.profile_trace import events_of
 
 @dataclass(frozen=True)
 class Run:
-    """One call: when it began and ended (`time.monotonic_ns`), and what happened in between."""
+    """One call: when it began and ended (`time.monotonic_ns`), and what happened in between, but
+    for its first `lost` tasks, where it had too many."""
 
     begin: int
     end: int
     spans: tuple[Span, ...]
+    lost: int = 0
 
     @property
     def seconds(self) -> float:

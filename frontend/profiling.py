@@ -4,16 +4,20 @@ import time
 from collections.abc import Callable, Sequence
 from ctypes import memmove
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from statistics import median
+from types import NoneType
 from typing import Any
+
+import numpy as np
 
 from shardir.backends.cpu.native.runtime.memory import allocate
 from shardir.backends.cpu.profiling import PYTHON, Activity, Span, limits, watching
 from shardir.backends.storage import Storage
 from shardir.frontend import tree
 from shardir.frontend.array import Array
-from shardir.frontend.errors import NumberError
+from shardir.frontend.errors import ArgumentError, NumberError
 from shardir.frontend.jit import jit
 from shardir.frontend.placing import block_until_ready
 from shardir.frontend.profile_names import covered, name_of, where_of
@@ -33,10 +37,12 @@ def profile(
     chrome://tracing show: the operations, and the tasks of every worker with source lines.
 
     While it runs, programs of other threads are watched too. Raises `NumberError` unless `runs`
-    is at least 1, and whatever `fun` raises.
+    is at least 1, `ArgumentError` for a `trace` that is no path, and whatever `fun` raises.
     """
-    if runs < 1:
-        raise NumberError(f"profile makes {runs} runs; ask for at least 1")
+    if not isinstance(runs, (int, np.integer)) or runs < 1:
+        raise NumberError(f"profile makes {runs!r} runs; ask for at least 1")
+    if not isinstance(trace, (str, PathLike, NoneType)):
+        raise ArgumentError(f"the trace of profile is a file's path, not {trace!r}")
     compiled = fun if hasattr(fun, "lower") else jit(fun)
     found = limits()
     begin = time.monotonic_ns()
@@ -53,7 +59,7 @@ def profile(
             end = time.monotonic_ns()
             spans = [span for span in watch.take() if begin <= span.begin and span.end <= end]
             if number:
-                made.append(Run(begin, end, tuple(spans)))
+                made.append(Run(begin, end, tuple(spans), watch.lost))
     workers, machine = found if found is not None else (None, None)
     result = Profile(
         getattr(fun, "__name__", type(fun).__name__),

@@ -16,21 +16,24 @@ class Mark:
     end: int
 
 
-_current: list[Mark] | None = None
+_listening: dict[int, list[Mark]] = {}
+"""Where those who want to know collect marks, by identity: any number at once."""
 
 
 def mark(what: Any, begin: int) -> None:
     """Say that Python code worked for `what` since `begin`, if somebody wants to know."""
-    if _current is not None:
-        _current.append(Mark(what, begin, time.monotonic_ns()))
+    if _listening:
+        made = Mark(what, begin, time.monotonic_ns())
+        for marks in [*_listening.values()]:
+            marks.append(made)
 
 
 @contextmanager
 def marking() -> Iterator[list[Mark]]:
     """Collect marks of all threads while in the block."""
-    global _current
-    before, _current = _current, []
+    marks: list[Mark] = []
+    _listening[id(marks)] = marks
     try:
-        yield _current
+        yield marks
     finally:
-        _current = before
+        del _listening[id(marks)]

@@ -55,17 +55,23 @@ class Span:
 
 @final
 class Watching:
-    """What happened so far; `take` hands it out and begins anew."""
+    """What happened so far; `take` hands it out and begins anew.
+
+    `lost` are the tasks that were too many to be kept between the last two.
+    """
 
     def __init__(self, marks: list[Mark], record: "Recording | None") -> None:
         self._marks, self._record = marks, record
+        self.lost = 0
 
     def take(self) -> list[Span]:
         """The spans in order of their begins."""
-        spans = [_of_mark(each) for each in self._marks]
-        self._marks.clear()
+        marks = [*self._marks]
+        del self._marks[: len(marks)]  # Others may leave some meanwhile.
+        spans = [_of_mark(each) for each in marks]
         if self._record is not None:
             spans += [_of_task(each) for each in self._record.take()]
+            self.lost = self._record.lost
         return sorted(spans, key=lambda span: span.begin)
 
 

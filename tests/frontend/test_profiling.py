@@ -3,14 +3,17 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
 from shardir.backends.cpu.native import availability
-from shardir.frontend.errors import NumberError
+from shardir.frontend.errors import ArgumentError, NumberError
 from shardir.frontend.profile_table import _time
+from tests.threads import at_once
 
 HERE = Path(__file__).name
 
@@ -130,6 +133,62 @@ def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch)
 def test_at_least_one_run_is_made() -> None:
     with pytest.raises(NumberError, match=r"^profile makes 0 runs; ask for at least 1$"):
         sd.profile(step, jnp.ones((2, 2)), jnp.ones((2, 2)), runs=0)
+
+
+@pytest.mark.parametrize("runs", ["3", 1.5, None, -1])
+def test_runs_are_a_number_of_them(runs: Any) -> None:
+    with pytest.raises(NumberError) as error:
+        sd.profile(step, runs=runs)
+    assert str(error.value) == f"profile makes {runs!r} runs; ask for at least 1"
+
+
+def test_a_trace_is_a_path() -> None:
+    wrong: Any = 5
+    with pytest.raises(ArgumentError) as error:
+        sd.profile(step, trace=wrong)
+    assert str(error.value) == "the trace of profile is a file's path, not 5"
+
+
+def test_profiles_may_be_made_by_several_threads_at_once() -> None:
+    x, w = jnp.ones((30, 20)), jnp.ones((20, 10))
+    found: list[sd.Profile] = []
+    at_once(lambda _: found.append(sd.profile(step, x, w)), range(4))
+    for each in found:
+        assert {row.name.rpartition("= ")[2] for row in each.rows} >= {"dot", "sort"}
+        assert all(run.spans for run in each.runs)
+
+
+def test_a_function_that_is_profiled_may_profile() -> None:
+    x, w = jnp.ones((30, 20)), jnp.ones((20, 10))
+
+    def inner(x: np.ndarray) -> np.ndarray:
+        sd.profile(step, x, w)
+        return x
+
+    @sd.jit
+    def outer(x: sd.Array) -> sd.Array:
+        y = jnp.tanh(x)
+        same: sd.Array = sd.pure_callback(inner, sd.ShapeDtypeStruct(y.shape, y.dtype), y)
+        more: sd.Array = same + 1
+        return more
+
+    names = " ".join(row.name for row in sd.profile(outer, x).rows)
+    assert all(name in names for name in ("tanh", "pure-callback", "add", "dot"))
+
+
+def test_the_table_says_when_there_were_too_many_tasks_to_keep() -> None:
+    @sd.jit
+    def many(x: sd.Array) -> sd.Array:
+        result: sd.Array = sd.lax.fori_loop(0, 70_000, lambda _, x: x * 0.5 + 1, x)
+        return result
+
+    found = sd.profile(many, jnp.ones(10), runs=1)
+    lost = found.runs[0].lost
+    assert 70_000 - (1 << 16) <= lost < 10_000
+    said = f"a call has too many tasks to keep: its first {lost:,} are missing from the operations"
+    assert said in str(found).splitlines()
+    assert "between operations: Python, handing over, and what is missing" in str(found)
+    assert "missing" not in str(sd.profile(step, jnp.ones((3, 2)), jnp.ones((2, 1)), runs=1))
 
 
 def test_errors_of_the_function_come_through() -> None:

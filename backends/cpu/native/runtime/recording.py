@@ -2,12 +2,13 @@
 
 While `recording` is on, every task of every program of a pool is written into a ring of the thread
 that ran it, with its begin and end on the clock of `time.monotonic_ns`. A ring holds the last
-65,536 tasks.
+65,536 tasks, and counts all of them: each who records knows how far it has read.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import itemgetter
+from threading import RLock
 from typing import NamedTuple, final
 
 import numpy as np
@@ -19,6 +20,7 @@ from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.mapping import map_memory
 from shardir.backends.cpu.native.runtime.program import Program, programs
 from shardir.backends.cpu.native.runtime.workers import Pool, pool
+from shardir.backends.forking import held_by_forks
 
 
 class Task(NamedTuple):
@@ -35,29 +37,35 @@ class Task(NamedTuple):
 
 @final
 class Recording:
-    """What was recorded so far; `take` hands it out and begins anew."""
+    """What was recorded so far; `take` hands it out and begins anew.
+
+    `lost` are the tasks that a thread ran before its last 65,536 between the last two.
+    """
 
     def __init__(self, rings: npt.NDArray[np.int64]) -> None:
         self._rings = rings
-        self._clear()
+        self._read = self._counts()
+        self.lost = 0
 
     def take(self) -> list[Task]:
         """The tasks in order of their begins."""
         known = _Programs()
         tasks = []
-        for lane in range(at.LANES):
-            count = int(self._rings[lane, 0, 0])
-            rows = self._rings[lane, 1 : 1 + min(count, at.RING_RECORDS)]
+        before, self._read, self.lost = self._read, self._counts(), 0
+        for lane, (read, count) in enumerate(zip(before, self._read, strict=True)):
+            first = max(read, count - at.RING_RECORDS)
+            self.lost += first - read
             thread = lane if lane < at.MAX_WORKERS else lane - at.MAX_WORKERS + 1000
+            rows = self._rings[lane, np.arange(first, count) % at.RING_RECORDS + 1]
             for entry, task, begin, end in rows.tolist():
                 found = known.find(entry)
                 if found is not None:
                     tasks.append(Task(thread, *found, task, begin, end))
-        self._clear()
         return sorted(tasks, key=lambda each: each.begin)
 
-    def _clear(self) -> None:
-        self._rings[:, 0, 0] = 0
+    def _counts(self) -> list[int]:
+        counts: list[int] = self._rings[:, 0, 0].tolist()
+        return counts
 
 
 class _Programs:
@@ -80,21 +88,30 @@ class _Programs:
 
 _rings: dict[int, npt.NDArray[np.int64]] = {}
 """By pool: a thread may still write into rings that nobody reads any more."""
+_recording: dict[int, int] = {}
+"""By pool, how many record."""
+_changing = RLock()
+held_by_forks(_changing.acquire, _changing.release)
 
 
 @contextmanager
 def recording(workers: Pool | None = None) -> Iterator[Recording]:
     """Record tasks while in the block. Raises `OutOfMemoryError` where there is no room for it."""
     shared = pool() if workers is None else workers
-    rings = _rings.get(shared.control)
-    if rings is None:
-        rings = _rings[shared.control] = _map_rings()
-    made = Recording(rings)
-    before = shared.record(rings.ctypes.data)
+    with _changing:
+        rings = _rings.get(shared.control)
+        if rings is None:
+            rings = _rings[shared.control] = _map_rings()
+        made = Recording(rings)
+        _recording[shared.control] = _recording.get(shared.control, 0) + 1
+        shared.record(rings.ctypes.data)
     try:
         yield made
     finally:
-        shared.record(before)
+        with _changing:
+            _recording[shared.control] -= 1
+            if not _recording[shared.control]:
+                shared.record(0)
 
 
 def _map_rings() -> npt.NDArray[np.int64]:

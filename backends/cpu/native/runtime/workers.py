@@ -177,11 +177,9 @@ class Pool:
         self.stop()
         self.count = max(1, min(count, at.MAX_WORKERS))
 
-    def record(self, rings: int) -> int:
-        """Record tasks in the rings at an address from now on, 0: no more; where it was before."""
-        word = self._word(at.RINGS)
-        before, word.value = word.value, rings
-        return before
+    def record(self, rings: int) -> None:
+        """Record tasks in the rings at an address from now on, 0: no more."""
+        self._word(at.RINGS).value = rings
 
     def reset_in_child(self) -> None:
         """Forget the threads that a fork did not take along."""

@@ -1,6 +1,7 @@
 """Recording who ran which task when, and what the machine can do at most."""
 
 import time
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -64,8 +65,31 @@ def test_long_recordings_keep_what_came_last() -> None:
         for _ in range(70):
             run(words.ctypes.data)
         tasks = record.take()
-    assert len(tasks) == at.RING_RECORDS
-    assert max(each.phase for each in tasks) == 999
+        assert len(tasks) == at.RING_RECORDS
+        assert record.lost == 70_000 - at.RING_RECORDS
+        assert max(each.phase for each in tasks) == 999
+        run(words.ctypes.data)
+        assert [each.phase for each in record.take()] == [*range(1000)]
+        assert record.lost == 0
+
+
+def test_any_number_may_record_and_end_in_any_order() -> None:
+    pool = Pool(1)
+    words = np.zeros(1, np.uint64)
+    run = load([Phase(MULTIPLY_ADD, (1,), 1, 0.0)] * 3, 2, pool)
+    first, second = recording.recording(pool), recording.recording(pool)
+    with ExitStack() as stack:
+        one = stack.enter_context(first)
+        run(words.ctypes.data)
+        with second as two:
+            run(words.ctypes.data)
+            assert len(two.take()) == 3
+            assert len(one.take()) == 6
+            stack.close()
+            run(words.ctypes.data)
+            assert len(two.take()) == 3
+    run(words.ctypes.data)
+    assert two.take() == []
 
 
 def test_python_code_leaves_marks() -> None:
@@ -76,6 +100,18 @@ def test_python_code_leaves_marks() -> None:
     mark("outside", begin)
     assert [(each.what, each.begin) for each in marks] == [("inside", begin)]
     assert begin <= marks[0].end <= time.monotonic_ns()
+
+
+def test_any_number_may_collect_marks_and_end_in_any_order() -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(marking())
+        with marking() as second:
+            mark("both", 0)
+            stack.close()
+            mark("second", 0)
+    mark("none", 0)
+    assert [each.what for each in first] == ["both"]
+    assert [each.what for each in second] == ["both", "second"]
 
 
 def test_tasks_are_ordered_by_their_begin() -> None:
