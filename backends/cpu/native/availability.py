@@ -1,12 +1,15 @@
 """Whether machine code can be made here, and what is said where it cannot."""
 
 import platform
+import re
 import sys
 import warnings
 from functools import cache
 
 SYSTEMS = ("linux", "darwin")
 MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
+LEAST_LLVMLITE = (0, 45)
+"""As pyproject.toml asks for; what else is installed may have brought an older one."""
 
 
 @cache
@@ -25,6 +28,9 @@ def obstacle() -> str | None:
     except (ImportError, OSError) as error:
         return f"llvmlite cannot be imported ({error}); pip install llvmlite"
     assert llvmlite.binding is not None
+    found = re.match(r"(\d+)\.(\d+)", llvmlite.__version__)
+    if found is not None and tuple(map(int, found.groups())) < LEAST_LLVMLITE:
+        return f"llvmlite is {llvmlite.__version__}, which is too old; pip install -U llvmlite"
     return None
 
 

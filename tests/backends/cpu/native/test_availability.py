@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import llvmlite
 import pytest
 
 from shardir.backends.cpu.native import availability
@@ -38,6 +39,27 @@ def test_without_llvmlite_a_warning_says_so_once(monkeypatch: pytest.MonkeyPatch
         "programs run by NumPy, which takes several times as long: llvmlite cannot be imported "
         "(import of llvmlite.binding halted; None in sys.modules); pip install llvmlite"
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("0.44.1", "llvmlite is 0.44.1, which is too old; pip install -U llvmlite"),
+        ("0.45.0rc1", None),
+        ("1.0", None),
+        ("unknown", None),
+    ],
+)
+def test_an_old_llvmlite_is_as_good_as_none(
+    version: str, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llvmlite, "__version__", version)
+    assert obstacle() == reason
+
+
+def test_the_least_llvmlite_is_what_is_asked_for() -> None:
+    asked = ".".join(map(str, availability.LEAST_LLVMLITE))
+    assert f'"llvmlite>={asked};' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_other_systems_and_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
