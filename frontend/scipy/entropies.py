@@ -1,6 +1,6 @@
 """Relative entropies in f64, without what cancels."""
 
-from math import inf, log
+from math import inf, log, nan
 from typing import Any
 
 from shardir.frontend import numpy as snp
@@ -12,15 +12,18 @@ STEPS = 700
 
 
 def relative_entropy(p: Any, q: Any, wide: bool) -> Any:
-    """p log(p / q), 0 where p is 0 and q is not negative, else inf; `wide` where the numbers are
-    not those of a narrower type, whose quotients f64 has."""
+    """p log(p / q), 0 where p is 0 and q is not negative, inf of other signs.
+
+    `wide`: the numbers are not those of a narrower type, whose quotients f64 has.
+    """
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
     # Of what the two differ by, which is exact where they are close.
     apart, least = snp.abs(safe[0] - safe[1]), snp.minimum(*safe)
     size = _log_past(apart, least) if wide else snp.log1p(apart / least)
     made = safe[0] * snp.where(safe[0] < safe[1], -size, size)
-    return snp.where(both, made, snp.where(none, like(p, 0), like(p, inf)))
+    others = snp.where((p != p) | (q != q), like(p, nan), like(p, inf))
+    return snp.where(both, made, snp.where(none, like(p, 0), others))
 
 
 def divergence(p: Any, q: Any, wide: bool) -> Any:
@@ -28,7 +31,9 @@ def divergence(p: Any, q: Any, wide: bool) -> Any:
 
     Of numbers of a narrower type f64 has the digits that cancel.
     """
-    apart = relative_entropy(p, q, wide) - (p - q)
+    entropy = relative_entropy(p, q, wide)
+    # No difference of infinities.
+    apart = entropy - snp.where(entropy == inf, like(p, 0), p - q)
     if not wide:
         return apart
     near = (p > 0) & (q < 2 * p) & (p < 2 * q)
@@ -40,7 +45,7 @@ def divergence(p: Any, q: Any, wide: bool) -> Any:
 def _log_past(apart: Any, least: Any) -> Any:
     """log(1 + apart / least), also where that quotient is no number."""
     far, one = apart / least == inf, like(apart, 1)
-    lowered = (apart * 2.0**-STEPS) / (snp.where(far, least, one) * 2.0**STEPS)
+    lowered = (apart * 2.0**-STEPS) / (snp.where(far, snp.minimum(least, 1.0), one) * 2.0**STEPS)
     above = snp.log(snp.where(far, lowered, one)) + 2 * STEPS * log(2)
     near = snp.log1p(snp.where(far, one, apart) / snp.where(far, one, least))
     return snp.where(far, above, near)

@@ -31,11 +31,12 @@ psi = digamma
 
 @public()
 def gammasgn(x: Any) -> Any:
-    """The sign of the gamma function, 1 or -1; that of a zero at zero, NaN at other poles."""
+    """The sign of the gamma function, 1 or -1; that of a zero at zero, NaN at other poles and of
+    NaN."""
     (x,) = floats(x)
     below = snp.floor(x)
     sign = snp.where((x > 0) | is_even(below), 1.0, -1.0)
-    sign = snp.where((x < 0) & (below == x), snp.nan, sign)
+    sign = snp.where((x < 0) & (below == x) | (x != x), snp.nan, sign)
     return snp.where(x == 0, snp.copysign(snp.ones_like(x), x), sign).astype(x.dtype)
 
 

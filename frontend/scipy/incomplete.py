@@ -69,6 +69,8 @@ def _upper_small(a: Any, x: Any, total: Any) -> Any:
 
 def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     """The regularised lower and upper incomplete gamma functions."""
+    wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a)
+    wrong = wrong | ((a == x) & ((x == 0) | (x == snp.inf)))
     scale = snp.where(snp.maximum(a, x) > HUGE, like(a, LESS), like(a, 1))
     a, x = a * scale, x * scale
     good = (x > 0) & (a > 0) & snp.isfinite(x) & snp.isfinite(a)
@@ -96,8 +98,6 @@ def _both(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
     center = snp.where(good_a >= FAR, good_a, like(a, FAR))
     far = both_large(center, snp.where(is_near(good_a, good_x), good_x, center))
     lower, upper = snp.where(large, far[0], lower), snp.where(large, far[1], upper)
-    wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a)
-    wrong = wrong | ((a == x) & ((x == 0) | (x == snp.inf)))
     end = ((x == 0) | (x == snp.inf) | (a == 0) | (a == snp.inf)) & ~wrong
     full = (x == snp.inf) | (a == 0)
     lower = snp.where(end, snp.where(full, 1.0, 0.0), lower)

@@ -14,6 +14,6 @@ STEPS = 64
 def log_odds(x: Any) -> Any:
     """log(x / (1 - x)), by what the two differ; 2x - 1 is exact where it is small."""
     small = (x >= 0) & (x < SMALL[x.dtype.itemsize])
-    least = snp.where(small, x * 2.0**STEPS, snp.minimum(x, 1 - x))
+    least = snp.where(small, snp.abs(x) * 2.0**STEPS, snp.minimum(x, 1 - x))
     size = snp.log1p(snp.abs(2 * x - 1) / least) + snp.where(small, STEPS * log(2), 0.0)
     return snp.where(x < 0.5, -size, size)

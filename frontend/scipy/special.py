@@ -77,19 +77,19 @@ def logit(x: Any) -> Any:
 
 @public()
 def xlogy(x: Any, y: Any) -> Any:
-    """x log(y), 0 where x is 0."""
+    """x log(y), 0 where x is 0 and y is not NaN."""
     x, y = _floats(x, y)
     # Elsewhere the logarithm is finite: x times it is 0 as well, and it is the slope in x.
-    nothing = (x == 0) & ~((y > 0) & (y < snp.inf))
+    nothing = (x == 0) & ((y <= 0) | (y == snp.inf))
     made = x * snp.log(snp.where(nothing, like(y, 1), y))
     return snp.where(nothing, like(x, 0), made)
 
 
 @public()
 def xlog1py(x: Any, y: Any) -> Any:
-    """x log(1 + y), 0 where x is 0."""
+    """x log(1 + y), 0 where x is 0 and y is not NaN."""
     x, y = _floats(x, y)
-    nothing = (x == 0) & ~((y > -1) & (y < snp.inf))
+    nothing = (x == 0) & ((y <= -1) | (y == snp.inf))
     made = x * snp.log1p(snp.where(nothing, like(y, 0), y))
     return snp.where(nothing, like(x, 0), made)
 
@@ -99,12 +99,12 @@ def entr(x: Any) -> Any:
     """-x log(x), -inf for negative x."""
     (x,) = _floats(x)
     safe = snp.where(x > 0, x, like(x, 1))
-    return snp.where(x < 0, -snp.inf, snp.where(x > 0, -x * snp.log(safe), like(x, 0)))
+    return snp.where(x < 0, -snp.inf, snp.where(x == 0, like(x, 0), -x * snp.log(safe)))
 
 
 @public()
 def rel_entr(p: Any, q: Any) -> Any:
-    """p log(p / q), 0 where p is 0 and q is not negative, else inf."""
+    """p log(p / q), 0 where p is 0 and q is not negative, inf of other signs; NaN of NaN."""
     p, q = _floats(*ordered("rel_entr", p, q))
     return in_double(partial(relative_entropy, wide=p.dtype == np.float64))(p, q)
 
@@ -121,7 +121,12 @@ def exprel(x: Any) -> Any:
     """(exp(x) - 1) / x, 1 at 0."""
     (x,) = _floats(x)
     safe = snp.where(x == 0, like(x, 1), x)
-    return snp.where(x == 0, 1 + x / 2, snp.expm1(safe) / safe)
+    # Where the exponential is no number the quotient may be one; infinity is halved as well.
+    half = snp.exp(0.5 * safe)
+    large = half / snp.minimum(safe, float(np.finfo(np.float32).max)) * half
+    made = snp.expm1(safe)
+    made = snp.where(made == snp.inf, large, made / safe)
+    return snp.where(x == 0, 1 + x / 2, made)
 
 
 @custom_jvp

@@ -79,8 +79,8 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
     """The logarithm of the size of the beta function, by that of the gamma function of what is not
     far from zero."""
     small, large = snp.minimum(a, b), snp.maximum(a, b)
-    far = (large >= FAR) & (small > 0)
-    both = small >= FAR
+    far = (large >= FAR) & (large + small >= FAR) & (large < snp.inf)
+    both = far & (small >= FAR)
     b_far = snp.where(far, large, like(b, FAR))
     a_near = snp.where(far & ~both, small, like(a, 1))
     a_far = snp.where(both, small, like(a, FAR))
@@ -92,6 +92,7 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
     two = common(a_far) + rest(a_far) - a_far * snp.log1p(b_far / a_far)
     two = two + 0.5 * (_LOG_TURN - snp.log(a_far))
     plain = gammaln(a) + gammaln(b) - gammaln(a + b)
+    plain = snp.where((large == snp.inf) & (small > 0), like(a, -snp.inf), plain)
     return snp.where(both, two, snp.where(far, one, plain))
 
 

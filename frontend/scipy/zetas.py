@@ -21,16 +21,17 @@ _BERNOULLI = (
 _SUMMED = 9
 """Terms that are added one by one, before the Euler-Maclaurin formula."""
 
-_LARGE, _LAST = 690.0, 171.0
-"""Exponentials of more than the first, and gamma functions of more than the last, are not
-multiplied."""
+_LARGE, _LAST, _HUGE = 690.0, 171.0, 1e100
+"""Exponentials of more than the first, and gamma functions of more than the second, are not
+multiplied; powers of more than the last are not taken."""
 
 
 @public()
 def zeta(x: Any, q: Any = 1.0) -> Any:
-    """The Hurwitz zeta function, the sum of (k + q)**-x over k from 0; x > 1.
+    """The Hurwitz zeta function, the sum of (k + q)**-x over k from 0, for x above 1.
 
-    Infinite where q is 0, -1, ...; NaN for other q below 0 where x is no integer.
+    Infinite where x is 1 and where q is 0, -1, ...; NaN for x below 1, and for other q below 0
+    where x is no integer.
     """
     return in_double(_zeta)(*floats(*ordered("zeta", x, q)))
 
@@ -47,11 +48,12 @@ def _polygamma(n: Any, x: Any) -> Any:
     s = snp.where(n == 0, like(n, 2), n + 1)
     right = snp.where(x > 0, x, like(x, 1))
     # The factorial may be infinite where the zeta function is nothing.
-    fall = s * same("stop_gradient", snp.log(right))
-    far = (s > _LAST) | (snp.abs(fall) > _LARGE)
+    fall = (s - 1) * same("stop_gradient", snp.log(right))
+    far = (s > _LAST) | (snp.abs(fall) > _LARGE) | (right > _HUGE)
     unit = snp.where(far, same("stop_gradient", right), like(x, 1))
     scale = snp.where(far, snp.exp(gammaln(s) - fall), gamma_of_double(s))
-    return snp.where(n == 0, digamma(x), sign * scale * _zeta(s, x, unit))
+    total = snp.where(x == snp.inf, like(x, 0), _zeta(s, x, unit) / unit)
+    return snp.where(n == 0, digamma(x), sign * (scale * total))
 
 
 def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
@@ -70,13 +72,18 @@ def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
         beyond = snp.where(left, 1 - q, like(q, 1))
         sign = snp.where(left, snp.where(is_even(s), like(s, 1), like(s, -1)), like(s, 0))
         # Side by side: the sum is long, and so is there once.
-        whole = _right(*(snp.stack(x) for x in ((s, s, s), (start, other, beyond), (unit,) * 3)))
+        places, units = (start, other, beyond), (unit, like(s, 1), like(s, 1))
+        whole = _right(*(snp.stack(x) for x in ((s, s, s), places, units)))
         total = whole[0] + sign * whole[1] - sign * whole[2]
         return snp.where(left & (snp.floor(s) != s), like(s, snp.nan), total)
 
     total = cond(snp.any(q < 0), reflected, plain, s, q, unit)
-    inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, total))
-    return snp.where((q <= 0) & (snp.floor(q) == q), snp.inf, inside).astype(s.dtype)
+    end = ((s == snp.inf) & (q > 0)) | ((q == snp.inf) & (s > 1))
+    limit = snp.where(q > 1, 0.0, snp.where(q == 1, 1.0, snp.inf))
+    inside = snp.where(end, limit, total)
+    inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, inside))
+    pole = (q <= 0) & (snp.floor(q) == q) & (s > 1)
+    return snp.where(pole, snp.inf, inside).astype(s.dtype)
 
 
 def _right(s: Any, q: Any, unit: Any) -> Any:

@@ -148,6 +148,68 @@ def test_outside_of_their_domains() -> None:
     assert float(special.gammasgn(-1.5)) == 1
 
 
+NAN = float("nan")
+EDGES: list[tuple[str, tuple[float, ...], float]] = [
+    ("logit", (-0.0,), -INF),
+    ("gammasgn", (NAN,), NAN),
+    ("entr", (NAN,), NAN),
+    ("entr", (INF,), -INF),
+    ("exprel", (INF,), INF),
+    ("exprel", (-INF,), 0.0),
+    ("exprel", (NAN,), NAN),
+    ("xlogy", (0.0, NAN), NAN),
+    ("xlogy", (0.0, -1.0), 0.0),
+    ("xlogy", (0.0, INF), 0.0),
+    ("xlog1py", (0.0, NAN), NAN),
+    ("xlog1py", (0.0, -2.0), 0.0),
+    ("xlog1py", (0.0, INF), 0.0),
+    ("rel_entr", (NAN, 0.5), NAN),
+    ("rel_entr", (0.5, NAN), NAN),
+    ("rel_entr", (-1.0, 0.5), INF),
+    ("rel_entr", (INF, 1e30), INF),
+    ("rel_entr", (1e30, INF), -INF),
+    ("kl_div", (INF, 0.0), INF),
+    ("kl_div", (2.5, -INF), INF),
+    ("kl_div", (0.5, NAN), NAN),
+    ("gammainc", (-1e-40, INF), NAN),
+    ("gammaincc", (INF, -1e-40), NAN),
+    ("betaln", (10.0, INF), -INF),
+    ("betaln", (INF, INF), -INF),
+    ("beta", (INF, 0.5), 0.0),
+    ("betaln", (-3.0, 1e6), INF),
+    ("zeta", (2.0, -3.0), INF),
+    ("zeta", (0.5, -3.0), NAN),
+    ("zeta", (1.5, INF), 0.0),
+    ("zeta", (INF, 1.0), 1.0),
+    ("zeta", (INF, 1.5), 0.0),
+    ("zeta", (INF, 0.5), INF),
+    ("zeta", (NAN, INF), NAN),
+    ("polygamma", (3.0, INF), 0.0),
+    ("polygamma", (20.0, 1e35), -0.0),
+]
+"""What is said of the ends, of what is not there, and of zeros."""
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("name", "args", "wanted"), EDGES)
+def test_edges(name: str, args: tuple[float, ...], wanted: float, wide: bool) -> None:
+    with enable_x64(wide):
+        type = np.float64 if wide else np.float32
+        got = np.asarray(getattr(special, name)(*(np.asarray([x, x], type) for x in args)))
+    np.testing.assert_array_equal(got, [wanted, wanted])
+    assert (np.signbit(got) == np.signbit(wanted)).all() or np.isnan(wanted)
+
+
+def test_what_only_f64_has() -> None:
+    """Results whose factors are no numbers. Numbers of mpmath."""
+    with enable_x64():
+        np.testing.assert_allclose(special.exprel(712.0), 2.3184146982986436e306, rtol=1e-15)
+        np.testing.assert_allclose(special.polygamma(10.0, 1e30), -3.6288e-295, rtol=1e-12)
+        np.testing.assert_allclose(special.polygamma(1.0, 1e200), 1e-200, rtol=1e-12)
+        mixed = special.polygamma(snp.array([4.0, 1.0]), snp.array([1e60, -0.5]))
+        np.testing.assert_allclose(mixed, [-6e-240, 8.934802200544679], rtol=1e-12)
+
+
 def test_softmax_and_its_kin_are_here() -> None:
     x = snp.array([1.0, 2.0])
     np.testing.assert_allclose(special.softmax(x), np.exp(special.log_softmax(x)), rtol=1e-6)
