@@ -3,104 +3,23 @@
 Outside of its support a density is 0 and its logarithm -inf.
 """
 
-from collections.abc import Callable
 from math import log as log_of, pi
 from typing import Any
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import floats, like
+from shardir.frontend.numpy.pointwise import like
 from shardir.frontend.scipy import special
+from shardir.frontend.scipy.distribution import Distribution
+from shardir.frontend.scipy.narrow import in_double
 from shardir.frontend.scipy.stirling import log_poisson
 
-Formula = Callable[..., Any]
+FAR = 1e9
+"""From here on 1 + x^2 is x^2."""
 
 
-class Distribution:
-    """The functions of one distribution. Made from formulas of the standard one.
-
-    `logpdf`, `pdf`, `logcdf`, `cdf`, `logsf`, `sf` take `x`, the parameters of the shape, `loc`
-    and `scale`; `ppf` and `isf` take a probability first. Those without a formula raise no error
-    where another gives them.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        shapes: int,
-        logpdf: Formula,
-        cdf: Formula | None = None,
-        sf: Formula | None = None,
-        logcdf: Formula | None = None,
-        logsf: Formula | None = None,
-        ppf: Formula | None = None,
-        isf: Formula | None = None,
-    ) -> None:
-        self.name = name
-        self.logpdf = self._scaled("logpdf", shapes, logpdf, density=True)
-        self.pdf = self._through(self.logpdf, snp.exp)
-        if cdf is not None:
-            self.cdf = self._scaled("cdf", shapes, cdf)
-            self.logcdf = (
-                self._through(self.cdf, snp.log)
-                if logcdf is None
-                else self._scaled("logcdf", shapes, logcdf)
-            )
-            above = sf or (lambda *xs: 1 - cdf(*xs))
-            self.sf = self._scaled("sf", shapes, above)
-            self.logsf = (
-                self._through(self.sf, snp.log)
-                if logsf is None
-                else self._scaled("logsf", shapes, logsf)
-            )
-        if ppf is not None:
-            back = isf or (lambda q, *xs: ppf(1 - q, *xs))
-            self.ppf = self._inverse("ppf", shapes, ppf)
-            self.isf = self._inverse("isf", shapes, back)
-
-    def _scaled(self, what: str, shapes: int, formula: Formula, density: bool = False) -> Formula:
-        @public(name=f"{self.name}.{what}")
-        def function(*args: Any) -> Any:
-            x, *rest = args
-            loc, scale = rest[shapes], rest[shapes + 1]
-            x, loc, scale, *shape = floats(x, loc, scale, *rest[:shapes])
-            made = formula((x - loc) / scale, *shape)
-            return made - snp.log(scale) if density else made
-
-        return self._called(what, shapes, function)
-
-    def _inverse(self, what: str, shapes: int, formula: Formula) -> Formula:
-        @public(name=f"{self.name}.{what}")
-        def function(*args: Any) -> Any:
-            q, *rest = args
-            loc, scale = rest[shapes], rest[shapes + 1]
-            q, loc, scale, *shape = floats(q, loc, scale, *rest[:shapes])
-            return formula(q, *shape) * scale + loc
-
-        return self._called(what, shapes, function)
-
-    def _called(self, what: str, shapes: int, function: Formula) -> Formula:
-        def called(x: Any, *args: Any, loc: Any = 0, scale: Any = 1) -> Any:
-            given = [*args[shapes:], *[None] * 2]
-            loc = loc if given[0] is None else given[0]
-            scale = scale if given[1] is None else given[1]
-            return function(x, *args[:shapes], loc, scale)
-
-        called.__name__ = what
-        return called
-
-    def _through(self, inner: Formula, outer: Formula) -> Formula:
-        def called(x: Any, *args: Any, loc: Any = 0, scale: Any = 1) -> Any:
-            return outer(inner(x, *args, loc=loc, scale=scale))
-
-        return called
-
-    def __repr__(self) -> str:
-        return f"<distribution {self.name}>"
-
-
-def _inside(good: Any, value: Any) -> Any:
-    return snp.where(good, value, -snp.inf)
+def _but(outside: Any, value: Any) -> Any:
+    """-inf outside; what is NaN is not outside."""
+    return snp.where(outside, -snp.inf, value)
 
 
 def _uniform_cdf(x: Any) -> Any:
@@ -108,27 +27,45 @@ def _uniform_cdf(x: Any) -> Any:
 
 
 def _gamma_logpdf(x: Any, a: Any) -> Any:
-    safe = snp.where(x >= 0, x, snp.ones_like(x))
+    safe = snp.where(x < 0, snp.ones_like(x), x)
     plain = special.xlogy(a - 1, safe) - safe - special.gammaln(a)
-    return _inside(x >= 0, log_poisson(a - 1, safe, plain))
+    return _but(x < 0, log_poisson(a - 1, safe, plain))
 
 
+@in_double
 def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
-    good = (x >= 0) & (x <= 1)
-    safe = snp.where(good, x, snp.full_like(x, 0.5))
+    outside = (x < 0) | (x > 1)
+    safe = snp.where(outside, snp.full_like(x, 0.5), x)
     made = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b)
-    return _inside(good, made)
+    return _but(outside, made)
 
 
 def _t_logpdf(x: Any, df: Any) -> Any:
     half = (df + 1) / 2
     made = -special.betaln(df / 2, like(df, 0.5)) - 0.5 * snp.log(df)
-    return made - half * snp.log1p(x * x / df)
+    return made - half * _log_past_square(x / snp.sqrt(df))
 
 
+@in_double
 def _t_cdf(x: Any, df: Any) -> Any:
-    tail = 0.5 * special.betainc(df / 2, snp.full_like(df, 0.5), df / (df + x * x))
-    return snp.where(x > 0, 1 - tail, tail)
+    """By the side of the middle next to 0, by the tail beyond: of neither much is rounded."""
+    square = x * x
+    middle, half, of = square < 1, like(df, 0.5), df / 2
+    part = snp.where(middle, square, df) / (df + square)
+    a, b = snp.where(middle, half, of), snp.where(middle, of, half)
+    share = 0.5 * special.betainc(a, b, part)
+    right = snp.where(middle, 0.5 + share, 1 - share)
+    return snp.where(x > 0, right, snp.where(middle, 0.5 - share, share))
+
+
+@in_double
+def _beta_sf(x: Any, a: Any, b: Any) -> Any:
+    """1 less what is below where that is not nearly 1."""
+    x = snp.clip(x, 0, 1)
+    left = x * (a + b) < a
+    first, second = snp.where(left, a, b), snp.where(left, b, a)
+    share = special.betainc(first, second, snp.where(left, x, 1 - x))
+    return snp.where(left, 1 - share, share)
 
 
 def _chi2_logpdf(x: Any, df: Any) -> Any:
@@ -138,6 +75,51 @@ def _chi2_logpdf(x: Any, df: Any) -> Any:
 def _laplace_cdf(x: Any) -> Any:
     half = 0.5 * snp.exp(-snp.abs(x))
     return snp.where(x < 0, half, 1 - half)
+
+
+def _laplace_logcdf(x: Any) -> Any:
+    half = 0.5 * snp.exp(-snp.abs(x))
+    return snp.where(x < 0, x - log_of(2), snp.log1p(-half))
+
+
+def _logistic_logcdf(x: Any) -> Any:
+    return snp.minimum(x, 0.0) - snp.log1p(snp.exp(-snp.abs(x)))
+
+
+def _log_past_square(x: Any) -> Any:
+    """log(1 + x^2), also where the square is no number."""
+    far = snp.abs(x) > FAR
+    large = 2 * snp.log(snp.where(far, snp.abs(x), like(x, 1)))
+    near = snp.where(far, like(x, 0), x)
+    return snp.where(far, large, snp.log1p(near * near))
+
+
+def _log_less(x: Any) -> Any:
+    """log(1 - exp(-x)) of x from 0 on: neither difference is rounded where it is small."""
+    near, far = snp.minimum(x, log_of(2)), snp.maximum(x, log_of(2))
+    return snp.where(x < log_of(2), snp.log(-snp.expm1(-near)), snp.log1p(-snp.exp(-far)))
+
+
+def _cauchy_cdf(x: Any) -> Any:
+    """The angle of (-x, 1), of half a turn: it is small without a difference."""
+    return snp.arctan2(like(x, 1), -x) / pi
+
+
+def _cauchy_logcdf(x: Any) -> Any:
+    tail = _cauchy_cdf(-snp.abs(x))
+    return snp.where(x > 0, snp.log1p(-tail), snp.log(tail))
+
+
+def _cauchy_ppf(q: Any) -> Any:
+    least = snp.minimum(q, 1 - q)
+    outer = least < 0.25
+    turned = snp.tan(pi * snp.where(outer, least, 0.5 - least))
+    size = snp.where(outer, 1 / turned, turned)
+    return snp.where(q < 0.5, -size, size)
+
+
+def _pareto_logsf(x: Any, b: Any) -> Any:
+    return -b * snp.log(snp.maximum(x, 1.0))
 
 
 def _positive(x: Any) -> Any:
@@ -156,16 +138,23 @@ norm = Distribution(
     lambda q: -special.ndtri(q),
 )
 uniform = Distribution(
-    "uniform", 0, lambda x: _inside((x >= 0) & (x <= 1), x * 0), _uniform_cdf, ppf=lambda q: q
+    "uniform",
+    0,
+    lambda x: _but((x < 0) | (x > 1), x * 0),
+    _uniform_cdf,
+    logsf=lambda x: snp.log1p(-_uniform_cdf(x)),
+    ppf=lambda q: q,
 )
 expon = Distribution(
     "expon",
     0,
-    lambda x: _inside(x >= 0, -x),
+    lambda x: _but(x < 0, -x),
     lambda x: -snp.expm1(-_positive(x)),
     lambda x: snp.exp(-_positive(x)),
-    logsf=lambda x: -_positive(x),
+    lambda x: _log_less(_positive(x)),
+    lambda x: -_positive(x),
     ppf=lambda q: -snp.log1p(-q),
+    isf=lambda q: -snp.log(q),
 )
 logistic = Distribution(
     "logistic",
@@ -173,18 +162,30 @@ logistic = Distribution(
     lambda x: -snp.abs(x) - 2 * snp.log1p(snp.exp(-snp.abs(x))),
     special.expit,
     lambda x: special.expit(-x),
+    _logistic_logcdf,
+    lambda x: _logistic_logcdf(-x),
     ppf=special.logit,
     isf=lambda q: -special.logit(q),
 )
-laplace = Distribution("laplace", 0, lambda x: -snp.abs(x) - log_of(2), _laplace_cdf)
+laplace = Distribution(
+    "laplace",
+    0,
+    lambda x: -snp.abs(x) - log_of(2),
+    _laplace_cdf,
+    lambda x: _laplace_cdf(-x),
+    _laplace_logcdf,
+    lambda x: _laplace_logcdf(-x),
+)
 cauchy = Distribution(
     "cauchy",
     0,
-    lambda x: -log_of(pi) - snp.log1p(x * x),
-    lambda x: 0.5 + snp.arctan(x) / pi,
-    lambda x: 0.5 - snp.arctan(x) / pi,
-    ppf=lambda q: snp.tan(pi * (q - 0.5)),
-    isf=lambda q: snp.tan(pi * (0.5 - q)),
+    lambda x: -log_of(pi) - _log_past_square(x),
+    _cauchy_cdf,
+    lambda x: _cauchy_cdf(-x),
+    _cauchy_logcdf,
+    lambda x: _cauchy_logcdf(-x),
+    ppf=_cauchy_ppf,
+    isf=lambda q: -_cauchy_ppf(q),
 )
 gamma = Distribution(
     "gamma",
@@ -198,7 +199,7 @@ beta = Distribution(
     2,
     _beta_logpdf,
     lambda x, a, b: special.betainc(a, b, snp.clip(x, 0, 1)),
-    lambda x, a, b: special.betainc(b, a, 1 - snp.clip(x, 0, 1)),
+    _beta_sf,
 )
 t = Distribution("t", 1, _t_logpdf, _t_cdf, lambda x, df: _t_cdf(-x, df))
 chi2 = Distribution(
@@ -211,9 +212,11 @@ chi2 = Distribution(
 pareto = Distribution(
     "pareto",
     1,
-    lambda x, b: _inside(x >= 1, snp.log(b) - (b + 1) * snp.log(snp.maximum(x, 1.0))),
-    lambda x, b: 1 - snp.power(snp.maximum(x, 1.0), -b),
+    lambda x, b: _but(x < 1, snp.log(b) - (b + 1) * snp.log(snp.maximum(x, 1.0))),
+    lambda x, b: -snp.expm1(_pareto_logsf(x, b)),
     lambda x, b: snp.power(snp.maximum(x, 1.0), -b),
-    ppf=lambda q, b: snp.power(1 - q, -1 / b),
+    lambda x, b: _log_less(-_pareto_logsf(x, b)),
+    _pareto_logsf,
+    ppf=lambda q, b: snp.exp(-snp.log1p(-q) / b),
     isf=lambda q, b: snp.power(q, -1 / b),
 )

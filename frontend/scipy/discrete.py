@@ -14,8 +14,9 @@ from shardir.frontend.scipy import special
 from shardir.frontend.scipy.stirling import log_poisson
 
 
-def _off(good: Any, value: Any) -> Any:
-    return snp.where(good, value, -snp.inf)
+def _counts(x: Any, good: Any, value: Any) -> Any:
+    """-inf for what is no good number; NaN stays."""
+    return snp.where(good | (x != x), value, -snp.inf)
 
 
 @public(name="bernoulli.logpmf")
@@ -24,7 +25,7 @@ def _bernoulli_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     k, p, loc = floats(k, p, loc)
     x = k - loc
     made = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
-    return _off((x == 0) | (x == 1), made)
+    return _counts(x, (x == 0) | (x == 1), made)
 
 
 @public(name="bernoulli.cdf")
@@ -51,7 +52,7 @@ def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     safe = snp.where(x < 0, snp.zeros_like(x), x)
     plain = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
     made = log_poisson(safe, mu, plain)
-    return _off((x >= 0) & (snp.round(x) == x), made)
+    return _counts(x, (x >= 0) & (x < snp.inf) & (snp.round(x) == x), made)
 
 
 @public(name="poisson.cdf")
@@ -67,7 +68,8 @@ def _geom_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """log(p) + (k - 1) log(1 - p) for whole k from 1 on."""
     k, p, loc = floats(k, p, loc)
     x = k - loc
-    return _off((x > 0) & (snp.round(x) == x), special.xlog1py(x - 1, -p) + snp.log(p))
+    made = special.xlog1py(x - 1, -p) + snp.log(p)
+    return _counts(x, (x > 0) & (snp.round(x) == x), made)
 
 
 @public(name="dirichlet.logpdf")
@@ -84,7 +86,7 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
     norm = snp.sum(special.gammaln(alpha)) - special.gammaln(snp.sum(alpha))
     made = snp.sum(special.xlogy(a - 1, x), axis=0) - norm
     good = snp.all(x > 0, axis=0) & (snp.abs(snp.sum(x, axis=0) - 1) < 1e-6)
-    return _off(good, made)
+    return snp.where(good, made, -snp.inf)
 
 
 @public(name="multivariate_normal.logpdf")

@@ -110,6 +110,69 @@ def test_values(name: str, args: tuple[Any, ...], wanted: float) -> None:
         np.testing.assert_allclose(float(got), wanted, rtol=1e-11)
 
 
+TAILS: list[tuple[str, tuple[float, ...], float]] = [
+    ("laplace.sf", (50.0,), 9.643749239819589e-23),
+    ("laplace.logsf", (50.0,), -50.69314718055995),
+    ("laplace.logcdf", (30.0,), -4.6788114844201966e-14),
+    ("logistic.logsf", (1000.0,), -1000.0),
+    ("logistic.logcdf", (40.0,), -4.248354255291589e-18),
+    ("expon.logcdf", (30.0,), -9.357622968840613e-14),
+    ("expon.logcdf", (1e-05,), -11.512930464966061),
+    ("expon.isf", (1e-10,), 23.025850929940457),
+    ("cauchy.sf", (10000000000.0,), 3.183098861837907e-11),
+    ("cauchy.logpdf", (1e30,), -139.29983546549214),
+    ("cauchy.logcdf", (1000000.0,), -3.183099368442871e-07),
+    ("cauchy.logsf", (1000000.0,), -14.960240443814008),
+    ("cauchy.ppf", (1e-10,), -3183098861.8379064),
+    ("cauchy.isf", (1e-10,), 3183098861.8379064),
+    ("uniform.logsf", (1e-30,), -1e-30),
+    ("t.cdf", (0.0001, 1000000.0), 0.5000398942180001),
+    ("t.sf", (0.75, 1000000.0), 0.22662744060070772),
+    ("t.sf", (8.0, 30.0), 3.1329112378503795e-09),
+    ("t.cdf", (-0.5, 3.0), 0.3257239824240755),
+    ("beta.sf", (1e-30, 0.001, 20.0), 0.06342962169037161),
+    ("beta.sf", (0.001, 3.7, 100000.0), 2.1897487648873947e-39),
+    ("beta.logpdf", (0.5, 1000000.0, 1000000.0), 7.028537390753627),
+    ("pareto.cdf", (1.0001, 2.0), 0.0001999700039995167),
+    ("pareto.logsf", (1e30, 20.0), -1381.5510557964274),
+    ("gamma.logcdf", (1.0, 0.001), -0.00021963247503191066),
+    ("gamma.logsf", (100.0, 1.0), -100.0),
+]
+"""What is 0 or 1, or a difference of nearly equal numbers, by another way."""
+
+
+@pytest.mark.parametrize(("name", "args", "wanted"), TAILS)
+def test_tails(name: str, args: tuple[float, ...], wanted: float) -> None:
+    function = attrgetter(name)(stats)
+    with enable_x64():
+        np.testing.assert_allclose(float(function(*args)), wanted, rtol=2e-10)
+    single = function(*map(np.float32, args))
+    assert single.dtype == np.float32
+    # Of the arguments, f32 has what makes this of the results.
+    np.testing.assert_allclose(float(single), wanted, rtol=1e-3, atol=1e-44)
+
+
+def test_slopes_of_tails_are_finite() -> None:
+    for name in ("laplace", "logistic", "cauchy", "expon"):
+        distribution = getattr(stats, name)
+        for x in (0.5, 3.0, 40.0, 1e10):
+            for of in (distribution.logpdf, distribution.logcdf, distribution.logsf):
+                assert np.isfinite(float(grad(of)(x)))
+
+
+def test_what_is_none_is_nan() -> None:
+    nan = float("nan")
+    for name, args in (("expon", ()), ("uniform", ()), ("pareto", (2.0,)), ("gamma", (2.0,))):
+        assert np.isnan(float(getattr(stats, name).pdf(nan, *args)))
+    for name, parameter in (("poisson", 2.0), ("geom", 0.5), ("bernoulli", 0.5)):
+        assert np.isnan(float(getattr(stats, name).pmf(nan, parameter)))
+    assert float(stats.poisson.pmf(np.inf, 2.0)) == 0
+    for name in ("expon", "uniform", "cauchy", "logistic", "norm"):
+        distribution = getattr(stats, name)
+        outside = [distribution.ppf(-0.1), distribution.ppf(1.1), distribution.isf(1.1)]
+        assert np.isnan(outside).all()
+
+
 def test_location_and_scale_by_name() -> None:
     wanted = stats.norm.pdf(1.0, 0.5, 2.0)
     assert float(stats.norm.pdf(1.0, scale=2.0, loc=0.5)) == float(wanted)
