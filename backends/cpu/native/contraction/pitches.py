@@ -28,6 +28,9 @@ LATENCY = 4.0
 MOVE, TURN, SHARE, CLOCK = 0.08, 0.3, 0.5, 4.0
 """Nanoseconds that a number takes that is copied in runs or squares, or else; the share of
 the time that this may take, and cycles in a nanosecond."""
+FEW, PAGE = 16, 4096
+"""Rows, and columns, that a product has at least that has no patches; bytes that its steps are
+apart at most."""
 SELDOM = 8
 """How often columns are read, if those that come from far are to be asked for."""
 STILL = Loop(1, 0, 0, 0)
@@ -44,7 +47,9 @@ class Tiling(NamedTuple):
 
 def tiling(work: Product) -> Tiling | None:
     """The best tile for a product, if its rows lie so and its columns are neighbours."""
-    if not work.patches or work.patches.starts or not work.rows or not work.columns:
+    if not work.rows or not work.columns:
+        return None
+    if work.patches.starts if work.patches else _far(work):
         return None
     if not 1 <= len(work.inner) <= LOOPS or not work.sizes[3]:
         return None
@@ -52,7 +57,8 @@ def tiling(work: Product) -> Tiling | None:
         return None
     near, last, item = work.rows[-1], work.columns[-1], work.out.itemsize
     # Taps of a filter go along places of an image of one feature.
-    taps = work.patches.side == "rhs" and len(work.inner) <= 2 and abs(work.inner[-1].rhs) == item
+    taps = work.patches and work.patches.side == "rhs" and len(work.inner) <= 2
+    taps = taps and abs(work.inner[-1].rhs) == item
     most = PITCH if taps else item
     same = work.lhs.dtype == work.rhs.dtype == work.out.dtype
     if not same or not 0 < near.lhs <= most or last.rhs != item:
@@ -67,6 +73,18 @@ def tiling(work: Product) -> Tiling | None:
         total *= ceil(near.extent / height) * others / times
         found.append(Tiling(total, Shape(times, height, width, thin, cut, near.lhs)))
     return min(found, key=lambda each: each.cycles)
+
+
+def _far(work: Product) -> bool:
+    """Whether a product that has no patches is better packed: what it reads is more than caches
+    hold, or steps are so far apart that they compete for places there. Few rows, or columns, are
+    not worth it."""
+    _, rows, columns, inner = work.sizes
+    return (
+        min(rows, columns) < FEW
+        or inner * (rows + columns) * work.out.itemsize > 2 * host().caches[1]
+        or any(abs(stride) >= PAGE for loop in work.inner for stride in (loop.lhs, loop.rhs))
+    )
 
 
 def _cycles(height: int, width: int) -> float:

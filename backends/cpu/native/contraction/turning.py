@@ -44,7 +44,12 @@ def with_features_last(
         or not (apart or w.strides[by.second] < w.strides[by.first])
     ):
         return None
-    steps = out.size * w.shape[by.first] * prod(w.shape[d] for d in by.spatial)
+    window, places = (
+        prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
+    )
+    if window > places:  # A gradient of a filter.
+        return None
+    steps = out.size * w.shape[by.first] * window
     time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate(out.itemsize)
     if TURN * (x.size + out.size) >= (APART if apart else SHARE) * time:
         return None

@@ -482,6 +482,12 @@ def test_gradients_of_images_are_made_as_if_features_came_last(
     assert turned == any("straight" in name for name in names) or "b01f" in dims
 
 
+def test_a_gradient_of_a_filter_of_one_place_is_made_as_it_lies() -> None:
+    shape = (8, 64, 14, 14)
+    names = kernels_of("fb01,io01->bf01", shape, shape)
+    assert not any(name.startswith("moves") for name in names)
+
+
 @pytest.mark.parametrize("inputs", [16, 0])
 def test_a_filter_that_lies_apart_may_be_the_same_at_all_places_of_a_window(inputs: int) -> None:
     """The sum has these steps all the same, or none at all."""

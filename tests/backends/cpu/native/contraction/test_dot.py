@@ -127,6 +127,9 @@ SHAPES = [
     ("mk,kn->mn", (60, 1100), (1100, 900)),
     ("mk,nk->mn", (50, 1100), (900, 1100)),
     ("km,kn->mn", (600, 500), (600, 700)),
+    ("km,kn->mn", (190, 250), (190, 330)),
+    ("km,kn->nm", (190, 70), (190, 45)),
+    ("zkm,zkn->zmn", (3, 150, 40), (3, 150, 70)),
     ("mk,kn->mn", (500, 300), (300, 10)),
     ("k,kn->n", (301,), (301, 1200)),
     ("mk,kn->mn", (6, 1601), (1601, 2001)),
@@ -393,6 +396,21 @@ def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
     first, *copies = kernels(x, y, dims)
     assert first.startswith("direct_")
     assert len(copies) == (few > 1)
+
+
+@pytest.mark.parametrize(
+    ("inner", "rows", "columns", "dtype", "packs"),
+    [(300, 64, 96, "f32", False), (300, 64, 96, "f64", False), (300, 64, 96, "bf16", True),
+     (300, 64, 1100, "f32", True), (3000, 250, 250, "f32", True)],
+)  # fmt: skip
+def test_rows_that_are_neighbours_are_read_where_they_lie(
+    inner: int, rows: int, columns: int, dtype: str, packs: bool
+) -> None:
+    """As gradients of layers have them: but for steps far apart, or more than caches hold."""
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, (inner, rows), dtype), numbers(rng, (inner, columns), dtype)
+    names = kernels(x, y, "km,kn->mn")
+    assert packs == (not any(name.startswith("pitched") for name in names))
 
 
 def test_some_rows_do_not_make_up_for_packing() -> None:
