@@ -1,8 +1,10 @@
-"""Gradients of images whose features come first, made as if features came last.
+"""Convolutions whose features come first, made as if features came last.
 
-Neither rows nor steps of such a product are neighbours in the filter, and where the convolution had
-strides, places of the result are numbers of a line some apart. With features innermost all of these
-are runs. Turning the operands around, and the result back, takes less than what is lost otherwise.
+In gradients of images neither rows nor steps of the product are neighbours in the filter, and where
+the convolution had strides, places of the result are numbers of a line some apart. Small images
+have lines shorter than tiles, and so little of each that its planes, and the filter packed for
+them, take long. With features innermost all of these are runs. Turning the operands around, and the
+result back, takes less than what is lost otherwise.
 """
 
 from collections.abc import Mapping
@@ -17,8 +19,10 @@ from shardir.types import TensorType
 
 TURN = 0.12
 """Nanoseconds that a number takes that is turned in squares."""
-SHARE, APART = 0.06, 0.3
+SHARE, APART = 0.07, 0.3
 """The share of the time of the product that this may take; where the result lies apart."""
+SMALL = 256
+"""Places of a small image."""
 
 
 class Turned(NamedTuple):
@@ -34,24 +38,25 @@ class Turned(NamedTuple):
 def with_features_last(
     attrs: Mapping[str, Any], x: View, w: View, out: View, context: Context
 ) -> Turned | None:
-    """The convolution of copies, if it is such a gradient and large enough."""
+    """The convolution of copies, if it is such a gradient, or of small images, and large enough."""
     of, by, to = sides(attrs["dims"])
     apart = max(attrs["lhs_dilation"], default=1) > 1
     last = [(x, of.second), (w, by.second), (out, to.second)]
-    if (
-        attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1
-        or any(view.strides[dim] == view.itemsize for view, dim in last)
-        or not (apart or w.strides[by.second] < w.strides[by.first])
+    if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or any(
+        view.strides[dim] == view.itemsize for view, dim in last
     ):
         return None
     window, places = (
         prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
     )
-    if window > places:  # A gradient of a filter.
+    numbers = x.size + out.size
+    small = prod(x.shape[d] for d in of.spatial) <= SMALL and w.size <= 2 * numbers
+    lies_apart = apart or w.strides[by.second] < w.strides[by.first]
+    if not 1 < window <= places or not (lies_apart or small):  # Other windows are of filters.
         return None
     steps = out.size * w.shape[by.first] * window
     time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate(out.itemsize)
-    if TURN * (x.size + out.size) >= (APART if apart else SHARE) * time:
+    if TURN * numbers >= (APART if apart else SHARE) * time:
         return None
     image = _copy_of(x, (of.first, *of.spatial, of.second), context)
     filter = _copy_of(w, (*by.spatial, by.first, by.second), context)

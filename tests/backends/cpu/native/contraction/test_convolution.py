@@ -197,6 +197,8 @@ LARGE = [
      {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
     ("bf01,io01->bf01", (3, 40, 8, 9), (40, 3, 7, 5),
      {"lhs_dilation": (2, 3), "padding": ((3, 4), (1, 1)), "rhs_dilation": (1, 2)}),
+    ("bf01,oi01->bf01", (5, 64, 7, 7), (48, 64, 1, 1), {}),
+    ("bf01,oi01->bf01", (3, 128, 7, 7), (128, 128, 3, 3), {"padding": ((1, 1), (1, 1))}),
     ("bf0,io0->bf0", (3, 40, 90), (40, 30, 9), {"padding": ((-1, 4),), "strides": (2,)}),
     ("f0b,i0o->0bf", (9, 100, 7), (9, 100, 40), {"padding": ((3, 3),)}),
     ("fb0,io0->bf0", (9, 7, 100), (9, 40, 95), {"padding": ((0, 2),)}),
@@ -463,23 +465,29 @@ def test_a_filter_whose_steps_lie_apart_is_copied_once(
 
 
 @pytest.mark.parametrize(
-    ("dims", "given", "turned"),
-    [("bf01,io01->bf01", {}, True), ("bf01,oi01->bf01", {}, False), ("b01f,io01->b01f", {}, False),
-     ("bf01,oi01->bf01", {"lhs_dilation": (2, 2)}, True), ("bf01,01io->bf01", {}, False),
-     ("bf01,io01->bf01", {"groups": 2}, False)],
+    ("dims", "side", "given", "turned"),
+    [("bf01,io01->bf01", 28, {}, True), ("bf01,oi01->bf01", 28, {}, False),
+     ("bf01,oi01->bf01", 14, {}, True), ("bf01,01io->bf01", 14, {}, False),
+     ("b01f,io01->b01f", 28, {}, False), ("bf01,io01->bf01", 28, {"groups": 2}, False),
+     ("bf01,oi01->bf01", 28, {"lhs_dilation": (2, 2)}, True)],
 )  # fmt: skip
-def test_gradients_of_images_are_made_as_if_features_came_last(
-    dims: str, given: dict[str, Any], turned: bool
+def test_images_are_turned_so_that_features_are_neighbours(
+    dims: str, side: int, given: dict[str, Any], turned: bool
 ) -> None:
-    """Operands are turned before, and the result after."""
+    """Gradients, and small ones: operands before, and the result after."""
     left, right = dims.partition("->")[0].split(",")
-    sizes = {"b": 8, "f": 64, "0": 14, "1": 14, "i": 64 // given.get("groups", 1), "o": 64}
+    sizes = {"b": 8, "f": 64, "0": side, "1": side, "i": 64 // given.get("groups", 1), "o": 64}
     window = sizes | {"0": 3, "1": 3}
     shapes = tuple(sizes[c] for c in left), tuple(window[c] for c in right)
     names = kernels_of(dims, *shapes, padding=((1, 1), (1, 1)), **given)
     copies = [i for i, name in enumerate(names) if name.startswith("moves_copy_tiles4")]
     assert copies == ([0, 1, len(names) - 1] if turned else [])
-    assert turned == any("straight" in name for name in names) or "b01f" in dims
+    assert any("straight" in name for name in names) or not turned
+
+
+def test_a_large_filter_of_a_small_image_is_read_as_it_lies() -> None:
+    names = kernels_of("bf01,oi01->bf01", (1, 256, 7, 7), (256, 256, 3, 3), padding=((1, 1),) * 2)
+    assert not any(name.startswith("moves") for name in names)
 
 
 def test_a_gradient_of_a_filter_of_one_place_is_made_as_it_lies() -> None:
