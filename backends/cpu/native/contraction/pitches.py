@@ -82,7 +82,7 @@ def _far(work: Product) -> bool:
     _, rows, columns, inner = work.sizes
     return (
         min(rows, columns) < FEW
-        or inner * (rows + columns) * work.out.itemsize > 2 * host().caches[1]
+        or inner * (rows + columns) * work.out.itemsize > 4 * host().caches[1]
         or any(abs(stride) >= PAGE for loop in work.inner for stride in (loop.lhs, loop.rhs))
     )
 
