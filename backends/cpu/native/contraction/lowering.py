@@ -27,13 +27,11 @@ from shardir.backends.cpu.native.contraction.narrow import (
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.pitches import pitched
 from shardir.backends.cpu.native.contraction.planes import lying
-from shardir.backends.cpu.native.contraction.rearranged import laid
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.sizes import STEPS, Sizes
 from shardir.backends.cpu.native.contraction.straight import readable, walked
 from shardir.backends.cpu.native.contraction.windows import windowed
 from shardir.backends.cpu.native.data import Context, Phase, View
-from shardir.backends.cpu.native.moves.copying import copy_phases
 
 PARTED = 128
 """Bytes of columns from which on loops of columns are done one by one."""
@@ -166,8 +164,6 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         and not any(work.columns[0].steps)  # A batch is not checked against the image.
     ):
         work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
-    if _scattered(work):
-        return _gathered(work, context, label)
     batch, rows, columns, inner = work.sizes
     # A product of a batch is a task, most often.
     sizes = Sizes.of(numbers, columns, rows if batch > 1 and inner > STEPS else 1)
@@ -210,23 +206,6 @@ def _run(columns: Sequence[Loop], item: int) -> int:
             break
         step *= loop.extent
     return step
-
-
-def _scattered(work: Product) -> bool:
-    """Whether a filter for patches has neither rows nor steps that are neighbours."""
-    item = work.lhs.itemsize
-    loops = *work.rows[-1:], *work.inner[-1:]
-    patches = work.patches and work.patches.side == "rhs"
-    return bool(patches) and len(loops) == 2 and item not in (x.lhs for x in loops)
-
-
-def _gathered(work: Product, context: Context, label: str) -> list[Phase]:
-    """With a copy of the filter first, whose steps are neighbours: every task packs it."""
-    work = work.turned()
-    loops = [*(loop for loop in (*work.batch, *work.columns) if loop.rhs), *work.inner]
-    slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
-    made, source, target = laid(work, loops, slot)
-    return [*copy_phases(source, target, context), *_packed(made.turned(), context, label)]
 
 
 def _checked(work: Product) -> Checked:

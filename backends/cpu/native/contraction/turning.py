@@ -1,10 +1,10 @@
 """Convolutions whose features come first, made as if features came last.
 
 In gradients of images neither rows nor steps of the product are neighbours in the filter, and where
-the convolution had strides, places of the result are numbers of a line some apart. Small images
-have lines shorter than tiles, and so little of each that its planes, and the filter packed for
-them, take long. With features innermost all of these are runs. Turning the operands around, and the
-result back, takes less than what is lost otherwise.
+the convolution had strides, places of the result are numbers of a line some apart, as those of the
+image are where strides are long. Small images have lines shorter than tiles, and so little of each
+that its planes, and the filter packed for them, take long. With features innermost all of these are
+runs. Turning the operands around, and the result back, takes less than what is lost otherwise.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from shardir.backends.cpu.native.contraction.narrow import rate
+from shardir.backends.cpu.native.contraction.planes import PACES
 from shardir.backends.cpu.native.data import Context, Phase, View, packed
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.ops.convolution_loops import sides
@@ -20,7 +21,7 @@ from shardir.types import TensorType
 TURN = 0.12
 """Nanoseconds that a number takes that is turned in squares."""
 SHARE, APART = 0.07, 0.3
-"""The share of the time of the product that this may take; where the result lies apart."""
+"""The share of the time of the product that this may take; where places lie apart."""
 SMALL = 256
 """Places of a small image."""
 
@@ -38,9 +39,10 @@ class Turned(NamedTuple):
 def with_features_last(
     attrs: Mapping[str, Any], x: View, w: View, out: View, context: Context
 ) -> Turned | None:
-    """The convolution of copies, if it is such a gradient, or of small images, and large enough."""
+    """The convolution of copies, if it is one of these, and they take little beside it."""
     of, by, to = sides(attrs["dims"])
     apart = max(attrs["lhs_dilation"], default=1) > 1
+    apart = apart or max(attrs["strides"], default=1) > max(PACES)
     last = [(x, of.second), (w, by.second), (out, to.second)]
     if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or any(
         view.strides[dim] == view.itemsize for view, dim in last

@@ -198,6 +198,8 @@ LARGE = [
     ("bf01,io01->bf01", (3, 40, 8, 9), (40, 3, 7, 5),
      {"lhs_dilation": (2, 3), "padding": ((3, 4), (1, 1)), "rhs_dilation": (1, 2)}),
     ("bf01,oi01->bf01", (5, 64, 7, 7), (48, 64, 1, 1), {}),
+    ("bf01,oi01->bf01", (3, 30, 29, 31), (48, 30, 3, 5), {"strides": (3, 4)}),
+    ("bf01,oi01->bf01", (3, 36, 29, 31), (48, 12, 3, 5), {"strides": (3, 4), "groups": 3}),
     ("bf01,oi01->bf01", (3, 128, 7, 7), (128, 128, 3, 3), {"padding": ((1, 1), (1, 1))}),
     ("bf0,io0->bf0", (3, 40, 90), (40, 30, 9), {"padding": ((-1, 4),), "strides": (2,)}),
     ("f0b,i0o->0bf", (9, 100, 7), (9, 100, 40), {"padding": ((3, 3),)}),
@@ -447,34 +449,17 @@ def test_a_result_that_is_dear_to_turn_is_packed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "features", "stride", "copied"),
-    [("bf01,oi01->bf01", 64, 3, True), ("bf01,io01->bf01", 8, 1, False),
-     ("bf01,oi01->bf01", 64, 1, False)],
-)  # fmt: skip
-def test_a_filter_whose_steps_lie_apart_is_copied_once(
-    dims: str, features: int, stride: int, copied: bool
-) -> None:
-    """Every task packs it: steps are neighbours in the copy. A small one is packed as it is."""
-    attrs = attributes(2, dims, padding=((1, 1), (1, 1)), strides=(stride, stride))
-    x = np.ones((4, features, 28 * stride, 28 * stride), np.float32)
-    w = np.ones((features, features, 3, 3), np.float32)
-    op = op_on(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
-    phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
-    names = [phase.kernel.name.partition("_")[0] for phase in phases or ()]
-    assert names == ["moves"] * copied + ["product"]
-
-
-@pytest.mark.parametrize(
     ("dims", "side", "given", "turned"),
     [("bf01,io01->bf01", 28, {}, True), ("bf01,oi01->bf01", 28, {}, False),
      ("bf01,oi01->bf01", 14, {}, True), ("bf01,01io->bf01", 14, {}, False),
      ("b01f,io01->b01f", 28, {}, False), ("bf01,io01->bf01", 28, {"groups": 2}, False),
-     ("bf01,oi01->bf01", 28, {"lhs_dilation": (2, 2)}, True)],
+     ("bf01,oi01->bf01", 28, {"lhs_dilation": (2, 2)}, True),
+     ("bf01,oi01->bf01", 28, {"strides": (3, 3)}, True)],
 )  # fmt: skip
 def test_images_are_turned_so_that_features_are_neighbours(
     dims: str, side: int, given: dict[str, Any], turned: bool
 ) -> None:
-    """Gradients, and small ones: operands before, and the result after."""
+    """Gradients, small ones, and of long strides: operands before, and the result after."""
     left, right = dims.partition("->")[0].split(",")
     sizes = {"b": 8, "f": 64, "0": side, "1": side, "i": 64 // given.get("groups", 1), "o": 64}
     window = sizes | {"0": 3, "1": 3}
