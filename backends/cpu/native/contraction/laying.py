@@ -33,8 +33,9 @@ def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
     )  # fmt: skip
     if staged:
         most = min(most, sizes.staged // grid.rows)
-    parts = context.workers if batch == 1 else 1
-    grid = grid._replace(columns=laid.whole_lines(columns, grid.columns, most, parts))
+    if laid.more:  # Else nothing is laid out twice, and blocks are whole tiles.
+        parts = context.workers if batch == 1 else 1
+        grid = grid._replace(columns=laid.whole_lines(columns, grid.columns, most, parts))
     checked = Checked("rhs", pace=found.pace)
     fields, lists = blocked(work, grid, sizes, staged, checked)
     lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
