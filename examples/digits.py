@@ -24,8 +24,8 @@ from sklearn.datasets import load_digits
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.communication import show_bytes
 from shardir.sharding import NamedSharding, PartitionSpec as P
+from shardir.sizes import show_bytes
 
 SIZES = (64, 256, 10)
 BATCH = 128

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.agreement import agree, distance, rounding, steady
-from shardir.communication import Collective, axes_word, collectives as collectives_of, show_bytes
+from shardir.communication import Collective, axes_word, collectives as collectives_of
 from shardir.errors import ShardirError, suggestion
 from shardir.frontend import tree
 from shardir.frontend.array import Array
@@ -28,6 +28,7 @@ from shardir.interpret import run
 from shardir.ir import Module
 from shardir.ops.overlap import STARTED
 from shardir.sampling import random_arguments
+from shardir.sizes import show_bytes
 from shardir.text.parser import parse
 
 Program = Callable[..., Any] | Lowered | Compiled | Module | str

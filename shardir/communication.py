@@ -110,12 +110,3 @@ def axes_word(collective: Collective) -> str:
     """The axes of a collective as one word: `data`, or `(data, model)`."""
     axes = collective.axes
     return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
-
-
-def show_bytes(count: float) -> str:
-    """A number of bytes as people write it: `512 B`, `4.0 KiB`, `16.0 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError("unreachable")

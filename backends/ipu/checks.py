@@ -11,6 +11,7 @@ from shardir.backends.emission import Boundary, Emission, EmissionError
 from shardir.backends.ipu.multiply_add import multiply_adds
 from shardir.backends.ipu.types import CASTS, ELEMENTS, bytes_of
 from shardir.ir import Block, Op, Value
+from shardir.sizes import show_bytes
 from shardir.types import COMPLEX, TensorType
 
 TILES = 1472
@@ -106,17 +107,10 @@ def _check_stream(what: str, boundary: Boundary) -> None:
     size = bytes_of(boundary.part)
     if size > STREAM_BYTES:
         raise EmissionError(
-            f"{what} {boundary.label!r} ({boundary.part} a replica) takes {in_bytes(size)}, and a "
-            f"stream carries {in_bytes(STREAM_BYTES)}; cut it over more devices, or split it into "
-            "several arguments"
+            f"{what} {boundary.label!r} ({boundary.part} a replica) takes {show_bytes(size)}, and "
+            f"a stream carries {show_bytes(STREAM_BYTES)}; cut it over more devices, or split it "
+            "into several arguments"
         )
-
-
-def in_bytes(size: int) -> str:
-    """A number of bytes in words."""
-    if size < 2**10:
-        return f"{size} bytes"
-    return f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB"
 
 
 def check_complete(emission: Emission) -> None:
@@ -142,7 +136,7 @@ def check_memory(memory: Memory) -> None:
     """Raises `EmissionError` if a tile cannot hold its share."""
     if memory.tile > TILE_BYTES:
         raise EmissionError(
-            f"the values alive at once take {in_bytes(memory.peak)} on one replica, which is "
+            f"the values alive at once take {show_bytes(memory.peak)} on one replica, which is "
             f"{memory.tile} bytes on each of {TILES} tiles of {TILE_BYTES}; cut them over more "
             "devices, or compute in smaller batches"
         )

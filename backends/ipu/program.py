@@ -21,7 +21,7 @@ from shardir.backends.ipu import (
     views as views,
     windowing as windowing,
 )
-from shardir.backends.ipu.checks import TILES, Memory, in_bytes
+from shardir.backends.ipu.checks import TILES, Memory
 from shardir.backends.ipu.control import assign, write_block
 from shardir.backends.ipu.emitter import Emitter
 from shardir.backends.ipu.helpers import chosen
@@ -31,6 +31,7 @@ from shardir.backends.ipu.multiply_add import multiply_adds
 from shardir.backends.ipu.names import Identifiers
 from shardir.backends.ipu.replicas import definitions
 from shardir.backends.ipu.types import braces, element, physical
+from shardir.sizes import show_bytes
 from shardir.text.printer import Printer, show_mesh, unique_names
 
 HEADERS = {
@@ -170,7 +171,7 @@ def _introduction(emission: Emission, memory: Memory) -> str:
         lines += ["", f"{word}, with what one replica holds of each:", ""]
         lines += [f"  {_described(b, emission)}" for b in boundaries] or ["  none"]
     lines += ["", *wrap(
-        f"On a replica at most {in_bytes(memory.peak)} live at once, {memory.tile} bytes on "
+        f"On a replica at most {show_bytes(memory.peak)} live at once, {memory.tile} bytes on "
         f"each of {TILES} tiles ({memory.share:.1%}), code and exchange not counted.", 94
     )]  # fmt: skip
     lines += [

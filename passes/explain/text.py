@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 from rich.table import Table
 
-from shardir.communication import Collective, Total, axes_word, show_bytes
+from shardir.communication import Collective, Total, axes_word
 from shardir.errors import counted
 from shardir.ir import Loc
 from shardir.passes.explain.causes import Cause, Way, titled
@@ -26,6 +26,7 @@ from shardir.passes.explain.data import (
     Traffic,
     Wish,
 )
+from shardir.sizes import show_bytes
 
 ROWS = 20
 """How much of a long table is shown."""

@@ -1,8 +1,6 @@
 """What per-device programs communicate, added up."""
 
-import pytest
-
-from shardir.communication import Total, axes_word, collectives, show_bytes, total, totals
+from shardir.communication import Total, axes_word, collectives, total, totals
 from shardir.text.parser import parse
 
 TEXT = """\
@@ -50,17 +48,3 @@ def test_totals_multiply_loops_out_and_count_a_while_once() -> None:
         "all-gather": Total(1, 3, 384, 192),
     }
     assert total([]) == Total()
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (4096, "4.0 KiB"),
-        (1 << 24, "16.0 MiB"),
-        (1 << 42, "4096.0 GiB"),
-    ],
-)
-def test_bytes_as_people_write_them(count: int, text: str) -> None:
-    assert show_bytes(count) == text

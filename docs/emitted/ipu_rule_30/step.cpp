@@ -10,7 +10,7 @@
 //
 //   result: bool[4@i, 10@-], bool[1, 10]
 //
-// On a replica at most 100 bytes live at once, 1 bytes on each of 1472 tiles (0.0%), code and
+// On a replica at most 100 B live at once, 1 bytes on each of 1472 tiles (0.0%), code and
 // exchange not counted.
 //
 // Build with the Poplar SDK, and run:

@@ -151,7 +151,7 @@ func @f(
 
 def test_memory() -> None:
     assert refused_text(FULL.format(30000)) == (
-        "the values alive at once take 3902.0 MiB on one replica, which is 2779566 bytes on each "
+        "the values alive at once take 3.8 GiB on one replica, which is 2779566 bytes on each "
         "of 1472 tiles of 638976; cut them over more devices, or compute in smaller batches"
     )
 

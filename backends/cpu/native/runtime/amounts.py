@@ -1,16 +1,6 @@
-"""How much memory there is, and amounts of it in words."""
+"""How much memory there is."""
 
 import os
-
-
-def in_units(nbytes: int) -> str:
-    """A number of bytes for people."""
-    size = float(nbytes)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"
 
 
 def memory_of_machine() -> int:

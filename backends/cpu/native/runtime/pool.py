@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, final
 
-from shardir.backends.cpu.native.runtime.amounts import in_units
 from shardir.backends.cpu.native.runtime.blocks import COUNT
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.large_blocks import LargeBlocks
@@ -29,6 +28,7 @@ from shardir.backends.cpu.native.runtime.mapping import (
 )
 from shardir.backends.cpu.native.runtime.python_blocks import Block, become_block
 from shardir.backends.cpu.native.runtime.zeroing import LEAST_BYTES, Home, Zeros, new_home, show
+from shardir.sizes import show_bytes
 
 ALIGNMENT = 64
 ARENA_BYTES = 32 << 20
@@ -212,8 +212,8 @@ class Pool:
         if address is None:
             now = self.statistics()
             raise OutOfMemoryError(
-                f"no memory for {in_units(asked)}: {in_units(now.in_use)} are in use, "
-                f"the pool holds {in_units(now.mapped)} of at most {in_units(self.limit)}; "
+                f"no memory for {show_bytes(asked)}: {show_bytes(now.in_use)} are in use, "
+                f"the pool holds {show_bytes(now.mapped)} of at most {show_bytes(self.limit)}; "
                 "drop arrays that are not needed any more, donate arguments (donate_argnums), "
                 "or spread the program over more machines"
             )

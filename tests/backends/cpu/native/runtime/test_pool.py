@@ -95,9 +95,9 @@ def test_running_out_of_memory_is_said_and_changes_nothing() -> None:
     with pytest.raises(OutOfMemoryError) as caught:
         pool.allocate(80 * MIB)
     assert str(caught.value) == (
-        "no memory for 80 MiB: 40 MiB are in use, the pool holds 40 MiB of at most 100 MiB; "
-        "drop arrays that are not needed any more, donate arguments (donate_argnums), "
-        "or spread the program over more machines"
+        "no memory for 80.0 MiB: 40.0 MiB are in use, the pool holds 40.0 MiB of at most 100.0 "
+        "MiB; drop arrays that are not needed any more, donate arguments (donate_argnums), or "
+        "spread the program over more machines"
     )
     assert isinstance(caught.value, ShardirError)
     assert isinstance(caught.value, MemoryError)
@@ -107,7 +107,7 @@ def test_running_out_of_memory_is_said_and_changes_nothing() -> None:
 
 def test_the_system_may_refuse_too() -> None:
     pool = Pool(1 << 62)
-    with pytest.raises(OutOfMemoryError, match=r"^no memory for 1.024e\+06 GiB: 0 bytes are in us"):
+    with pytest.raises(OutOfMemoryError, match=r"^no memory for 1000.0 TiB: 0 B are in us"):
         pool.allocate(1000 << 40)
     assert pool.statistics().mapped == 0
 

@@ -1,0 +1,12 @@
+"""Numbers of bytes as people write them."""
+
+
+def show_bytes(count: float) -> str:
+    """`512 B`, `4.0 KiB`, `16.0 MiB`, ..."""
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        count /= 1024
+        if count < 1024:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1024:.1f} PiB"

@@ -1,0 +1,21 @@
+"""Numbers of bytes, for people."""
+
+import pytest
+
+from shardir.sizes import show_bytes
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (4096, "4.0 KiB"),
+        (1 << 24, "16.0 MiB"),
+        (3 << 29, "1.5 GiB"),
+        (1 << 42, "4.0 TiB"),
+        (5 << 60, "5120.0 PiB"),
+    ],
+)
+def test_bytes_as_people_write_them(count: int, text: str) -> None:
+    assert show_bytes(count) == text
