@@ -94,6 +94,11 @@ def _log_past_square(x: Any) -> Any:
     return snp.where(far, large, snp.log1p(near * near))
 
 
+def _less(x: Any) -> Any:
+    """1 - exp(-x) of x from 0 on; its slope is no difference where it is small."""
+    return snp.where(x < 1, -snp.expm1(-snp.minimum(x, 1.0)), 1 - snp.exp(-x))
+
+
 def _log_less(x: Any) -> Any:
     """log(1 - exp(-x)) of x from 0 on: neither difference is rounded where it is small."""
     near, far = snp.minimum(x, log_of(2)), snp.maximum(x, log_of(2))
@@ -149,7 +154,7 @@ expon = Distribution(
     "expon",
     0,
     lambda x: _but(x < 0, -x),
-    lambda x: -snp.expm1(-_positive(x)),
+    lambda x: _less(_positive(x)),
     lambda x: snp.exp(-_positive(x)),
     lambda x: _log_less(_positive(x)),
     lambda x: -_positive(x),
@@ -213,7 +218,7 @@ pareto = Distribution(
     "pareto",
     1,
     lambda x, b: _but(x < 1, snp.log(b) - (b + 1) * snp.log(snp.maximum(x, 1.0))),
-    lambda x, b: -snp.expm1(_pareto_logsf(x, b)),
+    lambda x, b: _less(-_pareto_logsf(x, b)),
     lambda x, b: snp.power(snp.maximum(x, 1.0), -b),
     lambda x, b: _log_less(-_pareto_logsf(x, b)),
     _pareto_logsf,

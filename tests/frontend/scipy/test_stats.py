@@ -160,6 +160,14 @@ def test_slopes_of_tails_are_finite() -> None:
                 assert np.isfinite(float(grad(of)(x)))
 
 
+def test_slopes_of_distribution_functions_are_densities() -> None:
+    """Also where they are small."""
+    for name, args in (("expon", (20.0,)), ("pareto", (9.0, 9.0)), ("cauchy", (1e4,))):
+        distribution = getattr(stats, name)
+        slope, density = grad(distribution.cdf)(*args), distribution.pdf(*args)
+        np.testing.assert_allclose(float(slope), float(density), rtol=1e-5)
+
+
 def test_what_is_none_is_nan() -> None:
     nan = float("nan")
     for name, args in (("expon", ()), ("uniform", ()), ("pareto", (2.0,)), ("gamma", (2.0,))):
