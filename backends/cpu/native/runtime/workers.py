@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.llvm.threads import started
-from shardir.backends.cpu.native.runtime import control as at, looping
+from shardir.backends.cpu.native.runtime import control as at, control_groups, looping
 from shardir.backends.cpu.native.runtime.entry import define_entry
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError, SettingError
 from shardir.backends.cpu.native.runtime.mapping import map_memory
@@ -37,8 +37,6 @@ from shardir.backends.forking import held_by_forks
 SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
 two steps, shorter than what waking it costs."""
-
-CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
 @cache
@@ -76,7 +74,7 @@ def allowed() -> int:
 
     Raises `SettingError` when the variable holds no positive number.
     """
-    cores = min(_affinity(), _quota())
+    cores = min(_affinity(), control_groups.cores() or at.MAX_WORKERS)
     given = os.environ.get("SHARDIR_CPU_THREADS", "")
     if not given:
         return max(1, cores // _neighbours[0])
@@ -93,16 +91,6 @@ def _affinity() -> int:
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), at.MAX_WORKERS)
     return min(os.cpu_count() or 1, at.MAX_WORKERS)
-
-
-def _quota() -> int:
-    """The cores whose time the process's control group may use up: more would take turns."""
-    try:
-        with open(CPU_QUOTA) as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return at.MAX_WORKERS
-    return max(1, -(-int(quota) // int(period))) if quota.isdecimal() else at.MAX_WORKERS
 
 
 @final

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.native.data import Phase
-from shardir.backends.cpu.native.runtime import workers
+from shardir.backends.cpu.native.runtime import control_groups, workers
 from shardir.backends.cpu.native.runtime.errors import SettingError
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import Pool
@@ -94,7 +94,7 @@ def test_workers_can_be_stopped_and_resized_while_programs_run(crowd: Pool) -> N
 def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = 7
     monkeypatch.setattr(workers, "_affinity", lambda: cores)
-    monkeypatch.setattr(workers, "CPU_QUOTA", "")
+    monkeypatch.setattr(control_groups, "cores", lambda: None)
     monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
     assert workers.allowed() == cores
     monkeypatch.setenv("SHARDIR_CPU_THREADS", "1")
@@ -111,18 +111,13 @@ def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> 
         )
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 3), ("", 3), ("x y", 3)],
-)
+@pytest.mark.parametrize(("given", "count"), [(None, 3), (2, 2), (5, 3)])
 def test_a_quota_of_time_limits_workers(
-    text: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: int | None, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
     monkeypatch.setattr(workers, "_affinity", lambda: 3)
-    monkeypatch.setattr(workers, "CPU_QUOTA", str(tmp_path / "cpu.max"))
-    assert workers.allowed() == 3
-    (tmp_path / "cpu.max").write_text(text)
+    monkeypatch.setattr(control_groups, "cores", lambda: given)
     assert workers.allowed() == count
 
 
@@ -230,7 +225,7 @@ def late():
     run(words.ctypes.data)
     print((words == 40).all())
 atexit.register(late)
-from shardir.backends.cpu.native.runtime import workers
+from shardir.backends.cpu.native.runtime import control_groups, workers
 pool = Pool(4)
 def later():
     workers._at_exit()
