@@ -2,10 +2,11 @@
 
 Memory that is fresh from the system costs more to touch first than most kernels take to fill it.
 A block that nobody refers to any longer therefore waits in a list of its size for the next one who
-asks. Small blocks are cut out of arenas, which stay. A large one has pages of its own, which go
-back to the system by `trim`, or when new memory is needed and they were idle for long, or half of
-what the pool may have would be taken and more lies idle than the most that was ever in use
-explains. A loop that uses the same sizes again therefore maps no memory after its first round.
+asks. Small blocks are cut out of arenas, which go back to the system when nobody uses a block of
+one and there would be no memory otherwise. A large one has pages of its own, which go back by
+`trim`, or when new memory is needed and they were idle for long, or half of what the pool may have
+would be taken and more lies idle than the most that was ever in use explains. A loop that uses the
+same sizes again therefore maps no memory after its first round.
 
 Lists lose and gain their last element in one step, so that neither making a block nor dropping it
 takes a lock; blocks may be dropped by any thread, at any time.
@@ -14,9 +15,10 @@ takes a lock; blocks may be dropped by any thread, at any time.
 import ctypes
 import gc
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, final
 
+from shardir.backends.cpu.native.runtime.arenas import Arenas
 from shardir.backends.cpu.native.runtime.blocks import COUNT
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.large_blocks import LargeBlocks
@@ -66,8 +68,8 @@ class Pool:
         self._homes: dict[int, Home] = {}
         self._places: dict[int, int] = {}
         self._zeros = Zeros()
-        self._free, self._end = 0, 0
-        self._cut = self._arenas = self._mapped = self._peak = self._used_at_most = 0
+        self._arenas = Arenas(ARENA_BYTES)
+        self._mapped = self._peak = self._used_at_most = 0
 
     def allocate(self, nbytes: int) -> Block:
         """A block, used before or new. Raises `OutOfMemoryError`, and then nothing was changed."""
@@ -150,8 +152,8 @@ class Pool:
         """How much memory there is, and what for."""
         with self._lock:
             idle = self._idle_bytes()
-            large = self._mapped - self._arenas
-            return Statistics(self._cut + large - idle, idle, self._mapped, self._peak)
+            large = self._mapped - self._arenas.mapped
+            return Statistics(self._arenas.cut + large - idle, idle, self._mapped, self._peak)
 
     def reset_in_child(self) -> None:
         """A fork may have happened while another thread held the lock."""
@@ -191,14 +193,9 @@ class Pool:
         self._memo[nbytes] = home
 
     def _cut_small(self, size: int, nbytes: int) -> int:
-        if self._end - self._free < size:
-            self._free = self._map(ARENA_BYTES, nbytes)
-            self._end = self._free + ARENA_BYTES
-            self._arenas += ARENA_BYTES
-        address = self._free
-        self._free += size
-        self._cut += size
-        return address
+        if not self._arenas.has(size):
+            self._arenas.add(self._map(ARENA_BYTES, nbytes))
+        return self._arenas.take(size)
 
     def _map(self, size: int, asked: int) -> int:
         """New memory, when idle blocks that are not needed have gone."""
@@ -208,6 +205,7 @@ class Pool:
             # What only cycles hold comes free, and then all that is idle goes back.
             gc.collect()
             self.trim()
+            self._give_back(self._unused_arenas())
             address = self._take(size)
         if address is None:
             now = self.statistics()
@@ -239,6 +237,30 @@ class Pool:
         for address, size in blocks:
             unmap_memory(address, size)
             self._mapped -= size
+
+    def _unused_arenas(self) -> Iterator[tuple[int, int]]:
+        """Let go of arenas of which nobody uses a block; yields (address, size) of each.
+
+        Meanwhile all idle blocks are here, and who asks for one waits for the lock.
+        """
+        if self._kind is None:
+            return
+        handed = [*self._zeros.idle_and_cut()]
+        for size, blocks in self._homes.items():
+            while made := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
+                handed.append((made, size))
+        listed = [(size, home, address) for size, home in self._small.items() for address in home]
+        sizes = [(block.address, size) for block, size in handed]
+        sizes += [(address, size) for size, _, address in listed]
+        for arena in self._arenas.unused(sizes):
+            for block, _ in handed:
+                if block.address in arena:
+                    self._zeros.spend(block)
+            for _, home, address in listed:
+                if address in arena:
+                    home.remove(address)
+            self._arenas.forget(arena)
+            yield arena.start, len(arena)
 
     def _idle_bytes(self) -> int:
         """How much memory waits in lists."""

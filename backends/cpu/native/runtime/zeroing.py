@@ -102,8 +102,18 @@ class Zeros:
         """Let go of idle blocks with pages of their own; yields (address, size) of each."""
         for size, home in self._with_pages():
             while (block := self._from(home, 0)) is not None:
-                _word(block, HOME).value = ctypes.addressof(self._spent)
+                self.spend(block)
                 yield block.address, size
+
+    def idle_and_cut(self) -> Iterator[tuple[Any, int]]:
+        """Idle blocks cut out of arenas, and their sizes; dropped, they are idle again."""
+        for size in self._cut:
+            while (block := self.idle(size, 0)) is not None:
+                yield block, size
+
+    def spend(self, block: object) -> None:
+        """Have nothing but the object of a block stay when it is dropped."""
+        _word(block, HOME).value = ctypes.addressof(self._spent)
 
     def idle_bytes(self) -> int:
         """How much of their memory nobody uses."""

@@ -1,6 +1,7 @@
 """Blocks of a pool: reuse, sizes, views, limits, giving back, threads."""
 
 import gc
+import subprocess
 import sys
 import threading
 import time
@@ -189,3 +190,32 @@ def test_threads_share_a_pool() -> None:
         sys.setswitchinterval(before)
     assert set(faults) == {0}
     assert pool.statistics().in_use == 0
+
+
+def test_arenas_of_idle_blocks_go_back_before_there_is_no_memory() -> None:
+    """In a process of its own: others of these tests keep small blocks."""
+    program = """
+import numpy as np
+import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime import memory
+mb = 1 << 20
+with memory.limited(320 * mb):
+    for _ in range(2):
+        kept = snp.arange(1000.0) + 1
+        many = [snp.arange(1000.0 * (k + 1)) + k for k in range(150)] + [
+            make for k in range(30) for make in (snp.zeros(mb - k), snp.full(mb - k, 2.0) + k)
+        ]
+        assert memory.statistics().mapped > 200 * mb
+        del many
+        large = snp.full(55 * mb, 3.0)
+        found = memory.statistics()
+        assert found.mapped <= 320 * mb and found.in_use + found.idle <= found.mapped, found
+        assert (np.asarray(kept) == np.arange(1000) + 1).all() and float(large[-1]) == 3
+        del large
+    assert not np.asarray(snp.zeros(mb)).any()
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
