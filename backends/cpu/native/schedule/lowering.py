@@ -19,6 +19,7 @@ from shardir.backends.cpu.native.schedule.items import Copy, Item, Work
 from shardir.backends.cpu.native.schedule.memory import Buffer, Kind
 from shardir.backends.cpu.native.schedule.schedule import Source
 from shardir.backends.cpu.native.schedule.views import (
+    are_one,
     demanded,
     is_packed,
     order_of,
@@ -157,7 +158,7 @@ class Lowering:
         ends = []
         for value, view in zip(block.returns, wanted, strict=True):
             here = self.views[value]
-            if here == view or (owned and self._may_stand(here)):
+            if are_one(here, view) or (owned and self._may_stand(here)):
                 ends.append(here)
                 continue
             self.position += 1

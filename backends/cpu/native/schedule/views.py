@@ -161,6 +161,17 @@ def order_of(view: View) -> tuple[int, ...]:
     )
 
 
+def are_one(first: View, second: View) -> bool:
+    """Whether two views show the same elements of the same memory."""
+    return _with_steps(first) == _with_steps(second)
+
+
+def _with_steps(view: View) -> View:
+    """The view without strides that nothing is seen of."""
+    pairs = zip(view.shape, view.strides, strict=True)
+    return view._replace(strides=tuple(0 if n == 1 else stride for n, stride in pairs))
+
+
 def is_packed(view: View) -> bool:
     """Whether its elements lie in row-major order without gaps."""
     step = view.itemsize

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from shardir.backends.cpu.native.data import View, packed
 from shardir.backends.cpu.native.schedule.views import (
+    are_one,
     demanded,
     is_packed,
     order_of,
@@ -142,3 +143,10 @@ def test_truth_is_a_byte() -> None:
         seen = seen_through(b.ops[-1], (View(0, 0, (4,), (1,), "bool"),))
         assert seen == ((View(0, 0, (4,), (1,), dtype),) if is_view else None)
         assert demanded(b.ops[-1], (1,)) == ((1,) if is_view else None)
+
+
+def test_strides_of_one_element_do_not_matter() -> None:
+    row = View(0, 0, (1, 8), (0, 4), "f32")
+    assert are_one(row, row._replace(strides=(32, 4)))
+    assert not are_one(row, row._replace(strides=(0, -4)))
+    assert not are_one(row, row._replace(offset=4))

@@ -69,6 +69,20 @@ def test_a_round_copies_nothing(function: Any) -> None:
     assert all(line.endswith("about 2 ns") for line in copies)  # elements that are read
 
 
+def test_one_row_that_goes_round_lies_where_it_is_made() -> None:
+    """As the state of a network does, of a batch of one."""
+    w = np.random.default_rng(0).normal(size=(50, 50)).astype(np.float32) / 10
+
+    def steps(h: Any) -> Any:
+        return lax.fori_loop(0, 9, lambda _, h: snp.tanh(h @ w + X), h)
+
+    assert "copy" not in rounds(steps, X[None])
+    want = X
+    for _ in range(9):
+        want = np.tanh(want @ w + X)
+    np.testing.assert_allclose(sd.jit(steps)(X[None]), want[None], rtol=1e-4)
+
+
 def test_a_given_array_is_updated_where_it_lies() -> None:
     x = snp.zeros(5000) + 1
     address = x.storage.address
