@@ -37,9 +37,11 @@ def target_of(machine: Machine, level: int = 1) -> Any:
     )
 
 
-_contexts: list[Any] = []
-"""Those of modules that are not closed yet. Where an error ends the work on one, the collector of
-garbage closes it, and would close the context, which the module needs for that, in any order."""
+_contexts: dict[int, Any] = {}
+"""Those of modules that are not closed yet, by their identity: to compare them takes steps of
+Python, between which other threads add and remove some. Where an error ends the work on one, the
+collector of garbage closes it, and would close the context, which the module needs for that, in any
+order."""
 
 
 class Prepared:
@@ -53,7 +55,7 @@ class Prepared:
     def __init__(self, texts: Sequence[str], haste: bool = False) -> None:
         self._target = target_of(host(), 0 if haste else 1)
         self._context = binding.create_context()
-        _contexts.append(self._context)
+        _contexts[id(self._context)] = self._context
         self._module = self._parsed(texts[0])
         for text in texts[1:]:
             self._module.link_in(self._parsed(text))
@@ -81,7 +83,7 @@ class Prepared:
                 ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
         finally:
             self._module.close()
-            _contexts.remove(self._context)
+            del _contexts[id(self._context)]
 
     def _parsed(self, text: str) -> Any:
         module = binding.parse_assembly(text, self._context)

@@ -8,7 +8,7 @@ from types import FrameType
 import pytest
 
 from shardir.backends.cpu.native.llvm.compiler import link
-from shardir.backends.cpu.native.llvm.emission import Ahead, emit
+from shardir.backends.cpu.native.llvm.emission import Ahead, Prepared, emit
 from tests.signals import Interrupted, alarm
 
 TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
@@ -34,6 +34,17 @@ def test_groups_become_object_code() -> None:
     made = emit([texts(2), texts(1)])
     assert [b"f0" in code for code in made] == [True, True]
     assert [b"f1" in code for code in made] == [True, False]
+
+
+def test_a_module_ends_without_a_look_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others end meanwhile."""
+
+    def compared(one: object, other: object) -> bool:
+        raise AssertionError("this is a step of Python, in which threads change")
+
+    first, second = Prepared(texts(1)), Prepared(texts(1))
+    monkeypatch.setattr(type(first._context), "__eq__", compared)
+    assert second.code() == first.code()
 
 
 def test_what_is_left_of_a_bad_module_is_closed_in_any_order() -> None:
