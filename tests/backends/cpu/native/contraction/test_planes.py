@@ -11,6 +11,7 @@ from shardir.backends.cpu.native.contraction.planes import Laid, lying
 from shardir.backends.cpu.native.contraction.rules import RULES
 from shardir.backends.cpu.native.contraction.sizes import LINES, RIGHT, STEPS
 from shardir.backends.cpu.native.data import View, packed
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.ops import convolution
 from shardir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.contraction.test_convolution import (
@@ -78,7 +79,8 @@ def test_nothing_outside_an_image_is_read() -> None:
         op = op_on(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
         out = np.empty(op.result.type.shape, np.float32)
         phases = lowered(RULES["convolution"], op, [x, w], [out])
-        assert any("planes" in phase.kernel.name for phase in phases or ())
+        if host().vector_bytes == 64:  # With others small images are turned.
+            assert any("planes" in phase.kernel.name for phase in phases or ())
         assert np.isfinite(out).all()
 
 
