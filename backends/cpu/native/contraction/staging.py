@@ -13,8 +13,9 @@ def emit_unstage(module: Module, dtype: str, numbers: Arithmetic, turning: bool)
     """`unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums.
 
     Columns are stored in runs of those that are neighbours in the result, as vectors where these
-    are long enough. Rows that are neighbours are turned square by square; most products have no
-    such rows, since they are turned as a whole (`turning` says that this one may).
+    are long enough, and of those that are not, row by row. Rows that are neighbours are turned
+    square by square; most products have no such rows, since they are turned as a whole (`turning`
+    says that this one may).
     """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
@@ -25,6 +26,10 @@ def emit_unstage(module: Module, dtype: str, numbers: Arithmetic, turning: bool)
 
     def column_at(j: Value) -> Value:
         return f.load(f.offset(columns, j, "i64"), "i64")
+
+    def has_neighbour(j: Value, end: Value) -> Value:
+        """Whether the column after this one, before the end, lies beside it."""
+        return column_at(f.least(j + 1, end - 1)).is_("eq", column_at(j) + item)
 
     def number(i: Value, j: Value, count: int) -> Value:
         type = vector(numbers.type, count * numbers.planes)
@@ -38,7 +43,7 @@ def emit_unstage(module: Module, dtype: str, numbers: Arithmetic, turning: bool)
     def run(first: Value, last: Value, count: int) -> None:
         top = f.select(first.is_("slt", beside.get()), below.get(), 0)
         with f.loop(top, row_count) as i, f.loop(first, last, count) as next:
-            j = f.least(next, last - count)
+            j = next if count == 1 else f.least(next, last - count)
             store(number(i, j, count), i, j)
 
     if turning and numbers.planes == 1:
@@ -54,17 +59,18 @@ def emit_unstage(module: Module, dtype: str, numbers: Arithmetic, turning: bool)
     with f.while_(lambda: done.get().is_("slt", column_count)):
         first = done.get()
         end = f.select(first.is_("slt", beside.get()), beside.get(), column_count)
+        joined = has_neighbour(first, end)
         last = f.variable("i64", first + 1)
 
-        def goes_on(last: Variable = last, end: Value = end) -> Value:
-            next = column_at(f.least(last.get(), end - 1))
-            return next.is_("eq", column_at(last.get() - 1) + item)
+        def goes_on(last: Variable = last, end: Value = end, joined: Value = joined) -> Value:
+            at = f.least(last.get() - joined.to("i64", "zext"), end - 1)
+            return last.get().is_("slt", end) & has_neighbour(at, end).is_("eq", joined)
 
         with f.while_(goes_on):
             last.set(last.get() + 1)
         stop = last.get()
         f.choose(
-            (stop - first).is_("sge", lanes),
+            joined & (stop - first).is_("sge", lanes),
             lambda: run(first, stop, lanes),
             lambda: run(first, stop, 1),
         )
