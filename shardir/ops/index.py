@@ -26,7 +26,7 @@ from shardir.ops.indexing import (
     check_layout,
     positions,
 )
-from shardir.ops.numerics import NARROW
+from shardir.ops.numerics import NARROW, is_float
 from shardir.opset import define
 from shardir.partitioning import Partitioning
 from shardir.tangents import Tangents, linear
@@ -172,9 +172,20 @@ def _scatter_reference(
     if op == "set":
         rows[row] = news
     else:
-        _COMBINE[op][1].at(rows, row, news)
+        _combine(op, rows, row, news)
     made = rows.astype(x.dtype, copy=False).reshape([x.shape[d] for d in order])
     return made.transpose(np.argsort(order))
+
+
+def _combine(op: str, rows: Array, row: Array, news: Array) -> None:
+    """Let new rows meet those that they are for; -0 is below +0, where NumPy takes either."""
+    if op not in ("min", "max") or not is_float(rows):
+        _COMBINE[op][1].at(rows, row, news)
+        return
+    taken, others = ((x == 0) & (np.signbit(x) == (op == "min")) for x in (rows, news))
+    _COMBINE[op][1].at(rows, row, news)
+    np.logical_or.at(taken, row, others)
+    rows[(rows == 0) & taken] = -0.0 if op == "min" else 0.0
 
 
 def _scatter_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:

@@ -181,6 +181,21 @@ def test_gather_has_its_derivatives(seed: int) -> None:
     check_gradients(one_op(s, "gather", **s.dims), [rng.normal(size=s.x.shape), s.indices], order=2)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize(("op", "wanted"), [("min", True), ("max", False)])
+def test_a_scatter_puts_negative_zero_below_zero(op: str, wanted: bool, dtype: str) -> None:
+    kind = NUMPY_DTYPES[dtype]
+    x, news = np.array([0.0, -0.0, 0.0, 1.0], kind), np.array([-0.0, 0.0, 0.0], kind)
+    places = np.array([[0], [1], [2]], np.int32)
+    dims: dict[str, Any] = {
+        "update_window_dims": (),
+        "inserted_window_dims": (0,),
+        "scatter_dims": (0,),
+    }
+    made = applied(ops.scatter, x, places, news, op=Symbol(op), **dims)
+    np.testing.assert_array_equal(np.signbit(made), [wanted, wanted, False, False])
+
+
 @each_op
 @settings(max_examples=settings().max_examples // 8)
 @seeds
