@@ -19,9 +19,11 @@ from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.errors import ArgumentError, NumberError
 from shardir.frontend.jit import jit
+from shardir.frontend.locations import point
 from shardir.frontend.placing import block_until_ready
 from shardir.frontend.profile_names import covered, name_of, where_of
 from shardir.frontend.profiles import Profile as Profile, Row, Run
+from shardir.frontend.quoting import brief
 
 RUNS = 5
 
@@ -37,12 +39,15 @@ def profile(
     chrome://tracing show: the operations, and the tasks of every worker with source lines.
 
     While it runs, programs of other threads are watched too. Raises `NumberError` unless `runs`
-    is at least 1, `ArgumentError` for a `trace` that is no path, and whatever `fun` raises.
+    is at least 1, `ArgumentError` for a `trace` that is no path and a `fun` that is no function,
+    and whatever `fun` raises.
     """
+    if not callable(fun):
+        raise ArgumentError(point(f"profile takes a function, got {brief(fun)}"))
     if not isinstance(runs, (int, np.integer)) or runs < 1:
-        raise NumberError(f"profile makes {runs!r} runs; ask for at least 1")
+        raise NumberError(point(f"profile makes {runs!r} runs; ask for at least 1"))
     if not isinstance(trace, (str, PathLike, NoneType)):
-        raise ArgumentError(f"the trace of profile is a file's path, not {trace!r}")
+        raise ArgumentError(point(f"the trace of profile is a file's path, not {trace!r}"))
     compiled = fun if hasattr(fun, "lower") else jit(fun)
     found = limits()
     begin = time.monotonic_ns()

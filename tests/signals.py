@@ -1,9 +1,12 @@
 """Handlers of signals for a while, and alarms."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+import pytest
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -35,3 +38,27 @@ def alarm(seconds: float, handler: Handler = interrupt) -> Iterator[None]:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def assert_another_thread_ends(work: Callable[[], object], before: Callable[[], object]) -> None:
+    """`work` without an end lets another thread do something `before` it sends a signal."""
+    main, begun = threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def send() -> None:
+        begun.wait()
+        before()
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    def begin() -> None:
+        begun.set()
+        work()
+
+    other = threading.Thread(target=send)
+    with handled(signal.SIGUSR1):
+        other.start()
+        try:
+            with pytest.raises(Interrupted):
+                begin()
+        finally:
+            other.join()

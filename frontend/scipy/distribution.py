@@ -52,8 +52,7 @@ class Distribution:
 
     def _scaled(self, what: str, shapes: int, formula: Formula, density: bool = False) -> Formula:
         @public(name=f"{self.name}.{what}")
-        def function(*args: Any) -> Any:
-            x, *rest = args
+        def function(x: Any, *rest: Any) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = floats(x, loc, scale, *rest[:shapes])
             made = formula((x - loc) / scale, *shape)
@@ -63,8 +62,7 @@ class Distribution:
 
     def _inverse(self, what: str, shapes: int, formula: Formula) -> Formula:
         @public(name=f"{self.name}.{what}")
-        def function(*args: Any) -> Any:
-            q, *rest = args
+        def function(q: Any, *rest: Any) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = floats(q, loc, scale, *rest[:shapes])
             made = formula(q, *shape) * scale + loc

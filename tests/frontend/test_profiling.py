@@ -13,6 +13,7 @@ import shardir.numpy as jnp
 from shardir.backends.cpu.native import availability
 from shardir.frontend.errors import ArgumentError, NumberError
 from shardir.frontend.profile_table import _time
+from tests.refusing import refused
 from tests.threads import at_once
 
 HERE = Path(__file__).name
@@ -130,23 +131,17 @@ def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch)
     assert "this machine" not in str(found)
 
 
-def test_at_least_one_run_is_made() -> None:
-    with pytest.raises(NumberError, match=r"^profile makes 0 runs; ask for at least 1$"):
-        sd.profile(step, jnp.ones((2, 2)), jnp.ones((2, 2)), runs=0)
+@pytest.mark.parametrize("runs", [0, "3", 1.5, None, -1])
+def test_runs_are_at_least_one(runs: Any) -> None:
+    wanted = f"profile makes {runs!r} runs; ask for at least 1"
+    assert refused(NumberError, lambda: sd.profile(step, runs=runs)) == wanted
 
 
-@pytest.mark.parametrize("runs", ["3", 1.5, None, -1])
-def test_runs_are_a_number_of_them(runs: Any) -> None:
-    with pytest.raises(NumberError) as error:
-        sd.profile(step, runs=runs)
-    assert str(error.value) == f"profile makes {runs!r} runs; ask for at least 1"
-
-
-def test_a_trace_is_a_path() -> None:
+def test_a_trace_is_a_path_and_a_function_is_profiled() -> None:
     wrong: Any = 5
-    with pytest.raises(ArgumentError) as error:
-        sd.profile(step, trace=wrong)
-    assert str(error.value) == "the trace of profile is a file's path, not 5"
+    wanted = "the trace of profile is a file's path, not 5"
+    assert refused(ArgumentError, lambda: sd.profile(step, trace=wrong)) == wanted
+    assert refused(ArgumentError, lambda: sd.profile(wrong)) == "profile takes a function, got 5"
 
 
 def test_profiles_may_be_made_by_several_threads_at_once() -> None:

@@ -9,7 +9,9 @@ import pytest
 from shardir import enable_x64, grad
 from shardir.errors import ShardirError
 from shardir.frontend import numpy as snp
+from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.scipy import stats
+from tests.refusing import refused
 
 VALUES: list[tuple[str, tuple[Any, ...], float]] = [
     ("norm.logpdf", (1.3, 0.25, 1.5), -1.5694036413128372),
@@ -223,3 +225,9 @@ def test_errors() -> None:
     assert str(error.value).split("\n")[0] == (
         "dirichlet.logpdf got x of shape (4,) for alpha of shape (2,)"
     )
+
+
+@pytest.mark.parametrize(("name", "first"), [("cdf", "x"), ("logpdf", "x"), ("ppf", "q")])
+def test_what_is_no_array_is_named(name: str, first: str) -> None:
+    wanted = f"argument {first} of norm.{name} is 'a' of type str, which is no array"
+    assert refused(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == wanted

@@ -1,9 +1,7 @@
 """Loops and branches by data, all in one native call; what may happen meanwhile does no harm."""
 
-import signal
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.counting import count_calls
-from tests.signals import Interrupted, alarm, handled
+from tests.signals import Interrupted, alarm, assert_another_thread_ends
 from tests.threads import at_once
 
 X = np.linspace(0.5, 2, 8, dtype=np.float32)
@@ -137,28 +135,11 @@ def test_other_threads_run_while_a_loop_does() -> None:
     """Loops of rounds too short to give up the GIL for give it up now and then."""
     endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 0.5, x))
     x = snp.ones(8)
-    main = threading.main_thread().ident
-    assert main is not None
 
-    begun = threading.Event()
-
-    def send() -> None:
-        begun.wait()
+    def run() -> None:
         assert int(DOUBLED(X, 100.0)[0]) == expected(X, 100.0)[0]
-        signal.pthread_kill(main, signal.SIGUSR1)
 
-    def wait() -> None:
-        begun.set()
-        endless(x)
-
-    other = threading.Thread(target=send)
-    with handled(signal.SIGUSR1):
-        other.start()
-        try:
-            with pytest.raises(Interrupted):
-                wait()
-        finally:
-            other.join()
+    assert_another_thread_ends(lambda: endless(x), run)
 
 
 def test_several_threads_run_one_program_at_once() -> None:

@@ -1,7 +1,5 @@
 """Loops and branches in one call: rows, places that are changed, jumps, signals, threads."""
 
-import signal
-import threading
 import time
 from typing import Any
 
@@ -19,7 +17,7 @@ from shardir.backends.cpu.native.runtime.looping import (
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
 from tests.backends.cpu.native.runtime.samples import kernel
-from tests.signals import Interrupted, alarm, handled
+from tests.signals import Interrupted, alarm, assert_another_thread_ends
 
 
 def _step(f: Function, bases: Value, record: Value, task: Value, worker: Value) -> None:
@@ -159,24 +157,5 @@ def test_a_signal_ends_a_long_loop() -> None:
 
 
 def test_other_threads_get_their_turn() -> None:
-    main, begun = threading.main_thread().ident, threading.Event()
-    assert main is not None
-
-    def send() -> None:
-        begun.wait()
-        # To go on after this, it needs what the loop holds.
-        time.sleep(0.02)
-        signal.pthread_kill(main, signal.SIGUSR1)
-
-    def wait() -> None:
-        begun.set()
-        long_loop()
-
-    other = threading.Thread(target=send)
-    with handled(signal.SIGUSR1):
-        other.start()
-        try:
-            with pytest.raises(Interrupted):
-                wait()
-        finally:
-            other.join()
+    # To go on after it slept, the other thread needs what the loop holds.
+    assert_another_thread_ends(long_loop, lambda: time.sleep(0.02))

@@ -320,32 +320,10 @@ thread.join()
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
 
 
-def test_a_fork_waits_for_who_imports(tmp_path: Path) -> None:
-    (tmp_path / "imported_slowly.py").write_text("import time; time.sleep(0.5); there = True")
-    done = in_python(
-        SETUP
-        + f"""
-import shardir, signal
-shardir.__path__.append({str(tmp_path)!r})
-def look():
-    from shardir.imported_slowly import there
-thread = threading.Thread(target=look)
-thread.start()
-time.sleep(0.1)
-child = os.fork()
-if child == 0:
-    signal.alarm(5)
-    look()
-    os._exit(0)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-thread.join()
-"""
-    )
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
-
-
-@pytest.mark.parametrize("where", ["llvmlite", "numpy"])
-def test_a_fork_waits_for_who_imports_what_the_library_needs(where: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["shardir", "llvmlite", "numpy"])
+def test_a_fork_waits_for_who_imports_the_library_or_what_it_needs(
+    where: str, tmp_path: Path
+) -> None:
     (tmp_path / "imported_slowly.py").write_text("import time; time.sleep(0.5); there = True")
     done = in_python(
         f"""
