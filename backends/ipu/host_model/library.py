@@ -9,10 +9,11 @@ key made of all the text that went into them.
 import ctypes
 import fcntl
 import hashlib
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -147,18 +148,36 @@ def _kept(key: str, make: Callable[[Path], Path]) -> bytes:
 
 @contextmanager
 def _alone(key: str) -> Iterator[None]:
-    """One process at a time works on a key, where code is kept at all."""
+    """Let one process at a time work on a key, where the folder of code can be written.
+
+    Without a lock several processes may compile the same, which costs time and nothing else.
+    """
     place = object_cache.folder()
-    if place is None:
+    file = place / f"{key}.part" if place is not None else None
+    handle = _locked(file) if file is not None else None
+    if file is None or handle is None:
         yield
         return
-    file = place / f"{key}.part"
-    with open(file, "wb") as handle:
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink()
+        os.close(handle)
+
+
+def _locked(file: Path) -> int | None:
+    """Open and lock a file, or return None where it cannot be written or locked."""
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            file.unlink(missing_ok=True)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _key(compiler: Compiler, kind: str, source: str) -> str:

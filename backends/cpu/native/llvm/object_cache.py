@@ -1,11 +1,12 @@
 """Object code on disk, so that what was compiled once is only loaded afterwards.
 
 What lies there is executed. So the folder belongs to the user and nobody else may write into it, or
-it is not used; a file is a regular file of the user's; and it begins with a checksum of what
-follows, so that one that was cut short or damaged is thrown away rather than run. Files appear
-whole or not at all, whoever else writes at the same time. Beyond `LIMIT_BYTES` or `MOST_FILES`
-those that were not used for longest go. A disk that is full, or a folder that cannot be written,
-costs time and nothing else.
+it is not used; a file is a regular file of the user's; and it begins with a checksum of its key and
+of what follows. `load` removes a file that was cut short or damaged, that lies under another key
+than it was saved under, or that cannot be read, and returns None. Files appear whole or not at
+all, whoever else writes at the same time. Beyond `LIMIT_BYTES` or `MOST_FILES` those that were not
+used for longest go. A disk that is full, or a folder that cannot be written, costs time and nothing
+else.
 """
 
 import hashlib
@@ -48,31 +49,59 @@ def folder() -> Path | None:
 
 
 def load(key: str) -> bytes | None:
-    """The code kept under a key; `None` where there is none that can be trusted."""
+    """Return the code saved under a key, or None where there is none that can be trusted.
+
+    A file that cannot be trusted is removed, where the folder can be written.
+    """
     place = folder()
     if place is None:
         return None
     file = place / f"{key}.o"
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # A pipe would wait.
-        with os.fdopen(handle, "rb") as opened:
-            facts = os.fstat(handle)
-            if not (_is_ours(facts) and stat.S_ISREG(facts.st_mode)):
-                return None
-            whole = opened.read()
-    except OSError:
+        whole, used_at = _read(file)
+    except FileNotFoundError:
+        return None
+    except (OSError, MemoryError):
+        _remove(file)
         return None
     size = _DIGEST().digest_size
     code = whole[size:]
-    if len(whole) < size or _DIGEST(code).digest() != whole[:size]:
+    if whole[:size] != _checksum(key, code):
         _remove(file)
         return None
-    if time.time() - facts.st_mtime > FRESH_SECONDS:
+    if time.time() - used_at > FRESH_SECONDS:
         try:
             os.utime(file)
         except OSError:  # Of a disk that is only read, nothing is ever thrown away either.
             return code
     return code
+
+
+def discard(key: str) -> None:
+    """Remove what is saved under a key, because its reader cannot use it."""
+    place = folder()
+    if place is not None:
+        _remove(place / f"{key}.o")
+
+
+def _read(file: Path) -> tuple[bytes, float]:
+    """Return what a file holds and when it was last used.
+
+    Raises `OSError` where it cannot be read, or others may have written it.
+    """
+    handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # A pipe would wait.
+    with os.fdopen(handle, "rb") as opened:
+        facts = os.fstat(handle)
+        if not (_is_ours(facts) and stat.S_ISREG(facts.st_mode)):
+            raise PermissionError(f"{file} is not a file that only this user may write")
+        return opened.read(), facts.st_mtime
+
+
+def _checksum(key: str, code: bytes) -> bytes:
+    """Return the checksum of code under a key: the same code under another key has another one."""
+    digest = _DIGEST(f"{len(key)}:{key}".encode())
+    digest.update(code)
+    return digest.digest()
 
 
 def holds(key: str) -> bool:
@@ -91,7 +120,7 @@ def save(key: str, code: bytes) -> None:
         # The name's end keeps others from taking it for code; its owner alone may read it.
         handle, temporary = tempfile.mkstemp(dir=place, suffix=".part")
         with os.fdopen(handle, "wb") as file:
-            file.write(_DIGEST(code).digest() + code)
+            file.write(_checksum(key, code) + code)
         os.replace(temporary, place / f"{key}.o")
     except OSError:
         if temporary is not None:
@@ -105,7 +134,11 @@ def evict(place: Path, limit: int) -> None:
     """Remove what was not used for longest where a folder holds more bytes than `limit`, or too
     many files."""
     files = []
-    for file in place.iterdir():
+    try:
+        found = list(place.iterdir())
+    except OSError:  # Somebody removed the folder.
+        return
+    for file in found:
         try:
             facts = file.stat()
         except OSError:  # Another process was faster.

@@ -9,6 +9,7 @@ even made when its code is there.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm import object_cache
@@ -140,9 +141,8 @@ def _load(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Load the kernels that are on disk; returns the others."""
     groups: dict[str, dict[str, list[str]]] = {}
     for kernel in kernels:
-        found = object_cache.load(key_of("kernel", kernel.name))
-        if found is not None:
-            entry = json.loads(found)
+        entry = _entry(key_of("kernel", kernel.name), kernel.name)
+        if entry is not None:
             groups.setdefault(entry["group"], entry)
     together = _Together()
     for group, entry in groups.items():
@@ -151,6 +151,27 @@ def _load(kernels: Sequence[Kernel]) -> list[Kernel]:
             together.add(code, entry["names"], entry["imports"])
     together.link()
     return [kernel for kernel in kernels if kernel.name not in _addresses]
+
+
+def _entry(key: str, name: str) -> dict[str, Any] | None:
+    """Return what `_keep` wrote of the module with a kernel; an entry that does not say so is
+    removed, and None returned."""
+    found = object_cache.load(key)
+    if found is None:
+        return None
+    try:
+        entry: dict[str, Any] = json.loads(found)
+        names, imports = entry["names"], entry["imports"]
+        if name in names and entry["group"] == key_of("group", *names) and _are_names(imports):
+            return entry
+    except (ValueError, TypeError, LookupError, RecursionError):
+        pass
+    object_cache.discard(key)
+    return None
+
+
+def _are_names(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(name, str) for name in found)
 
 
 class _Together:

@@ -76,11 +76,21 @@ def keep(key: str, schedule: Schedule) -> None:
 def kept(key: str) -> Schedule | None:
     """The schedule that was kept under a key, without its buffers and without causes of phases.
 
-    Its kernels raise `ForgottenError` where they are to be compiled.
+    Its kernels raise `ForgottenError` where they are to be compiled. An entry that is no schedule
+    is removed, and there is none.
     """
     found = object_cache.load(key)
     if found is None:
         return None
+    try:
+        return _schedule(found)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        object_cache.discard(key)
+        return None
+
+
+def _schedule(found: bytes) -> Schedule:
+    """The schedule that `keep` wrote; raises for what it did not write."""
     read = json.loads(found)
     kernels = [Kernel(name, _forgotten, tuple(imports)) for name, imports in read.pop("kernels")]
     return Schedule(

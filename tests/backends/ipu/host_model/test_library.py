@@ -1,9 +1,11 @@
 """Emitted programs are compiled once, with whatever compiler there is."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -81,6 +83,34 @@ def test_without_a_folder_for_code_a_program_is_compiled_each_time(
     x = np.arange(3, dtype="i4")
     np.testing.assert_array_equal(build_and_run(NEGATED, [x])[0], -x)
     assert not fresh_cache.exists()
+
+
+def test_a_folder_for_code_that_cannot_be_written_costs_time_alone(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh_cache.mkdir(mode=0o700)
+    lock = library._locked
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(30, "Read-only file system")
+
+    made: list[str] = []
+
+    def locked(file: Path) -> int | None:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", refuse)
+            return lock(file)
+
+    def make(folder: Path) -> Path:
+        made.append("made")
+        (folder / "code").write_bytes(b"code")
+        return folder / "code"
+
+    monkeypatch.setattr(library, "_locked", locked)
+    monkeypatch.setattr(object_cache.tempfile, "mkstemp", refuse)
+    assert library._kept("key", make) == library._kept("key", make) == b"code"
+    assert made == ["made"] * 2
+    assert list(fresh_cache.iterdir()) == []
 
 
 def test_a_program_that_does_not_compile_says_where() -> None:

@@ -1,16 +1,24 @@
 """Code on disk: who may read and write it, damage, size, and disks that fail."""
 
+import hashlib
 import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any, NoReturn
+from unittest.mock import MagicMock
 
 import pytest
 
 from shardir.backends.cpu.native.llvm import object_cache
+from tests.killing import Killed, Killer
 from tests.threads import at_once
 
 ROOT = Path(__file__).parents[5]
@@ -130,6 +138,106 @@ def test_a_damaged_file_is_thrown_away(place: Path, damage: "object") -> None:
     assert not file.exists()
     object_cache.save("a", b"some code")
     assert object_cache.load("a") == b"some code"
+
+
+def test_code_under_another_key_is_thrown_away(place: Path) -> None:
+    object_cache.save("a", b"code of a")
+    object_cache.save("b", b"code of b")
+    one, other = place / "a.o", place / "b.o"
+    texts = one.read_bytes(), other.read_bytes()
+    other.write_bytes(texts[0])
+    one.write_bytes(texts[1])
+    assert object_cache.load("a") is None
+    assert object_cache.load("b") is None
+    assert list(place.iterdir()) == []
+
+
+def test_a_key_and_its_code_are_not_run_together(place: Path) -> None:
+    object_cache.save("ab", b"c")
+    (place / "a.o").write_bytes((place / "ab.o").read_bytes().replace(b"c", b"bc"))
+    assert object_cache.load("a") is None
+
+
+def test_an_entry_of_an_earlier_version_is_thrown_away(place: Path) -> None:
+    object_cache.save("a", b"code")
+    (place / "a.o").write_bytes(hashlib.sha256(b"code").digest() + b"code")
+    assert object_cache.load("a") is None
+    assert not (place / "a.o").exists()
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")]
+)
+def test_an_entry_that_cannot_be_read_is_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    object_cache.save("a", b"code")
+    opened = os.open
+
+    def refuse(file: Path, *rest: int) -> int:
+        if Path(file).name == "a.o":
+            raise error
+        return opened(file, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert object_cache.load("a") is None
+    assert not (place / "a.o").exists()
+
+
+def test_entries_of_a_disk_that_cannot_be_written_stay(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    object_cache.save("a", b"code")
+    object_cache.save("b", b"code")
+    (place / "b.o").write_bytes(b"damaged")
+    age(place / "a.o", 2 * object_cache.FRESH_SECONDS)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(30, "Read-only file system")
+
+    for name in ("unlink", "utime", "replace"):
+        monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    assert object_cache.load("a") == b"code"
+    assert object_cache.load("b") is None
+    object_cache.discard("a")
+    object_cache.save("c", b"code")
+    assert sorted(file.name for file in place.iterdir()) == ["a.o", "b.o"]
+
+
+def test_a_save_that_is_killed_leaves_the_old_code_or_the_new(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill the writer before and after each of its calls, and in the middle of what it writes."""
+    killed = []
+    for at, after in product(range(10), (False, True)):
+        object_cache.save("a", b"old code")
+        killer = Killer(at, after)
+        with monkeypatch.context() as patched:
+            for module, name in ((tempfile, "mkstemp"), (os, "replace"), (os, "unlink")):
+                patched.setattr(module, name, killer.of(getattr(module, name), name))
+            patched.setattr(os, "fdopen", partial(written_by, killer, os.fdopen))
+            with suppress(Killed):
+                object_cache.save("a", b"new code")
+        killed += [killer.names[-1]] * killer.has_killed
+        assert object_cache.load("a") in (b"old code", b"new code")
+        assert object_cache.load("b") is None
+    assert killed == ["mkstemp", "mkstemp", "write", "write", "replace", "replace"]
+
+
+def written_by(killer: Killer, fdopen: Callable[..., Any], handle: int, mode: str) -> Any:
+    """A file whose writing is one of the calls at which a process is killed."""
+    file = fdopen(handle, mode, buffering=0)
+    if mode == "rb":
+        return file
+
+    def half(data: bytes) -> None:
+        file.write(data[: len(data) // 2])
+
+    writer = MagicMock()
+    writer.__enter__.return_value.write = killer.of(file.write, "write", torn=half)
+    writer.__exit__.side_effect = lambda *_: file.close()
+    return writer
 
 
 def age(file: Path, seconds: float) -> None:

@@ -92,6 +92,31 @@ def test_modules_that_share_a_kernel_are_both_loaded() -> None:
     assert made == ["k0", "k1", "k1", "k2", "k3"]
 
 
+@pytest.mark.parametrize("kind", ["kernel", "group"])
+def test_code_of_another_kernel_is_not_run(kind: str) -> None:
+    made: list[str] = []
+    assert run(adding("a", 1, made)) == 1
+    forget()
+    assert run(adding("b", 10, made)) == 10
+    forget()
+    folder = Path(str(object_cache.folder()))
+    (folder / f"{key_of(kind, 'a')}.o").write_bytes(
+        (folder / f"{key_of(kind, 'b')}.o").read_bytes()
+    )
+    assert run(adding("a", 1, made)) == 1
+    assert made == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "entry", [b"{", b"3", b"{}", b'{"names": ["b"], "group": "", "imports": []}']
+)
+def test_an_entry_that_is_not_of_the_kernel_is_removed(entry: bytes) -> None:
+    made: list[str] = []
+    object_cache.save(key_of("kernel", "a"), entry)
+    assert kernels._load([adding("a", 1, made)])[0].name == "a"
+    assert not object_cache.holds(key_of("kernel", "a"))
+
+
 def test_the_key_changes_with_the_files_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     assert run(adding("a", 1, made)) == 1

@@ -121,6 +121,32 @@ def _facts(item: Item) -> list[Any]:
     return [type(item), *(getattr(item, name) for name in shown)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"\xff", b"[]", b"3", b"{}", b'{"kernels": 3}', b"[" * 100_000,
+     b'{"kernels": [], "items": [["loop"]]}', b'{"kernels": [], "items": [], "types": [3]}'],
+)  # fmt: skip
+def test_an_entry_that_is_no_schedule_is_none_and_is_removed(text: bytes) -> None:
+    object_cache.save("key", text)
+    assert keeping.kept("key") is None
+    assert not object_cache.holds("key")
+
+
+def test_programs_whose_entries_were_swapped_are_compiled_anew() -> None:
+    asked: list[str] = []
+    modules = [of(lambda x: x + 1, X), of(lambda x: x - 1, X)]
+    wanted = [results(brought(module, asked), X) for module in modules]
+    entries = [
+        Path(str(object_cache.folder())) / f"{keeping.key_of(module, worker_count())}.o"
+        for module in modules
+    ]
+    one, other = (entry.read_bytes() for entry in entries)
+    entries[0].write_bytes(other)
+    entries[1].write_bytes(one)
+    assert [results(brought(module, asked), X) for module in modules] == wanted
+    assert asked == ["lowered"] * 4
+
+
 def test_other_programs_are_others() -> None:
     keys = [
         keeping.key_of(some(X, W), 2),
