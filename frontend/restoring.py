@@ -4,11 +4,12 @@ Each process reads the parts that its devices are to have and nothing else, from
 they are in.
 """
 
-import json
 import os
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Mapping, Sequence
+from errno import EINVAL
+from itertools import islice
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -17,27 +18,55 @@ from shardir.errors import suggestion
 from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, lengthened
+from shardir.frontend.checkpoint_chunks import checksum_of, chunks
+from shardir.frontend.checkpoint_folder import (
+    INDEX,
+    folder_to_load,
+    is_checkpoint,
+    path_of,
+    read_index,
+)
+from shardir.frontend.checkpoint_index import Entry, Index, Part, parse_index
 from shardir.frontend.errors import CheckpointError
-from shardir.frontend.gathering import Box, boxes_of, common, inside, volume
+from shardir.frontend.gathering import Box, boxes_of, common, inside
 from shardir.frontend.locations import pointed
 from shardir.frontend.operands import abstract_of, is_number
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import MAX_TEXT, quoted, shown, shown_path
 from shardir.frontend.running import uncommitted_device
-from shardir.frontend.same_checkpoint import Entry, agree_to_have_loaded, agree_to_load
+from shardir.frontend.same_checkpoint import agree_to_have_loaded, agree_to_load
 from shardir.frontend.saving import (
-    FORMAT,
-    INDEX,
+    NESTED_TOO_DEEPLY,
     VIEWS,
     key_of,
     named_leaves,
     need_safetensors,
-    old_of,
 )
 from shardir.frontend.shardings import Sharding, SingleDeviceSharding
 from shardir.frontend.signature import ShapeDtypeStruct, signature_of
-from shardir.frontend.wishes import granted, spread_wishes
+from shardir.frontend.wishes import granted, is_wish, spread_wishes
 from shardir.types import NUMPY_DTYPES, TensorType
+
+MAX_NAMES = 10
+"""Names of arrays that an error lists."""
+
+STORED_DTYPES: Mapping[str, str] = {
+    "BOOL": "bool",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+"""What safetensors calls the element types of NumPy that parts are stored as."""
 
 
 @pointed
@@ -52,44 +81,114 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
 
     Arrays on devices of several processes are loaded by all of these together.
 
-    Raises `CheckpointError` when the folder is no checkpoint, or has other arrays than `like`, and
-    in every process when one finds another checkpoint there.
+    Raises `CheckpointError` when the folder is no checkpoint or a damaged one, or has other arrays
+    than `like`. Every part that is read is compared with its checksum, if it was saved with one.
+    Where arrays are loaded together, every process raises when one does, or finds no checkpoint or
+    another one.
     """
-    if not isinstance(folder, (str, os.PathLike)):
-        raise CheckpointError(f"a checkpoint is loaded from a folder, got {folder!r}")
-    root = Path(folder)
+    target = path_of(folder, "loaded from")
     need_safetensors()
-    index = _read(root)
-    entries = _entries(root, index)
-    # Without `like`, numbers of which nothing is asked stand in its place.
-    pattern = dict.fromkeys(entries, 0) if like is None else like
-    wanted = named_leaves(pattern)
     word = "shardings of load"
-    wishes = spread_wishes(shardings, pattern, word)
-    placed: list[tuple[str, Entry, Any, Sharding | None]] = []
-    for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
-        entry = _find(name, entries, root)
-        number = like is not None and is_number(leaf)
-        sharding = None if number else granted(wish, word)
-        if like is not None:
-            _check_same_type(name, entry, leaf, root)
-            sharding = sharding or _sharding_of(leaf)
-        placed.append((name, entry, leaf if number else None, sharding))
-    together = not all(each is None or each.is_fully_addressable for *_, each in placed)
-    if together:
-        agree_to_load(root, index)
-    files, leaves, why = _Files(root), list[Any](), ""
     try:
-        for name, entry, number, sharding in placed:
-            array = _loaded(name, entry, sharding, files)
-            leaves.append(array if number is None else _as_number(name, array, number, root))
+        asked = None if like is None else _asked(like, shardings, word)
+        wishes = tree.leaves(shardings, is_leaf=is_wish) if asked is None else []
+    except RecursionError:
+        raise CheckpointError(NESTED_TOO_DEEPLY) from None
+    given = [sharding for _, sharding in asked.values()] if asked else []
+    given += [granted(wish, word) for wish in wishes if is_wish(wish)]
+    together = not all(each is None or each.is_fully_addressable for each in given)
+    root, text, why = folder_to_load(target), None, ""
+    try:
+        text = _read(target, root)
+    except CheckpointError as error:
+        if not together:
+            raise
+        why = str(error)
+    if together:
+        agree_to_load(target, text, why)
+    assert text is not None
+    found: list[Any] = []
+    pattern = like
+    try:
+        index = parse_index(root / INDEX, text)
+        if asked is None:
+            # Without `like`, numbers of which nothing is asked stand in its place.
+            pattern = dict.fromkeys(index.entries, 0)
+            spread = spread_wishes(shardings, pattern, word)
+            asked = {
+                name: (_Anything(), granted(wish, word))
+                for name, wish in zip(named_leaves(pattern), spread, strict=True)
+            }
+        found = _leaves(root, index, asked)
     except CheckpointError as error:
         if not together:
             raise
         why = str(error)
     if together:
         agree_to_have_loaded(why)
-    return tree.unflatten(tree.structure(pattern), leaves)
+    return tree.unflatten(tree.structure(pattern), found)
+
+
+@pointed
+def exists(folder: str | os.PathLike[str]) -> bool:
+    """Return whether there is a checkpoint in `folder` that `load` would read.
+
+    Called by every process. Raises `CheckpointError` in all of them when only some see one.
+    """
+    target = path_of(folder, "looked for in")
+    found = is_checkpoint(folder_to_load(target))
+    link = here().link
+    rows = [found]
+    if link is not None:
+        rows = [
+            row == b"1"
+            for row in link.gather(b"01"[found : found + 1], f"looking for {shown_path(target)}")
+        ]
+    if any(rows) and not all(rows):
+        yes, no = rows.index(True), rows.index(False)
+        assert link is not None
+        raise CheckpointError(
+            f"{link.who(yes)} finds a checkpoint at {shown_path(target)}, and {link.who(no)} finds "
+            "none; give a folder that all processes see"
+        )
+    return found
+
+
+class _Anything:
+    """Stands for an array of which nothing is asked."""
+
+
+def _asked(like: Any, shardings: Any, word: str) -> dict[str, tuple[Any, Sharding | None]]:
+    """By name each leaf of `like`, and the sharding that is asked for."""
+    wanted = named_leaves(like)
+    wishes = spread_wishes(shardings, like, word)
+    asked = {}
+    for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
+        sharding = None if is_number(leaf) else granted(wish, word) or _sharding_of(leaf)
+        asked[name] = leaf, sharding
+    return asked
+
+
+def _leaves(
+    root: Path, index: Index, asked: Mapping[str, tuple[Any, Sharding | None]]
+) -> list[Any]:
+    """The arrays and numbers that are asked for."""
+    placed = []
+    for name, (leaf, sharding) in asked.items():
+        entry = _find(name, index.entries, root)
+        if not isinstance(leaf, _Anything):
+            _check_same_type(name, entry, leaf, root)
+        placed.append((name, entry, leaf, sharding))
+    files, leaves = _Files(root), []
+    for name, entry, leaf, sharding in placed:
+        array = _loaded(name, entry, sharding, files)
+        leaves.append(_as_number(name, array, leaf, root) if is_number(leaf) else array)
+    if not index.is_intact:
+        raise CheckpointError(
+            f"{shown_path(root / INDEX)} is damaged: it does not have the checksum that it was "
+            "written with"
+        )
+    return leaves
 
 
 def _as_number(name: str, array: Array, like: Any, root: Path) -> Any:
@@ -97,93 +196,55 @@ def _as_number(name: str, array: Array, like: Any, root: Path) -> Any:
     found = np.asarray(array).item()
     try:
         made = type(like)(found)
-    except TypeError:  # a complex number where a real one is asked for
+    except (TypeError, ValueError, OverflowError):  # 1j as a float, nan or infinity as an int
         made = None
     if made is None or (made != found and found == found):
         raise CheckpointError(
-            f"{name!r} is {found!r} in the checkpoint {root}, and {like!r} of type "
-            f"{type(like).__name__} is asked for; give a like with a {type(found).__name__} there"
+            f"{quoted(name)} is {found!r} in the checkpoint {shown_path(root)}, and {like!r} of "
+            f"type {type(like).__name__} is asked for; give a like with a "
+            f"{type(found).__name__} there"
         )
     return made
 
 
-def _read(root: Path) -> bytes:
+def _read(target: Path, root: Path) -> bytes:
     """The index of a checkpoint."""
-    path = root / INDEX
     try:
-        return path.read_bytes()
+        return read_index(root)
     except (FileNotFoundError, NotADirectoryError):
-        told = f"{root} is no checkpoint: it has no {INDEX}; "
-        old = old_of(root)
-        if not root.exists() and (old / INDEX).exists():
-            raise CheckpointError(
-                f"{told}a job that ended while it saved has left the one before: rename {old}"
-            ) from None
-        raise CheckpointError(f"{told}write one with save") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
-
-
-def _entries(root: Path, text: bytes) -> dict[str, Entry]:
-    path = root / INDEX
-    try:
-        index = json.loads(text)
-        if index["format"] != FORMAT:
-            raise CheckpointError(
-                f"{root} is of the format {index['format']!r}, and this version reads {FORMAT!r}"
-            )
-        entries = {name: _read_entry(entry) for name, entry in index["arrays"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} cannot be read as the index of a checkpoint") from error
-    for name, entry in entries.items():
-        if not _is_whole(entry):
-            raise CheckpointError(
-                f"{path} is damaged: the parts that it names of {name!r} are not all of an array "
-                f"{TensorType(entry.shape, entry.dtype)}"
-            )
-    return entries
-
-
-def _is_whole(entry: Entry) -> bool:
-    """Whether the parts of an array are all of it, and none is there twice."""
-    boxes = {box for _, box in entry.parts}
-    fit = all(
-        len(box) == len(entry.shape)
-        and all(
-            0 <= start <= stop <= size for (start, stop), size in zip(box, entry.shape, strict=True)
-        )
-        for box in boxes
-    )
-    return fit and len(boxes) == len(entry.parts) and sum(map(volume, boxes)) == prod(entry.shape)
-
-
-def _read_entry(entry: Mapping[str, Any]) -> Entry:
-    parts = tuple(
-        (part["file"], tuple((int(start), int(stop)) for start, stop in part["box"]))
-        for part in entry["parts"]
-    )
-    read = Entry(tuple(map(int, entry["shape"])), entry["dtype"], parts)
-    NUMPY_DTYPES[read.dtype]  # a KeyError for what there is none of
-    return read
+        raise CheckpointError(
+            f"{shown_path(target)} is no checkpoint: it has no {INDEX}; write one with save"
+        ) from None
+    except (OSError, MemoryError) as error:
+        told = shown(str(error) or type(error).__name__)
+        raise CheckpointError(f"{shown_path(root / INDEX)} cannot be read: {told}") from None
 
 
 def _find(name: str, entries: Mapping[str, Entry], root: Path) -> Entry:
     if name not in entries:
-        hint = suggestion(name, entries) or f"it has {', '.join(map(repr, entries)) or 'none'}"
-        raise CheckpointError(f"the checkpoint {root} has no array {name!r}; {hint}")
+        close = suggestion(name[:MAX_TEXT], [each for each in entries if len(each) <= MAX_TEXT])
+        raise CheckpointError(
+            f"the checkpoint {shown_path(root)} has no array {quoted(name)}; "
+            f"{close or _names_of(entries)}"
+        )
     return entries[name]
 
 
+def _names_of(entries: Mapping[str, Entry]) -> str:
+    named = ", ".join(quoted(name) for name in islice(entries, MAX_NAMES)) or "none"
+    left = len(entries) - MAX_NAMES
+    return f"it has {named}" + (f" and {left} more" if left > 0 else "")
+
+
 def _check_same_type(name: str, entry: Entry, leaf: Any, root: Path) -> None:
-    if is_number(leaf) and not entry.shape:
+    if is_number(leaf) and not entry.shape and entry.dtype != "key":
         return
     found = TensorType(entry.shape, entry.dtype)
     asked = abstract_of(leaf, f"{name} of like").type
     if found != asked:
         raise CheckpointError(
-            f"{name!r} is {found} in the checkpoint {root}, and {asked} is asked for; "
+            f"{quoted(name)} is {found} in the checkpoint {shown_path(root)}, and {asked} is asked "
+            "for; "
             "give a like of the shapes and element types that were saved"
         )
 
@@ -199,10 +260,9 @@ def _loaded(name: str, entry: Entry, sharding: Sharding | None, files: "_Files")
     placed = SingleDeviceSharding(uncommitted_device()) if sharding is None else sharding
     stored = placed.stored_shape(entry.shape)
     boxes = boxes_of(placed, entry.shape).get(here().index, [])
-    made: dict[Box, Buffer] = {}
-    for box in boxes:
-        if box not in made:
-            made[box] = lengthened(files.read(name, entry, box), stored)
+    distinct = list(dict.fromkeys(boxes))
+    read = zip(distinct, files.read(name, entry, distinct), strict=True)
+    made = {box: lengthened(part, stored) for box, part in read}
     abstract = Abstract(TensorType(entry.shape, entry.dtype))
     return Array(signature_of(abstract, sharding), placed, [made[box] for box in boxes])
 
@@ -214,46 +274,117 @@ class _Files:
         self.root = root
         self._open: dict[str, Any] = {}
 
-    def read(self, name: str, entry: Entry, box: Box) -> Buffer:
-        """The numbers in a box of an array."""
-        whole = np.empty([stop - start for start, stop in box], NUMPY_DTYPES[entry.dtype])
-        for file, part in entry.parts:
-            cut = common(box, part)
-            if cut is not None:
-                whole[inside(cut, box)] = self._slice(file, key_of(name, part), cut, part, entry)
-        return whole
-
-    def _slice(self, file: str, key: str, cut: Box, part: Box, entry: Entry) -> Buffer:
-        from safetensors import SafetensorError, safe_open
-
+    def read(self, name: str, entry: Entry, boxes: Sequence[Box]) -> list[Buffer]:
+        """The numbers in boxes of an array."""
+        needed = [part for part in entry.parts if any(_share(box, part.box) for box in boxes)]
+        # Memory is allocated only for what the files are long enough for.
+        slices = [self._slice(part, name, entry) for part in needed]
         try:
-            if file not in self._open:
-                self._open[file] = safe_open(self.root / file, "np")
-            opened = self._open[file]
-            if (found := opened.get_slice(key).get_shape()) != (wanted := _stored(part, entry)):
-                raise CheckpointError(
-                    f"{self.root / file} of the checkpoint is damaged: it has {key!r} of shape "
-                    f"{tuple(found)}, which should be {tuple(wanted)}"
-                )
-            numbers = opened.get_slice(key)[inside(cut, part)] if cut else opened.get_tensor(key)
-        except (OSError, SafetensorError) as error:
+            made = [
+                np.empty([stop - start for start, stop in box], NUMPY_DTYPES[entry.dtype])
+                for box in boxes
+            ]
+            for part, stored in zip(needed, slices, strict=True):
+                self._copy(part, stored, name, entry, boxes, made)
+        except MemoryError:
             raise CheckpointError(
-                f"{self.root / file} of the checkpoint cannot be read: {error}"
-            ) from error
-        kind = VIEWS.get(entry.dtype, NUMPY_DTYPES[entry.dtype])
-        if numbers.dtype != kind:
+                f"{quoted(name)} of the checkpoint {shown_path(self.root)} does not fit into memory"
+            ) from None
+        return made
+
+    def _slice(self, part: Part, name: str, entry: Entry) -> Any:
+        """What reads rows of a part, once its shape and element type are known to be right."""
+        key, path = key_of(name, part.box), self.root / part.file
+        try:
+            found = self._opened(part.file).get_slice(key)
+            shape, dtype = tuple(found.get_shape()), found.get_dtype()
+        except Exception as error:
+            raise self._unreadable(part.file, error) from error
+        if shape != (wanted := _stored_shape(part, entry)):
             raise CheckpointError(
-                f"{self.root / file} of the checkpoint is damaged: it has {key!r} as "
-                f"{numbers.dtype}, which should be {np.dtype(kind)}"
+                f"{shown_path(path)} of the checkpoint is damaged: it has {quoted(key)} of shape "
+                f"{shape}, which should be {wanted}"
+            )
+        kind = np.dtype(VIEWS.get(entry.dtype, NUMPY_DTYPES[entry.dtype]))
+        if (stored := STORED_DTYPES.get(dtype)) != kind.name:
+            raise CheckpointError(
+                f"{shown_path(path)} of the checkpoint is damaged: it has {quoted(key)} as "
+                f"{stored or dtype}, which should be {kind}"
+            )
+        return found
+
+    def _opened(self, file: str) -> Any:
+        from safetensors import safe_open
+
+        if file not in self._open:
+            path = self.root / file
+            if not S_ISREG(os.stat(path).st_mode):  # A pipe would wait.
+                raise OSError(EINVAL, "not a regular file", str(path))
+            self._open[file] = safe_open(path, "np")
+        return self._open[file]
+
+    def _copy(
+        self,
+        part: Part,
+        stored: Any,
+        name: str,
+        entry: Entry,
+        boxes: Sequence[Box],
+        made: Sequence[Buffer],
+    ) -> None:
+        """Copy what boxes have of a part, chunk by chunk, and verify each chunk that is read."""
+        if not entry.shape:
+            whole = self._chunk(part, 0, slice(None), stored, name, entry)
+            for target in made:
+                target[...] = whole
+            return
+        shape = tuple(stop - start for start, stop in part.box)
+        first, rest = part.box[0][0], part.box[1:]
+        cuts = [(each, cut) for each in range(len(boxes)) if (cut := common(boxes[each], part.box))]
+        needed = range(
+            min(cut[0][0] for _, cut in cuts) - first, max(cut[0][1] for _, cut in cuts) - first
+        )
+        for number, rows in chunks(shape, entry.dtype, needed):
+            box = ((first + rows.start, first + rows.stop), *rest)
+            shared = [(each, piece) for each, cut in cuts if (piece := common(cut, box))]
+            if shared:
+                chunk = self._chunk(part, number, slice(rows.start, rows.stop), stored, name, entry)
+                for each, piece in shared:
+                    made[each][inside(piece, boxes[each])] = chunk[inside(piece, box)]
+
+    def _chunk(
+        self, part: Part, number: int, rows: slice, stored: Any, name: str, entry: Entry
+    ) -> Buffer:
+        """The rows of a chunk of a part; raises `CheckpointError` where their checksum differs."""
+        try:
+            numbers = np.ascontiguousarray(stored[rows] if entry.shape else stored[...])
+        except Exception as error:
+            raise self._unreadable(part.file, error) from error
+        if part.checksums is not None and (
+            checksum_of(numbers) != part.checksums[8 * number : 8 * number + 8]
+        ):
+            raise CheckpointError(
+                f"{shown_path(self.root / part.file)} of the checkpoint is damaged: the numbers of "
+                f"{quoted(key_of(name, part.box))} do not have the checksum that they were saved "
+                "with; restore the file, or load an earlier checkpoint"
             )
         if entry.dtype not in VIEWS:
-            return np.asarray(numbers)
-        shape = [stop - start for start, stop in cut]
-        flat = np.ascontiguousarray(numbers).reshape(-1)
-        return flat.view(NUMPY_DTYPES[entry.dtype]).reshape(shape)
+            return numbers
+        shape = numbers.shape[:-1] if entry.dtype == "c128" else numbers.shape
+        return numbers.reshape(-1).view(NUMPY_DTYPES[entry.dtype]).reshape(shape)
+
+    def _unreadable(self, file: str, error: Exception) -> CheckpointError:
+        told = shown(str(error) or type(error).__name__)
+        return CheckpointError(
+            f"{shown_path(self.root / file)} of the checkpoint cannot be read: {told}"
+        )
 
 
-def _stored(part: Box, entry: Entry) -> list[int]:
+def _share(one: Box, other: Box) -> bool:
+    return common(one, other) is not None
+
+
+def _stored_shape(part: Part, entry: Entry) -> tuple[int, ...]:
     """The shape in which a part is stored."""
-    shape = [stop - start for start, stop in part]
-    return [*shape, 2] if entry.dtype == "c128" else shape
+    shape = tuple(stop - start for start, stop in part.box)
+    return (*shape, 2) if entry.dtype == "c128" else shape

@@ -1,27 +1,17 @@
-"""What a checkpoint has of each array, and that all processes mean the same one by it."""
+"""That all processes mean the same checkpoint, and that an error of one is raised in all."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from shardir.frontend.buffers import Buffer
+from shardir.frontend.checkpoint_index import Entry
 from shardir.frontend.errors import CheckpointError
-from shardir.frontend.gathering import Box
 from shardir.frontend.processes import here
-from shardir.types import TensorType
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the index says of an array: its type, and the file and the box of each part."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    parts: tuple[tuple[str, Box], ...]
+from shardir.frontend.quoting import quoted, shown_path
 
 
 def agree_to_save(target: Path, entries: Mapping[str, Entry], own: Mapping[str, Buffer]) -> None:
@@ -34,20 +24,20 @@ def agree_to_save(target: Path, entries: Mapping[str, Entry], own: Mapping[str, 
     if link is None:
         return
     mine = {
-        name: [str(TensorType(entry.shape, entry.dtype)), _digest(entry.parts), _digits(own, name)]
+        name: [str(entry.type), _digest(entry.parts), _digits(own, name)]
         for name, entry in entries.items()
     }
-    rows = link.gather(json.dumps(mine).encode(), f"saving {target}")
+    rows = link.gather(json.dumps(mine).encode(), f"saving {shown_path(target)}")
     first: dict[str, list[str]] = json.loads(rows[0])
     for process, row in enumerate(rows):
         if row == rows[0]:
             continue
         here_has, one, other = json.loads(row), link.who(0), link.who(process)
         for name in {**first, **here_has}:
-            told = _differs(repr(name), first.get(name), here_has.get(name), one, other)
+            told = _differs(quoted(name), first.get(name), here_has.get(name), one, other)
             if told:
                 raise CheckpointError(
-                    f"the processes do not save the same to {target}: {told}; "
+                    f"the processes do not save the same to {shown_path(target)}: {told}; "
                     "every process must save the same containers"
                 )
 
@@ -68,17 +58,23 @@ def _differs(
     return ""
 
 
-def agree_to_load(root: Path, index: bytes) -> None:
-    """Raises `CheckpointError` in all processes when they read different checkpoints."""
+def agree_to_load(root: Path, index: bytes | None, why: str) -> None:
+    """Raises `CheckpointError` in all processes when one has read no index, and says `why`, or
+    when they read different checkpoints."""
     link = here().link
     if link is None:
         return
-    rows = link.gather(blake2b(index, digest_size=16).digest(), "loading a checkpoint")
+    read = "" if index is None else blake2b(index, digest_size=16).hexdigest()
+    rows = [
+        json.loads(row)
+        for row in link.gather(json.dumps([why, read]).encode(), "loading a checkpoint")
+    ]
+    raise_together([why for why, _ in rows])
     for process, row in enumerate(rows):
         if row != rows[0]:
             raise CheckpointError(
-                f"{link.who(process)} finds another checkpoint than {link.who(0)}, here at {root}; "
-                "give a folder that all processes see"
+                f"{link.who(process)} finds another checkpoint than {link.who(0)}, here at "
+                f"{shown_path(root)}; give a folder that all processes see"
             )
 
 
@@ -86,11 +82,21 @@ def agree_to_have_loaded(why: str) -> None:
     """Raises `CheckpointError` in all processes when one could not read its parts, and says `why`:
     none goes on with what it has while another begins anew."""
     link = here().link
-    if link is None:
-        return
-    for process, row in enumerate(link.gather(why.encode(), "loading a checkpoint")):
-        if row:
-            raise CheckpointError(f"{link.who(process)}: {row.decode()}")
+    if link is not None:
+        rows = link.gather(json.dumps(why).encode(), "loading a checkpoint")
+        raise_together([json.loads(row) for row in rows])
+
+
+def raise_together(whys: Sequence[str]) -> None:
+    """Raise `CheckpointError` if any process says why it cannot go on.
+
+    It names the first of these processes, unless all say the same.
+    """
+    link = here().link
+    for process, why in enumerate(whys):
+        if why:
+            by = "" if link is None or len(set(whys)) == 1 else f"{link.who(process)}: "
+            raise CheckpointError(f"{by}{why}")
 
 
 def _digits(own: Mapping[str, Buffer], name: str) -> str:

@@ -1,6 +1,7 @@
 """Checkpoints come back as they were saved, under any sharding, and are complete or not there."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.checkpoints import load, save
+from shardir.checkpoints import exists, load, save
 from shardir.frontend.errors import ArgumentError, CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -215,28 +216,45 @@ def test_numbers_are_not_rounded_to_what_is_asked_for(tmp_path: Path) -> None:
         load(tmp_path / "a", {"z": 0.0})
 
 
+@pytest.mark.parametrize("call", ["mkdir", "write", "fsync", "replace"])
 def test_a_save_that_cannot_be_finished_leaves_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "a", put(W, "x"))
-    rename = Path.rename
+    (tmp_path / "a" / "notes.txt").write_text("mine")
 
-    def refuse(self: Path, target: Path) -> Path:
-        if self.name == ".a.part":
-            raise OSError(28, "No space left on device")
-        return rename(self, target)
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(CheckpointError, match=r"a cannot be written: \[Errno 28\] No space left"):
-        save(tmp_path / "a", put(W + 1, "x"), overwrite=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, refuse)
+        with pytest.raises(CheckpointError) as caught:
+            save(tmp_path / "a", put(W + 1, "x"), overwrite=True)
+    assert str(caught.value).partition("\n")[0] == (
+        f"{tmp_path / 'a'} cannot be written: [Errno 28] No space left on device"
+    )
     same(load(tmp_path / "a", put(W)), W)
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert files_in(tmp_path) == [
+        "a", "a/index.json", "a/notes.txt", "a/process-00000.safetensors",
+    ]  # fmt: skip
 
 
-def test_a_checkpoint_cut_short_between_two_names_is_found(tmp_path: Path) -> None:
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_checkpoint_that_an_earlier_version_left_between_two_names_is_found(
+    tmp_path: Path,
+) -> None:
     save(tmp_path / ".a.old", put(W, "x"))
-    with pytest.raises(CheckpointError, match=r"has left the one before: rename .*/\.a\.old"):
-        load(tmp_path / "a")
+    same(load(tmp_path / "a", put(W)), W)
+    assert exists(tmp_path / "a")
+    with pytest.raises(CheckpointError, match=r"a exists at .*\.a\.old, where a job left it that"):
+        save(tmp_path / "a", put(W + 1))
+    same(load(tmp_path / "a", put(W)), W)
+    save(tmp_path / "a", put(W + 1), overwrite=True)
+    same(load(tmp_path / "a", put(W)), W + 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_folders_are_paths(tmp_path: Path) -> None:

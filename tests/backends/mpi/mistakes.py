@@ -4,18 +4,22 @@ import json
 import resource
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from socket import gethostname
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import shardir as sd
-from shardir.checkpoints import load, save
+from shardir.checkpoints import exists, load, save
 from shardir.distributed import barrier, gather_to_root
 from shardir.errors import ShardirError
 from shardir.experimental import multihost_utils
 from shardir.frontend.errors import ArgumentError, CheckpointError, DistributedError
+from shardir.frontend.processes import ALONE
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
@@ -145,6 +149,49 @@ def processes_load_the_same(folder: Path) -> None:
     )
     if first():  # nothing on devices of others: nobody else has to be there
         assert load(path, {"step": 0}) == {"step": 3}
+
+
+@claim
+def a_folder_that_one_process_sees_is_an_error_in_all(folder: Path) -> None:
+    disk = folder / f"disk-{mine()}"  # As if each host had a disk of its own.
+    disk.mkdir()
+    with chdir(disk):
+        state = {"x": put(W, ("x", "y"))}
+        path = Path("own")
+        if mine() == 1:
+            alone(save, path, {"step": 3.0})
+        barrier()
+        assert told(CheckpointError, lambda: save(path, state)) == (
+            "process 1: own exists; save to another folder, or pass overwrite=True to replace it"
+        )
+        text = told(CheckpointError, lambda: save(path, state, overwrite=True))
+        assert text.startswith("own cannot be written by process ")
+        assert "No such file or directory" in text
+        assert [each.name for each in disk.iterdir()] == ["own"] * (mine() == 1)
+        barrier()
+        lacks = "process 0: own is no checkpoint: it has no index.json; write one with save"
+        assert told(CheckpointError, lambda: load(path, state)) == lacks
+        sharded = sharding(("x", "y"))
+        assert told(CheckpointError, lambda: load(path, shardings=sharded)) == lacks
+        assert told(CheckpointError, lambda: exists(path)) == (
+            "process 1 finds a checkpoint at own, and process 0 finds none; give a folder that all "
+            "processes see"
+        )
+        if mine() != 1:
+            alone(save, path, {"step": 3.0})
+        barrier()
+        assert exists(path)
+        text = told(CheckpointError, lambda: save(path, state, overwrite=True))
+        assert text.startswith("own cannot be written by process ")
+        assert "No such file or directory" in text
+        assert alone(load, path, {"step": 0.0})["step"] == 3.0
+        barrier()
+
+
+def alone(call: Callable[..., Any], *args: Any) -> Any:
+    """Do what this process does when there are no others."""
+    with patch("shardir.frontend.processes._here", [ALONE]):
+        return call(*args)
 
 
 @claim

@@ -1,0 +1,292 @@
+"""Folders of checkpoints: how a new one appears, and how one replaces another.
+
+A new checkpoint grows in the folder `.NAME.part` beside its own, which is renamed once all of it is
+on disk. One that is replaced keeps its folder: the files of the new one are written to a subfolder
+`save-N`, and then its index is renamed over the index of the one before, whose files are removed
+afterwards. So a single `rename` decides which of the two there is, on every file system and at any
+moment: both are complete on disk before it, and after it. What a job left that ended before it, or
+before the files of the old one were removed, is removed by the next `save`.
+
+Earlier versions renamed the folder of the old checkpoint to `.NAME.old`, and that of the new one to
+its name. Where a job ended between the two, `.NAME.old` is the checkpoint: `load` reads it, and
+`save` gives it its name again.
+
+Only files that `save` has written are ever removed; what else is in a folder stays.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardir.frontend.checkpoint_index import Entry, format_of, index_text, parse_index
+from shardir.frontend.errors import CheckpointError
+from shardir.frontend.quoting import brief, quoted, shown_path
+
+INDEX = "index.json"
+MAX_INDEX_BYTES = 1 << 30
+"""Bytes of the longest index that is read."""
+
+_SAVE = re.compile(r"save-(\d{1,18})", re.ASCII)
+_DATA = re.compile(r"process-\d{5,10}\.safetensors", re.ASCII)
+_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}", re.ASCII)
+"""The names under which safetensors writes a file that it renames afterwards."""
+
+
+def path_of(folder: object, word: str) -> Path:
+    """Return the path of a folder that a checkpoint is `word` ("saved to").
+
+    Raises `CheckpointError` for what is no path.
+    """
+    try:
+        text = os.fspath(folder)  # type: ignore[call-overload]
+    except TypeError:
+        text = None
+    if not isinstance(text, str) or not text:
+        raise CheckpointError(f"a checkpoint is {word} a folder, got {brief(folder)}")
+    try:
+        is_name = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise CheckpointError(
+            f"a checkpoint is {word} a folder, and {quoted(text)} has a character that no path has"
+        )
+    return Path(text)
+
+
+def read_index(folder: Path) -> bytes:
+    """Return the text of the index in a folder; raises `OSError` where there is none to read."""
+    handle = os.open(folder / INDEX, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would wait.
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(folder / INDEX))
+        if facts.st_size > MAX_INDEX_BYTES:
+            raise OSError(errno.EFBIG, "too long for an index", str(folder / INDEX))
+        return file.read()
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether a folder has the index of a checkpoint, of this version or another."""
+    try:
+        return format_of(read_index(folder)) is not None
+    except OSError:
+        return False
+
+
+def folder_to_load(target: Path) -> Path:
+    """Return the folder in which the checkpoint `target` is: its own, or that of an earlier version
+    whose job ended between two names."""
+    old = _beside(target, "old")
+    return old if old is not None and not os.path.lexists(target) and is_checkpoint(old) else target
+
+
+def check_can_save(target: Path, overwrite: bool) -> None:
+    """Raise `CheckpointError` unless a checkpoint may be saved to a folder."""
+    name = shown_path(target)
+    if _beside(target, "part") is None:
+        raise CheckpointError(
+            f"{name} is no folder that a checkpoint can be saved to; name another"
+        )
+    found = folder_to_load(target)
+    if not os.path.lexists(found):
+        return
+    if not overwrite:
+        at = "" if found == target else f" at {shown_path(found)}, where a job left it that ended"
+        raise CheckpointError(
+            f"{name} exists{at}; save to another folder, or pass overwrite=True to replace it"
+        )
+    if not is_checkpoint(found):
+        raise CheckpointError(
+            f"{name} is not a checkpoint, and overwrite=True replaces nothing else; save to "
+            "another folder, or remove this one first"
+        )
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A checkpoint that is being written.
+
+    `number` is None for a new one, or that of the subfolder for one that replaces another.
+    """
+
+    target: Path
+    number: int | None
+
+    @staticmethod
+    def to(target: Path) -> "Writing":
+        """Choose where the files of a checkpoint are to be, before any is written."""
+        found = folder_to_load(target)
+        if not os.path.lexists(found):
+            return Writing(target, None)
+        with os.scandir(found) as entries:
+            matches = [_SAVE.fullmatch(entry.name) for entry in entries]
+        return Writing(target, 1 + max((int(match[1]) for match in matches if match), default=0))
+
+    @property
+    def folder(self) -> Path:
+        """The folder that files are written to."""
+        if self.number is not None:
+            return self.target / f"save-{self.number}"
+        return _need_beside(self.target, "part")
+
+    def file_of(self, process: int) -> str:
+        """Return the name of the file that a process writes, as the index has it."""
+        name = f"process-{process:05d}.safetensors"
+        return name if self.number is None else f"save-{self.number}/{name}"
+
+    def path_of(self, file: str) -> Path:
+        """Return where a file that the index names is while it is written."""
+        return self.folder / file.rpartition("/")[2]
+
+    def begin(self) -> None:
+        """Make the folder for files, without what a job before has left there."""
+        _remove_written(_need_beside(self.target, "part"))
+        if self.number is None:
+            _make_folders(self.folder.parent)
+        else:
+            found = folder_to_load(self.target)
+            if found != self.target:
+                os.rename(found, self.target)
+                _sync_folder(self.target.parent)
+            _remove_unnamed(self.target)
+        os.mkdir(self.folder)
+
+    def commit(self, entries: Mapping[str, Entry], sizes: Mapping[str, int]) -> None:
+        """Write the index, and make the folder the checkpoint that it describes.
+
+        Every process has written its files, of `sizes` in bytes by their names in the index, and
+        synchronized them. Raises `OSError` where one is not there.
+        """
+        for file in sorted({part.file for entry in entries.values() for part in entry.parts}):
+            path = self.path_of(file)
+            if os.stat(path).st_size != sizes.get(file):
+                raise OSError(errno.EIO, "not as long as it was written", str(path))
+        _write_synchronized(self.folder / INDEX, index_text(entries))
+        _sync_folder(self.folder)
+        if self.number is None:
+            os.rename(self.folder, self.target)
+            _sync_folder(self.target.parent)
+            return
+        _sync_folder(self.target)
+        os.replace(self.folder / INDEX, self.target / INDEX)
+        _sync_folder(self.target)
+        _remove_unnamed(self.target)
+        _remove_written(_need_beside(self.target, "old"))
+
+    def abandon(self) -> None:
+        """Remove what was written, unless it has become the checkpoint already."""
+        if self.number is None:
+            _remove_written(self.folder)
+        else:
+            _remove_unnamed(self.target)
+
+
+def synchronize(path: Path) -> int:
+    """Bring a file to its disk; returns its size in bytes."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+        return os.fstat(handle).st_size
+    finally:
+        os.close(handle)
+
+
+def _beside(target: Path, ending: str) -> Path | None:
+    """Return the folder `.NAME.ending` beside `NAME`; None for the root of the file system."""
+    whole = Path(os.path.abspath(target))
+    return whole.with_name(f".{whole.name}.{ending}") if whole.name else None
+
+
+def _need_beside(target: Path, ending: str) -> Path:
+    found = _beside(target, ending)
+    assert found is not None, target  # See `check_can_save`.
+    return found
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it, and bring their names to disk."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        os.mkdir(each)
+        _sync_folder(each.parent)
+
+
+def _write_synchronized(path: Path, text: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        left = memoryview(text)
+        while left:
+            left = left[os.write(handle, left) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring to disk which names are in a folder, where the file system can be asked to."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _remove_unnamed(folder: Path) -> None:
+    """Remove the files of checkpoints in a folder that its index does not name.
+
+    Files that cannot be removed stay. Without an index that can be read nothing is removed.
+    """
+    try:
+        index = parse_index(folder / INDEX, read_index(folder))
+        with os.scandir(folder) as found:
+            names = [entry.name for entry in found]
+    except (OSError, CheckpointError):
+        return
+    files = {part.file for entry in index.entries.values() for part in entry.parts}
+    folders = {file.partition("/")[0] for file in files if "/" in file}
+    for name in names:
+        if _SAVE.fullmatch(name) and name not in folders:
+            _remove_written(folder / name)
+        elif _DATA.fullmatch(name) and name not in files:
+            _remove_file(folder / name)
+
+
+def _remove_written(folder: Path) -> None:
+    """Remove the files that a job has written to a folder, and the folder if nothing else is left.
+
+    Files that cannot be removed stay, and so does a link: it may lead to another checkpoint.
+    """
+    if os.path.islink(folder):
+        return
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError:
+        return
+    for name in sorted(names, key=lambda name: name != INDEX):  # Without its index it is none.
+        if name == INDEX or _DATA.fullmatch(name) or _TEMPORARY.fullmatch(name):
+            _remove_file(folder / name)
+        elif _SAVE.fullmatch(name):
+            _remove_written(folder / name)
+    try:
+        os.rmdir(folder)
+    except OSError:  # It is not empty, or stays; `begin` says so where it is in the way.
+        return
+
+
+def _remove_file(path: Path) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
