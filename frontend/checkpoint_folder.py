@@ -123,8 +123,7 @@ class Writing:
         found = folder_to_load(target)
         if not os.path.lexists(found):
             return Writing(target, None)
-        with os.scandir(found) as entries:
-            matches = [_SAVE.fullmatch(entry.name) for entry in entries]
+        matches = [_SAVE.fullmatch(name) for name in os.listdir(found)]
         return Writing(target, 1 + max((int(match[1]) for match in matches if match), default=0))
 
     @property
@@ -249,8 +248,7 @@ def _remove_unnamed(folder: Path) -> None:
     """
     try:
         index = parse_index(folder / INDEX, read_index(folder))
-        with os.scandir(folder) as found:
-            names = [entry.name for entry in found]
+        names = os.listdir(folder)
     except (OSError, CheckpointError):
         return
     files = {part.file for entry in index.entries.values() for part in entry.parts}
@@ -270,8 +268,7 @@ def _remove_written(folder: Path) -> None:
     if os.path.islink(folder):
         return
     try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries]
+        names = os.listdir(folder)
     except OSError:
         return
     for name in sorted(names, key=lambda name: name != INDEX):  # Without its index it is none.
