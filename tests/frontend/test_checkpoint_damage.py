@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def test_anything_may_be_written_to_an_index(place: Any, edits: Any) -> None:
     _, files, _ = place
     index = json.loads(files[INDEX])
     for way, kind, value in edits:
-        edit(index, way, kind, value)
+        edit(index, way, kind, deepcopy(value))
     check(place, {**files, INDEX: json.dumps(index).encode()})
 
 
@@ -191,9 +192,9 @@ def edit(index: Any, way: list[int], kind: int, value: Any) -> None:
         elif kind == 1:
             del at[key]
         elif isinstance(at, list):
-            at.insert(step % len(at), at[key])
+            at.insert(step % len(at), deepcopy(at[key]))
         elif kind == 2:
-            at[keys[(step + 1) % len(keys)]] = at[key]
+            at[keys[(step + 1) % len(keys)]] = deepcopy(at[key])
         else:
             at[str(value)] = at.pop(key)
         return

@@ -112,19 +112,24 @@ def test_text_that_is_no_index(text: str, saved: Path) -> None:
 
 
 NUMBERS: list[Any] = [-1, 2**63, 10**30, True, "3", None, [], {}]
+SHAPES: list[Any] = ["8", None, 3, {}, *([8, n] for n in NUMBERS)]
+DTYPES: list[Any] = ["f77", None, 3, ["f32"], {}, ""]
+NO_LISTS: list[Any] = [{}, None, "x", 3]
+NO_OBJECTS: list[Any] = [[], None, "x", 3]
+BOXES: list[Any] = [3, None, {}, [3], [[0]], [[0, 1, 2]], [[2, 1]], *([[0, n]] for n in NUMBERS)]
 CHANGES: dict[str, list[Any]] = {
     "the shape of the array 'w' is no list of sizes": [
-        {"shape": shape} for shape in ("8", None, 3, {}, *([8, n] for n in NUMBERS))
+        {"shape": shape} for shape in SHAPES
     ],
     "the array 'w' has 65 dimensions, at most 64 can be": [{"shape": [1] * 65}],
     f"the array 'w' has more than {MAX_BYTES} bytes": [
         {"shape": [2**62, 2]}, {"shape": [0, 2**40, 2**40]}, {"shape": [2**61]},
     ],
     "the dtype of the array 'w' is none that there is": [
-        {"dtype": dtype} for dtype in ("f77", None, 3, ["f32"], {}, "")
+        {"dtype": dtype} for dtype in DTYPES
     ],
-    "the parts of the array 'w' are no list": [{"parts": parts} for parts in ({}, None, "x", 3)],
-    "a part of the array 'w' is no object": [{"parts": [part]} for part in ([], None, "x", 3)],
+    "the parts of the array 'w' are no list": [{"parts": parts} for parts in NO_LISTS],
+    "a part of the array 'w' is no object": [{"parts": [part]} for part in NO_OBJECTS],
     "a part of the array 'w' does not have the members file, box": [{"parts": [{"file": "x"}]}],
 }  # fmt: skip
 
@@ -149,10 +154,7 @@ OTHER_PARTS: dict[str, list[Any]] = {
         )
     ],
     "the box of a part of the array 'w' has no start and stop for each dimension": [
-        {"box": box}
-        for box in (
-            3, None, {}, [3], [[0]], [[0, 1, 2]], [[2, 1]], *([[0, n]] for n in NUMBERS),
-        )
+        {"box": box} for box in BOXES
     ],
     "the checksums of a part of the array 'w' are not eight digits each": [
         {"crc32": crc32}

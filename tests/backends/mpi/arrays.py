@@ -10,8 +10,8 @@ import numpy as np
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.checkpoints import load, save
-from shardir.distributed import gather_to_all, gather_to_root
+from shardir.checkpoints import exists, load, save
+from shardir.distributed import barrier, gather_to_all, gather_to_root
 from shardir.frontend.errors import NotAddressableError, ShapeError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -224,6 +224,19 @@ def checkpoints_are_written_together(folder: Path) -> None:
     if sd.process_index() == 0:
         files = sorted(file.name for file in path.glob("process-*"))
         assert len(files) == sd.process_count()
+    barrier()
+    for number in (1, 2):  # Each replaces the one before, whose files are gone afterwards.
+        assert exists(path)
+        save(path, {"w": x + number, "b": b, "step": 3 + number}, overwrite=True)
+        found = load(path, {"w": x, "b": b, "step": 0})
+        assert found["step"] == 3 + number
+        same(found["w"], W + number)
+        barrier()
+        if sd.process_index() == 0:
+            assert sorted(each.name for each in path.iterdir()) == ["index.json", f"save-{number}"]
+            assert len(list((path / f"save-{number}").iterdir())) == sd.process_count()
+        barrier()
+    save(path, {"w": x, "b": b, "step": 3}, overwrite=True)
     for saved in sorted(folder.glob("checkpoint-*")):
         found = load(saved, {"w": put(W * 0, ("y", "x")), "b": W[0], "step": 0})
         same(found["w"], W)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -107,7 +108,7 @@ def test_a_folder_for_code_that_cannot_be_written_costs_time_alone(
         return folder / "code"
 
     monkeypatch.setattr(library, "_locked", locked)
-    monkeypatch.setattr(object_cache.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     assert library._kept("key", make) == library._kept("key", make) == b"code"
     assert made == ["made"] * 2
     assert list(fresh_cache.iterdir()) == []
