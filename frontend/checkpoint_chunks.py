@@ -6,7 +6,10 @@ row-major order, little-endian. Any change within 32 neighbouring bits changes a
 change is missed once in 2**32 times.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from math import prod
 from zlib import crc32
 
@@ -17,6 +20,8 @@ from shardir.types import NUMPY_DTYPES
 
 CHUNK_BYTES = 4 << 20
 """Part of the format: another number needs another format."""
+MAX_THREADS = 8
+"""Threads that compute checksums: together they are faster than most disks."""
 
 
 def rows_of_chunk(shape: tuple[int, ...], dtype: str) -> int:
@@ -32,13 +37,34 @@ def chunk_count(shape: tuple[int, ...], dtype: str) -> int:
     return -(-shape[0] // rows_of_chunk(shape, dtype)) if shape else 1
 
 
-def checksums_of(array: Buffer, shape: tuple[int, ...], dtype: str) -> str:
-    """Return the checksums of an array of this shape and element type, as it is stored."""
+def checksums_of(
+    arrays: Iterable[tuple[Buffer, tuple[int, ...], str]],
+) -> list[str]:
+    """Return the checksums of arrays, each as it is stored, with its shape and element type.
+
+    Chunks are shared among threads: `crc32` lets others run, and is slower than some disks.
+    """
+    divided = [_divided(*each) for each in arrays]
+    count = sum(map(len, divided))
+    threads = min(MAX_THREADS, os.cpu_count() or 1, count)
+    if threads < 2 or sum(chunk.nbytes for each in divided for chunk in each) < CHUNK_BYTES:
+        return ["".join(map(checksum_of, each)) for each in divided]
+    chunks = [chunk for each in divided for chunk in each]
+    found: Iterator[str]
+    try:
+        with ThreadPoolExecutor(threads, "shardir-checksums") as pool:
+            found = iter(list(pool.map(checksum_of, chunks)))
+    except RuntimeError:  # No thread can be started.
+        found = map(checksum_of, chunks)
+    return ["".join(islice(found, len(each))) for each in divided]
+
+
+def _divided(array: Buffer, shape: tuple[int, ...], dtype: str) -> list[Buffer]:
+    """Return the chunks of an array."""
     if not shape:
-        return checksum_of(array)
+        return [array]
     rows = rows_of_chunk(shape, dtype)
-    starts = range(0, chunk_count(shape, dtype) * rows, rows)
-    return "".join(checksum_of(array[start : start + rows]) for start in starts)
+    return [array[at : at + rows] for at in range(0, chunk_count(shape, dtype) * rows, rows)]
 
 
 def checksum_of(chunk: Buffer) -> str:
@@ -47,7 +73,7 @@ def checksum_of(chunk: Buffer) -> str:
     return f"{crc32(numbers.data):08x}"
 
 
-def chunks(shape: tuple[int, ...], dtype: str, rows: range) -> Iterator[tuple[int, range]]:
+def chunks_of_rows(shape: tuple[int, ...], dtype: str, rows: range) -> Iterator[tuple[int, range]]:
     """Return the number and the rows of each chunk that has some of `rows`."""
     size = rows_of_chunk(shape, dtype)
     for number in range(rows.start // size, -(-rows.stop // size)):

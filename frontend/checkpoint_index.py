@@ -79,7 +79,7 @@ class _Malformed(Exception):
 
 
 def index_text(entries: Mapping[str, Entry]) -> bytes:
-    """Return the text of an index."""
+    """Return the text of an index: a line for each array."""
     index: dict[str, Any] = {
         "format": FORMAT,
         "arrays": {
@@ -94,8 +94,16 @@ def index_text(entries: Mapping[str, Entry]) -> bytes:
             for name, entry in entries.items()
         },
     }
-    index["crc32"] = _checksum(index)
-    return json.dumps(index, indent=1).encode()
+    arrays = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in index["arrays"].items()
+    )
+    members = {
+        "format": json.dumps(FORMAT),
+        "arrays": f"{{\n{arrays}\n }}",
+        "crc32": json.dumps(_checksum(index)),
+    }
+    lines = ",\n".join(f' "{name}": {text}' for name, text in members.items())
+    return f"{{\n{lines}\n}}\n".encode()
 
 
 def parse_index(path: Path, text: bytes) -> Index:

@@ -18,7 +18,7 @@ from shardir.errors import suggestion
 from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, lengthened
-from shardir.frontend.checkpoint_chunks import checksum_of, chunks
+from shardir.frontend.checkpoint_chunks import checksum_of, chunks_of_rows
 from shardir.frontend.checkpoint_folder import (
     INDEX,
     folder_to_load,
@@ -344,7 +344,7 @@ class _Files:
         needed = range(
             min(cut[0][0] for _, cut in cuts) - first, max(cut[0][1] for _, cut in cuts) - first
         )
-        for number, rows in chunks(shape, entry.dtype, needed):
+        for number, rows in chunks_of_rows(shape, entry.dtype, needed):
             box = ((first + rows.start, first + rows.stop), *rest)
             shared = [(each, piece) for each, cut in cuts if (piece := common(cut, box))]
             if shared:

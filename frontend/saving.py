@@ -131,16 +131,15 @@ def _write(writing: Writing, mine: dict[str, Buffer], entries: Mapping[str, Entr
         return [{}, {}]
     from safetensors.numpy import save_file
 
-    checksums = {}
-    for name, entry in entries.items():
-        for part in entry.parts:
-            key = key_of(name, part.box)
-            if key in mine:
-                shape = tuple(stop - start for start, stop in part.box)
-                checksums[key] = checksums_of(mine[key], shape, entry.dtype)
+    shapes = {
+        key_of(name, part.box): (tuple(stop - start for start, stop in part.box), entry.dtype)
+        for name, entry in entries.items()
+        for part in entry.parts
+    }
+    checksums = checksums_of((array, *shapes[key]) for key, array in mine.items())
     file = writing.file_of(here().index)
     save_file(mine, writing.path_of(file))
-    return [checksums, {file: synchronize(writing.path_of(file))}]
+    return [dict(zip(mine, checksums, strict=True)), {file: synchronize(writing.path_of(file))}]
 
 
 def _together(target: Path, work: Callable[[], Any]) -> list[Any]:

@@ -1,10 +1,13 @@
 """What an index may say: anything else is an error that says what is wrong, whoever wrote it."""
 
 import json
+import os
 import resource
 from itertools import product
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -304,6 +307,34 @@ def test_every_chunk_of_rows_has_a_checksum(tmp_path: Path) -> None:
     for spec in (P("x"), P(None, "x"), P()):
         found = load(tmp_path / "a", shardings={"array": NamedSharding(mesh, spec)})["array"]
         np.testing.assert_array_equal(np.asarray(found), rows)
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_checksums_do_not_depend_on_threads(
+    cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    state = {"a": np.arange(3 << 20, dtype=np.float32).reshape(6, -1), "b": np.arange(7), "c": 1}
+    save(tmp_path / "a", state)
+    digits = {
+        name: entry["parts"][0]["crc32"]
+        for name, entry in indexed(tmp_path / "a")["arrays"].items()
+    }
+    rows = [state["a"][at : at + 2].tobytes() for at in (0, 2, 4)]
+    assert digits == {
+        "a": "".join(f"{crc32(each):08x}" for each in rows),
+        "b": f"{crc32(np.arange(7, dtype=np.int32).tobytes()):08x}",
+        "c": f"{crc32(np.int32(1).tobytes()):08x}",
+    }
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    save(tmp_path / "b", state)
+    assert (tmp_path / "b" / "index.json").read_bytes() == (
+        tmp_path / "a" / "index.json"
+    ).read_bytes()
 
 
 def test_files_that_are_not_there_or_are_no_files(saved: Path) -> None:
