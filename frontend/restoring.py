@@ -22,7 +22,6 @@ from shardir.frontend.checkpoint_chunks import checksum_of, chunks_of_rows
 from shardir.frontend.checkpoint_folder import (
     INDEX,
     folder_to_load,
-    is_checkpoint,
     path_of,
     read_index,
 )
@@ -131,12 +130,13 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
 
 @pointed
 def exists(folder: str | os.PathLike[str]) -> bool:
-    """Return whether there is a checkpoint in `folder` that `load` would read.
+    """Return whether there is a checkpoint in `folder`: a file `index.json`.
 
-    Called by every process. Raises `CheckpointError` in all of them when only some see one.
+    Of a checkpoint that is damaged `load` says so. Called by every process. Raises
+    `CheckpointError` in all of them when only some see one.
     """
     target = path_of(folder, "looked for in")
-    found = is_checkpoint(folder_to_load(target))
+    found = os.path.lexists(folder_to_load(target) / INDEX)
     link = here().link
     rows = [found]
     if link is not None:

@@ -16,6 +16,10 @@ from shardir.checkpoints import load, save
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
+pytest.importorskip(
+    "safetensors.numpy", reason="checkpoints need the extra: pip install 'shardir[checkpoints]'"
+)
+
 INDEX, DATA = "index.json", "process-00000.safetensors"
 Files = dict[str, bytes]
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 import shardir as sd
 from shardir.checkpoints import exists, load, save
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.killing import Killed, Killer
+
+stored = pytest.importorskip(
+    "safetensors.numpy", reason="checkpoints need the extra: pip install 'shardir[checkpoints]'"
+)
 
 MESH = sd.make_mesh((2,), ("x",))
 OLD = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -51,8 +54,8 @@ def save_killed(killer: Killer, folder: Path, monkeypatch: pytest.MonkeyPatch) -
             call = getattr(os, name)
             torn = half_written(call) if name == "write" else None
             patched.setattr(os, name, killer.of(call, name, torn))
-        wrap = killer.of(safetensors.numpy.save_file, "save_file", torn_file)
-        patched.setattr(safetensors.numpy, "save_file", wrap)
+        wrap = killer.of(stored.save_file, "save_file", torn_file)
+        patched.setattr(stored, "save_file", wrap)
         with suppress(Killed):
             save(folder, new, overwrite=True)
 
@@ -63,7 +66,7 @@ def half_written(write: Callable[..., int]) -> Callable[..., int]:
 
 def torn_file(arrays: Any, path: Path) -> None:
     """As safetensors leaves a file when it is killed while it writes."""
-    safetensors.numpy.save_file(arrays, path)
+    stored.save_file(arrays, path)
     whole = path.read_bytes()
     path.unlink()
     (path.parent / ".tmpAbC123").write_bytes(whole[: len(whole) // 2])
@@ -219,8 +222,8 @@ def calls_of_save(folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as patched:
         for name in ("mkdir", "fsync", "write", "rename", "replace", "unlink"):
             patched.setattr(os, name, recorded(name, getattr(os, name)))
-        wrap = recorded("save_file", safetensors.numpy.save_file)
-        patched.setattr(safetensors.numpy, "save_file", wrap)
+        wrap = recorded("save_file", stored.save_file)
+        patched.setattr(stored, "save_file", wrap)
         save(folder, new, overwrite=True)
     return done
 

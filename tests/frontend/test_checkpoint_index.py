@@ -12,7 +12,6 @@ from zlib import crc32
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from safetensors.numpy import load_file, save_file
 
 import shardir as sd
 from shardir.checkpoints import load, save
@@ -20,6 +19,10 @@ from shardir.frontend.checkpoint_index import MAX_BYTES, tile
 from shardir.frontend.errors import CheckpointError
 from shardir.frontend.gathering import Box
 from shardir.sharding import NamedSharding, PartitionSpec as P
+
+stored = pytest.importorskip(
+    "safetensors.numpy", reason="checkpoints need the extra: pip install 'shardir[checkpoints]'"
+)
 
 MESH = sd.make_mesh((4, 2), ("x", "y"))
 W = np.arange(96, dtype=np.float32).reshape(8, 12)
@@ -277,9 +280,9 @@ def test_many_boxes_are_compared_in_little_time() -> None:
 
 def test_numbers_have_checksums(saved: Path) -> None:
     file = saved / "process-00000.safetensors"
-    parts = load_file(file)
+    parts = stored.load_file(file)
     parts["w[2:4, 6:12]"][1, 3] += 1
-    save_file(parts, file)
+    stored.save_file(parts, file)
     assert told(saved) == (
         f"{file} of the checkpoint is damaged: the numbers of 'w[2:4, 6:12]' do not have the "
         "checksum that they were saved with; restore the file, or load an earlier checkpoint"
@@ -294,16 +297,16 @@ def test_every_chunk_of_rows_has_a_checksum(tmp_path: Path) -> None:
     (part,) = indexed(tmp_path / "a")["arrays"]["array"]["parts"]
     assert len(part["crc32"]) == 3 * 8
     file = tmp_path / "a" / "process-00000.safetensors"
-    numbers = load_file(file)
+    numbers = stored.load_file(file)
     numbers["array[0:6, 0:524288]"][5, 7] = 0
-    save_file(numbers, file)
+    stored.save_file(numbers, file)
     assert "do not have the checksum" in told(tmp_path / "a")
     mesh = sd.make_mesh((2,), ("x",))
     sharding = NamedSharding(mesh, P("x"))
     with pytest.raises(CheckpointError, match="do not have the checksum"):
         load(tmp_path / "a", shardings={"array": sharding})
     numbers["array[0:6, 0:524288]"][5, 7] = rows[5, 7]
-    save_file(numbers, file)
+    stored.save_file(numbers, file)
     for spec in (P("x"), P(None, "x"), P()):
         found = load(tmp_path / "a", shardings={"array": NamedSharding(mesh, spec)})["array"]
         np.testing.assert_array_equal(np.asarray(found), rows)
@@ -314,7 +317,11 @@ def test_checksums_do_not_depend_on_threads(
     cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    state = {"a": np.arange(3 << 20, dtype=np.float32).reshape(6, -1), "b": np.arange(7), "c": 1}
+    state: dict[str, Any] = {
+        "a": np.arange(3 << 20, dtype=np.float32).reshape(6, -1),
+        "b": np.arange(7),
+        "c": 1,
+    }
     save(tmp_path / "a", state)
     digits = {
         name: entry["parts"][0]["crc32"]

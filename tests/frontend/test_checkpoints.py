@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 import shardir as sd
 import shardir.numpy as snp
 from shardir.checkpoints import exists, load, save
 from shardir.frontend.errors import ArgumentError, CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
+
+stored = pytest.importorskip(
+    "safetensors.numpy", reason="checkpoints need the extra: pip install 'shardir[checkpoints]'"
+)
 
 MESH = sd.make_mesh((4, 2), ("x", "y"))
 W = np.arange(96, dtype=np.float32).reshape(8, 12)
@@ -102,7 +105,7 @@ def test_without_a_like_arrays_come_by_name(tmp_path: Path) -> None:
 
 def test_other_tools_read_the_file(tmp_path: Path) -> None:
     save(tmp_path / "a", {"w": put(W, "y")})
-    found = load_file(tmp_path / "a" / "process-00000.safetensors")
+    found = stored.load_file(tmp_path / "a" / "process-00000.safetensors")
     assert set(found) == {"w[0:4, 0:12]", "w[4:8, 0:12]"}
     np.testing.assert_array_equal(found["w[4:8, 0:12]"], W[4:])
 
@@ -124,6 +127,29 @@ def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> N
         load(tmp_path / "a")
     save(tmp_path / "a", put(W))
     same(load(tmp_path / "a", put(W)), W)
+
+
+def test_a_script_that_is_started_again_goes_on(tmp_path: Path) -> None:
+    """The script of docs/distributed.md."""
+    path = tmp_path / "a"
+
+    def script() -> int:
+        state: dict[str, Any] = {"w": put(W, "x"), "step": 0}
+        if exists(path):
+            state = load(path, state)
+        save(path, {"w": state["w"] + 1, "step": state["step"] + 1}, overwrite=exists(path))
+        return int(state["step"])
+
+    assert [script() for _ in range(3)] == [0, 1, 2]
+    assert not exists(tmp_path)
+    assert not exists(tmp_path / "b")
+    # One that is damaged is not begun anew, and nothing is removed.
+    files = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    (path / "index.json").write_text("{")
+    with pytest.raises(CheckpointError, match="cannot be read as the index of a checkpoint"):
+        script()
+    del files[path / "index.json"]
+    assert {file: file.read_bytes() for file in files} == files
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -193,8 +219,8 @@ def test_an_index_that_is_not_true_is_told(tmp_path: Path) -> None:
         f"{file} of the checkpoint is damaged: it has 'w[0:2, 0:12]' as float32, which should be "
         "int32"
     )
-    numbers = {key: part[:, :6].copy() for key, part in load_file(file).items()}
-    save_file(numbers, file)
+    numbers = {key: part[:, :6].copy() for key, part in stored.load_file(file).items()}
+    stored.save_file(numbers, file)
     assert told() == (
         f"{file} of the checkpoint is damaged: it has 'w[0:2, 0:12]' of shape (2, 6), which should "
         "be (2, 12)"
