@@ -353,12 +353,21 @@ def test_files_that_are_not_there_or_are_no_files(saved: Path) -> None:
     file.mkdir()
     assert told(saved) == f"{start}[Errno 22] not a regular file: '{file}'"
     file.rmdir()
+    os.mkfifo(file)  # Who opened it would wait for ever.
+    assert told(saved) == f"{start}[Errno 22] not a regular file: '{file}'"
+    file.unlink()
     for text in (b"", whole[:7], whole[:-1], whole + b"x", bytes(8) + whole[8:], b"\xff" * 8):
         file.write_bytes(text)
         assert told(saved).startswith(start)
     (saved / "index.json").unlink()
     (saved / "index.json").mkdir()
     assert told(saved).startswith(f"{saved / 'index.json'} cannot be read: ")
+    (saved / "index.json").rmdir()
+    os.mkfifo(saved / "index.json")
+    assert told(saved) == (
+        f"{saved / 'index.json'} cannot be read: [Errno 22] not a regular file: "
+        f"'{saved / 'index.json'}'"
+    )
 
 
 def test_an_array_that_its_file_does_not_hold_takes_no_memory(saved: Path) -> None:
