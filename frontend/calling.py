@@ -327,9 +327,16 @@ def once(plan: Plan, traced: Traced) -> Runnable:
 
 
 def run_fleeting(
-    fun: Callable[..., Any], name: str, leaves: Sequence[Any], labels: Sequence[str]
+    fun: Callable[..., Any],
+    name: str,
+    leaves: Sequence[Any],
+    labels: Sequence[str],
+    uneven: str | None = None,
 ) -> Any:
-    """Call `fun` with arrays outside of a trace, traced for this call; returns its containers."""
+    """Call `fun` with arrays outside of a trace, traced for this call; returns its containers.
+
+    `uneven` is as for `jit`; without it the setting holds.
+    """
     described = [
         Leaf(label, f"argument {label} of {name}", signature_of_leaf(leaf, f"{label} of {name}"))
         for label, leaf in zip(labels, leaves, strict=True)
@@ -337,7 +344,8 @@ def run_fleeting(
     traced, structure = trace_call(fun, name, described, lambda each: (list(each), {}), True)
     placed = [leaf.signature.sharding for leaf in described]
     free = [None] * len(traced.results)
-    plan = lower(traced, placed, free, [leaf.word for leaf in described], config.uneven)
+    mode = config.uneven if uneven is None else uneven
+    plan = lower(traced, placed, free, [leaf.word for leaf in described], mode)
     results = once(plan, traced)([*leaves, *traced.captured])
     return tree.unflatten(structure, results)
 

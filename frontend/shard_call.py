@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from shardir.build import substitute
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.manual import Cuts, Region
@@ -20,9 +22,12 @@ from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import NamedSharding
-from shardir.frontend.trace import current, emit
+from shardir.frontend.trace import current, emit, require
 from shardir.frontend.tracer import Tracer
+from shardir.ir import Block
+from shardir.passes.padded_dims import Padded, padded_dims
 from shardir.passes.varying import Varying
+from shardir.placement import Axes
 from shardir.types import TensorType
 
 
@@ -93,13 +98,13 @@ class Call:
                 return self.fun(*tree.unflatten(structure, filled))
 
         def traced(*tracers: Tracer) -> Any:
-            whole = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
-            return self.trace(called, whole, cuts, labels)
+            return self.trace(called, tracers, cuts, labels)
 
         if current() is not None:
             return traced(*map(as_tracer, leaves))
         placed = [self.placed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
-        return run_fleeting(traced, self.name, placed, labels)
+        uneven = "pad" if self.pads else config.uneven
+        return run_fleeting(traced, self.name, placed, labels, uneven)
 
     def placed(self, leaf: Any, spec: PartitionSpec) -> Any:
         """An argument on the devices of the mesh."""
@@ -131,8 +136,12 @@ class Call:
         labels: Sequence[str],
     ) -> Any:
         found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
+        sizes: list[tuple[int, ...]] = []
+        shards: list[Tracer] = []
+        given = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
 
         def flat(*pieces: Tracer) -> list[Tracer]:
+            shards[:] = pieces
             out = called(pieces)
             leaves, outs = tree.flatten(out)
             made = [returned(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
@@ -143,13 +152,18 @@ class Call:
         def whole(made: Sequence[Tracer], varying: Sequence[Varying]) -> list[Cuts]:
             outs, specs = found[0]
             paths = ["".join(f"[{entry!r}]" for entry in path) for path in outs.paths()]
-            return [
+            results = [
                 self.result(spec, tracer, path, along)
                 for spec, tracer, path, along in zip(specs, made, paths, varying, strict=True)
             ]
+            if self.pads:
+                sizes[:] = self.sizes(tracers, cuts, shards, made, results)
+            return results
 
         region = Region(self.mesh, self.names, self.name, self.checked)
-        made = region.run(flat, tracers, cuts, labels, whole)
+        made = region.run(flat, given, cuts, labels, whole)
+        if sizes:
+            made = [_trimmed(x, shape) for x, shape in zip(made, sizes, strict=True)]
         outs, specs = found[0]
         if len(self.names) == len(self.mesh.axis_names):
             made = [
@@ -157,6 +171,48 @@ class Call:
                 for tracer, spec in zip(made, specs, strict=True)
             ]
         return tree.unflatten(outs, made)
+
+    def sizes(
+        self,
+        tracers: Sequence[Tracer],
+        cuts: Sequence[Cuts],
+        shards: Sequence[Tracer],
+        made: Sequence[Tracer],
+        out_cuts: Sequence[Cuts],
+    ) -> list[tuple[int, ...]]:
+        """The shapes of the results without the padding of the arguments.
+
+        A dimension of a result loses padding where `out_specs` shard it as `in_specs` shard that
+        of the argument, whose positions the function has kept.
+        """
+        region = Region(self.mesh, self.names, self.name, self.checked)
+        axes = {named.name: named.axes for named in region.named()}
+
+        def along(names: Sequence[str]) -> Axes:
+            return tuple(axis for name in names for axis in axes[name])
+
+        before = require("shard_map").program.before_naming()
+        known = {
+            before.get(shard.value, shard.value): tuple(
+                Padded(along(names), size) if size % self.count(names) else None
+                for size, names in zip(tracer.shape, cut, strict=True)
+            )
+            for tracer, cut, shard in zip(tracers, cuts, shards, strict=True)
+        }
+        ops = tuple(require("shard_map").ops)
+        body = substitute(Block((), ops, ()), before)
+        found = padded_dims(body, known)
+        shapes = []
+        for tracer, cut in zip(made, out_cuts, strict=True):
+            value = before.get(tracer.value, tracer.value)
+            dims = found.get(value, (None,) * tracer.ndim)
+            shapes.append(
+                tuple(
+                    dim.size if dim and dim.axes == along(names) else size * self.count(names)
+                    for dim, size, names in zip(dims, tracer.shape, cut, strict=True)
+                )
+            )
+        return shapes
 
     def result(self, spec: PartitionSpec, tracer: Tracer, path: str, varying: Varying) -> Cuts:
         """How a result is put together; raises if it cannot be the same where that is said."""
@@ -225,10 +281,25 @@ class Call:
                         f"shard_map of {self.name} cuts dimension {dim} of {label}, which is "
                         f"{type}, over {over}, and {size} is not divisible by {count}; pad it to "
                         f"{-(-size // count) * count}, leave it whole, or pass "
-                        'uneven="pad"'
+                        'uneven="pad" to shard_map'
                     )
                 )
         return cuts
+
+
+def _trimmed(x: Tracer, shape: tuple[int, ...]) -> Tracer:
+    """A result without the padding at the end of its dimensions."""
+    if x.shape == shape:
+        return x
+    made: Tracer = emit(
+        "slice",
+        x,
+        starts=(0,) * x.ndim,
+        strides=(1,) * x.ndim,
+        result=x.value.type.with_shape(shape),
+        weak=x.weak_type,
+    )
+    return made
 
 
 def _as_tuple(specs: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 from shardir.frontend import tree
 from shardir.frontend.amounts import flag_of
-from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.manual import is_manual
@@ -46,9 +45,15 @@ def shard_map(
     for example by `lax.psum`; and what is the same along an axis counts as one value when
     gradients are taken inside. `check_rep` is an older name of it.
 
-    `uneven="pad"` (or the setting of this name) fills a dimension of an argument that does not
-    divide with zeros at its end, which the last devices see; results have as many rows as the
-    devices' pieces together.
+    `uneven="pad"` admits arguments with dimensions that their specs do not divide; without it they
+    are refused, whatever the setting `uneven` says. Such a dimension is padded with zeros at its
+    end, which `f` sees on the last devices: 6 rows over 4 devices are shards of 2 rows, and the
+    last shard is padding. Nothing masks it in `f`: a minimum or a mean over the shard counts the
+    zeros, and what `f` computes of them counts as well. A dimension of a result that `out_specs`
+    shard as `in_specs` shard the argument's has the argument's size again, if `f` has kept the
+    positions of its rows (elementwise operations, products over other dimensions, running sums,
+    loops and branches of these). Where `f` moves rows (a sort, a reversal, `ppermute`) or makes
+    them, the result has as many as the shards together, padding included.
 
     Use as `shard_map(f, mesh=..., in_specs=..., out_specs=...)` or, without `f`, as a decorator.
     Raises `ShardingError` for specs that do not fit, `IndivisibleError` for a dimension that does
@@ -59,7 +64,10 @@ def shard_map(
         if check_rep is None
         else flag_of("check_rep of shard_map", check_rep)
     )
-    uneven_mode(uneven, "shard_map")
+    if uneven not in (None, "pad"):
+        raise ArgumentError(
+            point(f"uneven of shard_map is {brief(uneven)}; it must be 'pad' or None")
+        )
 
     def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
         parameters = Parameters.of(fun)
@@ -82,7 +90,7 @@ def shard_map(
                 )
             check_call(fun, parameters.name, args)
             names = _manual_names(used, axis_names, auto, parameters.name)
-            pads = uneven_mode(uneven, "shard_map") == "pad"
+            pads = uneven == "pad"
             call = Call(parameters.name, fun, used, names, checked, pads, in_specs, out_specs)
             return call.run(args, parameters)
 

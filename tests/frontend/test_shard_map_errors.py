@@ -99,7 +99,7 @@ def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
     assert refused(IndivisibleError, lambda: cut(A[:6])) == (
         "shard_map of f cuts dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
         "size 2, and 6 is not divisible by 8; pad it to 8, leave it whole, or pass "
-        'uneven="pad"'
+        'uneven="pad" to shard_map'
     )
 
 

@@ -1,0 +1,186 @@
+"""Which dimensions inside a manual computation still have the padding of an argument at their end.
+
+`shard_map` with `uneven="pad"` pads a dimension that its axes do not divide, so that the last
+shards end in zeros. A result has the size of that dimension again only if position i of each
+shard still stands for position i of the argument's shard. An operation keeps the positions of a
+dimension if a pass-through factor of its rule walks the dimension alone; a running sum keeps them
+too. An operation that moves positions (a sort, a reversal, a reshape that splits the dimension)
+or that exchanges shards along the axes (`ppermute`, `psum`) does not, and neither does one whose
+operands are padded at different sizes.
+
+    %y = mul(%x, %s)        %x: f32[2], padded from 6 over `a`  ->  %y padded from 6 over `a`
+    %z = sort(%x)           ->  nothing is known of %z
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shardir.factors import Kind
+from shardir.ir import Block, Op, Value
+from shardir.placement import Axes
+
+POSITION_KEEPING = frozenset({"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"})
+"""Operations along whose permutation factors position i stays position i."""
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """A dimension that `axes` shard, whose shards together have `size` positions, then padding."""
+
+    axes: Axes
+    size: int
+
+
+Dims = tuple[Padded | None, ...]
+"""What is known of each dimension of a value."""
+
+
+def padded_dims(block: Block, known: Mapping[Value, Dims]) -> dict[Value, Dims]:
+    """Return the padding of each value of a block and of the blocks inside it.
+
+    `known` has that of parameters and of values from outside; of others there is none.
+    """
+    found = dict(known)
+    _sweep(block, found)
+    return found
+
+
+def _dims(value: Value, found: Mapping[Value, Dims]) -> Dims:
+    return found.get(value) or (None,) * value.type.rank
+
+
+def _sweep(block: Block, found: dict[Value, Dims]) -> None:
+    for op in block.ops:
+        if op.name == "manual_computation":
+            _manual(op, found)
+        elif op.edges():
+            _loop(op, found)
+        elif op.blocks:
+            _region(op, found)
+        elif op.name in ("optimization_barrier", "vary"):
+            for result, value in zip(op.results, op.operands, strict=True):
+                found[result] = _dims(value, found)
+        else:
+            _operation(op, found)
+            if op.name == "reshape":
+                _units(op, found)
+
+
+def _operation(op: Op, found: dict[Value, Dims]) -> None:
+    rule = op.factors()
+    if rule is None:
+        return
+    crossed = op.attrs.get("axes", ()) if op.spec.spmd else ()
+    kept: dict[int, set[Padded | None]] = {}
+    for value, mapping in zip(op.operands, rule.operands, strict=True):
+        for size, factors, dim in zip(value.type.shape, mapping, _dims(value, found), strict=True):
+            for factor in factors if dim is not None else ():
+                whole = len(factors) == 1 and rule.factors[factor].size == size
+                moved = any(axis.overlaps(other) for axis in dim.axes for other in crossed)
+                kept.setdefault(factor, set()).add(dim if whole and not moved else None)
+    if not kept:
+        return
+    for result, mapping in zip(op.results, rule.results, strict=True):
+        dims: list[Padded | None] = []
+        for size, factors in zip(result.type.shape, mapping, strict=True):
+            dim = None
+            if len(factors) == 1 and rule.factors[factors[0]].size == size:
+                factor = rule.factors[factors[0]]
+                stays = factor.kind is Kind.PASS or op.name in POSITION_KEEPING
+                seen = kept.get(factors[0], set())
+                dim = next(iter(seen)) if stays and len(seen) == 1 else None
+            dims.append(dim)
+        found[result] = tuple(dims)
+
+
+def _units(op: Op, found: dict[Value, Dims]) -> None:
+    """Dimensions of size 1: the rule of a reshape does not say which of the result's stands for
+    which of the operand's, and any does, as there is one position."""
+    (operand,), (result,) = op.operands, op.results
+    dims = zip(operand.type.shape, _dims(operand, found), strict=True)
+    units = {dim for size, dim in dims if size == 1 and dim is not None}
+    if len(units) != 1:
+        return
+    (unit,) = units
+    known = zip(result.type.shape, _dims(result, found), strict=True)
+    found[result] = tuple(dim or (unit if size == 1 else None) for size, dim in known)
+
+
+def _meet(values: Sequence[Dims]) -> Dims:
+    """What is known of a value that is any of these."""
+    first, *others = values
+    return tuple(
+        dim if all(other[i] == dim for other in others) else None for i, dim in enumerate(first)
+    )
+
+
+def _loop(op: Op, found: dict[Value, Dims]) -> None:
+    """Loops and branches: what is carried is padded if it is before the loop and after each step.
+
+    A source inside of the blocks counts once the blocks have been looked at; each further sweep
+    can only forget dimensions, so the sweeps end.
+    """
+    inside = {value for block in op.blocks for value in block.returns}
+    known: dict[Value, Dims] = {}
+    first = True
+    while True:
+        for edge in op.edges():
+            sources = [
+                _row(source, edge.stacked, found)
+                for source in edge.sources
+                if not (first and source in inside and source not in op.operands)
+            ]
+            if edge.targets[0] in known:
+                sources.append(known[edge.targets[0]])
+            if not sources:
+                continue
+            dims = known[edge.targets[0]] = _meet(sources)
+            for target in edge.targets:
+                found[target] = (None, *dims) if target in edge.stacked else dims
+        before = dict(known)
+        for block in op.blocks:
+            _sweep(block, found)
+        if not first and before == known and _is_settled(op, known, found):
+            return
+        first = False
+
+
+def _row(value: Value, stacked: Sequence[Value], found: Mapping[Value, Dims]) -> Dims:
+    dims = _dims(value, found)
+    return dims[1:] if value in stacked else dims
+
+
+def _is_settled(op: Op, known: Mapping[Value, Dims], found: Mapping[Value, Dims]) -> bool:
+    """Whether another sweep over the edges of `op` would change nothing."""
+    return all(
+        _meet([known[edge.targets[0]], *(_row(s, edge.stacked, found) for s in edge.sources)])
+        == known[edge.targets[0]]
+        for edge in op.edges()
+    )
+
+
+def _region(op: Op, found: dict[Value, Dims]) -> None:
+    """Any other operation with blocks: the parameters of its first block are its operands."""
+    for block in op.blocks:
+        if len(block.params) == len(op.operands):
+            for param, value in zip(block.params, op.operands, strict=True):
+                if param.type == value.type:
+                    found[param] = _dims(value, found)
+        _sweep(block, found)
+    body = op.blocks[0]
+    if len(body.params) == len(op.operands) and len(body.returns) == len(op.results):
+        for result, value in zip(op.results, body.returns, strict=True):
+            if result.type == value.type:
+                found[result] = _dims(value, found)
+
+
+def _manual(op: Op, found: dict[Value, Dims]) -> None:
+    """A manual computation inside: along dimensions that it does not shard, as outside."""
+    (body,) = op.blocks
+    for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
+        dims = zip(_dims(value, found), cuts, strict=True)
+        found[param] = tuple(None if cut else dim for dim, cut in dims)
+    _sweep(body, found)
+    for result, value, cuts in zip(op.results, body.returns, op.attrs["out_axes"], strict=True):
+        dims = zip(_dims(value, found), cuts, strict=True)
+        found[result] = tuple(None if cut else dim for dim, cut in dims)
