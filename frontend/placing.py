@@ -82,10 +82,11 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
     if to is None or leaf.signature.sharding == to:
         return leaf
     shape = leaf.shape
-    _check(to, shape, pads)
     same = leaf.sharding.device_assignment == to.device_assignment
     if same and leaf.sharding.is_equivalent_to(to, len(shape)):
+        # It is placed so already, whether its dimensions divide or not.
         return Array(signature_of(leaf.abstract, to), to, leaf.contents())
+    _check(to, shape, pads)
     if leaf.signature.sharding is None:
         check_same(leaf.whole(), to)
     elif here().count > 1:

@@ -45,8 +45,8 @@ from shardir.frontend.unwritten import FEWEST, unwritten_zeros
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
-def _on(device: Any, made: Any) -> Any:
-    return made if device is None else device_put(made, device)
+def _on(device: Any, made: Any, uneven: str | None = None) -> Any:
+    return made if device is None else device_put(made, device, uneven=uneven)
 
 
 def asarray(
@@ -278,7 +278,8 @@ def full_like(
     else:
         made = _full_like(fill_value, TensorType(sizes, name), weak)
     if device is None and sizes == known.type.shape:
-        device = _home(a)
+        # The operand has been placed so, or is to be: its dimensions need not divide.
+        return _on(_home(a), made, "pad")
     return _on(device, made)
 
 
