@@ -1,36 +1,85 @@
 """Runs whose donated arguments are gone afterwards."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.errors import ShardirError
 from shardir.frontend.array import Array
+from shardir.frontend.devices import Device
 from shardir.frontend.locations import here
+from shardir.ir import Function
+from shardir.types import TensorType
+
+
+def usable(
+    numbers: Sequence[int], function: Function, results: Sequence[TensorType]
+) -> tuple[int, ...]:
+    """Return which of these parameters of a program can give their memory to a result.
+
+    A result takes the memory of one parameter of its type; a parameter that the program does not
+    use is not handed to it. As in JAX, what cannot be used stays with the caller.
+    """
+    body = function.body
+    used = {*body.returns, *(value for op in body.ops for value in op.uses())}
+    left = Counter(results)
+    chosen = []
+    for number in dict.fromkeys(numbers):
+        param = body.params[number]
+        if param in used and left[param.type]:
+            left[param.type] -= 1
+            chosen.append(number)
+    return tuple(chosen)
+
+
+def is_consumed(leaf: Any, devices: tuple[Device, ...]) -> bool:
+    """Whether a program on these devices takes the memory of a donated argument itself.
+
+    What is moved, cut or converted on the way is a copy, and the copy is what is consumed.
+    """
+    if type(leaf) is not Array:
+        return False
+    return leaf.signature.sharding is not None or leaf.sharding.device_assignment == devices
 
 
 def donating(
-    run: Callable[[list[Any]], Any], leaves: list[Any], donated: Sequence[int], name: str
+    run: Callable[[list[Any]], Any],
+    leaves: list[Any],
+    donated: Sequence[int],
+    name: str,
+    devices: tuple[Device, ...],
 ) -> Any:
-    """What a run of the function called `name` gives; afterwards the donated arrays are gone."""
+    """Return what a run of the function called `name` on `devices` gives.
+
+    Afterwards the donated arguments that were consumed are gone; see `is_consumed`.
+    """
+    gone, kept = [], []
+    for i in donated:
+        if is_consumed(leaves[i], devices):
+            gone.append(leaves[i])
+        elif type(leaves[i]) is Array:
+            # Another reference to its memory keeps the program from writing over it.
+            kept.append(leaves[i].held)
     try:
         made = run(leaves)
     except BaseException as error:
         # After Ctrl-C, say, results may lie in the memory of what was donated. Most errors of ours
         # are found before anything runs.
         if not isinstance(error, ShardirError) or error.begun:
-            _give_up([leaves[i] for i in donated], name)
+            _give_up(gone, name)
         raise
+    finally:
+        kept.clear()
     if made is not None:
-        _give_up([leaves[i] for i in donated], name)
+        _give_up(gone, name)
     return made
 
 
-def _give_up(leaves: Sequence[Any], name: str) -> None:
+def _give_up(leaves: Sequence[Array], name: str) -> None:
     place = here() if leaves else None
     where = f" at {place.site.loc}" if place else ""
     reason = (
         f"has been donated to {name}{where}; go on with what that call returned, or donate a copy"
     )
     for leaf in leaves:
-        if type(leaf) is Array:
-            leaf.give_up(reason)
+        leaf.give_up(reason)

@@ -56,9 +56,9 @@ Numbers = int | Sequence[int] | None
 Names = str | Sequence[str] | None
 
 
-_Quick = tuple[Launch, tree.PyTreeDef | None, Surroundings, Sequence[int]]
-"""What runs a call of arrays alone, the containers of several results, where that holds, and
-which arrays are donated."""
+_Quick = tuple[Launch, tree.PyTreeDef | None, Surroundings, Runnable]
+"""What runs a call of arrays alone, the containers of several results, where that holds, and the
+program, which says which arrays are donated."""
 
 
 @final
@@ -100,11 +100,10 @@ class JitFunction:
             found = self._gathered(args, options) if self._static else self._gather(args, options)
             known = None if found is None else self._quick.get(found[1])
             if found is not None and known is not None and unchanged(known[2]):
-                if self._answers is None and not known[3] and self._may_be_answered():
+                launch, results, _, program = known
+                if self._answers is None and not program.donated and self._may_be_answered():
                     return self._called(args, options)
-                launch, results, _, donated = known
-                leaves = found[0]
-                made = self._run(launch, leaves, donated)
+                made = self._run(launch, found[0], program)
                 if made is not None:
                     return made[0] if results is None else tree.unflatten(results, made)
         return self._called(args, options)
@@ -118,8 +117,10 @@ class JitFunction:
         self._asked = calls_soon() is not None
         return self._asked
 
-    def _run(self, run: Launch, leaves: list[Any], donated: Sequence[int]) -> Any:
-        return donating(run, leaves, donated, self._parameters.name) if donated else run(leaves)
+    def _run(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
+        if not program.donated:
+            return run(leaves)
+        return donating(run, leaves, program.donated, self._parameters.name, program.plan.devices)
 
     def _gathered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The arrays of a call, and its tokens together with what static arguments are found by."""
@@ -158,7 +159,7 @@ class JitFunction:
                 found[0].donate(tree.leaves(known.donations(tuple(positions), named)))
             self._programs[key] = found  # When it is whole: other threads look there.
         program, results = found
-        made = self._run(program, leaves, program.donated)
+        made = self._run(program, leaves, program)
         out = tree.unflatten(results, made)
         if program.launch is not None:
             # Calls like this one go the quick way, if their arguments are arrays alone.
@@ -175,7 +176,7 @@ class JitFunction:
                 if len(self._quick) >= MANY:
                     self._quick.clear()
                 form = None if results.is_leaf() else results
-                self._quick[alone[1]] = program.launch, form, key[2], program.donated
+                self._quick[alone[1]] = program.launch, form, key[2], program
         return out
 
     def lower(self, *args: Any, **options: Any) -> Lowered:

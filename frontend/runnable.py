@@ -19,6 +19,7 @@ from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut, full_shape, padded
 from shardir.frontend.config import config
+from shardir.frontend.donating import usable
 from shardir.frontend.errors import NotAnArrayError, NumberError
 from shardir.frontend.executing import added_pipeline, executable
 from shardir.frontend.foreign_keys import packed
@@ -155,7 +156,9 @@ class Runnable:
             ]
 
     def donate(self, numbers: Sequence[int]) -> None:
-        """Let results take the memory of these arguments, which nobody needs after a call."""
+        """Let results take the memory of these arguments, as far as they can."""
+        results = [value.type for value in self.plan.module.main.body.returns]
+        numbers = usable(numbers, self.plan.module.main, results)
         self.donated = numbers
         if self._whole is None:
             self._execute.donate(numbers)

@@ -337,5 +337,6 @@ class Compiled:
         leaves = self._lowered.check(args, options)
         run, donated = self._program, self._program.donated
         name = self._lowered.module.main.name
-        results = donating(run, leaves, donated, name) if donated else run(leaves)
+        devices = run.plan.devices
+        results = donating(run, leaves, donated, name, devices) if donated else run(leaves)
         return tree.unflatten(self.out_tree, results)
