@@ -6,6 +6,7 @@ cross it as one NumPy array a device, in row-major order of the module's mesh.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -29,6 +30,18 @@ class UnknownBackendError(ShardirError, ValueError):
     """A backend that does not exist."""
 
 
+@dataclass(frozen=True)
+class InputCheck:
+    """What the processes of a program compare of the host inputs of one call.
+
+    `digest` is the same in all of them if their inputs are. If it is not, every process calls
+    `differs`, which raises an error in all of them, or returns in all.
+    """
+
+    digest: bytes
+    differs: Callable[[], None]
+
+
 class Executable(ABC):
     """A compiled program."""
 
@@ -42,6 +55,11 @@ class Executable(ABC):
     def begin(self) -> None:
         """Make sure, before a first run, that all processes of the program have the same."""
         return
+
+    def run_checked(self, args: Sequence[Shards], check: InputCheck) -> Sequence[Shards]:
+        """Run as `__call__` does, once all processes of the program are known to agree; nothing
+        that depends on the inputs leaves the run before that."""
+        return self(args)
 
     def arranged(self, number: int, shards: Shards) -> Shards:
         """The shards of an argument as this program takes them, for their array to hold from now
@@ -144,12 +162,18 @@ class Link(ABC):
 
     @abstractmethod
     def compile(
-        self, module: Module, owners: Sequence[int], lower: Lower | None = None
+        self,
+        module: Module,
+        owners: Sequence[int],
+        lower: Lower | None = None,
+        *,
+        checks_inputs: bool = True,
     ) -> Executable:
         """Prepare the first function of a module; `owners` has the process of each device.
 
         The executable takes and makes the shards of this process's devices alone. It is machine
         code where the module can be brought to the form that needs, and `lower` is there.
+        `checks_inputs`: each run is a `run_checked`.
         """
 
     @abstractmethod

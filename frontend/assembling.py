@@ -20,6 +20,7 @@ from shardir.frontend.prefix import spread
 from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract, dtype_of
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.replicated_inputs import check_replicated_parts
 from shardir.frontend.shardings import Index, Sharding
 from shardir.frontend.signature import signature_of
 from shardir.frontend.wishes import granted
@@ -34,8 +35,9 @@ def make_array_from_single_device_arrays(
     """The array of `shape` whose parts are `arrays`, one on each device of `sharding` that is this
     process's.
 
-    Nothing is copied. Raises `ArgumentError` when devices have no part or several, and
-    `ShapeError` for a part of another shape or element type than its place has.
+    Nothing is copied. Raises `ArgumentError` when devices have no part or several, or when two
+    processes hold other numbers for the same part, and `ShapeError` for a part of another shape or
+    element type than its place has.
     """
     sizes, word = shape_of(shape), "make_array_from_single_device_arrays"
     _check_sharding(sharding, word)
@@ -71,6 +73,7 @@ def make_array_from_single_device_arrays(
             )
     abstract = Abstract(TensorType(sizes, name))
     held = [parts[device].parts[0] for device in local]
+    check_replicated_parts(held, sharding, abstract.type, word)
     return Array(signature_of(abstract, sharding), sharding, held)
 
 
@@ -93,7 +96,8 @@ def make_array_from_callback(
 ) -> Array:
     """The array of `shape` whose part at `index`, a tuple of slices, is `data_callback(index)`.
 
-    The function is called once for all devices of this process that hold the same part.
+    The function is called once for all devices of this process that hold the same part. Raises
+    `ArgumentError` in all processes when two hold other numbers for the same part.
     """
     sizes = shape_of(shape)
     dtype = None if dtype is None else NUMPY_DTYPES[dtype_of(dtype)]
@@ -123,6 +127,7 @@ def make_array_from_callback(
         raise ShapeError(point(f"data_callback returned parts of several element types, {told}"))
     name = dtype_name(parts[0].dtype) if parts else _told(dtype, word)
     abstract = Abstract(TensorType(sizes, name))
+    check_replicated_parts(parts, sharding, abstract.type, word)
     return Array(signature_of(abstract, sharding), sharding, parts)
 
 
@@ -134,7 +139,8 @@ def make_array_from_process_local_data(
     Along a dimension that is not cut over processes, `local_data` has all of it. Without a
     `global_shape`, what each process has is taken to be of one shape. Both may be containers, and
     one shape is for all arrays. Raises `ShapeError` when the data is not what this process's
-    devices hold of that shape.
+    devices hold of that shape, and `ArgumentError` in all processes when two have other numbers
+    for a part that both hold.
     """
     placed = granted(sharding, "make_array_from_process_local_data")
     if placed is None:
@@ -181,6 +187,7 @@ def _from_local(sharding: Sharding, local_data: Any, global_shape: Sequence[int]
             made[place] = np.array(numbers[here])  # a scalar, too, as an array
         parts.append(made[place])
     abstract = Abstract(TensorType(shape, dtype_name(numbers.dtype)))
+    check_replicated_parts(parts, sharding, abstract.type, word)
     return Array(signature_of(abstract, sharding), sharding, parts)
 
 

@@ -126,6 +126,16 @@ class Config:
         return bool(_read("gather"))
 
     @property
+    def check_replicated_inputs(self) -> bool:
+        """Whether processes compare, in every call, the inputs that each has for itself and all are
+        taken to have (yes; `SHARDIR_CHECK_REPLICATED_INPUTS`).
+
+        Without it they compare them before the first run of a program only, and later calls with
+        other numbers in one process give wrong results without an error.
+        """
+        return bool(_read("check_replicated_inputs"))
+
+    @property
     def uneven(self) -> str | None:
         """What becomes of dimensions that do not divide (none; `SHARDIR_UNEVEN`).
 

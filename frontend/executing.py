@@ -62,7 +62,10 @@ def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeE
         return _alone(module, backend)
     native = available() and not config.isolated
     return there.link.compile(
-        module, owners, (lambda passes: Pipeline.parse(passes)(module)) if native else None
+        module,
+        owners,
+        (lambda passes: Pipeline.parse(passes)(module)) if native else None,
+        checks_inputs=config.check_replicated_inputs,
     )
 
 

@@ -9,6 +9,7 @@ from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.gathering import check_same
 from shardir.frontend.locations import point, pointed
 from shardir.frontend.mesh import Mesh, as_device_array
 from shardir.frontend.operands import abstract_of, to_numpy
@@ -77,6 +78,7 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
 
     def repeated(leaf: Any) -> Array:
         part = _numbers(leaf)[None]
+        check_same(part, sharding)
         abstract = abstract_of(leaf, "x of device_put_replicated")
         return _placed([part] * sharding.num_devices, abstract, sharding)
 

@@ -11,9 +11,16 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.backends.base import Executable, Launch, Shards, Storage, WholeExecutable
+from shardir.backends.base import (
+    Executable,
+    InputCheck,
+    Launch,
+    Shards,
+    Storage,
+    WholeExecutable,
+)
 from shardir.backends.device_shards import DeviceExecutable
-from shardir.errors import PipelineError, ShardirError
+from shardir.errors import PipelineError
 from shardir.frontend import viewing
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
@@ -27,9 +34,9 @@ from shardir.frontend.inspecting import inspector
 from shardir.frontend.locations import point, pointed
 from shardir.frontend.lowering import Plan
 from shardir.frontend.operands import is_number, narrowed
-from shardir.frontend.own_numbers import compare_own, members
 from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.replicated_inputs import ReplicatedInputs, members
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import ShapeDtypeStruct, signature_of
 from shardir.ir import Module
@@ -126,9 +133,14 @@ class Runnable:
         self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
         self.donated: Sequence[int] = ()
         """The arguments that nobody needs after a call."""
-        self._strangers = members(plan.devices)
-        """The processes that have yet to make sure that they mean the same by it."""
-        self._hidden = captured if self._strangers else ()
+        self._inputs: ReplicatedInputs | None = None
+        """The inputs that several processes have each for itself, and compare; `None`: no more."""
+        if processes := members(plan.devices):
+            self._inputs = ReplicatedInputs(
+                plan.module.main.name, self._names, types, self._own, processes
+            )
+        self._checks_inputs = config.check_replicated_inputs
+        self._hidden = captured if self._inputs is not None else ()
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         self.launch: Launch | None = None
@@ -180,8 +192,7 @@ class Runnable:
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
-        if self._strangers:
-            return self._begin(leaves)
+        check = None if self._inputs is None else self._check(self._inputs, leaves)
         if self.launch is not None:
             made = self.launch(leaves)
             if made is not None:
@@ -205,7 +216,7 @@ class Runnable:
             if type(leaf) is Array and leaf.held is args[i]:
                 leaf.held = args[i] = self._execute.arranged(i, args[i])
         args += self._captured
-        outs = self._execute(args)
+        outs = self._execute(args) if check is None else self._execute.run_checked(args, check)
         if foreign:
             outs = [_detached(parts, foreign) for parts in outs]
         return [
@@ -214,19 +225,13 @@ class Runnable:
         ]
 
     @pointed
-    def _begin(self, leaves: list[Any]) -> list[Array]:
-        """The first run on several processes, which compare what they are to run, and on what."""
-        main, strangers = self.plan.module.main, self._strangers
-        types = [param.type for param in main.body.params]
-        given = (*leaves, *self._hidden)
+    def _check(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:
+        """Return what processes compare in this call; before the first, all that there is."""
         self._execute.begin()
-        compare_own(main.name, self._names, types, given, self._own, strangers)
-        self._strangers = ()
-        try:
-            return self(leaves)
-        except ShardirError:
-            self._strangers = strangers
-            raise
+        check = inputs.check(leaves, self._hidden)
+        if not self._checks_inputs:
+            self._inputs = None
+        return check
 
     def _own(self, leaf: Any, i: int) -> Buffer:
         """The numbers of an argument that each process has for itself."""

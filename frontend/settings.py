@@ -48,6 +48,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("shardy_exact", False, "SHARDIR_SHARDY_EXACT", as_switch),
         Setting("isolated", False, "SHARDIR_ISOLATED", as_switch),
         Setting("gather", False, "SHARDIR_GATHER", as_switch),
+        Setting("check_replicated_inputs", True, "SHARDIR_CHECK_REPLICATED_INPUTS", as_switch),
         Setting("shown_platform", "cpu", "SHARDIR_SHOWN_PLATFORM", as_platform),
         Setting("num_gpu_devices", None, "SHARDIR_GPU_DEVICES", as_optional_count),
     )

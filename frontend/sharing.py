@@ -28,15 +28,16 @@ def gather_to_all(x: Any) -> Any:
 
 
 def gather_to_root(x: Any, root: int = 0) -> Any:
-    """`gather_to_all` for the process `root` alone; the others get `None` for each array.
+    """`gather_to_all` for the process `root` alone; the others get `None`, whatever `x` is.
 
-    Raises `DistributedError` when there is no such process.
+    Called by every process, as the `gather` of MPI. Raises `DistributedError` when there is no such process.
     """
     if not isinstance(root, int) or not 0 <= root < here().count:
         raise DistributedError(
             point(f"gather_to_root got the root {root!r}; processes are 0 to {here().count - 1}")
         )
-    return tree.map(lambda leaf: _gathered(leaf, root), x)
+    made = tree.map(lambda leaf: _gathered(leaf, root), x)
+    return made if here().index == root else None
 
 
 def _gathered(leaf: Any, root: int | None) -> Any:

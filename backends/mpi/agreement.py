@@ -22,6 +22,10 @@ SHOWN = 160
 """Characters of a text that an error shows."""
 
 
+PLURAL = ("owners of the devices", "arguments", "results", "operations")
+"""The parts of a program that are several things."""
+
+
 class DisagreementError(ShardirError, RuntimeError):
     """Processes that are about to run different programs as one."""
 
@@ -45,8 +49,11 @@ class Identity:
         return _digest(self.parts).hex()
 
 
-def identity_of(module: Module, owners: tuple[int, ...], compiler: str) -> Identity:
-    """What makes a per-device program on the devices of these processes, and what compiles it."""
+def identity_of(
+    module: Module, owners: tuple[int, ...], compiler: str, checks_inputs: bool = True
+) -> Identity:
+    """What makes a per-device program on the devices of these processes, what compiles it, and
+    whether each of its runs compares inputs."""
     function = module.main
     head, _, body = show(module).partition(") -> (")
     arguments = head.partition("func ")[2].partition("(")[2]
@@ -57,6 +64,7 @@ def identity_of(module: Module, owners: tuple[int, ...], compiler: str) -> Ident
         ("results", body.partition("\n")[0].removesuffix(") {")),
         ("operations", "\n".join(line.strip() for line in body.splitlines()[1:])),
         ("compiler", compiler),
+        ("setting check_replicated_inputs", str(checks_inputs)),
     )
     return Identity(function.name, parts)
 
@@ -90,7 +98,7 @@ def difference(mine: Identity, other: Identity, who: tuple[str, str]) -> str:
 
 def _told(name: str, field: str, who: tuple[str, str], texts: tuple[str, str]) -> str:
     first, other = _shown(*texts)
-    verb = "differs" if field in ("mesh", "compiler") else "differ"
+    verb = "differ" if field in PLURAL else "differs"
     return (
         f"the processes disagree about {name}: its {field} {verb}; "
         f"{who[0]} has {first}, and {who[1]} has {other}; "

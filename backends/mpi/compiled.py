@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardir.backends.base import Array, Executable, Lower, Shards
+from shardir.backends.base import Array, Executable, InputCheck, Lower, Shards
 from shardir.backends.cpu.native import BACKEND
 from shardir.backends.cpu.native.pipeline import of_process
 from shardir.backends.cpu.native.program import STORAGE_ALONE
 from shardir.backends.cpu.native.runtime.memory import allocate
 from shardir.backends.mpi import routing
 from shardir.backends.mpi.blocks import Blocks
+from shardir.backends.mpi.input_check import Links
 from shardir.backends.mpi.places import Places
 from shardir.backends.mpi.routes import Finish, Route
 from shardir.backends.mpi.session import Session
@@ -40,20 +41,29 @@ class CompiledProgram(Executable):
     """A partitioned module on blocks of devices, of which `lower` makes what this process runs."""
 
     def __init__(
-        self, module: Module, lower: Lower, owners: Sequence[int], blocks: Blocks, world: "World"
+        self,
+        module: Module,
+        lower: Lower,
+        owners: Sequence[int],
+        blocks: Blocks,
+        world: "World",
+        *,
+        checks_inputs: bool,
     ) -> None:
         mesh, interface = mesh_of(module), module.main.spmd
         assert interface is not None
         self.passes = of_process(blocks.across, blocks.at, routing.SMALL_BYTES)
         lowered = lower(self.passes)
-        self._session = Session(module, owners, world, "machine code")
+        self._session = Session(module, owners, world, "machine code", checks_inputs)
         self._places = Places(mesh_of(lowered), blocks.owners, world.index)
         # Each process has constants of its own, so that nothing is known to be the same.
         everywhere = self._places.mesh
         self._axes = tuple(Axis.whole(name, everywhere) for name, _ in everywhere.axes)
         self._donated: Sequence[int] = ()
         self._on_the_way: dict[Value, Finish] = {}
+        self._links: dict[Op, Links] = {}
         self._program = BACKEND.compile(lowered, self._outside)
+        self._session.carry(lowered.main.body, self._links)
         levels = Levels.parse(mesh, blocks.across)
         local = [d for d, owner in enumerate(owners) if owner == world.index]
 
@@ -71,7 +81,15 @@ class CompiledProgram(Executable):
         ]
 
     def __call__(self, args: Sequence[Shards]) -> Sequence[Shards]:
-        with self._session.run():
+        return self._checked_run(args, None)
+
+    def run_checked(self, args: Sequence[Shards], check: InputCheck) -> Sequence[Shards]:
+        return self._checked_run(args, check)
+
+    def _checked_run(self, args: Sequence[Shards], check: InputCheck | None) -> Sequence[Shards]:
+        # Once a run has begun, results may lie in the memory of what was donated. An error of a
+        # check finds it as it was.
+        with self._session.run(check, first=bool(self._donated)):
             given = [
                 joined(shards, *place) for shards, place in zip(args, self._params, strict=True)
             ]
@@ -118,7 +136,9 @@ class CompiledProgram(Executable):
             return self._finish(op)
         if not op.spec.collective:
             return None
-        return self._start(op, routing.route_of(op, self._axes, self._places))
+        route = routing.route_of(op, self._axes, self._places)
+        self._links[op] = route.links
+        return self._start(op, route)
 
     def _start(self, op: Op, route: Route) -> "Into":
         started = is_started(op)
@@ -132,6 +152,7 @@ class CompiledProgram(Executable):
                 self._on_the_way[op.results[0]] = route.start(given, call)
                 return
             (made,) = route.start(given, call, out)()
+            self._session.finish(op, call)
             if made is not out:
                 out[...] = made
 

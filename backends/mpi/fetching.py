@@ -11,10 +11,13 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from shardir.backends.base import Array
+from shardir.backends.mpi.input_check import Links
 from shardir.backends.mpi.messages import Messages, Posted
-from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.places import Classes
 from shardir.types import TensorType
+
+Post = Callable[[Mapping[int, Array], Mapping[int, Array]], Posted]
+"""Starts to send rows, and to receive others in their places; both by process."""
 
 Piece = TypeVar("Piece", bound=Hashable)
 
@@ -26,16 +29,17 @@ class Fetch(Generic[Piece]):
     type: TensorType
     sends: Mapping[int, tuple[Piece, ...]]
     receives: Mapping[int, tuple[Piece, ...]]
+    links: Links
+    """Who sends something to whom, among all processes."""
 
     def start(
         self,
         mine: Callable[[Piece], Array],
-        tag: int,
+        post: Post,
         messages: Messages,
-        what: Callable[[], Place],
         into: Mapping[Piece, Array] | None = None,
     ) -> "Fetching[Piece]":
-        """Send what others need; `mine` has the pieces that this process holds.
+        """Send what others need by `post`; `mine` has the pieces that this process holds.
 
         A piece that comes alone is written where `into` has a place for it, contiguous memory.
         """
@@ -51,7 +55,7 @@ class Fetch(Generic[Piece]):
             else np.empty((len(pieces), *self.type.shape), self.type.numpy)
             for process, pieces in self.receives.items()
         }
-        return Fetching(self, places, messages.post(tag, rows, places, what), messages)
+        return Fetching(self, places, post(rows, places), messages)
 
 
 @dataclass(frozen=True)
@@ -83,14 +87,16 @@ def fetch_of(
     here = classes.places.here
     sends: dict[int, list[Piece]] = {}
     receives: dict[int, list[Piece]] = {}
+    links: set[tuple[int, int]] = set()
     for process in classes.places.processes:
         for piece in dict.fromkeys(needs.get(process, ())):
             sender = classes.sender(number(piece), process)
             if sender == process:
                 continue
+            links.add((sender, process))
             if sender == here:
                 sends.setdefault(process, []).append(piece)
             if process == here:
                 receives.setdefault(sender, []).append(piece)
     frozen = [{p: tuple(pieces) for p, pieces in each.items()} for each in (sends, receives)]
-    return Fetch(type, frozen[0], frozen[1])
+    return Fetch(type, frozen[0], frozen[1], frozenset(links))

@@ -47,6 +47,17 @@ class Posted:
     what: Callable[[], Place]
 
 
+@dataclass(frozen=True)
+class Heads:
+    """What goes in front of rows, by the process that it is sent to or received from."""
+
+    sent: Mapping[int, Array]
+    received: Mapping[int, Array]
+
+
+NO_HEADS = Heads({}, {})
+
+
 class Messages:
     """Sends and receives arrays of bytes. `hosts` has the name of each process's machine."""
 
@@ -73,23 +84,41 @@ class Messages:
         rows: Mapping[int, Array],
         places: Mapping[int, Array],
         what: Callable[[], Place],
+        heads: Heads = NO_HEADS,
     ) -> Posted:
         """Start to send `rows[p]` to process p, and to receive into `places[p]` from it.
 
-        All are contiguous, and nobody touches them until they have been waited for.
+        All are contiguous, and nobody touches them until they have been waited for. `heads` has
+        bytes that go in front of some rows, in the same messages, and places for those that come.
         """
         sources = tuple(
-            (source, self.comm.Irecv([_bytes(place), MPI.BYTE], source, tag))
+            (source, self._receive(place, heads.received.get(source), source, tag))
             for source, place in places.items()
-            if place.nbytes
+            if place.nbytes or source in heads.received
         )
         sends = [
-            self.comm.Isend([_bytes(row), MPI.BYTE], target, tag)
+            self._send(row, heads.sent.get(target), target, tag)
             for target, row in rows.items()
-            if row.nbytes
+            if row.nbytes or target in heads.sent
         ]
         requests = [*(request for _, request in sources), *sends]
-        return Posted(requests, sources, (rows, places), tag, what)
+        return Posted(requests, sources, (rows, places, heads), tag, what)
+
+    def _send(self, row: Array, head: Array | None, target: int, tag: int) -> MPI.Request:
+        if head is None:
+            return self.comm.Isend([_bytes(row), MPI.BYTE], target, tag)
+        kind = _joined(head, row)
+        request = self.comm.Isend([MPI.BOTTOM, 1, kind], target, tag)
+        kind.Free()  # MPI keeps it until the message has gone.
+        return request
+
+    def _receive(self, place: Array, head: Array | None, source: int, tag: int) -> MPI.Request:
+        if head is None:
+            return self.comm.Irecv([_bytes(place), MPI.BYTE], source, tag)
+        kind = _joined(head, place)
+        request = self.comm.Irecv([MPI.BOTTOM, 1, kind], source, tag)
+        kind.Free()
+        return request
 
     def wait(self, posted: Posted) -> None:
         """Return when the messages have come and gone; end the job if they do not."""
@@ -161,3 +190,9 @@ def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
 def _bytes(array: Array) -> Array:
     """A contiguous array as bytes."""
     return array.reshape(-1).view(np.uint8)
+
+
+def _joined(head: Array, row: Array) -> MPI.Datatype:
+    """A datatype of two arrays as one message, without copying them."""
+    addresses = [MPI.Get_address(_bytes(head)), MPI.Get_address(_bytes(row))]
+    return MPI.BYTE.Create_hindexed([head.nbytes, row.nbytes], addresses).Commit()

@@ -10,7 +10,7 @@ It runs any program, on any devices; where the devices of processes are blocks o
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardir.backends.base import Array, Shards
+from shardir.backends.base import Array, InputCheck, Shards
 from shardir.backends.cpu.executor import Environment, Program as LocalProgram, Step
 from shardir.backends.mpi.places import Places
 from shardir.backends.mpi.routes import Finish, Route
@@ -31,12 +31,14 @@ class Program(LocalProgram):
 
     passes = ""
 
-    def __init__(self, module: Module, owners: Sequence[int], world: "World") -> None:
+    def __init__(
+        self, module: Module, owners: Sequence[int], world: "World", *, checks_inputs: bool
+    ) -> None:
         function = module.main
         mesh = mesh_of(module) if function.spmd else Mesh("one", (), (0,))
         self._places = Places(mesh, tuple(owners), world.index)
         super().__init__(module, self._places.local)
-        self._session = Session(module, owners, world, "NumPy")
+        self._session = Session(module, owners, world, "NumPy", checks_inputs)
         self._results = len(function.body.returns)
         self._routes: dict[Op, Route] = {}
         self._on_the_way: dict[Value, Finish] = {}
@@ -47,11 +49,19 @@ class Program(LocalProgram):
                     self._routes[op] = route_of(
                         op, tuple(axes.get(op.operands[0], ())), self._places
                     )
+            links = {op: route.links for op, route in self._routes.items()}
+            self._session.carry(function.body, links)
 
     def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
+        return self._checked_run(args, None)
+
+    def run_checked(self, args: Sequence[Shards], check: InputCheck) -> list[list[Array]]:
+        return self._checked_run(args, check)
+
+    def _checked_run(self, args: Sequence[Shards], check: InputCheck | None) -> list[list[Array]]:
         if not self._places.local:
             return [[] for _ in range(self._results)]
-        with self._session.run():
+        with self._session.run(check):
             return super().__call__(args)
 
     def begin(self) -> None:
@@ -69,6 +79,7 @@ class Program(LocalProgram):
             env[op.results[0]] = []
         else:
             env[op.results[0]] = finish()
+            self._session.finish(op, call)
 
     def _compute(self, step: Step, env: Environment) -> None:
         if step.op.spec is done:

@@ -9,12 +9,14 @@ of processes, and the order of the sum does not depend on who comes first.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from shardir.backends.base import Array
+from shardir.backends.mpi.input_check import Links
 from shardir.backends.mpi.messages import Posted
 from shardir.backends.mpi.places import Classes
 from shardir.backends.mpi.routes import Call, Finish, GroupRoute, Members
@@ -55,6 +57,10 @@ class Reducing(GroupRoute):
                 known[key] = len(self.teams)
                 self.teams.append(_team(owners, key[1]))
             self.team[group] = known[key]
+
+    @property
+    def links(self) -> Links:
+        return frozenset(pair for team in self.teams for pair in permutations(team.processes, 2))
 
     @cached_property
     def working(self) -> np.dtype[Any]:
@@ -113,7 +119,7 @@ class Job:
         }
         rows = {process: self._cut(process) for process in self.places}
         self.mine = self._cut(self.here)
-        self.posted = call.messages.post(call.tag(number), rows, self.places, call.what)
+        self.posted = call.post(rows, self.places, number)
 
     def _combined(self, arrays: list[Array]) -> Array:
         """What the devices of this process have, combined but not yet rounded."""
@@ -172,8 +178,7 @@ class Job:
         others = [process for process in self.team.processes if process != self.here]
         rows = dict.fromkeys(others, flat[self._bounds(self.here)])
         places = {process: flat[self._bounds(process)] for process in others}
-        tag = self.call.tag(self.number, "back")
-        self.posted = self.call.messages.post(tag, rows, places, self.call.what)
+        self.posted = self.call.post(rows, places, self.number, "back")
 
     def _total(self, parts: list[Array], into: Array | None) -> Array:
         """The parts combined, in `into` if it is there and the function can write to it."""

@@ -5,15 +5,16 @@ it for their results.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
 from shardir.backends.base import Array
 from shardir.backends.mpi.fetching import fetch_of
-from shardir.backends.mpi.messages import Messages
+from shardir.backends.mpi.input_check import Links
+from shardir.backends.mpi.messages import Heads, Messages, Posted
 from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.places import Classes
 from shardir.groups import groups, senders
@@ -27,15 +28,41 @@ Finish = Callable[[], list[Array]]
 
 @dataclass(frozen=True)
 class Call:
-    """One execution of a collective: how its messages are sent, marked and spoken of."""
+    """One execution of a collective: how its messages are sent, marked and spoken of.
+
+    A call with a `state` (see `input_check`) sends it in front of the first row for each process,
+    and has those of others in `states` when it is finished.
+    """
 
     messages: Messages
     mark: tuple[object, ...]
     what: Callable[[], Place]
+    state: bytes | None = None
+    _received: dict[int, Array] = field(default_factory=dict)
+    _told: set[int] = field(default_factory=set)
 
     def tag(self, *stage: object) -> int:
         """What marks the messages of one stage."""
         return self.messages.tag(*self.mark, *stage)
+
+    def post(
+        self, rows: Mapping[int, Array], places: Mapping[int, Array], *stage: object
+    ) -> Posted:
+        """Start to send and receive the messages of one stage."""
+        tag = self.tag(*stage)
+        if self.state is None:
+            return self.messages.post(tag, rows, places, self.what)
+        head = np.frombuffer(self.state, np.uint8)
+        sent = {process: head for process in rows if process not in self._told}
+        received = {p: np.empty(len(head), np.uint8) for p in places if p not in self._received}
+        self._told.update(sent)
+        self._received.update(received)
+        return self.messages.post(tag, rows, places, self.what, Heads(sent, received))
+
+    @property
+    def states(self) -> list[bytes]:
+        """The states that have come."""
+        return [head.tobytes() for head in self._received.values()]
 
 
 class Route(ABC):
@@ -44,6 +71,11 @@ class Route(ABC):
     def __init__(self, op: Op, classes: Classes) -> None:
         self.op, self.classes, self.places = op, classes, classes.places
         self.type = op.operands[0].type
+
+    @property
+    @abstractmethod
+    def links(self) -> Links:
+        """Who sends something to whom before this process combines anything."""
 
     @abstractmethod
     def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
@@ -96,10 +128,14 @@ class Together(GroupRoute):
             needs.setdefault(owner, []).extend(self.numbers(self.place[device][0]))
         self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
 
+    @property
+    def links(self) -> Links:
+        return self.fetch.links
+
     def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         held = self.classes.held(arrays)
         into = self._places(out)
-        fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what, into)
+        fetching = self.fetch.start(held.__getitem__, call.post, call.messages, into)
 
         def finish() -> list[Array]:
             have = held | fetching.finish()
@@ -149,6 +185,10 @@ class Transposing(GroupRoute):
         piece = self.type.with_shape(tuple(shape))
         self.fetch = fetch_of(needs, lambda piece: piece[0], classes, piece)
 
+    @property
+    def links(self) -> Links:
+        return self.fetch.links
+
     def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         split, concat, count = *self._dims(), len(self.groups[0])
         have = {
@@ -156,7 +196,7 @@ class Transposing(GroupRoute):
             for number, array in self.classes.held(arrays).items()
             for at, piece in enumerate(pieces(array, split, count))
         }
-        fetching = self.fetch.start(have.__getitem__, call.tag(), call.messages, call.what)
+        fetching = self.fetch.start(have.__getitem__, call.post, call.messages)
 
         def finish() -> list[Array]:
             have.update(fetching.finish())
@@ -192,6 +232,10 @@ class Moving(Route):
                 needs.setdefault(owner, []).append(classes.of[sender])
         self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
 
+    @property
+    def links(self) -> Links:
+        return self.fetch.links
+
     def _senders(self) -> list[int | None]:
         mesh, attrs = self.places.mesh, self.op.attrs
         if not attrs.get("axes"):
@@ -204,7 +248,7 @@ class Moving(Route):
 
     def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         held = self.classes.held(arrays)
-        fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what)
+        fetching = self.fetch.start(held.__getitem__, call.post, call.messages)
 
         def finish() -> list[Array]:
             have = held | fetching.finish()

@@ -1,17 +1,28 @@
 """What the runs of one program have in common, in each of its processes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from shardir.backends.base import InputCheck
 from shardir.backends.mpi.agreement import identity_of
+from shardir.backends.mpi.input_check import (
+    DIGEST_BYTES,
+    MISMATCH,
+    Links,
+    carriers_of,
+    combined,
+    rounds,
+)
 from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.places import Places
 from shardir.backends.mpi.routes import Call
-from shardir.ir import Module, Op
+from shardir.ir import Block, Module, Op
 from shardir.text.printer import show_axis
 
 if TYPE_CHECKING:
@@ -24,6 +35,9 @@ class Run:
 
     number: int
     steps: int = 0
+    state: bytes | None = None
+    """What this process knows of the inputs of all; see `input_check`."""
+    check: InputCheck | None = None
 
 
 class Session:
@@ -33,35 +47,83 @@ class Session:
     """
 
     def __init__(
-        self, module: Module, owners: Sequence[int], world: "World", compiler: str
+        self,
+        module: Module,
+        owners: Sequence[int],
+        world: "World",
+        compiler: str,
+        checks_inputs: bool,
     ) -> None:
         self._world, self._name = world, module.main.name
-        self._identity = identity_of(module, tuple(owners), compiler)
+        self._identity = identity_of(module, tuple(owners), compiler, checks_inputs)
         self._digest = self._identity.digest
         self._processes = tuple(sorted(set(owners)))
         self._lock, self._now = RLock(), Run(0)
+        self._carriers: tuple[Op, ...] = ()
+
+    def carry(self, body: Block, links: Mapping[Op, Links]) -> None:
+        """Find the collectives of a program whose messages compare the inputs of a run."""
+        self._carriers = carriers_of(body, links, self._processes)
 
     def begin(self) -> None:
         """Make sure that all processes have the same program."""
         self._world.agree(self._identity, self._processes)
 
     @contextmanager
-    def run(self) -> Iterator[None]:
-        """A run, which begins when all processes are known to have the same program."""
+    def run(self, check: InputCheck | None = None, *, first: bool = False) -> Iterator[None]:
+        """A run, which begins when all processes are known to have the same program.
+
+        With a `check`, it ends with an error in all processes if the inputs differ: when its
+        carriers have run, or with `first` before anything has.
+        """
         with self._lock:
             self.begin()
             before, self._now = self._now, Run(self._world.count("run", self._digest))
             try:
+                if check is not None:
+                    self._check(check, first or not self._carriers)
                 yield
             finally:
                 self._now = before
+
+    def _check(self, check: InputCheck, first: bool) -> None:
+        now = self._now
+        now.state, now.check = check.digest, check
+        if not first:
+            return
+        place = Place(f"the start of {self._name} (run {now.number})", self._identity.brief)
+        messages, mark = self._world.messages, (self._digest, now.number, "inputs")
+        for i, (target, source) in enumerate(rounds(self._processes, self._world.index)):
+            row, came = np.frombuffer(now.state, np.uint8), np.empty(DIGEST_BYTES, np.uint8)
+            tag = messages.tag(*mark, i)
+            messages.wait(messages.post(tag, {target: row}, {source: came}, lambda: place))
+            now.state = combined(now.state, [came.tobytes()])
+        self._conclude()
+
+    def finish(self, op: Op, call: Call) -> None:
+        """Take note of the states that have come with a collective, which has been waited for."""
+        if call.state is None:
+            return
+        now = self._now
+        assert now.state is not None
+        now.state = combined(now.state, call.states)
+        if op is self._carriers[-1]:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        """Every digest has reached this process: go on if all are the same."""
+        now = self._now
+        state, now.state = now.state, None
+        if state == MISMATCH and now.check is not None:
+            now.check.differs()
 
     def call(self, op: Op, places: Places) -> Call:
         """The next collective of this run."""
         self._now.steps += 1
         number, step = self._now.number, self._now.steps
         what = partial(self._told, op, places, number, step)
-        return Call(self._world.messages, (self._digest, number, step), what)
+        state = self._now.state if op in self._carriers else None
+        return Call(self._world.messages, (self._digest, number, step), what, state)
 
     def _told(self, op: Op, places: Places, run: int, step: int) -> Place:
         named = [

@@ -66,7 +66,12 @@ class World(Link):
         return self.messages.who(process)
 
     def compile(
-        self, module: Module, owners: Sequence[int], lower: Lower | None = None
+        self,
+        module: Module,
+        owners: Sequence[int],
+        lower: Lower | None = None,
+        *,
+        checks_inputs: bool = True,
     ) -> Executable:
         if lower is not None and module.main.spmd and self.index in owners:
             blocks = blocks_of(mesh_of(module), owners, self.index)
@@ -74,8 +79,10 @@ class World(Link):
                 from shardir.backends.mpi.compiled import CompiledProgram
 
                 with suppress(MergeError):
-                    return CompiledProgram(module, lower, owners, blocks, self)
-        return Program(module, owners, self)
+                    return CompiledProgram(
+                        module, lower, owners, blocks, self, checks_inputs=checks_inputs
+                    )
+        return Program(module, owners, self, checks_inputs=checks_inputs)
 
     def count(self, *words: object) -> int:
         """How often these words were counted before."""

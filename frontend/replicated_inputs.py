@@ -1,0 +1,175 @@
+"""Replicated host inputs: what each process has for itself, and all are taken to have.
+
+A Python number, a NumPy array and an array that nobody has placed are in every process its own. A
+program on devices of several processes takes them to be the same in all. Each call therefore has a
+digest of them, which the processes exchange with the first messages of the call (see
+`shardir.backends.mpi.input_check`); if it differs anywhere, they compare the arguments one by one,
+and all of them raise an error that names the argument. The same is done where arrays are made of
+parts that several processes hold.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from weakref import ref
+
+import numpy as np
+
+from shardir.backends.base import InputCheck
+from shardir.frontend.array import Array
+from shardir.frontend.buffers import Buffer
+from shardir.frontend.config import config
+from shardir.frontend.devices import Device
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.gathering import Box, boxes_of, volume
+from shardir.frontend.locations import point
+from shardir.frontend.processes import here
+from shardir.frontend.shardings import Sharding
+from shardir.types import TensorType
+
+DIGEST_BYTES = 16
+PLACED = bytes(DIGEST_BYTES)
+"""Stands for an argument that is on the devices of a mesh."""
+LARGE_BYTES = 4096
+"""Arrays of at least so many bytes, which never change, are digested once."""
+REMEDY = (
+    "give the same in every process, or each its own part by shardir.distributed.from_process_local"
+)
+
+Whole = Callable[[object, int], Buffer]
+"""(argument, its number) -> its numbers in the element type of the program."""
+
+
+def members(devices: Sequence[Device]) -> tuple[int, ...]:
+    """Return the processes of these devices, if they are several and this is one of them."""
+    found = tuple(sorted({device.process_index for device in devices}))
+    return found if len(found) > 1 and here().index in found else ()
+
+
+@dataclass(frozen=True)
+class ReplicatedInputs:
+    """The arguments of a program on devices of several `processes`."""
+
+    program: str
+    names: Sequence[str]
+    types: Sequence[TensorType]
+    whole: Whole
+    processes: tuple[int, ...]
+    exchanges: dict[bool, bool] = field(default_factory=dict)
+    """Whether a process has inputs of its own, by whether this one has."""
+
+    def check(self, arguments: Sequence[object], hidden: Sequence[object]) -> InputCheck | None:
+        """Return what the processes exchange for a call with these arguments; `None`: nothing.
+
+        `hidden` are the arrays that the function uses without being given them. Nothing is
+        exchanged where no process has an input of its own, which they find out in the first call
+        of this kind. That call compares the arguments one by one, those in `hidden` as well, which
+        cannot change afterwards; it raises `ArgumentError` in all processes if one has other
+        numbers than the first for something that it has not placed.
+        """
+        digests = [self._digest(x, i) for i, x in enumerate(arguments)]
+        kind = any(digest is not PLACED for digest in digests)
+        if kind not in self.exchanges:
+            more = [self._digest(x, i) for i, x in enumerate(hidden, len(digests))]
+            rows = self._compare(b"".join((*digests, *more)))
+            visible = len(digests) * DIGEST_BYTES
+            self.exchanges[kind] = any(row[:visible].strip(b"\0") for row in rows)
+            return None
+        if not self.exchanges[kind]:
+            return None
+        joined = b"".join(digests)
+        return InputCheck(_digest_of(joined), lambda: self._differ(joined))
+
+    def _differ(self, digests: bytes) -> None:
+        self._compare(digests)
+
+    def _compare(self, digests: bytes) -> list[bytes]:
+        """Return what all processes have; raises `ArgumentError` in all if it is not the same."""
+        link = here().link
+        assert link is not None
+        rows = link.gather(digests, f"comparing the inputs of {self.program}", self.processes)
+        first = rows[0]
+        for process, row in zip(self.processes, rows, strict=True):
+            for i, (name, type) in enumerate(zip(self.names, self.types, strict=False)):
+                one, other = (each[i * DIGEST_BYTES :][:DIGEST_BYTES] for each in (first, row))
+                if one == other or PLACED in (one, other):
+                    continue
+                raise ArgumentError(
+                    point(
+                        f"%{name} of {self.program} ({type}) is not placed on devices, and has "
+                        f"other numbers in {link.who(process)} than in "
+                        f"{link.who(self.processes[0])}; {REMEDY}"
+                    )
+                )
+        return rows
+
+    def _digest(self, argument: object, i: int) -> bytes:
+        if type(argument) is not Array:
+            return _digest_of(self.whole(argument, i))
+        if argument.signature.sharding is not None:
+            return PLACED
+        if argument.type.nbytes < LARGE_BYTES:
+            return _digest_of(argument.whole())
+        known = _digests.get(id(argument))
+        if known is None or known[0]() is not argument:
+            key = id(argument)
+            gone = ref(argument, lambda _: _digests.pop(key, None))
+            known = _digests[key] = gone, _digest_of(argument.whole())
+        return known[1]
+
+
+_digests: dict[int, tuple["ref[Array]", bytes]] = {}
+"""The digests of large arrays that nobody has placed, by their addresses."""
+
+
+def _digest_of(numbers: Buffer | bytes) -> bytes:
+    """Return a digest against accidents, not against attacks, by the quickest of Python's own
+    hashes."""
+    data: bytes | memoryview = (
+        numbers
+        if isinstance(numbers, bytes)
+        else np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data
+    )
+    return sha1(data, usedforsecurity=False).digest()[:DIGEST_BYTES]
+
+
+def check_replicated_parts(
+    parts: Sequence[Buffer], sharding: Sharding, type: TensorType, word: str
+) -> None:
+    """Raise `ArgumentError` in all processes if two hold other numbers for one part of an array.
+
+    `parts` are those of this process's devices, and `word` says what makes the array. Processes
+    exchange digests only where the sharding has several of them hold a part.
+    """
+    if not config.check_replicated_inputs:
+        return
+    boxes = boxes_of(sharding, type.shape)
+    holders: dict[Box, list[int]] = {}
+    for process, each in boxes.items():
+        for box in dict.fromkeys(each):
+            if volume(box):
+                holders.setdefault(box, []).append(process)
+    there = here()
+    shared = [box for box, processes in holders.items() if len(processes) > 1]
+    if there.link is None or not shared or there.index not in boxes:
+        return
+    mine = dict(zip(boxes[there.index], parts, strict=True))
+    row = b"".join(_digest_of(mine[box]) if box in mine else PLACED for box in shared)
+    processes = tuple(sorted(boxes))
+    rows = there.link.gather(row, f"comparing the parts of {word}", processes)
+    by_process = dict(zip(processes, rows, strict=True))
+    for i, box in enumerate(shared):
+        first, *others = sorted(holders[box])
+        at = slice(i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES)
+        for process in others:
+            if by_process[process][at] != by_process[first][at]:
+                index = ", ".join(f"{start}:{stop}" for start, stop in box)
+                what = f"part [{index}]" if box else "number"
+                who = there.link.who
+                raise ArgumentError(
+                    point(
+                        f"{word} has other numbers in {who(process)} than in {who(first)} for the "
+                        f"{what} of an array of type {type}, which {sharding} has both hold; give "
+                        "the same in every process, or a sharding by which each has its own part"
+                    )
+                )
