@@ -30,7 +30,8 @@ def gather_to_all(x: Any) -> Any:
 def gather_to_root(x: Any, root: int = 0) -> Any:
     """`gather_to_all` for the process `root` alone; the others get `None`, whatever `x` is.
 
-    Called by every process, as the `gather` of MPI. Raises `DistributedError` when there is no such process.
+    Called by every process, as the `gather` of MPI. Raises `DistributedError` when there is no
+    such process.
     """
     if not isinstance(root, int) or not 0 <= root < here().count:
         raise DistributedError(

@@ -73,24 +73,27 @@ def _operation(op: Op, found: dict[Value, Dims]) -> None:
     crossed = op.attrs.get("axes", ()) if op.spec.spmd else ()
     kept: dict[int, set[Padded | None]] = {}
     for value, mapping in zip(op.operands, rule.operands, strict=True):
-        for size, factors, dim in zip(value.type.shape, mapping, _dims(value, found), strict=True):
-            for factor in factors if dim is not None else ():
-                whole = len(factors) == 1 and rule.factors[factor].size == size
-                moved = any(axis.overlaps(other) for axis in dim.axes for other in crossed)
-                kept.setdefault(factor, set()).add(dim if whole and not moved else None)
+        dims = _dims(value, found)
+        for size, factors, dim in zip(value.type.shape, mapping, dims, strict=True):
+            if dim is None:
+                continue
+            moved = any(axis.overlaps(other) for axis in dim.axes for other in crossed)
+            for number in factors:
+                whole = len(factors) == 1 and rule.factors[number].size == size
+                kept.setdefault(number, set()).add(dim if whole and not moved else None)
     if not kept:
         return
+
+    def padding(size: int, factors: Sequence[int]) -> Padded | None:
+        factor = rule.factors[factors[0]] if len(factors) == 1 else None
+        if factor is None or factor.size != size:
+            return None
+        stays = factor.kind is Kind.PASS or op.name in POSITION_KEEPING
+        seen = kept.get(factors[0], set())
+        return next(iter(seen)) if stays and len(seen) == 1 else None
+
     for result, mapping in zip(op.results, rule.results, strict=True):
-        dims: list[Padded | None] = []
-        for size, factors in zip(result.type.shape, mapping, strict=True):
-            dim = None
-            if len(factors) == 1 and rule.factors[factors[0]].size == size:
-                factor = rule.factors[factors[0]]
-                stays = factor.kind is Kind.PASS or op.name in POSITION_KEEPING
-                seen = kept.get(factors[0], set())
-                dim = next(iter(seen)) if stays and len(seen) == 1 else None
-            dims.append(dim)
-        found[result] = tuple(dims)
+        found[result] = tuple(map(padding, result.type.shape, mapping))
 
 
 def _units(op: Op, found: dict[Value, Dims]) -> None:

@@ -30,7 +30,7 @@ from shardir.frontend.settings import settings_of
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
-    "shardy_exact, isolated, gather, shown_platform, num_gpu_devices"
+    "shardy_exact, isolated, gather, check_replicated_inputs, shown_platform, num_gpu_devices"
 )
 VARIABLES = (
     "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER, "
@@ -48,7 +48,7 @@ def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
         "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, isolated=False, "
-        "gather=False, shown_platform='cpu', num_gpu_devices=None)"
+        "gather=False, check_replicated_inputs=True, shown_platform='cpu', num_gpu_devices=None)"
     )
 
 
@@ -139,6 +139,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("shardy_exact", False),
             ("isolated", False),
             ("gather", False),
+            ("check_replicated_inputs", True),
             ("shown_platform", "cpu"),
             ("num_gpu_devices", None),
         )

@@ -16,7 +16,7 @@ ROWS = 1 << 13
 NUMBERS = np.arange(ROWS, dtype=np.float32)
 
 
-def named(*spec: str | None) -> NamedSharding:
+def named(*spec: Any) -> NamedSharding:
     return NamedSharding(Mesh(np.array(sd.devices()[:4]), ("s",)), P(*spec))
 
 
@@ -30,7 +30,7 @@ def on_another_device() -> Any:
         return free()
 
 
-def placed(*spec: str | None) -> Callable[[], Any]:
+def placed(*spec: Any) -> Callable[[], Any]:
     return lambda: sd.device_put(free(), named(*spec))
 
 

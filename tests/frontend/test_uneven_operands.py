@@ -1,5 +1,6 @@
 """Functions that place their result as an operand is placed take operands that do not divide."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from shardir.sharding import NamedSharding, PartitionSpec as P
 V = np.arange(6, dtype=np.float32)
 
 
-def sharding(*spec: str | None) -> NamedSharding:
+def sharding(*spec: Any) -> NamedSharding:
     return NamedSharding(sd.make_mesh((4,), ("x",), devices=sd.devices()[:4]), P(*spec))
 
 
@@ -67,11 +68,12 @@ def test_the_full_like_of_lax_takes_them_too() -> None:
 
 def test_a_sharding_of_the_user_is_refused_as_before() -> None:
     x = uneven()
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: snp.zeros_like(x, device=x.sharding),
         lambda: snp.zeros(6, device=x.sharding),
         lambda: sd.device_put(V, x.sharding),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(IndivisibleError, match=r"has size 6, which is not divisible by 4"):
             call()
     # Another shape is not placed as the operand is.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from socket import gethostname
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from shardir import lax
 from shardir.backends.mpi.messages import Messages
 from shardir.distributed import from_callback, from_process_local, gather_to_all, gather_to_root
 from shardir.frontend.errors import ArgumentError
-from shardir.sharding import PartitionSpec as P
+from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
 CLAIMS: list[Callable[[], None]] = []
@@ -112,8 +113,8 @@ def every_kind_of_input_is_compared() -> None:
         ({"a": [2.0], "b": 1}, {"a": [3.0], "b": 1}, "k.a.0 of lambda (f32[])"),
         ({"a": [2.0], "b": 1}, {"a": [2.0], "b": 2}, "k.b of lambda (i32[])"),
     ):
-        refuses(lambda k: g(x, k)[0], differs(*label.split(" of ")[:1], label.partition(" of ")[2]),
-                right, other, W * 2)  # fmt: skip
+        name, _, what = label.partition(" of ")
+        refuses(lambda k: g(x, k)[0], differs(name, what), right, other, W * 2)
     drawn = sd.jit(lambda x, key: x + sd.random.uniform(key, ()))
     right, other = sd.random.key(0), sd.random.key(1)
     want = W + np.asarray(sd.random.uniform(right, ()))
@@ -181,13 +182,8 @@ def an_array_that_one_process_has_placed_is_no_difference() -> None:
         assert float(f(x, k)) == 2 * W.sum()
 
 
-@claim
-def placed_arrays_cost_no_message() -> None:
-    x = put(W, "x")
-    double, total = sd.jit(lambda x: x * 2), sd.jit(lambda x: x.sum())
-    scaled = sd.jit(summed)
-    for each in (lambda: double(x), lambda: total(x), lambda: scaled(x, 2.0)):
-        each()
+def messages(call: Callable[[], object]) -> int:
+    """How many exchanges this process posts in a call."""
     posted: list[int] = []
     post = Messages.post
 
@@ -195,18 +191,55 @@ def placed_arrays_cost_no_message() -> None:
         posted.append(1)
         return post(self, *args)
 
-    Messages.post = counting  # type: ignore[method-assign]
-    try:
-        counts = []
-        for each in (lambda: double(x), lambda: total(x), lambda: scaled(x, 2.0)):
-            posted.clear()
-            each()
-            counts.append(len(posted))
-    finally:
-        Messages.post = post  # type: ignore[method-assign]
-    assert counts[0] == 0
-    # The digest of the number travels with the sum wherever that reaches all processes.
-    assert counts[1] == counts[2]
+    with mock.patch.object(Messages, "post", counting):
+        call()
+    return len(posted)
+
+
+@claim
+def placed_arrays_cost_no_message() -> None:
+    x = put(W, "x")
+    double, scaled = sd.jit(lambda x: x * 2), sd.jit(alone)
+    same(double(x), W * 2)
+    same(scaled(x, 2.0), W * 2)
+    assert messages(lambda: double(x)) == 0
+    # No collective takes the digest of the number along.
+    assert messages(lambda: scaled(x, 2.0)) == (sd.process_count() - 1).bit_length()
+
+
+@claim
+def digests_travel_with_what_connects_all_processes() -> None:
+    square = sd.make_mesh((2, 4), ("a", "b"))
+    large = np.arange(1 << 18, dtype=np.float32).reshape(8, -1) / (1 << 18)
+    x, z = put(large, "x"), sd.device_put(W.T[:8], NamedSharding(square, P("a", "b")))
+
+    def mapped(f: Callable[..., Any], mesh: sd.Mesh, spec: P, out: P) -> Any:
+        return sd.jit(sd.shard_map(f, mesh=mesh, in_specs=(spec, P()), out_specs=out))
+
+    scattered = mapped(
+        lambda x, k: lax.psum_scatter(x[0] * k, "x", tiled=True), x.sharding.mesh, P("x"), P("x")
+    )
+    turned = mapped(
+        lambda x, k: lax.all_to_all(x * k, "x", 1, 0, tiled=True), x.sharding.mesh, P("x"),
+        P(None, "x"),
+    )  # fmt: skip
+    by_axes = mapped(lambda z, k: lax.pmax(lax.psum(z * k, "b"), "a"), square, P("a", "b"), P())
+    wide = W.T[:8].reshape(2, 4, 4, 2).sum(2).max(0)
+    for f, given, result in (
+        (sd.jit(lambda x, k: (x * k).sum(0)), x, large.sum(0) * 2),
+        (scattered, x, large[::2].sum(0) * 2),
+        (turned, x, large * 2),
+        (by_axes, z, wide * 2),
+    ):
+        for _ in range(2):
+            np.testing.assert_allclose(gather_to_all(f(given, 2.0)), result, rtol=1e-5)
+            found = told(lambda: f(given, 3.0 if odd() else 2.0))  # noqa: B023
+            assert "k of " in found or "args" in found
+            assert "has other numbers in process" in found
+        k = sd.device_put(np.float32(2), NamedSharding(given.sharding.mesh, P()))
+        np.testing.assert_allclose(gather_to_all(f(given, k)), result, rtol=1e-5)
+        if sd.process_count() != 3:  # whose devices are no blocks of the mesh
+            assert messages(lambda: f(given, 2.0)) == messages(lambda: f(given, k))  # noqa: B023
 
 
 @claim

@@ -1,0 +1,127 @@
+"""Which messages compare the inputs of a call, as far as no process is needed to see it."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from shardir import parse
+from shardir.backends.mpi.input_check import (
+    MISMATCH,
+    Links,
+    carriers_of,
+    combined,
+    rounds,
+)
+from shardir.ir import Block, Op
+from tests.backends.mpi import inputs
+from tests.backends.mpi.launching import mpiexec
+
+ONE, TWO = b"1" * 16, b"2" * 16
+
+PROGRAM = """
+mesh @mesh = [x=2, y=2]
+
+spmd func @f(
+  %a: f32[4] of f32[4],
+) -> (f32[4] of f32[4]) {
+  %along_x = all-reduce(%a, axes=[x], op=add) : f32[4]
+  %along_y = all-reduce(%along_x, axes=[y], op=add) : f32[4]
+  %again = all-reduce(%along_y, axes=[x], op=max) : f32[4]
+  return %again
+}
+"""
+
+
+def body() -> Block:
+    return parse(PROGRAM).main.body
+
+
+def ring(*processes: int) -> Links:
+    pairs = zip(processes, (*processes[1:], processes[0]), strict=True)
+    return frozenset(pairs)
+
+
+def pairs(*groups: tuple[int, ...]) -> Links:
+    return frozenset((a, b) for group in groups for a, b in product(group, group) if a != b)
+
+
+def names(links: list[Links], count: int) -> list[str]:
+    ops = body().ops
+    block = Block((), ops, ())
+    known = dict(zip(ops, links, strict=False))
+    return [op.result.name for op in carriers_of(block, known, range(count))]
+
+
+def test_states() -> None:
+    assert combined(ONE, []) == ONE
+    assert combined(ONE, [ONE, ONE]) == ONE
+    assert combined(ONE, [ONE, TWO]) == MISMATCH
+    assert combined(ONE, [MISMATCH]) == MISMATCH
+    assert combined(MISMATCH, [ONE]) == MISMATCH
+
+
+@pytest.mark.parametrize("count", range(1, 18))
+def test_dissemination_reaches_everybody(count: int) -> None:
+    processes = [3 * process for process in range(count)]
+    plans = {process: list(rounds(processes, process)) for process in processes}
+    reached = {process: {process} for process in processes}
+    for number in range((count - 1).bit_length()):
+        before = {process: set(known) for process, known in reached.items()}
+        for process in processes:
+            target, source = plans[process][number]
+            assert plans[target][number][1] == process
+            reached[process] |= before[source]
+    assert all(known == set(processes) for known in reached.values())
+    assert all(len(plan) == (count - 1).bit_length() for plan in plans.values())
+
+
+def test_the_first_collective_carries_where_it_reaches_all() -> None:
+    everyone = pairs((0, 1, 2, 3))
+    assert names([everyone, everyone, everyone], 4) == ["along_x"]
+    assert names([ring(0, 1), everyone], 2) == ["along_x"]
+
+
+def test_several_carry_where_only_together_they_reach_all() -> None:
+    rows, columns = pairs((0, 1), (2, 3)), pairs((0, 2), (1, 3))
+    assert names([rows, columns, rows], 4) == ["along_x", "along_y"]
+    assert names([rows, rows, columns], 4) == ["along_x", "again"]
+    assert names([ring(0, 1, 2), ring(0, 1, 2), ring(0, 1, 2)], 3) == ["along_x", "along_y"]
+
+
+def test_none_carries_where_some_are_never_reached() -> None:
+    rows = pairs((0, 1), (2, 3))
+    assert names([rows, rows, rows], 4) == []
+    assert names([frozenset({(0, 1)})] * 3, 2) == []
+    assert names([], 2) == []
+
+
+def test_none_carries_after_what_inputs_may_have_decided() -> None:
+    module = parse(
+        """
+        mesh @mesh = [x=2]
+
+        spmd func @f(
+          %a: f32[4] of f32[4],
+          %n: i32[] of i32[],
+        ) -> (f32[4] of f32[4]) {
+          %c = case(%n) : f32[4] {
+            %s = all-reduce(%a, axes=[x], op=add) : f32[4]
+            yield %s
+          } {
+            yield %a
+          }
+          %t = all-reduce(%c, axes=[x], op=max) : f32[4]
+          return %t
+        }
+        """
+    )
+    ops: list[Op] = [op for op in module.main.body.walk() if op.spec.collective]
+    links = dict.fromkeys(ops, pairs((0, 1)))
+    assert carriers_of(module.main.body, links, (0, 1)) == ()
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_inputs_that_differ_are_refused_in_all_processes(count: int, tmp_path: Path) -> None:
+    done = mpiexec(count, "-m", "tests.backends.mpi.inputs", folder=tmp_path).check()
+    assert done.out == [f"all {len(inputs.CLAIMS)}\n"] * count
