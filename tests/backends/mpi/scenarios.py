@@ -192,6 +192,13 @@ def other_compilers() -> None:
     sd.jit(snp.sum)(x)
 
 
+def other_checks() -> None:
+    x = ready()
+    if other():
+        sd.config.update("check_replicated_inputs", False)
+    sd.jit(snp.sum)(x)
+
+
 def other_names() -> None:
     x = ready()
     name = "test" if other() else "train"

@@ -147,6 +147,11 @@ def test_a_process_that_has_lost_its_launcher_ends(tmp_path: Path) -> None:
             "its compiler differs; process 0 (HOST) has 'machine code', and process 1 (HOST) has "
             "'NumPy'",
         ),
+        (
+            "other_checks",
+            "its setting check_replicated_inputs differs; process 0 (HOST) has 'True', and process "
+            "1 (HOST) has 'False'",
+        ),
     ],
 )
 def test_processes_that_disagree_are_told_about_what(
