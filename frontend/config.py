@@ -140,8 +140,8 @@ class Config:
         """What becomes of dimensions that do not divide (none; `SHARDIR_UNEVEN`).
 
         `None`: an error for arguments and results, padding inside of programs. `"pad"`: padding
-        everywhere. `"replicate"` and `"error"` are for the inside: cut as far as it divides, or
-        refuse to.
+        everywhere but in `shard_map`, where functions would see it and calls ask for it.
+        `"replicate"` and `"error"` are for the inside: cut as far as it divides, or refuse to.
         """
         chosen = _read("uneven")
         return None if chosen is None else str(chosen)

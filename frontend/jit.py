@@ -356,7 +356,10 @@ def jit(
     later calls do not run Python code of it.
 
     `static_argnums`, `static_argnames`: arguments that reach `fun` as they are; hashable.
-    `donate_argnums`, `donate_argnames`: arguments that may not be used after the call.
+    `donate_argnums`, `donate_argnames`: arguments whose memory results may take, and that may not
+    be used after the call. As in JAX, an argument stays if the program takes a copy of it (it is
+    placed anew by `in_shardings` or moved to the devices of others), does not use it, or has no
+    result of its shape and element type for it.
     `in_shardings`, `out_shardings`: where arguments and results are to live, containers of
     shardings, specs on the mesh entered by `with mesh:`, and `None` (no wish) that may stop early:
     an entry is for everything below it.
