@@ -121,7 +121,7 @@ def test_none_carries_after_what_inputs_may_have_decided() -> None:
     assert carriers_of(module.main.body, links, (0, 1)) == ()
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [3, 4])
 def test_inputs_that_differ_are_refused_in_all_processes(count: int, tmp_path: Path) -> None:
     done = mpiexec(count, "-m", "tests.backends.mpi.inputs", folder=tmp_path).check()
     assert done.out == [f"all {len(inputs.CLAIMS)}\n"] * count
