@@ -2,7 +2,7 @@
 
 A program that is partitioned already is taken as it is; any other one goes through the passes of
 every program. Then come those of the target. To let the emitted program check itself, it is given
-random arguments and what the reference interpreter computes from them.
+arguments, random ones or the user's, and what the reference interpreter computes from them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.backends.emission import Boundary, Emission, EmissionError, Samples, get_target
+from shardir.errors import TimeLimitError, counted
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes.pipeline import DEFAULT, Pipeline
-from shardir.sampling import random_arguments
+from shardir.sampling import parameter_types, random_arguments
 from shardir.verify import verify
+
+Array = npt.NDArray[Any]
+
+SELFTEST_SECONDS = 60.0
+"""How long the reference interpreter may compute the results of a self-test."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,14 @@ def emission_of(
     pipeline: Pipeline | None = None,
     samples: bool = False,
     seed: int = 0,
+    arguments: Sequence[Array] | None = None,
+    seconds: float = SELFTEST_SECONDS,
 ) -> Emission:
     """What a target gets to emit of the first function of `module`.
 
-    `pipeline` partitions the module if it is not; `samples` adds whole arguments that are random
-    by `seed`, and their results.
+    `pipeline` partitions the module if it is not; `samples` adds whole arguments, which are
+    `arguments` or random by `seed`, and their results. Raises `EmissionError` if the reference
+    interpreter has not computed these after `seconds`.
     """
     parted = module
     if module.main.spmd is None and (module.meshes or pipeline is not None):
@@ -79,7 +89,8 @@ def emission_of(
         emission = naming.named(emission)
     if not samples:
         return emission
-    return replace(emission, samples=_samples(module, emission.arguments, seed))
+    given = _arguments(module, emission.arguments, seed, arguments)
+    return replace(emission, samples=_samples(module, given, seconds))
 
 
 def write(
@@ -109,13 +120,45 @@ def write(
     return paths
 
 
-def _samples(module: Module, arguments: Sequence[Boundary], seed: int) -> Samples:
-    drawn = random_arguments(module, seed)
-    given = [
+def _arguments(
+    module: Module,
+    boundaries: Sequence[Boundary],
+    seed: int,
+    chosen: Sequence[Array] | None,
+) -> list[Array]:
+    """The whole arguments of a self-test; those that the function refers to have their values."""
+    if chosen is None:
+        drawn = random_arguments(module, seed)
+    else:
+        hidden = [each.value for each in boundaries if each.value is not None]
+        drawn = [*chosen, *hidden]
+        types = parameter_types(module)
+        if len(drawn) != len(types):
+            raise EmissionError(
+                f"@{module.main.name} takes {counted(len(types) - len(hidden), 'argument')}, got "
+                f"{len(chosen)} for its self-test"
+            )
+        for each, array, type in zip(boundaries, drawn, types, strict=True):
+            if array.shape != type.shape or array.dtype != type.numpy:
+                raise EmissionError(
+                    f"argument {each.label!r} is {type}, got {array.dtype}{list(array.shape)} for "
+                    "the self-test"
+                )
+    return [
         array if boundary.value is None else boundary.value
-        for array, boundary in zip(drawn, arguments, strict=True)
+        for array, boundary in zip(drawn, boundaries, strict=True)
     ]
-    return Samples(tuple(given), tuple(run(module, given)))
+
+
+def _samples(module: Module, given: Sequence[Array], seconds: float) -> Samples:
+    try:
+        results = run(module, given, seconds=seconds)
+    except TimeLimitError as error:
+        raise EmissionError(
+            f"the reference interpreter does not finish the self-test of @{module.main.name}: "
+            f"{error}; pass arguments= for which it ends, or more seconds as selftest_seconds="
+        ) from None
+    return Samples(tuple(given), tuple(results))
 
 
 def _text(value: Any) -> str:

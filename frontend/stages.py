@@ -1,6 +1,6 @@
 """What `lower` and `compile` return: a program as text, and the program that runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -14,6 +14,7 @@ from shardir.frontend.donating import donating
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
+from shardir.frontend.operands import to_numpy
 from shardir.frontend.parameters import labels_of
 from shardir.frontend.runnable import Runnable, pipeline
 from shardir.frontend.signature import ShapeDtypeStruct, Signature
@@ -159,25 +160,59 @@ class Lowered:
         *,
         selftest: bool = False,
         seed: int = 0,
+        arguments: Sequence[Any] | None = None,
+        keywords: Mapping[str, Any] | None = None,
+        selftest_seconds: float | None = None,
         **options: Any,
     ) -> list[Path]:
         """Write the program as source text for `target` ("gpu", "ipu"); returns the files' paths.
 
         With `selftest` the program comes with random arguments (by `seed`) and the results that the
-        reference interpreter computes from them. `options` are the target's. Raises `EmissionError`
-        for what the target cannot do.
+        reference interpreter computes from them. `arguments`, a tuple, and `keywords`, a dict, are
+        the arguments of a call to take for the self-test instead. Raises `EmissionError` if the
+        interpreter needs more than `selftest_seconds` (60 by default), and for what the target
+        cannot do. `options` are the target's.
         """
         from shardir.frontend import emitting
 
-        emission = self.emission(target, selftest=selftest, seed=seed)
+        emission = self.emission(
+            target,
+            selftest=selftest,
+            seed=seed,
+            arguments=arguments,
+            keywords=keywords,
+            selftest_seconds=selftest_seconds,
+        )
         return emitting.write(emission, target, directory, options)
 
-    def emission(self, target: str, *, selftest: bool = False, seed: int = 0) -> "Emission":
+    def emission(
+        self,
+        target: str,
+        *,
+        selftest: bool = False,
+        seed: int = 0,
+        arguments: Sequence[Any] | None = None,
+        keywords: Mapping[str, Any] | None = None,
+        selftest_seconds: float | None = None,
+    ) -> "Emission":
         """What `emit` gives to the target: the program of one device, after the target's passes."""
         from shardir.frontend import emitting
 
+        seconds = emitting.SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds
+        given = None
+        if arguments is not None or keywords is not None:
+            given = self._whole(tuple(arguments or ()), dict(keywords or {}))
         steps = pipeline(self._plan)
-        return emitting.emission_of(self.module, target, self.naming, steps, selftest, seed)
+        return emitting.emission_of(
+            self.module,
+            target,
+            self.naming,
+            steps,
+            selftest or given is not None,
+            seed,
+            given,
+            seconds,
+        )
 
     @property
     def naming(self) -> "Naming":
@@ -204,17 +239,32 @@ class Lowered:
         runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
         return runnable, self.out_tree
 
-    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-        """The arrays of a call; raises `ArgumentError` when it is not one it was compiled for."""
+    def _whole(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """The whole arrays of a call's arguments, however these are placed."""
+        leaves = self._leaves(args, options)
+        return [
+            leaf.read()
+            if isinstance(leaf, Array)
+            else to_numpy(leaf, f"argument {label} of {self.module.main.name}")
+            for leaf, label in zip(leaves, self._labels, strict=False)
+        ]
+
+    def _leaves(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """The leaves of a call's arguments; raises `ArgumentError` for other containers."""
         leaves, structure = tree.flatten((args, options))
-        name = self.module.main.name
         if structure != self.in_tree:
             raise ArgumentError(
                 point(
-                    f"{name} was compiled for arguments {shown(self.in_tree)}, "
+                    f"{self.module.main.name} was compiled for arguments {shown(self.in_tree)}, "
                     f"and called with {shown(structure)}"
                 )
             )
+        return leaves
+
+    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """The arrays of a call; raises `ArgumentError` when it is not one it was compiled for."""
+        leaves = self._leaves(args, options)
+        name = self.module.main.name
         for leaf, label, abstract, sharding in zip(
             leaves, self._labels, self._traced.params, self._plan.params, strict=False
         ):

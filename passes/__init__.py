@@ -26,4 +26,5 @@ from shardir.passes.resolve_conflicts import ResolveConflicts as ResolveConflict
 from shardir.passes.share_reshards import ShareReshards as ShareReshards
 from shardir.passes.simplify import Simplify as Simplify
 from shardir.passes.two_levels import TwoLevels as TwoLevels
+from shardir.passes.uniform_control import UniformControl as UniformControl
 from shardir.passes.want_places import WantPlaces as WantPlaces

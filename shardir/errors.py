@@ -75,6 +75,10 @@ class InterpretError(ShardirError, RuntimeError):
     """A program that cannot be run as it is: wrong arguments, devices that disagree."""
 
 
+class TimeLimitError(InterpretError):
+    """A program that has not ended within the time it was given."""
+
+
 class NumbersError(ShardirError, ArithmeticError):
     """A pass that changed what a program computes."""
 

@@ -6,12 +6,14 @@ So is the body of a manual computation, once for each position along its axes.
 """
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shardir.errors import InterpretError
+from shardir.errors import InterpretError, TimeLimitError
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.opset import Attr
@@ -39,16 +41,46 @@ class Meeting(NamedTuple):
 Steps = Generator[Meeting, Any, None]
 """The steps of one device; it is sent the results for each of the parts of a meeting."""
 
+Made = Generator[Meeting, Any, tuple[Array, ...] | Array]
+"""The steps of one operation with blocks, which return its results."""
 
-def run(module: Module, args: Sequence[npt.ArrayLike]) -> list[Array]:
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """The seconds that a run may take, and the end of that time on the monotonic clock."""
+
+    seconds: float
+    end: float
+
+    @classmethod
+    def of(cls, seconds: float | None) -> "TimeLimit | None":
+        """A limit that begins now; `None` for none."""
+        return None if seconds is None else cls(seconds, monotonic() + seconds)
+
+    def check(self, op: Op) -> None:
+        """Raise `TimeLimitError` if the time is over."""
+        if monotonic() > self.end:
+            where = f" ({op.loc})" if op.loc is not None else ""
+            names = ", ".join(f"%{value.name}" for value in op.results)
+            raise TimeLimitError(
+                f"the program has not ended after {self.seconds:g} seconds, and is at "
+                f"{op.name} {names}{where}"
+            )
+
+
+def run(
+    module: Module, args: Sequence[npt.ArrayLike], *, seconds: float | None = None
+) -> list[Array]:
     """Run the module's first function on global arrays; returns global arrays.
 
     A per-device function (`spmd func`) runs on a simulation of all devices of its mesh. Raises
-    `InterpretError` when the arguments do not fit or the devices disagree.
+    `InterpretError` when the arguments do not fit or the devices disagree, and `TimeLimitError`
+    when the program has not ended after `seconds`, looked at before every operation.
     """
     function = module.main
+    limit = TimeLimit.of(seconds)
     if function.spmd is None:
-        return evaluate(function, args)
+        return evaluate(function, args, limit)
     mesh = mesh_of(module)
     arrays = _checked(function, [g.type for g in function.spmd.params], args)
     shards = [
@@ -56,18 +88,20 @@ def run(module: Module, args: Sequence[npt.ArrayLike]) -> list[Array]:
                                                                   strict=True)]
         for device in range(mesh.size)
     ]  # fmt: skip
-    per_device = run_devices(function, mesh, shards)
+    per_device = run_devices(function, mesh, shards, limit)
     return [
         join([results[i] for results in per_device], outer.type, outer.sharding, mesh)
         for i, outer in enumerate(function.spmd.results)
     ]
 
 
-def evaluate(function: Function, args: Sequence[npt.ArrayLike]) -> list[Array]:
+def evaluate(
+    function: Function, args: Sequence[npt.ArrayLike], limit: TimeLimit | None = None
+) -> list[Array]:
     """Run a function on one device."""
     arrays = _checked(function, [p.type for p in function.body.params], args)
     env: Environment = dict(zip(function.body.params, arrays, strict=True))
-    for meeting in steps(function.body, env):
+    for meeting in steps(function.body, env, limit):
         raise InterpretError(
             f"{meeting.op.name} needs the devices of a mesh, but @{function.name} is run on one "
             "device; partition the module first"
@@ -75,14 +109,19 @@ def evaluate(function: Function, args: Sequence[npt.ArrayLike]) -> list[Array]:
     return [env[value] for value in function.body.returns]
 
 
-def run_devices(function: Function, mesh: Mesh, shards: Sequence[Sequence[Array]]) -> list[Any]:
+def run_devices(
+    function: Function,
+    mesh: Mesh,
+    shards: Sequence[Sequence[Array]],
+    limit: TimeLimit | None = None,
+) -> list[Any]:
     """Run a per-device function on every device of the mesh at once.
 
     `shards` holds the arguments of each device, in row-major order of the mesh; so does the
     result hold the results.
     """
     envs = [dict(zip(function.body.params, args, strict=True)) for args in shards]
-    devices = [steps(function.body, env) for env in envs]
+    devices = [steps(function.body, env, limit) for env in envs]
     answers: list[Any] = [None] * len(devices)
     while True:
         meetings = [advance(device, answer) for device, answer in zip(devices, answers,
@@ -138,14 +177,16 @@ def _where(meeting: Meeting | None) -> str:
     return f"{op.name} {', '.join(f'%{v.name}' for v in op.results)}".strip()
 
 
-def steps(block: Block, env: Environment) -> Steps:
+def steps(block: Block, env: Environment, limit: TimeLimit | None = None) -> Steps:
     """Run a block on one device, yielding where it has to meet the others."""
     for op in block.ops:
+        if limit is not None:
+            limit.check(op)
         operands = tuple(env[v] for v in op.operands)
         if op.spec.exchange is not None:
             (results,) = yield Meeting(op, [operands])
         elif op.name in CONTROL:
-            results = yield from CONTROL[op.name](op, env)
+            results = yield from CONTROL[op.name](op, env, limit)
         else:
             results = apply(op, operands)
         _bind(op, results, env)
@@ -175,20 +216,22 @@ def _bind(op: Op, results: Any, env: Environment) -> None:
         env[value] = array
 
 
-def _while(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+def _while(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
     condition, body = op.blocks
     carried = [env[v] for v in op.operands]
     while True:
+        if limit is not None:
+            limit.check(op)
         env.update(zip(condition.params, carried, strict=True))
-        yield from steps(condition, env)
+        yield from steps(condition, env, limit)
         if not env[condition.returns[0]]:
             return _results(carried)
         env.update(zip(body.params, carried, strict=True))
-        yield from steps(body, env)
+        yield from steps(body, env, limit)
         carried = [env[v] for v in body.returns]
 
 
-def _scan(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+def _scan(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
     (body,) = op.blocks
     carries, length = op.attrs["carries"], op.attrs["length"]
     carried = [env[v] for v in op.operands[:carries]]
@@ -196,29 +239,29 @@ def _scan(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...]
     outs = [np.empty(v.type.shape, v.type.numpy) for v in op.results[carries:]]
     for i in reversed(range(length)) if op.attrs.get("reverse") else range(length):
         env.update(zip(body.params, [*carried, *(x[i] for x in stacked)], strict=True))
-        yield from steps(body, env)
+        yield from steps(body, env, limit)
         carried = [env[v] for v in body.returns[:carries]]
         for out, value in zip(outs, body.returns[carries:], strict=True):
             out[i] = env[value]
     return _results([*carried, *outs])
 
 
-def _case(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+def _case(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
     index = int(env[op.operands[0]])
     branch = op.blocks[index if 0 <= index < len(op.blocks) else -1]
-    yield from steps(branch, env)
+    yield from steps(branch, env, limit)
     return _results([env[v] for v in branch.returns])
 
 
-def _region(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+def _region(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
     """The first block; others say how it is differentiated."""
     body = op.blocks[0]
     env.update(zip(body.params, (env[v] for v in op.operands), strict=True))
-    yield from steps(body, env)
+    yield from steps(body, env, limit)
     return _results([env[v] for v in body.returns])
 
 
-def _manual(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+def _manual(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
     """The body at every position along the manual axes, all in lock step.
 
     They meet among themselves where a collective is along their axes alone; if it is along axes
@@ -233,7 +276,7 @@ def _manual(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ..
                                                                          ins, strict=True)}
         for place in range(mesh.size)
     ]  # fmt: skip
-    places = [steps(body, env) for env in envs]
+    places = [steps(body, env, limit) for env in envs]
     answers: list[Any] = [None] * mesh.size
     while True:
         meetings = [advance(place, answer) for place, answer in zip(places, answers, strict=True)]

@@ -193,6 +193,39 @@ def test_branches() -> None:
     })  # fmt: skip
 
 
+def test_decisions_that_differ_between_replicas() -> None:
+    mesh = grid(4, names=("x",))
+    x = put(mesh, np.arange(8, dtype=np.float32), "x")
+
+    def case(function: Callable[[Any], Any]) -> Case:
+        mapped = sd.shard_map(
+            function, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False
+        )
+        return lowered(mapped, x)
+
+    def one_of(s: Any) -> Any:
+        return lax.switch(lax.axis_index("x") % 3, [lambda v: v, lambda v: v * 10, lambda v: -v], s)
+
+    def until(s: Any) -> Any:
+        return lax.while_loop(lambda t: (t < 10).any(), lambda t: t + 1, s)
+
+    def either(s: Any) -> Any:
+        return lax.cond(s.sum() > 4, until, lambda v: v - 1, s)
+
+    def as_often(s: Any) -> Any:
+        return lax.fori_loop(0, lax.axis_index("x"), lambda i, t: either(t) + i, s)
+
+    def summed(s: Any) -> Any:
+        return lax.psum(either(s), "x") + lax.scan(lambda c, _: (one_of(c), c[0]), s, None, 3)[0]
+
+    def keys(s: Any) -> Any:
+        key = random.key(lax.axis_index("x"))
+        chosen = lax.cond(s[0] > 3, lambda k: random.split(k)[1], lambda k: k, key)
+        return random.uniform(chosen, (2,), np.float32) + s
+
+    check({f.__name__: case(f) for f in (one_of, until, either, as_often, summed, keys)})
+
+
 def test_convolutions_and_pooling_with_gradients() -> None:
     mesh = grid(4, names=("x",))
     images, filters = put(mesh, draw(4, 8, 8, 3), "x"), draw(3, 3, 3, 5)
