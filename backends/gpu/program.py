@@ -29,6 +29,17 @@ HOST_READS = ("while", "case", "eig", "eigh", "svd", "pinv", "least_squares")
 """Operations for which the host reads what the device has computed, if only to see whether it
 converged."""
 
+MISSING = f"""\
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    raise SystemExit(
+        f"error: {{error.name}} is not installed; this program needs torch, triton and numpy "
+        "(pip install torch triton numpy), and the folder {FOLDER} beside it"
+    ) from None
+"""
+"""What ends a program with one line where a package that it imports is missing."""
+
 
 def write_program(
     emission: Emission, precision: str = PRECISIONS[0]
@@ -159,7 +170,8 @@ def _imports(emission: Emission, needs: Needs, main: str, precision: str) -> str
         torch["import torch.nn.functional as F"] = None
     names = "Program, Tensor, run"
     lines = sorted(plain, key=lambda line: (not line.startswith("import"), line))
-    lines += ["", *sorted(torch, key=_import_key), "", f"from {FOLDER} import {names}"]
+    installed = [*sorted(torch, key=_import_key), "", f"from {FOLDER} import {names}"]
+    lines += ["", "try:", *(f"    {line}".rstrip() for line in installed), *MISSING.splitlines()]
     switches = [
         f'torch.backends.cuda.matmul.fp32_precision = "{precision}"',
         f'torch.backends.cudnn.conv.fp32_precision = "{precision}"',

@@ -180,7 +180,9 @@ def test_a_branch_becomes_both_branches_and_a_selection() -> None:
 
 
 def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
-    assert body(uniform(program(HERE + LOOP))) == """\
+    assert (
+        body(uniform(program(HERE + LOOP)))
+        == """\
   %h = axis-index(axes=[x]) : i32[]
   %z.1 = constant(value=0) : i32[]
   %q.1 = gt(%h, %z.1) : bool[]
@@ -202,6 +204,7 @@ def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
   }
   return %y
 """
+    )
 
 
 def test_a_program_without_decisions_that_differ_stays_as_it_is() -> None:

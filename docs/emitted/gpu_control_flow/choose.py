@@ -27,11 +27,19 @@ It needs torch 2.11, Triton 3.6, or later ones, and the files beside it.
 
 import os
 
-import torch
-import triton
-import triton.language as tl
+try:
+    import torch
+    import triton
+    import triton.language as tl
 
-from shardir_runtime import Program, Tensor, run
+    from shardir_runtime import Program, Tensor, run
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    raise SystemExit(
+        f"error: {error.name} is not installed; this program needs torch, triton and numpy "
+        "(pip install torch triton numpy), and the folder shardir_runtime beside it"
+    ) from None
 
 torch.backends.cuda.matmul.fp32_precision = "ieee"
 torch.backends.cudnn.conv.fp32_precision = "ieee"

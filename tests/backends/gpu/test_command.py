@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import shardir as sd
 from shardir.backends.gpu.vendored.comm import CommError
 from shardir.backends.gpu.vendored.command import connected, gpu_of, run
 from shardir.backends.gpu.vendored.launching import Launch
@@ -326,4 +327,18 @@ def test_the_failure_of_one_process_ends_the_other(folder: Path) -> None:
     assert "AssertionError" in second.stderr
     assert "process 0 of 2: error: device 0 failed at all_reduce of torch.float32[2, 2] with " in (
         first.stderr
+    )
+
+
+def test_a_program_says_what_is_not_installed(tmp_path: Path) -> None:
+    lowered = sd.jit(lambda x: x * 2).lower(np.ones(4, np.float32))
+    program, *_ = lowered.emit("gpu", tmp_path, selftest=True)
+    # Without site-packages there is neither torch nor triton nor numpy.
+    command = [sys.executable, "-S", str(program), "--selftest"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr == (
+        "error: torch is not installed; this program needs torch, triton and numpy (pip install "
+        "torch triton numpy), and the folder shardir_runtime beside it\n"
     )

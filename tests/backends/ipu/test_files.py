@@ -12,6 +12,7 @@ import shardir as sd
 from shardir import random
 from shardir.backends.ipu import TARGET
 from shardir.backends.ipu.host_model import build_and_run
+from shardir.backends.ipu.target import CHECK
 from tests.backends.ipu.training import draw, grid, put
 
 HEADERS = [
@@ -65,3 +66,77 @@ def test_samples_are_checked_by_a_script(tmp_path: Path) -> None:
     assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
     np.save(tmp_path / "results" / expected[0], results[0] + 1)
     assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 1
+
+
+def expected(folder: Path, **arrays: Any) -> None:
+    """Write arrays as the expected results of a program, beside its script."""
+    (folder / "check.py").write_text(CHECK.read_text("utf-8"), "utf-8")
+    for name in ("expected", "results"):
+        (folder / name).mkdir()
+    for name, array in arrays.items():
+        np.save(folder / "expected" / f"{name}.npy", array)
+
+
+def checked(folder: Path, **arrays: Any) -> tuple[int, str]:
+    """The status and the output of the script, where a program has written these results."""
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    for name, array in arrays.items():
+        np.save(folder / "results" / f"{name}.npy", array)
+    command = [sys.executable, "check.py"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert ended.stderr == ""
+    return ended.returncode, ended.stdout.strip()
+
+
+def test_the_script_compares_shape_dtype_and_values(tmp_path: Path) -> None:
+    want = np.asarray([0.5, -2.0, 1e-9], np.float32)
+    expected(tmp_path, y=want)
+    assert checked(tmp_path, y=want) == (
+        0, "ok    y: differs by 0.0e+00 of the largest element (1e-03 allowed)",
+    )  # fmt: skip
+    close = np.nextafter(want, np.float32(9))
+    assert checked(tmp_path, y=close) == (
+        0, "ok    y: differs by 6.0e-08 of the largest element (1e-03 allowed)",
+    )  # fmt: skip
+    assert checked(tmp_path, y=want + np.float32(0.01)) == (
+        1, "WRONG y: differs by 5.0e-03 of the largest element (1e-03 allowed)",
+    )  # fmt: skip
+    for odd in (np.nan, np.inf):
+        for wrong in (np.full_like(want, odd), np.where(want > 0.1, np.float32(odd), want)):
+            assert checked(tmp_path, y=wrong) == (
+                1, "WRONG y: is NaN or infinite where a number is expected",
+            )  # fmt: skip
+    assert checked(tmp_path, y=want[:1]) == (
+        1, "WRONG y: has the shape [1], and [3] is expected",
+    )  # fmt: skip
+    assert checked(tmp_path, y=np.full((2, 3), want)) == (
+        1, "WRONG y: has the shape [2, 3], and [3] is expected",
+    )  # fmt: skip
+    assert checked(tmp_path, y=want.astype(np.float64)) == (
+        1, "WRONG y: has the dtype float64, and float32 is expected",
+    )  # fmt: skip
+    status, said = checked(tmp_path)
+    assert status == 1
+    assert said.startswith("WRONG y: cannot be read from results/y.npy: ")
+
+
+def test_the_script_looks_at_every_result(tmp_path: Path) -> None:
+    half = np.asarray([1, 2], np.float16)
+    odd = np.asarray([np.nan, np.inf, -np.inf, 1], np.float32)
+    count = np.asarray(7, np.uint32)
+    right = {"half": half, "odd": odd, "count": count, "none": np.zeros((2, 0), np.float32)}
+    expected(tmp_path, **right)
+    assert checked(tmp_path, **right)[0] == 0
+    assert checked(tmp_path, **{**right, "half": half + np.float16(0.004)})[0] == 0
+    assert checked(tmp_path, **{**right, "half": half + np.float16(0.02)})[0] == 1
+    assert checked(tmp_path, **{**right, "odd": odd[[0, 2, 1, 3]]})[0] == 1
+    assert checked(tmp_path, **{**right, "odd": np.nan_to_num(odd)})[0] == 1
+    assert checked(tmp_path, **{**right, "count": count + np.uint32(1)})[0] == 1
+
+
+def test_the_script_does_not_accept_that_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    expected(tmp_path)
+    assert checked(tmp_path) == (
+        1, "there is no expected/*.npy; run this script in the folder of the program",
+    )  # fmt: skip
