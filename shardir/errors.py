@@ -90,10 +90,10 @@ class DrawError(ShardirError, RuntimeError):
 class NoRule(ShardirError, NotImplementedError):
     """A target that has not been taught an operation."""
 
-    def __init__(self, target: str, op: str, known: list[str], file: str) -> None:
+    def __init__(self, target: str, op: str, where: str, file: str) -> None:
         super().__init__(
-            f"target {target!r} has no rule for {op!r} (it has: {', '.join(known) or 'none'}); "
-            f"add one with @rules.rule({op}) in {file}"
+            f"{op}{where}: target {target!r} has no lowering for it; write it with other "
+            f"operations, or register a lowering in {file}"
         )
 
 

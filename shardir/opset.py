@@ -154,11 +154,13 @@ class Table(Generic[Rule]):
 
         return register
 
-    def __getitem__(self, spec: OpSpec) -> Rule:
-        try:
-            return self._rules[spec]
-        except KeyError:
-            raise NoRule(self.target, spec.name, sorted(s.name for s in self), self.file) from None
+    def of(self, op: "Op") -> Rule:
+        """The rule for an operation; raises `NoRule` that names it and its line."""
+        if op.spec not in self._rules:
+            names = ", ".join(f"%{value.name}" for value in op.results)
+            where = (f" {names}" if names else "") + (f" ({op.loc})" if op.loc else "")
+            raise NoRule(self.target, op.spec.name, where, self.file)
+        return self._rules[op.spec]
 
     def __contains__(self, spec: OpSpec) -> bool:
         return spec in self._rules

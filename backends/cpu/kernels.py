@@ -22,14 +22,14 @@ def kernel_of(op: Op) -> Kernel:
     if op.blocks:
         return _never
     if op.spec in kernels:
-        return kernels[op.spec](op)
+        return kernels.of(op)(op)
     types = tuple(v.type for v in op.results)
     result = types[0] if len(types) == 1 else types
     if op.spec.exchange is not None:
         return partial(op.spec.exchange, result=result, **op.attrs)
     reference = op.spec.reference
     if reference is None:
-        kernels[op.spec]  # raises the error that names the table
+        kernels.of(op)  # raises the error that names the table
         raise AssertionError("unreachable")
     return partial(reference, result=result, **op.attrs)
 

@@ -62,8 +62,9 @@ def lower(writer: Writer, op: Op) -> None:
     if op.name not in RULES:
         raise EmissionError.of(
             op,
-            "target 'gpu' has no rule for it",
-            "add one with @lowers in shardir/backends/gpu/rules",
+            "target 'gpu' has no lowering for it",
+            "write it with other operations, or register a lowering with @lowers in "
+            "shardir/backends/gpu/rules",
         )
     rule = RULES[op.name]
     free = writer.is_number(op) or op.name == "iota"

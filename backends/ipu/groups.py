@@ -31,7 +31,7 @@ from shardir.backends.ipu.pointwise import (
     NotExpressible,
     keep_nan,
 )
-from shardir.backends.ipu.table import REFUSED, lowers
+from shardir.backends.ipu.table import REFUSED, lowers, unknown
 from shardir.backends.ipu.types import ELEMENTS, physical
 from shardir.ir import Block, Op, Value
 from shardir.types import FLOATS, TensorType
@@ -195,6 +195,8 @@ class Group:
             return (0,) if size(self.nodes[op.operands[0]]) > REPEATED else ()
         if self._keeps_nan(op):
             return range(len(op.operands))
+        if op.name not in POINTWISE:
+            raise unknown(self.e, op)
         return POINTWISE[op.name].repeats(source)
 
     def _operand(self, value: Value, result: TensorType) -> Node:

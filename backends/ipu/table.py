@@ -7,6 +7,7 @@ and the rewrite that an error names. An operation is in one of the two.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.emitter import Emitter
 from shardir.ir import Op
 from shardir.opset import OPS
@@ -50,7 +51,19 @@ def lower(e: Emitter, op: Op) -> None:
     if op.name in REFUSED:
         refusal = REFUSED[op.name]
         raise e.refuse(op, refusal.reason, refusal.fix)
+    if op.name not in LOWERED:
+        raise unknown(e, op)
     LOWERED[op.name](e, op)
+
+
+def unknown(e: Emitter, op: Op) -> EmissionError:
+    """The error for an operation that is neither lowered nor refused."""
+    return e.refuse(
+        op,
+        "target 'ipu' has no lowering for it",
+        "write it with other operations, or register a lowering with @lowers in "
+        "shardir/backends/ipu",
+    )
 
 
 def _check(name: str) -> None:

@@ -216,7 +216,7 @@ class Writer:
     def block(self, block: Block) -> tuple[Value, ...]:
         """Write the operations of a block; what it returns."""
         for op in block.ops:
-            RULES[op.spec](self, op)
+            RULES.of(op)(self, op)
         return block.returns
 
 

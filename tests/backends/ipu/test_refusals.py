@@ -1,6 +1,7 @@
 """What IPUs cannot do is said before anything is written, with the value and what to do instead."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,15 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax, scipy
-from shardir.backends.emission import EmissionError
+from shardir.backends.emission import Emission, EmissionError, get_target
 from shardir.backends.ipu import TARGET
 from shardir.backends.ipu.downcast import downcast
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.target import MemoryWarning, program_text
 from shardir.frontend.emitting import emission_of
+from shardir.ir import Loc
+from shardir.opset import OPS
+from shardir.passes import Pipeline
 from shardir.text.parser import parse
 from tests.backends.ipu.running import Case
 from tests.backends.ipu.training import draw, grid, put
@@ -237,4 +241,35 @@ func @f(
     assert refused_text(text, downcast="bf16:f16") == (
         "bitcast %y: is about the bits of bf16, which are others as f16; write it over f16 in the "
         "first place"
+    )
+
+
+NEGATED = """\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %y = neg(%x) : f32[4]
+  %z = exp(%y) : f32[4]
+  return %z
+}
+"""
+
+
+@pytest.mark.parametrize("elementwise", [False, True])
+@pytest.mark.parametrize("target", ["ipu", "gpu"])
+def test_an_operation_without_a_lowering_is_named(target: str, elementwise: bool) -> None:
+    spec = replace(OPS["neg"], name="user_op", elementwise=elementwise)
+    module = parse(NEGATED)
+    first, second = module.main.body.ops
+    first = replace(first, spec=spec, loc=Loc("user.py", 3, 1))
+    body = replace(module.main.body, ops=(first, second))
+    module = replace(module, functions=(replace(module.main, body=body),))
+    chosen = get_target(target)
+    with pytest.raises(EmissionError) as error:
+        chosen.emit(Emission.of(Pipeline.parse(chosen.pipeline)(module)), {})
+    name = "y.1" if elementwise else "y"  # As it is called in its group.
+    folder = {"ipu": "shardir/backends/ipu", "gpu": "shardir/backends/gpu/rules"}[target]
+    assert str(error.value) == (
+        f"user_op %{name} (user.py:3): target {target!r} has no lowering for it; write it with other "
+        f"operations, or register a lowering with @lowers in {folder}"
     )
