@@ -39,6 +39,7 @@ class ModuleReader:
         self.functions: dict[str, records.Function] = {}
         self.aliases: dict[str, str] = {}
         self.locations = Locations()
+        self._operations: dict[str, int] = {}
         self.functions_read: dict[str, FunctionReader] = {}
 
     def module(self) -> Module:
@@ -114,6 +115,26 @@ class ModuleReader:
         for function in self.functions.values():
             walk(function)
         return found
+
+    def operations_of(self, function: records.Function) -> int:
+        """How many operations a function has where what it calls is read in place.
+
+        Every name of a function in an operation counts as a call. A function that calls itself
+        counts as nothing inside of itself, which whoever reads it refuses.
+        """
+        name = str(function.name)
+        if name not in self._operations:
+            self._operations[name] = 0
+            self._operations[name] = self._counted(function.body)
+        return self._operations[name]
+
+    def _counted(self, node: object) -> int:
+        if isinstance(node, Token):
+            callee = self.functions.get(self.types.string(node)) if node.type == "SYMBOL" else None
+            return 0 if callee is None else self.operations_of(callee)
+        if not isinstance(node, tuple | list):
+            return 0
+        return isinstance(node, records.Op) + sum(map(self._counted, node))
 
     def function(self, written: records.Function) -> Function:
         reader = self.functions_read[str(written.name)[1:]] = FunctionReader(self, written)

@@ -22,6 +22,9 @@ from shardir.types import TensorType
 if TYPE_CHECKING:
     from shardir.stablehlo.reader import ModuleReader
 
+MOST_READ_IN_PLACE = 200_000
+"""Operations that calls may add to a function, since a body is read again for every call."""
+
 RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
@@ -56,6 +59,8 @@ class FunctionReader:
         """The block of the text that is being read."""
         self.said: dict[Value, Value] = {}
         """Parameters of blocks of which something is said inside."""
+        self.read_in_place = 0
+        """How many operations of the text are read in place of calls."""
         self.inlined: list[Inlined] = []
         """The calls that were read in place, the outer ones behind the inner ones."""
         self.readings: list[tuple[records.Op, tuple[Value, ...]]] = []
@@ -282,6 +287,15 @@ class FunctionReader:
             raise call.fail(
                 f"{callee.name} takes {counted(len(callee.params), 'argument')}, "
                 f"got {len(call.operands)}",
+                symbol,
+            )
+        if len(self.calling) == 1:  # The calls inside of this one are counted with it.
+            self.read_in_place += self.module.operations_of(callee)
+        if self.read_in_place > MOST_READ_IN_PLACE:
+            raise call.fail(
+                f"{self.written.name} would have more than {MOST_READ_IN_PLACE} operations that "
+                "come from calls, which are read in place of the call; call fewer functions, or "
+                "loop with stablehlo.while",
                 symbol,
             )
         self.calling.append(str(callee.name))

@@ -1,6 +1,7 @@
 """Types, numbers, lists and constants as MLIR writes them."""
 
 import re
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from shardir.opset import Attr, Dense
 from shardir.stablehlo.attributes import ELEMENTS
 from shardir.stablehlo.reader_records import List, Lists, Number, Typed
 from shardir.stablehlo.reader_syntax import Source
+from shardir.text.numbers import Shaped, numbers_of
 from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
 
 DTYPES = {ELEMENTS.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
@@ -19,6 +21,12 @@ _TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*|complex<\w+>)(?:,[^<>]*(?:<.*
 _ARRAY = re.compile(r"array<\w+(?::(.*))?>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _PLAIN = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+
+_BITS = re.compile(r"0x[0-9A-Fa-f]*")
+_NOT_MLIR = re.compile(r"(?:^|[^.\d])\d+[eE]")
+"""A number of JSON that is none of MLIR: an exponent without a point."""
+_PAIRS = str.maketrans("()", "[]")
+kind_of = type
 
 
 class Types:
@@ -143,6 +151,9 @@ class Types:
         literal = inside.strip()
         if literal.startswith('"'):
             return self._from_bytes(token, literal, type)
+        plain = self._plain(literal, type)
+        if plain is not None:
+            return plain
         elements = self.source.parse("dense", inside, base)
         if isinstance(elements, Number):
             return self._number(elements, type.dtype, token, base)
@@ -152,6 +163,44 @@ class Types:
         numbers = [self._number(number, type.dtype, token, base) for number in flat]
         with np.errstate(all="ignore"):
             return Dense(np.array(numbers, type.numpy).reshape(shape))
+
+    def _plain(self, literal: str, type: TensorType) -> Dense | None:
+        """The value of a list of plain numbers; `None` leaves it to the grammar.
+
+        Bits such as 0x7FC00000 may stand among the numbers of floats.
+        """
+        dtype, numpy = type.dtype, type.numpy
+        if dtype in COMPLEX:
+            return _plain_pairs(literal, type)
+        bits: list[float] = []
+        if dtype in FLOATS and "x" in literal:
+            words = _BITS.findall(literal)
+            if max(map(len, words), default=0) != 2 + 2 * numpy.itemsize:
+                return None
+            data = b"".join(bytes.fromhex(word[2:])[::-1] for word in words if len(word) > 2)
+            if len(data) != numpy.itemsize * len(words):
+                return None
+            bits = np.frombuffer(data, numpy).astype(np.float64).tolist()
+            literal = _BITS.sub("0.25e9999", literal)  # Infinite, which no number of a text is.
+        found = _numbers(literal)
+        if found is None or found[0] != type.shape:
+            return None
+        flat = found[1]
+        kinds: set[object] = set(map(kind_of, flat))
+        try:
+            if dtype in FLOATS and kinds <= {int, float}:
+                if bits:
+                    rest = iter(bits)
+                    flat = [next(rest) if number == inf else number for number in flat]
+                with np.errstate(all="ignore"):
+                    return Dense(np.array(flat, numpy).reshape(type.shape))
+            if dtype == "bool" and (kinds == {bool} or set(flat) <= {0, 1, -1}):
+                return Dense(np.array(flat, np.bool_).reshape(type.shape))
+            if numpy.kind in "iu" and kinds == {int}:
+                return Dense(np.array(flat, numpy).reshape(type.shape))
+        except (OverflowError, StopIteration):
+            pass
+        return None
 
     def _flat(self, elements: Any, token: Token) -> tuple[tuple[int, ...], list[Number]]:
         if isinstance(elements, Number):
@@ -208,6 +257,32 @@ class Types:
     def wrong(self, wanted: str, node: Any) -> Exception:
         """An error about something that is not what it should be."""
         return self.source.fail(f"expected {wanted}", first_token(node))
+
+
+def _numbers(literal: str) -> Shaped | None:
+    """What `numbers_of` reads, if MLIR reads the same."""
+    if any(zero in literal for zero in ("-0,", "-0]", "-0 ", "-0\n", "-0\t", "-0\r")):
+        return None  # A whole number to JSON, without a sign; MLIR keeps the sign of floats.
+    found = numbers_of(literal)
+    if found is None or not ("e" in literal or "E" in literal) or bool in map(kind_of, found[1]):
+        return found
+    points = literal.count(".")
+    return found if points == len(found[1]) or not _NOT_MLIR.search(literal) else None
+
+
+def _plain_pairs(literal: str, type: TensorType) -> Dense | None:
+    """The value of a list of pairs of plain numbers, which are complex."""
+    if not literal.startswith("[") or literal.count("(") != type.size:
+        return None
+    found = _numbers(literal.translate(_PAIRS))
+    if found is None or found[0] != (*type.shape, 2) or bool in set(map(kind_of, found[1])):
+        return None
+    try:
+        parts = np.array(found[1], np.float64)
+    except OverflowError:
+        return None
+    with np.errstate(all="ignore"):
+        return Dense(parts.view(np.complex128).astype(type.numpy).reshape(type.shape))
 
 
 def first_token(node: Any) -> Token:

@@ -114,13 +114,12 @@ def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
     return texts[0]
 
 
-def dense_of(dtype: str, items: Any) -> Dense:
-    """The array of nested lists of Python numbers; raises `ValueError` when it is none."""
+def dense_of(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
+    """The array of a shape and Python numbers; raises `ValueError` for one that is no element."""
     allowed = _ALLOWED.get(dtype, (int,))
-    shape, flat = _flattened(items)
-    for number in flat:
-        if type(number) not in allowed:
-            raise ValueError(f"{show_any(number)} is no element of {dtype}")
+    if not set(map(type, flat)) <= set(allowed):
+        wrong = next(number for number in flat if type(number) not in allowed)
+        raise ValueError(f"{show_any(wrong)} is no element of {dtype}")
     try:
         with np.errstate(all="ignore"):
             array = np.array(flat, NUMPY_DTYPES[dtype])
@@ -142,10 +141,11 @@ def show_any(item: object) -> str:
     return show_number(item) if isinstance(item, (bool, int, float, complex)) else repr(item)
 
 
-def _flattened(items: Any) -> tuple[tuple[int, ...], list[Any]]:
+def flattened(items: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested lists, and what they hold; raises `ValueError` where rows differ."""
     if not isinstance(items, tuple | list):
         return (), [items]
-    rows = [_flattened(item) for item in items]
+    rows = [flattened(item) for item in items]
     if len({shape for shape, _ in rows}) > 1:
         raise ValueError("the rows of an array have one shape")
     inner = rows[0][0] if rows else ()

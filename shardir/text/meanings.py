@@ -1,5 +1,7 @@
 """What meshes, types and attributes mean: the parts of the text that no value occurs in."""
 
+from typing import Any
+
 from lark import Token
 
 from shardir.errors import suggestion
@@ -8,7 +10,8 @@ from shardir.mesh import Mesh
 from shardir.opset import Attr, Dense, Symbol
 from shardir.placement import OPEN, Axes, Axis, Dim, Sharding
 from shardir.text import syntax
-from shardir.text.literals import dense_from, dense_of, unquote
+from shardir.text.literals import dense_from, dense_of, flattened, unquote
+from shardir.text.numbers import Shaped, numbers_of
 from shardir.text.printer import AXES, mesh_of
 from shardir.types import DTYPES, TOKEN, TensorType
 
@@ -198,9 +201,18 @@ class Meanings:
                     f"no array has the element type {str(written.dtype)!r}; "
                     f"{'keys are stored as u64' if written.dtype == 'key' else hint}"
                 )
-            return dense_of(str(written.dtype), self.attr("value", written.items))
+            return dense_of(str(written.dtype), *self._elements(written.items))
         except ValueError as error:
             raise self.source.fail(str(error), written.at) from None
+
+    def _elements(self, items: Any) -> Shaped:
+        """The shape and the numbers of the list of a dense array."""
+        if isinstance(items, Token) and items.type == "NUMBERS":
+            plain = numbers_of(items, words=True)
+            if plain is not None:
+                return plain
+            items = self.source.list(items)
+        return flattened(self.attr("value", items))
 
     def integer(self, token: Token, base: int = 0) -> int:
         try:

@@ -33,7 +33,7 @@ class Complex(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """`dense(f32, [1.0, 2.0])`."""
+    """`dense(f32, [1.0, 2.0])`; a list is one token, which `Source.list` reads."""
 
     at: Token
     dtype: Token
@@ -225,7 +225,7 @@ def _grammar() -> Lark:
     return Lark(
         files(__package__).joinpath("grammar.lark").read_text("utf-8"),
         parser="lalr",
-        start=["module", "tensor"],
+        start=["module", "tensor", "list"],
         maybe_placeholders=False,
         transformer=_Records(),
     )
@@ -259,6 +259,12 @@ class Source(source.Source):
         """What the text says; raises `ParseError` when it is not in the language."""
         module: Module = self.parse("module", self.text, 0)
         return module
+
+    def list(self, token: Token) -> List:
+        """What the text of a list says."""
+        # Behind blanks, so that what is in it has its place in the whole text.
+        items: List = self.parse("list", " " * (token.start_pos or 0) + str(token), 0)
+        return items
 
     def tensor(self, token: Token) -> Tensor:
         """What the text of a type says."""
