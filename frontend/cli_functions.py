@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from shardir.decimal_text import whole_number
 from shardir.errors import ShardirError, suggestion
 from shardir.frontend import tree
 from shardir.frontend.abstract_mesh import AbstractMesh
@@ -98,11 +99,14 @@ def _told(target: str) -> Iterator[None]:
 def mesh_of(text: str) -> Mesh:
     """The mesh that `data=16,model=16` says; raises `CommandError`."""
     axes = [part.partition("=") for part in text.split(",")]
+    sizes = []
     for name, equals, size in axes:
-        if not (name.strip().isidentifier() and equals and size.strip().isdecimal()):
+        number = whole_number(size.strip())
+        if not (name.strip().isidentifier() and equals and number):
             raise CommandError(f"{text!r} is no mesh; write it as data=16,model=16")
+        sizes.append(number)
     names = tuple(name.strip() for name, _, _ in axes)
-    return AbstractMesh(tuple(int(size) for _, _, size in axes), names)
+    return AbstractMesh(tuple(sizes), names)
 
 
 def _found(target: str) -> tuple[ModuleType, Any]:

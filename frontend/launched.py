@@ -4,6 +4,7 @@ import os
 import warnings
 from dataclasses import dataclass
 
+from shardir.decimal_text import whole_number
 from shardir.frontend.errors import DistributedError
 
 LAUNCHERS = (
@@ -53,6 +54,7 @@ def warn_of_others() -> None:
 
 def _number(variable: str) -> int:
     text = os.environ[variable]
-    if not text.isdecimal():
+    number = whole_number(text)
+    if number is None:
         raise DistributedError(f"the environment variable {variable} is {text!r}, no whole number")
-    return int(text)
+    return number

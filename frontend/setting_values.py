@@ -2,6 +2,8 @@
 
 import os
 
+from shardir.decimal_text import whole_number
+
 
 def as_switch(value: object) -> bool:
     if isinstance(value, bool):
@@ -14,8 +16,8 @@ def as_switch(value: object) -> bool:
 
 
 def as_count(value: object) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
+    if isinstance(value, str):
+        value = whole_number(value.strip())
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise ValueError("a whole number of at least 1")

@@ -4,9 +4,11 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 
+from shardir.decimal_text import whole_number
 from shardir.factors import Factor, FactorRule, Kind
 
-_NAME = re.compile(r"z_\d+|[a-z]")
+_NAME = re.compile(r"z_[0-9]+|[a-z]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 _KINDS = (
     ("reduction", Kind.REDUCE),
     ("need[-_]replication", Kind.REPLICATE),
@@ -38,10 +40,10 @@ def _parse(text: str) -> FactorRule:
     before, arrow, behind = text.partition("->")
     if not arrow:
         raise ValueError(text)
-    sizes = re.search(r"\{([^{}]*=[^{}]*)\}", behind)
-    named = dict(part.replace(" ", "").split("=") for part in sizes[1].split(",")) if sizes else {}
+    sizes = next((inside for inside in _BRACES.findall(behind) if "=" in inside), "")
+    named = dict(part.replace(" ", "").split("=") for part in sizes.split(",")) if sizes else {}
     numbers = {name: i for i, name in enumerate(named)}
-    factors = [Factor(int(size)) for size in named.values()]
+    factors = [Factor(_size(size)) for size in named.values()]
     for word, kind in _KINDS:
         for name in _names(behind, word):
             factors[numbers[name]] = replace(factors[numbers[name]], kind=kind)
@@ -59,6 +61,13 @@ def _parse(text: str) -> FactorRule:
         for side in (before, behind.partition(")")[0])
     )
     return FactorRule(operands, results, tuple(factors))
+
+
+def _size(text: str) -> int:
+    size = whole_number(text)
+    if size is None:
+        raise ValueError(text)
+    return size
 
 
 def _names(text: str, word: str) -> list[str]:

@@ -10,6 +10,7 @@ from functools import reduce
 from itertools import groupby
 
 from shardir.axes import append
+from shardir.decimal_text import whole_number
 from shardir.errors import MergeError, PipelineError
 from shardir.groups import positions
 from shardir.mesh import Mesh
@@ -39,8 +40,8 @@ class Levels:
         for part in filter(None, text.split("/")):
             name, _, count = part.partition(":")
             size = mesh.sizes.get(name)
-            fits = size is not None and count.isdecimal() and int(count) > 0
-            if size is None or not fits or size % int(count) or name in seen:
+            blocks = whole_number(count)
+            if size is None or not blocks or size % blocks or name in seen:
                 known = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
                 raise PipelineError(
                     f"{part!r} is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks "
@@ -48,8 +49,8 @@ class Levels:
                     f"{known or 'none'}"
                 )
             seen.add(name)
-            if int(count) > 1:
-                across[name] = int(count)
+            if blocks > 1:
+                across[name] = blocks
         levels = cls(mesh, across)
         return replace(levels, place=levels.numbers(at)) if at else levels
 
@@ -58,14 +59,15 @@ class Levels:
         found = dict.fromkeys(self.across, 0)
         for part in filter(None, text.split("/")):
             name, _, at = part.partition(":")
-            known = name in self.mesh.sizes and at.isdecimal()
-            if not known or int(at) >= self.across.get(name, 1):
+            number = whole_number(at)
+            known = name in self.mesh.sizes and number is not None
+            if number is None or not known or number >= self.across.get(name, 1):
                 raise PipelineError(
                     f"{part!r} is no place of a block; write AXIS:NUMBER, counted from 0, such as "
                     f"data:1; the blocks are {self}"
                 )
             if name in found:
-                found[name] = int(at)
+                found[name] = number
         return found
 
     def position(self, axes: Axes) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from shardir.decimal_text import whole_number
 from shardir.errors import RuleError, counted
 from shardir.factors import Factor, FactorRule, Kind
 
@@ -26,6 +27,8 @@ KINDS = {
 }
 """The words for kinds of factors."""
 BLOCKED = "blocked"
+LONGEST = 100_000
+"""Characters of a rule: reading it takes time by the square of its length."""
 
 Dims = tuple[tuple[str, ...], ...]
 """For each dimension of a tensor the names of its factors; one of dots stands for several."""
@@ -78,6 +81,10 @@ def sharding_rule(
     """
     if not isinstance(text, str):
         raise RuleError(f"a rule is a text such as 'i j -> j i', got {text!r}")
+    if len(text) > LONGEST:
+        raise RuleError(
+            f"a rule has at most {LONGEST} characters, and this one has {len(text)}: {text!r}"
+        )
     bare, said, numbers = _sections(text)
     operands, results = _mapping(bare)
     listed = {"reduction": reduction, "need_replication": need_replication,
@@ -95,7 +102,7 @@ def sharding_rule(
 
 
 _SECTION = re.compile(r"\s*(?:(\w+)\s*=\s*)?\{([^{}]*)\}")
-_TOKEN = re.compile(r"\s*(?:([A-Za-z]\w*)|(\.\.\.\d*)|([(),])|$)")
+_TOKEN = re.compile(r"\s*(?:([A-Za-z]\w*)|(\.\.\.[0-9]*)|([(),])|$)")
 
 
 def _sections(text: str) -> tuple[str, dict[str, list[str]], dict[str, int]]:
@@ -126,9 +133,10 @@ def _sections(text: str) -> tuple[str, dict[str, list[str]], dict[str, int]]:
 
 def _size(text: str) -> tuple[str, int]:
     name, _, number = (part.strip() for part in text.partition("="))
-    if not number.isdecimal():
+    size = whole_number(number)
+    if size is None:
         raise RuleError(f"{text!r} is no size of a factor; write it as i=2")
-    return name, int(number)
+    return name, size
 
 
 def _mapping(text: str) -> tuple[tuple[Dims, ...], tuple[Dims, ...]]:
@@ -181,7 +189,10 @@ def _tensors(side: str, rule: str) -> tuple[Dims, ...]:
 
 def _dots(word: str) -> str:
     """A group of leading dimensions; `...` is `...0`."""
-    return f"...{int(word[3:] or 0)}"
+    number = whole_number(word[3:] or "0")
+    if number is None:
+        raise RuleError(f"{word!r} has a number of too many digits; write ...0 to ...9")
+    return f"...{number}"
 
 
 def _is_dots(dims: tuple[str, ...]) -> bool:
@@ -202,9 +213,9 @@ def _check_names(
     alone = {dim[0]: None for dims in tensors for dim in dims if len(dim) == 1}
     known = {name: None for dims in tensors for dim in dims for name in dim if name[0] != "."}
     for dims in tensors:
-        names = [name for dim in dims for name in dim]
-        for name in names:
-            if names.count(name) > 1:
+        seen: set[str] = set()
+        for name in (name for dim in dims for name in dim):
+            if name in seen or seen.add(name):
                 raise RuleError(f"{name!r} walks {_spelled(dims)!r} twice in the rule {rule!r}")
     has = f"it has {', '.join(known)}" if known else "it has none"
     kind_of: dict[str, str] = {}

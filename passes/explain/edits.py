@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from shardir.build import substitute
 from shardir.communication import collectives
+from shardir.decimal_text import whole_number
 from shardir.errors import ParseError, PartitionError, suggestion
 from shardir.ir import Function, Module, Value
 from shardir.passes.explain.data import Change, Difference, Traffic
@@ -101,14 +102,14 @@ def _with(
 def _with_result(
     function: Function, name: str, type: TensorType | None, sharding: Sharding | None
 ) -> Function:
-    number = name.removeprefix(RESULT).strip()
+    number = whole_number(name.removeprefix(RESULT).strip())
     results = list(function.results)
-    if not number.isdigit() or int(number) >= len(results):
+    if number is None or number >= len(results):
         raise ExplainError(f"@{function.name} has no {name}; its results are 0 to "
                            f"{len(results) - 1}" if results else
                            f"@{function.name} has no {name}; it has no results")  # fmt: skip
-    _check(name, function.body.returns[int(number)].type, type)
-    results[int(number)] = sharding
+    _check(name, function.body.returns[number].type, type)
+    results[number] = sharding
     return replace(function, results=tuple(results))
 
 

@@ -4,7 +4,6 @@ They name groups of devices, ours axes of the mesh: a collective is read if its 
 along some of the manual axes.
 """
 
-import re
 from itertools import permutations
 
 from shardir import ops as ops  # declares the operations
@@ -15,9 +14,9 @@ from shardir.opset import Symbol
 from shardir.placement import Axes
 from shardir.stablehlo.reader_call import Call, Unsupported, reads
 from shardir.stablehlo.reader_formulas import combined, formulas
+from shardir.stablehlo.reader_records import Typed
 
 Values = tuple[Value, ...]
-_LIST = re.compile(r"\[([\d\s,]+)\]")
 
 
 @reads("all_reduce")
@@ -68,12 +67,14 @@ def _manual(call: Call) -> tuple[Mesh, Axes]:
 
 
 def _lists(call: Call, what: str, ids: tuple[int, ...]) -> list[list[int]]:
-    """`dense<[[0, 1], [2, 3]]>`."""
+    """`dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
     node = call.attr("replica_groups" if what == "groups" else "source_target_pairs")
-    found = [
-        [int(number) for number in part.split(",")]
-        for part in _LIST.findall(str(getattr(node, "value", node)))
-    ]
+    if not isinstance(node, Typed):
+        raise Unsupported(f"its {what} are not written as dense<[[0, 1], [2, 3]]>")
+    rows = call.types.array(node)
+    if rows.ndim != 2 or (what == "pairs" and rows.size and rows.shape[1] != 2):
+        raise call.types.wrong("a list of lists of devices", node)
+    found = [list(map(int, row)) for row in rows]
     if any(number not in ids for part in found for number in part):
         raise Unsupported(f"its {what} name devices that are not of the mesh")
     return found

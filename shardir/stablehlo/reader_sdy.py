@@ -7,6 +7,7 @@ from typing import Any
 from lark import Token
 
 from shardir import ops as ops  # declares the operations
+from shardir.decimal_text import whole_number
 from shardir.ir import Value
 from shardir.mesh import Mesh
 from shardir.opset import Symbol
@@ -35,10 +36,7 @@ def _reduced(call: Call) -> Values:
     """A change of sharding too: what is summed up is pending in the operand."""
     (value,) = call.take(1)
     text = call.reader.source.text[call.written.name.end_pos or 0 :].partition("%")[0]
-    axes = [
-        Axis(name, int(pre), int(size)) if pre else _whole(call, name)
-        for name, pre, size in _AXIS.findall(text)
-    ]
+    axes = [_part(call, value, name, pre, size) for name, pre, size in _AXIS.findall(text)]
     reduction = next((word for word in ("max", "min") if word in text.split()), "add")
     reader = call.reader
     pending: Value | None = value
@@ -53,7 +51,7 @@ def _reduced(call: Call) -> Values:
     return _resharded(call, value)
 
 
-_AXIS = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
+_AXIS = re.compile(r'"([^"]+)"(?::\(([0-9]+)\)([0-9]+))?')
 
 
 def _resharded(call: Call, value: Value) -> Values:
@@ -68,9 +66,20 @@ def _target(call: Call, value: Value) -> Sharding:
     return call.reader.shardings.sharding(stated, value.type)
 
 
-def _whole(call: Call, name: str) -> Axis:
-    stated = _target(call, call.operands[0])
-    return Axis.whole(name, call.reader.shardings.meshes[stated.mesh])
+def _part(call: Call, value: Value, name: str, pre: str, size: str) -> Axis:
+    """An axis of the mesh of the result, or the part `(pre)size` of it."""
+    mesh = call.reader.shardings.meshes[_target(call, value).mesh]
+    if name not in mesh.sizes:
+        raise call.fail(f"mesh @{mesh.name} has no axis called {name!r}")
+    if not pre:
+        return Axis.whole(name, mesh)
+    before, count = whole_number(pre), whole_number(size)
+    if not before or not count or mesh.sizes[name] % (before * count):
+        raise call.fail(
+            f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
+            f"{pre} * {size} must divide {mesh.sizes[name]}"
+        )
+    return Axis(name, before, count)
 
 
 @reads("sdy.sharding_group")

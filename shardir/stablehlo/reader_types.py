@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from lark import Token
 
+from shardir.decimal_text import whole_number
+from shardir.errors import ParseError
 from shardir.opset import Attr, Dense
 from shardir.stablehlo.attributes import ELEMENTS
 from shardir.stablehlo.reader_records import List, Lists, Number, Typed
@@ -17,7 +19,7 @@ from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorT
 DTYPES = {ELEMENTS.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
 """Our names of MLIR's element types."""
 
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*|complex<\w+>)(?:,[^<>]*(?:<.*>)?)?>")
+_TENSOR = re.compile(r"tensor<((?:[0-9]+x)*)([a-z]\w*|complex<\w+>)(?:,[^<>]*(?:<.*>)?)?>")
 _ARRAY = re.compile(r"array<\w+(?::(.*))?>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _PLAIN = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
@@ -27,6 +29,8 @@ _NOT_MLIR = re.compile(r"(?:^|[^.\d])\d+[eE]")
 """A number of JSON that is none of MLIR: an exponent without a point."""
 _PAIRS = str.maketrans("()", "[]")
 kind_of = type
+MOST_OF_AN_ATTRIBUTE = 2**26
+"""Bytes of a constant that is an attribute, such as a list of groups of devices."""
 
 
 class Types:
@@ -130,9 +134,11 @@ class Types:
 
     def array(self, node: Any) -> Any:
         """A constant with its type as a NumPy array."""
-        if not isinstance(node, Typed) or node.value.type != "DENSE":
+        if not isinstance(node, Typed) or getattr(node.value, "type", "") != "DENSE":
             raise self.wrong("a constant", node)
         type = self.type(node.type)
+        if type.nbytes > MOST_OF_AN_ATTRIBUTE:
+            raise self.source.fail("this constant is too large for an attribute", node.type)
         value = self.constant(node.value, type)
         if isinstance(value, Dense):
             return value.array
@@ -140,6 +146,15 @@ class Types:
 
     def constant(self, token: Token, type: TensorType) -> Attr:
         """The value of `dense<...>`: a number if all elements are one, else an array."""
+        try:
+            return self._constant(token, type)
+        except ValueError as error:
+            if isinstance(error, ParseError):
+                raise
+            # NumPy has no arrays of more than 64 dimensions.
+            raise self.source.fail(f"no array is of type {type}: {error}", token) from None
+
+    def _constant(self, token: Token, type: TensorType) -> Attr:
         inside = token.partition("<")[2][:-1]
         base = (token.start_pos or 0) + len(token) - len(inside) - 1
         if not token.startswith("dense<"):
@@ -293,7 +308,12 @@ def first_token(node: Any) -> Token:
 
 
 def _integer(word: str) -> int:
-    return {"true": 1, "false": 0}[word] if word in ("true", "false") else int(word)
+    if word in ("true", "false"):
+        return int(word == "true")
+    number = whole_number(word.removeprefix("-"))
+    if number is None:
+        raise ValueError(word)
+    return -number if word[0] == "-" else number
 
 
 def _unescaped(match: re.Match[str]) -> str:

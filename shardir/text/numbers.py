@@ -10,7 +10,7 @@ import re
 from itertools import chain
 from typing import Any
 
-_PLAIN = re.compile(r"[\[\]\d+\-.,eE\s]*")
+_PLAIN = re.compile(r"[\[\]\d+\-.,eE\s]*", re.ASCII)
 _BRACKETS = re.compile(r"[\[\],\s]*")
 
 Shaped = tuple[tuple[int, ...], list[Any]]

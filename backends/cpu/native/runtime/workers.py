@@ -33,6 +33,7 @@ from shardir.backends.cpu.native.runtime.parking import parking, symbols
 from shardir.backends.cpu.native.runtime.phases import define_interpreter
 from shardir.backends.cpu.native.runtime.python import address, declare_python, python_addresses
 from shardir.backends.forking import held_by_forks
+from shardir.decimal_text import whole_number
 
 SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
@@ -78,12 +79,13 @@ def allowed() -> int:
     given = os.environ.get("SHARDIR_CPU_THREADS", "")
     if not given:
         return max(1, cores // _neighbours[0])
-    if not given.isdecimal() or int(given) < 1:
+    count = whole_number(given)
+    if not count:
         raise SettingError(
             f"SHARDIR_CPU_THREADS is {given!r}, which is no number of threads; "
             "set it to a whole number from 1 on, or unset it to use all cores"
         )
-    return min(cores, int(given))
+    return min(cores, count)
 
 
 def _affinity() -> int:
