@@ -1,9 +1,16 @@
 """The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program, `shardir
 explain` says why tensors are cut as they are, `shardir emit` writes programs for other machines."""
 
+import os
+import sys
+from contextlib import suppress
+from errno import EPIPE
+from io import TextIOWrapper
+from typing import NoReturn
+
 import typer
 
-from shardir.errors import ShardirError
+from shardir.errors import ShardirError, bounded
 from shardir.frontend import cli_emit, cli_explain, cli_opt, cli_run
 
 app = typer.Typer(
@@ -19,11 +26,37 @@ app.command(epilog=cli_emit.EXAMPLES)(cli_emit.emit)
 
 
 def main() -> None:
-    """Run the command; an error of ours is a message on stderr and exit status 1."""
+    """Run the command; an error is a message on stderr and exit status 1.
+
+    So is an output that cannot be written, and a program that is too large for the memory or for
+    Python's stack. What an output cannot encode is escaped in it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="shardir")
     except ShardirError as error:
-        typer.echo(f"error: {error}", err=True)
-        for note in getattr(error, "__notes__", ()):
-            typer.echo(note, err=True)
-        raise SystemExit(1) from None
+        _end(f"error: {error}", *getattr(error, "__notes__", ()))
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        if error.errno != EPIPE:  # Whoever read has enough.
+            _end(f"error: cannot write the output: {error.strerror}", closing=True)
+        _end(closing=True)
+    except MemoryError:
+        _end("error: there is not enough memory for this program")
+    except RecursionError:
+        _end("error: this program is nested too deeply")
+
+
+def _end(*lines: str, closing: bool = False) -> NoReturn:
+    """End with status 1 and these lines; `closing` drops what standard output still holds."""
+    for line in lines:
+        with suppress(OSError):
+            typer.echo(bounded(line), err=True)
+    if closing:
+        # Python would fail at it once more when it ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(1) from None

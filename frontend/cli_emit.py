@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from shardir.frontend import tree
+from shardir.frontend.cli_arrays import load_arguments
 from shardir.frontend.cli_files import CommandError
 from shardir.frontend.cli_functions import program_of
-from shardir.frontend.cli_options import Arguments, FileOrFunction, MeshSizes, Specs
-from shardir.frontend.emitting import emission_of, write
+from shardir.frontend.cli_options import Arguments, FileOrFunction, MeshSizes, Seed, Specs
+from shardir.frontend.emitting import SELFTEST_SECONDS, emission_of, write
 
 EXAMPLES = """Examples:
 
@@ -30,7 +32,14 @@ def emit(
         bool,
         typer.Option("--selftest", help="add random arguments, and the results they must give"),
     ] = False,
-    seed: Annotated[int, typer.Option(help="of the random arguments")] = 0,
+    seed: Seed = 0,
+    selftest_seconds: Annotated[
+        float, typer.Option(help="how long the results of the self-test may take to compute")
+    ] = SELFTEST_SECONDS,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option("--input", help="a .npy file for each argument of the self-test, in order"),
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="an option of the target, as in name=value")
     ] = None,
@@ -38,10 +47,31 @@ def emit(
     """Write a program as source text for a target, and print the names of the files."""
     options = _options(option or ())
     program = program_of(file, mesh, args, specs)
-    if program.lowered is not None:
-        emission = program.lowered.emission(target, selftest=selftest, seed=seed)
+    lowered = program.lowered
+    if lowered is None:
+        given = load_arguments(program.module, inputs) if inputs else None
+        emission = emission_of(
+            program.module,
+            target,
+            samples=selftest or given is not None,
+            seed=seed,
+            arguments=given,
+            seconds=selftest_seconds,
+        )
     else:
-        emission = emission_of(program.module, target, samples=selftest, seed=seed)
+        count = lowered.in_tree.num_leaves
+        args_, keywords = None, None
+        if inputs:
+            given = load_arguments(program.module, inputs, count)
+            args_, keywords = tree.unflatten(lowered.in_tree, given)
+        emission = lowered.emission(
+            target,
+            selftest=selftest,
+            seed=seed,
+            arguments=args_,
+            keywords=keywords,
+            selftest_seconds=selftest_seconds,
+        )
     for path in write(emission, target, out, options):
         typer.echo(path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from shardir.errors import ShardirError
+from shardir.errors import ShardirError, bounded
 from shardir.ir import Module
 from shardir.ops.opaque import unknown_operations
 from shardir.text.parser import parse
@@ -37,13 +37,20 @@ def read_module(file: str) -> Module:
 
 def read_text(file: str) -> tuple[str, str]:
     """The text of a file and what to call it."""
-    if file == "-":
-        return sys.stdin.read(), STDIN
+    name = STDIN if file == "-" else file
     try:
-        return Path(file).read_text(encoding="utf-8"), file
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise CommandError(f"cannot read {file!r}: {reason}") from None
+        if file != "-":
+            return Path(file).read_text(encoding="utf-8"), file
+        if sys.stdin is None:
+            raise CommandError("cannot read '<stdin>': it is closed")
+        binary = getattr(sys.stdin, "buffer", None)
+        text = sys.stdin.read() if binary is None else binary.read().decode("utf-8")
+        return text.replace("\r\n", "\n").replace("\r", "\n"), name
+    except UnicodeDecodeError:
+        raise CommandError(f"cannot read {name!r}: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte.
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"cannot read {name!r}: {reason}") from None
 
 
 def module_of(text: str, name: str) -> Module:
@@ -98,7 +105,9 @@ def _unknown(modules: list[Module]) -> list[str]:
         for unknown in unknown_operations(module)
     )
     return [
-        f"warning: {operation} is carried through as text"
-        f"{f', {number} times' if number > 1 else ''}{f': {reason}' if reason else ''}"
+        bounded(
+            f"warning: {operation} is carried through as text"
+            f"{f', {number} times' if number > 1 else ''}{f': {reason}' if reason else ''}"
+        )
         for (operation, reason), number in found.items()
     ]

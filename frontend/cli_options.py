@@ -13,6 +13,8 @@ FileOrFunction = Annotated[
     str, typer.Argument(help="a file of IR text, - for standard input, or module:function")
 ]
 
+Seed = Annotated[int, typer.Option(min=0, help="of the random arguments")]
+
 MeshSizes = Annotated[
     str | None, typer.Option(help="of a function: the mesh, as in data=16,model=16")
 ]

@@ -17,6 +17,7 @@ from shardir.backends.emission import Boundary, Emission, EmissionError, Samples
 from shardir.errors import TimeLimitError, counted
 from shardir.interpret import run
 from shardir.ir import Module
+from shardir.machine_limits import check_runnable
 from shardir.passes.pipeline import DEFAULT, Pipeline
 from shardir.sampling import parameter_types, random_arguments
 from shardir.verify import verify
@@ -89,6 +90,13 @@ def emission_of(
         emission = naming.named(emission)
     if not samples:
         return emission
+    if not isinstance(seed, int) or seed < 0:
+        raise EmissionError(
+            f"the seed of random arguments is a whole number from 0 on, got {seed!r}"
+        )
+    if not seconds > 0:
+        raise EmissionError(f"a self-test takes a positive number of seconds, got {seconds}")
+    check_runnable(module)
     given = _arguments(module, emission.arguments, seed, arguments)
     return replace(emission, samples=_samples(module, given, seconds))
 

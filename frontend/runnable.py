@@ -65,9 +65,9 @@ def watch_of(name: str) -> Watch | None:
     """What the settings say is to be done around every pass of the program called `name`."""
     chosen: list[Watch] = []
     if config.dump_dir is not None and process_index() == 0:
-        from shardir.passes.dump import Dump, program_folder
+        from shardir.passes.dump import warning_dump
 
-        chosen.append(Dump(program_folder(config.dump_dir, name)))
+        chosen.append(warning_dump(config.dump_dir, name))
     if config.verify:
         from shardir.passes.check import Check
 

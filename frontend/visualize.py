@@ -30,6 +30,9 @@ MAX_COLUMNS = 80
 # Backgrounds of the xterm palette, light enough for black text; boxes cycle through them.
 COLOURS = (117, 215, 150, 218, 186, 147, 180, 159)
 
+ASCII = str.maketrans({"─": "-", "│": "|", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
+"""Lines for an output whose encoding, such as that of the C locale, has no others."""
+
 Place = tuple[int, ...]
 
 
@@ -68,7 +71,17 @@ def visualize_sharding(
         )
     if use_color is None:
         use_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(draw_sharding(shape, sharding, colored=use_color))
+    drawing = draw_sharding(shape, sharding, colored=use_color)
+    print(drawing if _is_encodable(drawing) else drawing.translate(ASCII))
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether standard output can show a text."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = False) -> str:

@@ -13,13 +13,15 @@ from typing import Any, final
 import numpy as np
 
 from shardir.agreement import Array, agree, distance, rounding, steady
-from shardir.errors import InterpretError, NumbersError
+from shardir.errors import InterpretError, NumbersError, VerifyError
 from shardir.interpret import evaluate, mesh_of, run, run_devices
 from shardir.ir import Block, Function, Global, Module, Op, Value
+from shardir.machine_limits import check_runnable
 from shardir.passes.pipeline import Pass
 from shardir.sampling import random_arguments
 from shardir.shards import cut, join
 from shardir.text.printer import Printer, unique_names
+from shardir.verify import verify
 
 
 @final
@@ -31,6 +33,14 @@ class Check:
         self._last: tuple[Module, list[Array]] | None = None
 
     def __call__(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
+        try:
+            verify(after)
+        except VerifyError as error:
+            raise NumbersError(
+                f"pass {step.name!r} made a module that is not valid: {error}"
+            ) from error
+        check_runnable(before)
+        check_runnable(after)
         arguments = random_arguments(before, self._seed, whole=True)
         want = self._results(before, arguments)
         try:

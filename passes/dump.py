@@ -7,14 +7,24 @@ only where the pass between them did something.
 
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import final
 
+from shardir.errors import ShardirError
 from shardir.ir import Module
-from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline import Pass, Watch
 from shardir.text.printer import show
 
 _DUMP = re.compile(r"\d\d+-[\w-]+\.ir")
+
+
+class DumpError(ShardirError, OSError):
+    """A folder or a file that a program cannot be written into."""
+
+
+class DumpWarning(UserWarning):
+    """A program that is run, and was not written as it was asked to be."""
 
 
 @final
@@ -36,10 +46,13 @@ class Dump:
         self.folder = Path(folder)
         self.locations = locations
         self._count = 0
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for path in sorted(self.folder.iterdir()):
-            if _DUMP.fullmatch(path.name):
-                path.unlink()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for path in sorted(self.folder.iterdir()):
+                if _DUMP.fullmatch(path.name):
+                    path.unlink()
+        except OSError as error:
+            raise self._failed(self.folder, error) from None
         if module is not None:
             self._write("traced", "// as traced", module)
 
@@ -50,8 +63,39 @@ class Dump:
 
     def _write(self, name: str, header: str, module: Module) -> None:
         path = self.folder / f"{self._count:02}-{name}.ir"
-        path.write_text(f"{header}\n\n{show(module, locations=self.locations)}", "utf-8")
+        text = f"{header}\n\n{show(module, locations=self.locations)}"
+        try:
+            path.write_text(text, "utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise self._failed(path, error) from None
         self._count += 1
+
+    @staticmethod
+    def _failed(path: Path, error: OSError) -> DumpError:
+        return DumpError(f"cannot write the program into {str(path)!r}: {error.strerror or error}")
+
+
+def warning_dump(folder: str | os.PathLike[str], name: str) -> Watch:
+    """A dump of the program called `name` into a folder of its own in `folder`.
+
+    It never ends the program: it warns once, and writes no more, where it cannot write.
+    """
+    dump: Dump | None = None
+    failed = False
+
+    def write(step: Pass, before: Module, after: Module, seconds: float) -> None:
+        nonlocal dump, failed
+        if failed:
+            return
+        try:
+            if dump is None:
+                dump = Dump(program_folder(folder, name))
+            dump(step, before, after, seconds)
+        except (DumpError, OSError) as error:
+            failed = True
+            warnings.warn(f"{error}; the program goes on without it", DumpWarning, stacklevel=2)
+
+    return write
 
 
 def program_folder(folder: str | os.PathLike[str], name: str) -> Path:

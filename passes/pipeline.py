@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import ClassVar, Self
 
-from shardir.errors import PipelineError, suggestion
+from shardir.errors import PipelineError, ShardirError, suggestion
 from shardir.ir import Module
 
 PASSES: dict[str, type["Pass"]] = {}
@@ -83,7 +83,7 @@ class Pipeline:
         for step in self.passes:
             before, start = module, perf_counter()
             try:
-                module = step(before)
+                module = _run(step, before)
                 if watch:
                     watch(step, before, module, perf_counter() - start)
             except Exception as error:
@@ -104,6 +104,26 @@ class Pipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+
+def _run(step: Pass, module: Module) -> Module:
+    """The module that a pass makes; raises `PipelineError` for a pass that makes none."""
+    if type(step).__call__ is Pass.__call__:
+        raise PipelineError(
+            f"pass {step.name!r} does not define __call__; define it as a function from a module "
+            "to a module"
+        )
+    try:
+        made = step(module)
+    except ShardirError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"pass {step.name!r} raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, Module):
+        raise PipelineError(
+            f"pass {step.name!r} returned a {type(made).__name__}, and a pass returns a module"
+        )
+    return made
 
 
 _STEP = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")

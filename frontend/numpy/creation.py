@@ -4,8 +4,9 @@
 made like another one goes where that one is.
 """
 
+import sys
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -335,11 +336,27 @@ def _number(bound: Any) -> Any:
     return number
 
 
+def _count(start: Any, stop: Any, step: Any) -> int:
+    """How many numbers NumPy's arange has, without making them."""
+    bounds = (start, stop, step)
+    try:
+        if all(type(bound) is int for bound in bounds):
+            return len(range(start, stop, step))
+        if any(isinstance(bound, complex) for bound in bounds):
+            return len(np.arange(start, stop, step))
+        count = max(0, ceil((stop - start) / step))
+    except (ValueError, OverflowError):  # Of what is infinite, or none; or of too many.
+        count = sys.maxsize
+    if count >= sys.maxsize:
+        raise ArgumentError(point(f"arange from {start} to {stop} by {step} has no finite length"))
+    return count
+
+
 @public(static=("start", "stop", "step", "dtype"))
 def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     """Counted in a type that holds all numbers, then converted."""
     name = dtype_of(dtype)
-    count = len(np.arange(start, stop, step))
+    count = _count(start, stop, step)
     whole = isinstance(start, int) and isinstance(step, int)
     if name in INTEGERS or name in ("f64", "c128"):
         counting = name if whole or name not in INTEGERS else promotion.canonical("f64")

@@ -23,11 +23,18 @@ from shardir.types import TensorType
 
 NUMBER = TensorType((), "i32")
 EMPTY = Dense(np.zeros(0))
+MOST_DEVICES = 65_536
+"""Devices of a mesh whose collectives are written: their text lists all of them."""
 
 
 def _mesh(w: Writer) -> Mesh:
     if w.mesh is None:
         raise ExportError("a collective outside of programs of each device has no devices")
+    if w.mesh.size > MOST_DEVICES:
+        raise ExportError(
+            f"StableHLO lists the devices of every collective, and mesh @{w.mesh.name} has "
+            f"{w.mesh.size}; export programs for at most {MOST_DEVICES}"
+        )
     return w.mesh
 
 

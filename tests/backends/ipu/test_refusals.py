@@ -270,6 +270,6 @@ def test_an_operation_without_a_lowering_is_named(target: str, elementwise: bool
     name = "y.1" if elementwise else "y"  # As it is called in its group.
     folder = {"ipu": "shardir/backends/ipu", "gpu": "shardir/backends/gpu/rules"}[target]
     assert str(error.value) == (
-        f"user_op %{name} (user.py:3): target {target!r} has no lowering for it; write it with other "
-        f"operations, or register a lowering with @lowers in {folder}"
+        f"user_op %{name} (user.py:3): target {target!r} has no lowering for it; write it with "
+        f"other operations, or register a lowering with @lowers in {folder}"
     )
