@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
+from typing import Any
 
 MOST_CHARACTERS = 8000
 """Of a whole message."""
@@ -48,8 +49,9 @@ class ShardirError(Exception):
     in it are escaped.
     """
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(bounded(arg) if isinstance(arg, str) else arg for arg in args))
+    def __init__(self, *args: object, **options: Any) -> None:
+        shown = (bounded(arg) if isinstance(arg, str) else arg for arg in args)
+        super().__init__(*shown, **options)  # Of `ImportError`: the name of the module.
 
     begun = False
     """Whether a program was running already: what was donated to it may have been written over."""

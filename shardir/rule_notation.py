@@ -215,8 +215,9 @@ def _check_names(
     for dims in tensors:
         seen: set[str] = set()
         for name in (name for dim in dims for name in dim):
-            if name in seen or seen.add(name):
+            if name in seen:
                 raise RuleError(f"{name!r} walks {_spelled(dims)!r} twice in the rule {rule!r}")
+            seen.add(name)
     has = f"it has {', '.join(known)}" if known else "it has none"
     kind_of: dict[str, str] = {}
     for word, named in said.items():

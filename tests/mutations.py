@@ -114,11 +114,11 @@ def _texts() -> tuple[list[str], list[str]]:
 
 
 def mutated(text: str, rng: random.Random) -> str:
-    """The text with one to four changes to its tokens."""
+    """The text with one or a few changes to its tokens, most of which keep their kind."""
     tokens = TOKEN.findall(text) or [""]
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = rng.randrange(len(tokens))
-        match rng.randrange(7):
+        match rng.randrange(10):
             case 0:
                 del tokens[at]
             case 1:
@@ -126,19 +126,23 @@ def mutated(text: str, rng: random.Random) -> str:
             case 2:
                 tokens.insert(at, rng.choice(ODD))
             case 3:
-                other = rng.randrange(len(tokens))
-                tokens[at], tokens[other] = tokens[other], tokens[at]
-            case 4:
                 tokens[at:at] = tokens[at : at + rng.randint(1, 30)] * rng.randint(1, 3)
-            case 5:
-                tokens[at] = rng.choice(tokens)
+            case 4 | 5 | 6:
+                alike = [other for other in tokens if _kind(other) == _kind(tokens[at])]
+                tokens[at] = rng.choice(alike)
             case _:
                 numbers = [i for i, token in enumerate(tokens) if token.isdecimal()]
                 if numbers:
-                    tokens[rng.choice(numbers)] = str(rng.choice((0, 1, 2, 3, 7, 10**9, 10**19)))
+                    some = (0, 1, 2, 3, 4, 6, 7, 8, 16, 10**9, 10**19)
+                    tokens[rng.choice(numbers)] = str(rng.choice(some))
         if not tokens:
             return ""
     return "".join(tokens)
+
+
+def _kind(token: str) -> str:
+    """Numbers, words and marks."""
+    return "0" if token.isdecimal() else "a" if token[:1].isalpha() else "."
 
 
 def check_ours(text: str) -> None:

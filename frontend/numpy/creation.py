@@ -344,7 +344,7 @@ def _count(start: Any, stop: Any, step: Any) -> int:
             return len(range(start, stop, step))
         if any(isinstance(bound, complex) for bound in bounds):
             return len(np.arange(start, stop, step))
-        count = max(0, ceil((stop - start) / step))
+        count: int = max(0, ceil((stop - start) / step))
     except (ValueError, OverflowError):  # Of what is infinite, or none; or of too many.
         count = sys.maxsize
     if count >= sys.maxsize:

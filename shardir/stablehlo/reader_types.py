@@ -208,7 +208,7 @@ class Types:
                     rest = iter(bits)
                     flat = [next(rest) if number == inf else number for number in flat]
                 with np.errstate(all="ignore"):
-                    return Dense(np.array(flat, numpy).reshape(type.shape))
+                    return Dense(np.array(list(map(float, flat)), numpy).reshape(type.shape))
             if dtype == "bool" and (kinds == {bool} or set(flat) <= {0, 1, -1}):
                 return Dense(np.array(flat, np.bool_).reshape(type.shape))
             if numpy.kind in "iu" and kinds == {int}:

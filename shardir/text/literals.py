@@ -120,10 +120,17 @@ def dense_of(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
     if not set(map(type, flat)) <= set(allowed):
         wrong = next(number for number in flat if type(number) not in allowed)
         raise ValueError(f"{show_any(wrong)} is no element of {dtype}")
+    if dtype in FLOATS:
+        try:
+            flat = list(map(float, flat))  # Other types than NumPy's own take no long integers.
+        except OverflowError:
+            raise ValueError(f"an integer of this constant is too large for {dtype}") from None
     try:
         with np.errstate(all="ignore"):
             array = np.array(flat, NUMPY_DTYPES[dtype])
     except OverflowError:
+        if dtype in COMPLEX:
+            raise ValueError(f"an integer of this constant is too large for {dtype}") from None
         low, high = (getattr(np.iinfo(NUMPY_DTYPES[dtype]), end) for end in ("min", "max"))
         wrong = next(n for n in flat if not low <= n <= high)
         raise ValueError(f"{wrong} does not fit in {dtype}") from None

@@ -2,11 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shardir.passes import Pipeline
-from shardir.passes.dump import Dump, program_folder
+from shardir.passes.dump import Dump, DumpError, DumpWarning, program_folder, warning_dump
 from shardir.passes.pipeline import watches
 from shardir.text.parser import parse
 
@@ -78,3 +79,37 @@ def test_several_watches_are_called_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "02-dce.ir").exists()
     with pytest.raises(FileNotFoundError):
         (tmp_path / "03-dce.ir").read_text()
+
+
+def test_a_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DumpError) as caught:
+        Dump(tmp_path / "file")
+    assert str(caught.value) == (
+        f"cannot write the program into {str(tmp_path / 'file')!r}: File exists"
+    )
+
+
+def test_a_dump_of_a_running_program_warns_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    pipeline = Pipeline.parse("cse,dce")
+    with pytest.warns(DumpWarning) as caught:
+        pipeline(parse(TEXT), warning_dump(tmp_path / "file", "f"))
+    assert [str(warning.message) for warning in caught] == [
+        f"cannot write the program into {str(tmp_path / 'file' / 'f')!r}: Not a directory; the "
+        "program goes on without it"
+    ]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_a_full_disk_does_not_end_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_text
+
+    def full(path: Path, *args: Any, **options: Any) -> int:
+        return write(Path("/dev/full"), *args, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.warns(DumpWarning, match="No space left on device; the program goes on"):
+        Pipeline.parse("cse,dce")(parse(TEXT), warning_dump(tmp_path, "f"))

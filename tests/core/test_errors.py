@@ -1,0 +1,71 @@
+"""Messages are of bounded length and have no control characters, whatever they speak of."""
+
+import pytest
+
+from shardir.errors import (
+    MOST_CHARACTERS,
+    MOST_IN_A_LINE,
+    ParseError,
+    ShardirError,
+    VerifyError,
+    bounded,
+    suggestion,
+)
+from shardir.text.parser import parse
+
+HEAD = "func @f(%x: f32[2]) -> (f32[2]) {\n"
+END = "\n  return %y\n}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"  %y = {'neg' * 10**5}(%x) : f32[2]",
+        f"  %y = neg(%{'x' * 10**5}) : f32[2]",
+        f"  %y = neg(%x) : f32[{', '.join(['2'] * 10**4)}]",
+        f"  %y = neg({', '.join(['%x'] * 10**5)}) : f32[2]",
+        f"  %y = neg(%x, {'a' * 10**5}=1) : f32[2]",
+        f"  %y = constant(value={'9' * 10**5}) : i32[2]",
+        " " * 10**5 + "%y = negx(%x) : f32[2]" + " " * 10**5,
+    ],
+)
+def test_messages_about_long_texts_are_short(line: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(HEAD + line + END)
+    assert len(str(caught.value)) < 2 * MOST_IN_A_LINE
+
+
+def test_a_long_line_is_shown_around_the_place() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(HEAD + " " * 1000 + "%y = negx(%x) : f32[2]" + " " * 1000 + END)
+    message, place, _, source, caret = str(caught.value).splitlines()
+    assert message == "no operation is called 'negx'; did you mean 'neg'?"
+    assert place == " --> <text>:2:1006"
+    assert len(source) < 200
+    assert source[caret.index("^") :].startswith("negx(%x)")
+
+
+def test_control_characters_are_escaped() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(HEAD + "\t%y = \x1b[31mneg(%x) : f32[2]" + END)
+    assert str(caught.value) == (
+        "unexpected '\\x1b', expected a name\n"
+        " --> <text>:2:7\n"
+        "  |\n"
+        "2 | \t%y = \\x1b[31mneg(%x) : f32[2]\n"
+        "  | \t     ^^^^"
+    )
+
+
+def test_every_error_of_ours_is_bounded() -> None:
+    assert str(ShardirError("a\x00b\x7f\u202e\ud800\n\tc")) == "a\\x00b\\x7f\\u202e\\ud800\n\tc"
+    long = str(VerifyError("x" * 10**6))
+    assert len(long) < MOST_IN_A_LINE + 100
+    assert "[... 999084 characters ...]" in long
+    assert len(bounded("fault\n" * 10**5)) < MOST_CHARACTERS + 100
+    assert bounded("plain\ntext") == "plain\ntext"
+
+
+def test_long_names_are_not_compared() -> None:
+    assert suggestion("nega", ["neg"]) == "did you mean 'neg'?"
+    assert suggestion("neg" * 10**6, ["neg" * 10**6 + "x"]) == ""

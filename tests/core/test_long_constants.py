@@ -1,0 +1,107 @@
+"""Long lists of numbers are read without the grammar, and mean what they mean to the grammar."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir.stablehlo.reader_types as stablehlo_types
+import shardir.text.meanings as meanings
+from shardir.errors import ParseError
+from shardir.ir import Module
+from shardir.stablehlo.reader import read
+from shardir.text.numbers import numbers_of
+from shardir.text.parser import parse
+
+
+def ours(dtype: str, items: str, shape: str) -> str:
+    type = f"{dtype}[{shape}]"
+    return (
+        f"func @f() -> ({type}) {{\n  %c = constant(value=dense({dtype}, {items})) : {type}\n"
+        "  return %c\n}\n"
+    )
+
+
+def theirs(element: str, items: str, shape: str) -> str:
+    type = f"tensor<{shape}{element}>"
+    return (
+        f"module {{\nfunc.func public @main() -> {type} {{\n"
+        f"%c = stablehlo.constant dense<{items}> : {type}\nreturn %c : {type}\n}}\n}}\n"
+    )
+
+
+def outcome(reader: Any, text: str) -> tuple[str, Any]:
+    """The bytes of the constant, or the error."""
+    try:
+        module: Module = reader(text)
+    except ParseError as error:
+        return "error", str(error)
+    value = module.main.body.ops[0].attrs["value"]
+    array = getattr(value, "array", None)
+    return ("number", repr(value)) if array is None else (str(array.dtype), array.tobytes())
+
+
+NUMBERS = (
+    "0", "1", "-1", "-0", "-0.0", "007", "1.", "1.5", "-2.5e-3", "1.0E+05", "1e5", "9" * 25, "255",
+    "-129", "1.0e999", "true", "false", "inf", "-inf", "nan", "-nan", "0x7FC00000", "0x7f", "0x",
+    "(1.0, -2.0)", "(1, -0)", "complex(1.0, 2.0)", "null", "NaN", "Infinity", "[1]", "[]", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_list_means_the_same_to_both(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(40):
+        some = rng.sample(NUMBERS, 2)
+        items = [rng.choice(("1", "2.5", *some)) for _ in range(4)]
+        rows = f"[[{items[0]}, {items[1]}], [{items[2]}, {items[3]}]]"
+        flat = f"[{', '.join(items)}]"
+        dtype = rng.choice(("f32", "f64", "bf16", "i8", "u8", "i32", "u64", "bool", "c64"))
+        element = {"u8": "ui8", "u64": "ui64", "bool": "i1", "c64": "complex<f32>"}
+        texts += [
+            (parse, ours(dtype, flat, "4")),
+            (parse, ours(dtype, rows, "2, 2")),
+            (read, theirs(element.get(dtype, dtype), flat, "4x")),
+            (read, theirs(element.get(dtype, dtype), rows, "2x2x")),
+        ]
+    fast = [outcome(*each) for each in texts]
+    monkeypatch.setattr(meanings, "numbers_of", lambda text, words: None)
+    monkeypatch.setattr(stablehlo_types, "numbers_of", lambda text: None)
+    assert fast == [outcome(*each) for each in texts]
+
+
+def test_what_is_plain() -> None:
+    assert numbers_of("[[1, 2.5], [-3e1, 4]]") == ((2, 2), [1, 2.5, -30.0, 4])
+    assert numbers_of("[true, false]") == ((2,), [True, False])
+    assert numbers_of("[[], []]") == ((2, 0), [])
+    assert numbers_of("[inf, -inf]", words=True) == ((2,), [float("inf"), float("-inf")])
+    for text in ("[inf]", "[1, [2]]", "[[1], [2, 3]]", "1", '["a"]', "[null]", "[1", "[٣]"):
+        assert numbers_of(text) is None
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs", "bits among numbers", "bytes"])
+def test_a_long_list_is_not_read_by_the_grammar(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    listed = [f"{number:.8e}" for number in array.tolist()]
+    texts = {
+        "ours": (parse, ours("f32", f"[{', '.join(listed)}]", "1000")),
+        "theirs": (read, theirs("f32", f"[{', '.join(listed)}]", "1000x")),
+        "bits among numbers": (
+            read,
+            theirs("f32", f"[{', '.join([*listed[:-1], hex_of(array[-1])])}]", "1000x"),
+        ),
+        "bytes": (read, theirs("f32", f'"0x{array.tobytes().hex().upper()}"', "1000x")),
+    }
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("the grammar reads numbers one by one")
+
+    monkeypatch.setattr("shardir.text.syntax.Source.list", refuse)
+    monkeypatch.setattr("shardir.stablehlo.reader_types.Types._flat", refuse)
+    assert outcome(*texts[kind]) == ("float32", array.tobytes())
+
+
+def hex_of(number: np.float32) -> str:
+    return f"0x{int(number.view(np.uint32)):08X}"

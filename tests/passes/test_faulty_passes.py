@@ -1,0 +1,77 @@
+"""What a pass owes and does not give is an error that names the pass."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from shardir.errors import NumbersError, PipelineError
+from shardir.ir import Module
+from shardir.passes.check import Check
+from shardir.passes.pipeline import PASSES, Pass, Pipeline
+from shardir.text.parser import parse
+
+TEXT = """\
+func @f(
+  %a: f32[4],
+) -> (f32[4]) {
+  %b = neg(%a) : f32[4]
+  %c = exp(%b) : f32[4]
+  return %c
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def passes() -> Iterator[None]:
+    """What is registered inside is gone behind it."""
+    before = dict(PASSES)
+    yield
+    PASSES.clear()
+    PASSES.update(before)
+
+
+def message(name: str, *, checked: bool = False) -> str:
+    with pytest.raises((PipelineError, NumbersError)) as caught:
+        Pipeline.parse(name)(parse(TEXT), Check() if checked else None)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_pass_that_returns_nothing(checked: bool) -> None:
+    class Forgets(Pass, name="forgets"):
+        def __call__(self, module: Module) -> Module:
+            return None  # type: ignore[return-value]
+
+    assert message("forgets", checked=checked) == (
+        "pass 'forgets' returned a NoneType, and a pass returns a module"
+    )
+
+
+def test_a_pass_without_a_call() -> None:
+    class Empty(Pass, name="empty"):
+        pass
+
+    assert message("empty") == (
+        "pass 'empty' does not define __call__; define it as a function from a module to a module"
+    )
+
+
+def test_a_pass_that_raises() -> None:
+    class Divides(Pass, name="divides"):
+        def __call__(self, module: Module) -> Module:
+            raise ZeroDivisionError("by nothing")
+
+    assert message("divides") == "pass 'divides' raised ZeroDivisionError: by nothing"
+
+
+def test_a_pass_that_drops_a_definition() -> None:
+    class Drops(Pass, name="drops"):
+        def __call__(self, module: Module) -> Module:
+            body = module.main.body
+            body = replace(body, ops=body.ops[1:])
+            return replace(module, functions=(replace(module.main, body=body),))
+
+    said = message("drops", checked=True)
+    assert said.startswith("pass 'drops' made a module that is not valid: ")
+    assert "%b" in said
