@@ -90,10 +90,8 @@ def emission_of(
         emission = naming.named(emission)
     if not samples:
         return emission
-    if not isinstance(seed, int) or seed < 0:
-        raise EmissionError(
-            f"the seed of random arguments is a whole number from 0 on, got {seed!r}"
-        )
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise EmissionError(f"the seed of arguments is a whole number of at least 0, got {seed!r}")
     if not seconds > 0:
         raise EmissionError(f"a self-test takes a positive number of seconds, got {seconds}")
     check_runnable(module)

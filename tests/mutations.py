@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count, islice
 
 from shardir.errors import MOST_CHARACTERS, ShardirError
@@ -163,10 +164,8 @@ def check_theirs(text: str) -> None:
 
 def check_rule(text: str) -> None:
     """Read a text as a factor rule of either notation."""
-    try:
+    with suppress(ValueError):
         parse_rule(text)
-    except ValueError:
-        pass
     rule = sharding_rule(text)
     str(rule)
     rule.for_shapes([(4, 8)] * len(rule.operands), [(4, 8)] * len(rule.results))

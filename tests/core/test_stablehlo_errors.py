@@ -163,3 +163,57 @@ def test_deep_text_is_an_error() -> None:
     text = "func.func @f() {\n" + '"a.b"() ({' * 5000 + "}) : () -> ()" * 5000 + "}"
     error = failing(text)
     assert str(error).splitlines()[0] in ("this text is nested too deeply", "unexpected '}'")
+
+
+def chain(length: int) -> str:
+    """Functions each of which calls the next one twice."""
+    type = "tensor<4xf32>"
+    parts = []
+    for i in range(length):
+        name = f"private @f{i}" if i else "public @main"
+        call = f"func.call @f{i + 1}(%x) : ({type}) -> {type}"
+        again = f"func.call @f{i + 1}(%0) : ({type}) -> {type}"
+        lines = (f"%0 = {call}\n%1 = {again}" if i + 1 < length
+                 else f"%1 = stablehlo.negate %x : {type}")  # fmt: skip
+        parts.append(
+            f"func.func {name}(%x: {type}) -> {type} {{\n{lines}\nreturn %1 : {type}\n}}\n"
+        )
+    return "".join(parts)
+
+
+def test_calls_are_read_in_place_up_to_a_limit() -> None:
+    assert len(read(chain(8)).main.body.ops) == 2**7
+    for length in (23, 60):
+        assert str(failing(chain(length))).splitlines()[:2] == [
+            "@main would have more than 200000 operations that come from calls, which are read in "
+            "place of the call; call fewer functions, or loop with stablehlo.while",
+            " --> f.mlir:2:16",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("[[0, 2], [1, ,]]", "unexpected ','"),
+        ("[[0, 2], [1  3]]", "unexpected '3', expected ',' or ']'"),
+        ("[[0, 2], [1, 99999999999999999999999999999999]]", "no element of i64"),
+        ("[[0, 2], [1]]", "the rows of a constant have one shape"),
+        ("[0, 1, 2, 3]", "these are elements of shape [4], not i64[2, 2]"),
+    ],
+)
+def test_groups_of_devices_are_read_by_the_grammar(groups: str, message: str) -> None:
+    error = failing(
+        'sdy.mesh @m = <["a"=2, "b"=2]>\n'
+        "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        '%0 = sdy.manual_computation(%x) in_shardings=[<@m, [{"a"}]>] '
+        'out_shardings=[<@m, [{"a"}]>] manual_axes={"a", "b"} (%y: tensor<2xf32>) {\n'
+        '%1 = "stablehlo.all_reduce"(%y) '
+        f"<{{replica_groups = dense<{groups}> : tensor<2x2xi64>}}> ({{\n"
+        "^bb0(%p: tensor<f32>, %q: tensor<f32>):\n"
+        "%2 = stablehlo.add %p, %q : tensor<f32>\nstablehlo.return %2 : tensor<f32>\n"
+        "}) : (tensor<2xf32>) -> tensor<2xf32>\n"
+        "sdy.return %1 : tensor<2xf32>\n} : (tensor<4xf32>) -> tensor<4xf32>\n"
+        "return %0 : tensor<4xf32>\n}\n"
+    )
+    assert message in str(error).splitlines()[0]
+    assert error.line == 4

@@ -1,5 +1,6 @@
 """Emitting: what a target gets, where its files go, and what is refused."""
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
 from shardir.backends import emission as emissions
 from shardir.backends.emission import Emission, EmissionError, Target, get_target
 from shardir.frontend.emitting import emission_of
+from shardir.frontend.errors import ArgumentError
 from shardir.passes.pipeline import DEFAULT, Pipeline
 from shardir.sharding import PartitionSpec as P
 from shardir.text.parser import parse
@@ -129,6 +132,52 @@ def test_samples_are_whole_arguments_and_their_results(paper: Paper) -> None:
     np.testing.assert_array_equal(doubled, w * 2)
     again = lowered().emission("paper", selftest=True, seed=3)
     np.testing.assert_array_equal(again.samples.arguments[0], w)
+
+
+def until(x: Any, n: Any, *, by: Any) -> Any:
+    return lax.while_loop(lambda c: c[0] != n, lambda c: (c[0] + 1, c[1] * by), (n * 0, x))[1]
+
+
+def test_samples_are_the_arguments_of_a_call(paper: Paper) -> None:
+    program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
+    x = sd.device_put(np.arange(3, dtype=np.float32), sd.devices()[1])
+    emission = program.emission("paper", arguments=(x, 3), keywords={"by": np.float32(2)})
+
+    assert emission.samples is not None
+    given = emission.samples.arguments
+    np.testing.assert_array_equal(given[0], [0, 1, 2])
+    assert [array.tolist() for array in given[1:]] == [3, 2.0]
+    np.testing.assert_array_equal(emission.samples.results[0], [0, 8, 16])
+
+
+def test_a_self_test_that_does_not_end_is_refused(paper: Paper) -> None:
+    program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
+    arguments: dict[str, Any] = {"arguments": (np.ones(3, np.float32), -1)}
+    with pytest.raises(EmissionError) as caught:
+        program.emission(
+            "paper", **arguments, keywords={"by": np.float32(2)}, selftest_seconds=0.05
+        )
+    assert re.fullmatch(
+        r"the reference interpreter does not finish the self-test of @until: the program has not "
+        r"ended after 0\.05 seconds, and is at \w+ %\d+.* \(.*test_emitting\.py:\d+\); pass "
+        r"arguments= for which it ends, or more seconds as selftest_seconds=",
+        str(caught.value),
+    )
+
+
+def test_arguments_of_a_self_test_are_those_of_the_program(paper: Paper) -> None:
+    program = sd.jit(lambda x: x + 1).lower(np.ones(3, np.float32))
+    with pytest.raises(EmissionError) as caught:
+        program.emission("paper", arguments=(np.ones(4, np.float32),))
+    assert str(caught.value) == "argument 'x' is f32[3], got float32[4] for the self-test"
+    for seed in (-1, 1.5):
+        with pytest.raises(EmissionError) as caught:
+            program.emission("paper", selftest=True, seed=seed)
+        assert str(caught.value) == (
+            f"the seed of arguments is a whole number of at least 0, got {seed}"
+        )
+    with pytest.raises(ArgumentError):
+        program.emission("paper", arguments=(np.ones(3, np.float32), 1))
 
 
 def test_the_passes_of_the_target_come_last(paper: Paper) -> None:

@@ -1,6 +1,8 @@
 """The drawings of the tutorials, and what is shown where they draw nothing."""
 
 import json
+import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +16,12 @@ from shardir.frontend.mesh import Mesh, make_mesh
 from shardir.frontend.partition_spec import P
 from shardir.frontend.positional_sharding import PositionalSharding
 from shardir.frontend.shardings import NamedSharding, Sharding, SingleDeviceSharding
-from shardir.frontend.visualize import draw_sharding, visualize_array_sharding, visualize_sharding
+from shardir.frontend.visualize import (
+    ASCII,
+    draw_sharding,
+    visualize_array_sharding,
+    visualize_sharding,
+)
 
 DRAWINGS: dict[str, Any] = json.loads(
     (Path(__file__).parent.parent / "data" / "visualize_reference.json").read_text()
@@ -152,3 +159,19 @@ def test_what_is_not_on_devices_is_not_drawn() -> None:
         "a value of type ndarray is not placed on devices, so there is nothing to draw; "
         "place it with device_put"
     )
+
+
+def test_lines_are_ascii_where_the_output_has_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = NamedSharding(make_mesh((2,), ("x",), devices=devices()[:2]), P("x"))
+    drawings = []
+    for encoding in ("ascii", "utf-8"):
+        binary = BytesIO()
+        monkeypatch.setattr(sys, "stdout", TextIOWrapper(binary, encoding=encoding))
+        visualize_sharding((4, 2), chosen)
+        sys.stdout.flush()
+        drawings.append(binary.getvalue().decode())
+    monkeypatch.undo()
+    plain, drawn = drawings
+    assert plain.splitlines()[0] == "+----------+"
+    assert drawn.splitlines()[0] == "┌──────────┐"
+    assert plain == drawn.translate(ASCII)

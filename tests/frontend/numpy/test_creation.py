@@ -11,6 +11,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError, TracedValueError
+from shardir.frontend.numpy.creation import _count
 from shardir.sharding import NamedSharding, PartitionSpec
 from shardir.types import dtype_name
 from tests.namespace import check, close, ops, run
@@ -302,3 +303,28 @@ def test_full_takes_numbers_as_they_are() -> None:
     assert np.asarray(snp.full(2, 2.0, np.int32)).tolist() == [2, 2]
     assert np.isnan(np.asarray(snp.full(2, np.nan, np.float32))).all()
     assert np.asarray(snp.full_like(snp.ones(2), -3)).tolist() == [-3.0, -3.0]
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (0,), (7,), (-3,), (2, 9), (9, 2), (9, 2, -2), (0, 10, 3), (0, 1, 0.1), (0.5, 3),
+        (1, -1, -0.3), (0, 0.95, 0.05), (10**12, 10**12 + 3), (1e300, -1e300, -1e299),
+        (True, 4), (0, 3 + 0j),
+    ],
+)  # fmt: skip
+def test_arange_is_as_long_as_numpys(bounds: Any) -> None:
+    assert _count(*{1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]) == len(
+        np.arange(*bounds)
+    )
+
+
+def test_arange_counts_without_making_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "arange", lambda *bounds: pytest.fail("that takes eight bytes each"))
+    assert snp.arange(1000, dtype="uint8").shape == (1000,)
+
+
+@pytest.mark.parametrize("end", [float("inf"), float("nan"), 10**30])
+def test_arange_without_an_end(end: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"arange from 0 to .* by 1 has no finite length"):
+        snp.arange(end)

@@ -1,0 +1,169 @@
+"""Commands that get what they cannot use end with one message and a status, never a traceback."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.frontend.command import run
+from tests.mutations import ODD
+
+TEXT = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x],
+) -> (f32[4]) {
+  %b = exp(%a) : f32[4]
+  return %b
+}
+"""
+ENDLESS = """\
+func @f(
+  %a: f32[],
+) -> (f32[]) {
+  %w = while(%a) : f32[] {
+    (%b: f32[]) =>
+    %t = constant(value=true) : bool[]
+    yield %t
+  } {
+    (%c: f32[]) =>
+    yield %c
+  }
+  return %w
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a program and files that are none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.ir").write_text(TEXT)
+    (tmp_path / "mesh.ir").write_text(TEXT.replace("x=2", "x=1000000000"))
+    (tmp_path / "huge.ir").write_text(TEXT.replace("f32[4", f"f32[{10**17}"))
+    (tmp_path / "loop.ir").write_text(ENDLESS)
+    (tmp_path / "binary.ir").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff{")
+    np.savez(tmp_path / "several.npz", a=np.ones(4))
+    np.save(tmp_path / "pickled.npy", np.array([{}], object))
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run f.ir empty.npy", "cannot read %a from 'empty.npy': No data left in file"),
+        ("run f.ir cut.npy", "cannot read %a from 'cut.npy': "),
+        ("run f.ir folder", "cannot read %a from 'folder': Is a directory"),
+        ("run f.ir none.npy", "cannot read %a from 'none.npy': No such file or directory"),
+        ("run f.ir pickled.npy", "cannot read %a from 'pickled.npy': "),
+        (
+            "run f.ir several.npz",
+            "cannot read %a from 'several.npz': it holds several arrays; write one by np.save",
+        ),
+        ("run f.ir --save f.ir", "cannot make the folder 'f.ir': File exists"),
+        ("run f.ir --save f.ir/x", "cannot make the folder 'f.ir/x': Not a directory"),
+        (
+            "run mesh.ir",
+            "mesh @m has 1000000000 devices, and one process runs programs for at most 4096; use "
+            "a smaller mesh",
+        ),
+        ("run huge.ir", "@f needs 710.5 PiB of memory, and this machine has "),
+        ("opt huge.ir --verify", "@f needs 710.5 PiB of memory, and this machine has "),
+        ("opt mesh.ir --verify", "mesh @m has 1000000000 devices, and one process runs "),
+        (
+            "opt mesh.ir --to stablehlo --passes propagate,reshard,partition",
+            "StableHLO lists the devices of every collective, and mesh @m has 1000000000; export "
+            "programs for at most 65536",
+        ),
+        ("emit mesh.ir --target gpu -o out --selftest", "mesh @m has 1000000000 devices, and "),
+        (
+            "emit loop.ir --target ipu -o out --selftest --selftest-seconds 0.05",
+            "the reference interpreter does not finish the self-test of @f: the program has not "
+            "ended after 0.05 seconds, and is at while %w; pass arguments= for which it ends, or "
+            "more seconds as selftest_seconds=",
+        ),
+        ("emit f.ir --target ipu -o f.ir", "cannot write 'f.ir/f.cpp': File exists"),
+        ("emit f.ir --target ipu -o out --input empty.npy", "cannot read %a from 'empty.npy': "),
+        ("opt binary.ir", "cannot read 'binary.ir': it is not UTF-8 text"),
+        ("opt folder", "cannot read 'folder': Is a directory"),
+        ("opt f.ir --dump-dir f.ir", "cannot write the program into 'f.ir': File exists"),
+        ("explain f.ir --without result²", "@f has no "),
+        ("emit os:getcwd --target gpu -o out --mesh x=²", "'x=²' is no mesh; write it as "),
+    ],
+)
+def test_a_wrong_input_is_a_message(
+    words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words.split()) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {said}")
+    assert len(said) < 60 or said.endswith((" ", "; ")) or error.splitlines()[0] == f"error: {said}"
+
+
+@pytest.mark.parametrize("words", ["run f.ir --seed -1", "emit f.ir --target gpu -o o --seed -1"])
+def test_seeds_are_not_negative(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words.split()) == 2
+    assert "Invalid value for '--seed'" in capsys.readouterr().err
+
+
+WORDS = (
+    "opt f.ir --passes propagate --to stablehlo --locations --rule op:i->i",
+    "run f.ir --seed 3 --save out --passes propagate,reshard,partition",
+    "explain f.ir --value %b --what-if %a:f32[4@x] --without %a --order --function f",
+    "emit f.ir --target ipu -o out --selftest --seed 1 --option strided=gcl",
+)
+
+
+def test_words_that_are_nearly_right(
+    folder: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    for seed in range(2000 if request.config.getoption("--long") else 25):
+        rng = random.Random(seed)
+        words = rng.choice(WORDS).split()
+        at = rng.randrange(1, len(words))
+        match rng.randrange(3):
+            case 0:
+                del words[at]
+            case 1:
+                words[at] = rng.choice([odd for odd in ODD if "\x00" not in odd])
+            case _:
+                words[at], words[-1] = words[-1], words[at]
+        try:
+            assert run(*words) in (0, 1, 2), words
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {words}") from error
+        assert len(capsys.readouterr().err) < 20_000
+
+
+def command(*words: str, stdin: bytes = b"", stdout: str | None = None) -> tuple[int, str]:
+    """The status of the command in a process of its own, and what it says on stderr."""
+    with open(stdout or "/dev/null", "wb") as output:
+        ended = subprocess.run(
+            [sys.executable, "-m", "shardir", *words],
+            input=stdin,
+            stdout=output,
+            stderr=subprocess.PIPE,
+        )
+    return ended.returncode, ended.stderr.decode()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_an_output_that_cannot_be_written(folder: Path) -> None:
+    assert command("opt", "f.ir", stdout="/dev/full") == (
+        1, "error: cannot write the output: No space left on device\n",
+    )  # fmt: skip
+
+
+def test_standard_input_that_is_no_text(folder: Path) -> None:
+    assert command("opt", "-", stdin=b"\xff\xfe") == (
+        1, "error: cannot read '<stdin>': it is not UTF-8 text\n",
+    )  # fmt: skip
