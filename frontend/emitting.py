@@ -120,8 +120,9 @@ def write(
                 path.write_bytes(content)
             else:
                 path.write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise EmissionError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # ValueError: no system has a path of this name.
+            reason = getattr(error, "strerror", None) or error
+            raise EmissionError(f"cannot write {str(path)!r}: {reason}") from None
         paths.append(path)
     return paths
 

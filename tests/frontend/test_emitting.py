@@ -134,6 +134,17 @@ def test_samples_are_whole_arguments_and_their_results(paper: Paper) -> None:
     np.testing.assert_array_equal(again.samples.arguments[0], w)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("a\0b", "embedded null byte"), ("\ud800", "surrogates not allowed")],
+)
+def test_a_folder_that_no_system_has(name: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(EmissionError) as caught:
+        lowered().emit("paper", tmp_path / name)
+    assert str(caught.value).startswith("cannot write ")
+    assert str(caught.value).endswith(reason)
+
+
 def until(x: Any, n: Any, *, by: Any) -> Any:
     return lax.while_loop(lambda c: c[0] != n, lambda c: (c[0] + 1, c[1] * by), (n * 0, x))[1]
 
