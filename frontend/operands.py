@@ -283,6 +283,11 @@ def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
     return converted
 
 
+def as_indices(x: Tracer) -> Tracer:
+    """Return `x`, indices or counts of any integer type, in the default integer type."""
+    return convert(x, canonical("i64"))
+
+
 def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
     """`x` with another shape of the same size; itself when it has that already."""
     if x.shape == tuple(shape):

@@ -168,5 +168,10 @@ def result_type(*kinds: tuple[str, bool]) -> tuple[str, bool]:
 
 
 def inexact(name: str) -> str:
-    """`name` if it is a floating or complex type, else the default floating type."""
-    return name if name in INEXACT else canonical("f64")
+    """Return the floating or complex type in which `name` is computed, by JAX's rule.
+
+    Integers of 64 bits become f64, all narrower ones and bools f32, with `enable_x64` too.
+    """
+    if name in INEXACT:
+        return name
+    return canonical("f64") if name in ("i64", "u64") else "f32"

@@ -9,13 +9,18 @@ from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.pointwise import choose, inexact, like, same
+from shardir.frontend.numpy.pointwise import choose, common, inexact, like, same
 from shardir.frontend.operands import as_tracer, promote_to
 from shardir.frontend.tracer import Tracer
 
 
 def floating(x: Any) -> Tracer:
     return promote_to(inexact(x), x)[0]
+
+
+def weakly_floating(x: Any, *others: Any) -> Tracer:
+    """Return `x` as what it becomes next to a Python float (or `others`): integers become weak."""
+    return promote_to(common(x, *(others or (1.0,))), x)[0]
 
 
 tanh = snp.tanh
@@ -30,7 +35,7 @@ def identity(x: Any) -> Any:
 @public()
 def relu(x: Any) -> Any:
     """x where it is positive, 0 elsewhere; its slope at 0 is 0."""
-    x = as_tracer(x)
+    x = weakly_floating(x, 0)
     zero = like(x, 0)
     return same("select", same("le", x, zero), zero, x)
 
@@ -38,7 +43,7 @@ def relu(x: Any) -> Any:
 @public()
 def relu6(x: Any) -> Any:
     """x between 0 and 6; its slope at both is 0."""
-    return _relu6(as_tracer(x))
+    return _relu6(weakly_floating(x))
 
 
 def _relu6(x: Tracer) -> Tracer:
@@ -49,7 +54,7 @@ def _relu6(x: Tracer) -> Tracer:
 @public()
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     """x where it is not negative, negative_slope * x elsewhere."""
-    x = floating(x)
+    x = weakly_floating(x, negative_slope)
     return choose(x >= 0, x, x * negative_slope)
 
 
@@ -100,7 +105,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 @public()
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
-    return _elu(floating(x), alpha)
+    return _elu(weakly_floating(x), alpha)
 
 
 def _elu(x: Tracer, alpha: Any) -> Tracer:
@@ -113,13 +118,16 @@ def _elu(x: Tracer, alpha: Any) -> Tracer:
 @public()
 def selu(x: Any) -> Any:
     """`elu` scaled so that normal numbers stay normal."""
-    return _elu(floating(x), 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+    return (
+        _elu(weakly_floating(x), 1.6732632423543772848170429916717)
+        * 1.0507009873554804934193349852946
+    )
 
 
 @public()
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
-    return _elu(floating(x) / alpha, 1.0) * alpha
+    return _elu(weakly_floating(x) / alpha, 1.0) * alpha
 
 
 @public()
@@ -146,7 +154,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 @public()
 def sparse_plus(x: Any) -> Any:
     """0 below -1, x above 1, and (x + 1)**2 / 4 between: a `softplus` that reaches both."""
-    x = floating(x)
+    x = weakly_floating(x)
     bent = choose(x >= 1, x, (x + 1) * (x + 1) * 0.25)
     return choose(x <= -1, 0, bent)
 
@@ -154,7 +162,7 @@ def sparse_plus(x: Any) -> Any:
 @public()
 def sparse_sigmoid(x: Any) -> Any:
     """(x + 1) / 2 between 0 and 1: the slope of `sparse_plus`."""
-    return snp.clip(floating(x) + 1, 0, 2) * 0.5
+    return snp.clip(weakly_floating(x) + 1, 0, 2) * 0.5
 
 
 @public()
@@ -173,20 +181,20 @@ def log1mexp(x: Any) -> Any:
 @public()
 def hard_tanh(x: Any) -> Any:
     """x between -1 and 1; its slope at both is 1."""
-    x = floating(x)
+    x = weakly_floating(x, 1)
     return choose(x > 1, 1, choose(x < -1, -1, x))
 
 
 @public()
 def hard_sigmoid(x: Any) -> Any:
     """x / 6 + 0.5 between 0 and 1."""
-    return _relu6(floating(x) + 3) / 6
+    return _relu6(weakly_floating(x) + 3) / 6
 
 
 @public()
 def hard_silu(x: Any) -> Any:
     """x * hard_sigmoid(x)."""
-    x = floating(x)
+    x = weakly_floating(x)
     return x * (_relu6(x + 3) / 6)
 
 

@@ -1,6 +1,7 @@
 """Arithmetic: sums, products, quotients and powers, by NumPy's rules.
 
-Integers wrap. An integer divided by zero, and the rest of it, is 0 as in NumPy.
+Integers wrap. An integer divided by zero is what JAX says on CPUs: all bits set without a sign, and
+with one -1 for 0 and -2 for other numbers. The remainder of such a division is 0.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import common, inexact, like, ordered, pointwise, same
 from shardir.frontend.operands import align, as_tracer, convert, is_number
 from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS, INTEGERS, UNSIGNED
+from shardir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
 
 UNROLLED = 64
 """Powers up to this one with a known whole exponent are products."""
@@ -175,9 +176,15 @@ def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     """Floats exactly, from the rest as NumPy does, unless the divisor is zero."""
     dtype = x.value.type.dtype
     if dtype in UNSIGNED:
-        return _unless_zero(divisor, number, same("div", x, divisor))
+        return same("div", x, divisor)  # all bits are set where the divisor is zero
+    if dtype in INTEGERS and number:
+        return _floored(x, divisor, number)
     if dtype in INTEGERS:
-        return _unless_zero(divisor, number, _floored(x, divisor, number))
+        zero = like(divisor, 0)
+        # Truncating gives -1, and one less where the signs differ, which are 0 for the divisor.
+        by_zero = same("select", same("eq", x, zero), like(x, -1), like(x, -2))
+        floored = _floored(x, divisor, number)
+        return same("select", same("eq", divisor, zero), by_zero, floored)
     rest = same("rem", x, divisor)
     quotient = same("round", same("div", same("sub", x, rest), divisor))
     lower = same("sub", quotient, like(quotient, 1))
@@ -223,7 +230,7 @@ def _whole_power(x: Any, exponent: int) -> Any:
     x = as_tracer(x)
     dtype = x.value.type.dtype
     if dtype == "bool":
-        return _power(x, exponent)
+        x, dtype = convert(x, "i32"), "i32"
     if exponent < 0 and dtype in INTEGERS:
         raise OperationTypeError(
             point(f"integers have no power {exponent}; use float_power, or .astype(float)")
@@ -248,8 +255,10 @@ def _product(x: Tracer, exponent: int) -> Tracer:
 
 @public()
 def _power(x: Any, y: Any) -> Any:
-    dtype, weak = common(x, y)
+    (dtype, weak), (exponent, gives_way) = common(x, y), common(y)
     kind = ("i32", False) if dtype == "bool" else (dtype, weak)
+    if dtype in INEXACT and exponent in INTEGERS and not gives_way:
+        kind = kind[0], False  # JAX takes such a power without promotion
     return pointwise("pow", x, y, kind=kind)
 
 

@@ -9,7 +9,7 @@ from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import zeros_like
-from shardir.frontend.numpy.pointwise import inexact, like, same
+from shardir.frontend.numpy.pointwise import like, same, usual_float
 from shardir.frontend.operands import align, as_tracer, convert, splat
 from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, FLOATS, UNSIGNED
@@ -81,7 +81,7 @@ def square(x: Any, /) -> Any:
 @public(static=("deg",))
 def angle(z: Any, deg: bool = False) -> Any:
     """The angle of a complex number from the real axis, elementwise, in radians (or degrees)."""
-    (z,) = align(z, kind=inexact(z))
+    (z,) = align(z, kind=(usual_float(z)[0], False))
     parts = (same("imag", z), same("real", z)) if is_complex(z) else (like(z, 0), z)
     found = same("atan2", *parts)
     return same("mul", found, like(found, 180 / pi)) if deg else found

@@ -27,7 +27,7 @@ from shardir.frontend.operands import (
 from shardir.frontend.promotion import canonical, dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INEXACT
+from shardir.types import FLOATS, INEXACT
 
 
 def _cumulated(name: str, op: str, neutral: int, nans: bool, meaning: str) -> Callable[..., Any]:
@@ -86,7 +86,11 @@ def _cumulative(
     if axis is None and found.ndim != 1:
         raise ArgumentError(point(f"{name} of an array of rank {found.ndim} needs axis="))
     dim = 0 if axis is None else axis_of(axis, found.ndim)
-    wanted = total(found.value.type.dtype) if dtype is None else dtype_of(dtype)
+    own = found.value.type.dtype
+    if dtype is not None:
+        wanted = dtype_of(dtype)
+    else:  # as in JAX, products of narrow integers stay narrow
+        wanted = total(own) if own == "bool" or op == "cumsum" else own
     running = _running(op, convert(found, wanted), dim, None)
     if not include_initial:
         return running
@@ -141,8 +145,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 @public(static=("axis",))
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral of `y` along `axis` by trapezoids, at the places `x` or in steps of `dx`."""
-    steps = dx if x is None else x
-    values, steps = promote_to(inexact(y, steps), y, steps)
+    if x is None:
+        (values,) = promote_to(inexact(y), y)
+        steps = dx if is_number(dx) else as_tracer(dx)
+    else:
+        values, steps = promote_to(inexact(y, x), y, x)
     dim = axis_of(axis, values.ndim)
     if x is not None:
         own = 0 if steps.ndim == 1 else axis_of(axis, steps.ndim)
@@ -162,7 +169,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """
     if edge_order != 1:
         raise ArgumentError(point(f"gradient has edge_order=1 only, got {edge_order}"))
-    (x,) = promote_to(inexact(f), f)
+    (x,) = promote_to(inexact(f, *varargs), f)
     dims = axes_of(axis, x.ndim)
     gaps = list(varargs) if len(varargs) == len(dims) else list(varargs or (1.0,)) * len(dims)
     if len(gaps) != len(dims):
@@ -206,7 +213,9 @@ def _slope(x: Tracer, dim: int, gap: Any) -> Tracer:
 @public(static=("axis",))
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * pi) -> Any:
     """Angles without jumps of more than half a period along `axis`."""
-    (x,) = promote_to(inexact(p), p)
+    (x,) = promote_to(common(p, period), p)
+    if x.value.type.dtype not in FLOATS:
+        (x,) = promote_to(inexact(x), x)
     dim = axis_of(axis, x.ndim)
     if x.shape[dim] < 2:
         return x

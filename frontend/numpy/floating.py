@@ -147,7 +147,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     kind = inexact(*ordered("ldexp", x1))
     shape = broadcast_shapes(as_tracer(x1).shape, exponent.shape)
     (x,) = fitted(shape, (WIDE.get(kind[0], kind[0]), kind[1]), x1)
-    return convert(scaled(x, broadcast(exponent, shape)), kind[0], kind[1])
+    return convert(scaled(x, broadcast(exponent, shape)), kind[0])
 
 
 def scaled(x: Tracer, exponent: Tracer) -> Tracer:

@@ -12,7 +12,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.known import is_known, numbers_of
-from shardir.frontend.numpy.pointwise import known
+from shardir.frontend.numpy.pointwise import inexact, known
 from shardir.frontend.numpy.searching import searchsorted
 from shardir.frontend.operands import (
     abstract_of,
@@ -66,9 +66,9 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
         )
     if weights is None and 0 < length < FEW:
         places = snp.maximum(numbers, 0)
-        return snp.stack([snp.count_nonzero(places == k).astype(np.int32) for k in range(length)])
+        return snp.stack([snp.count_nonzero(places == k) for k in range(length)])
     if weights is None:
-        counted: Any = snp.ones(numbers.shape, np.int32)
+        counted: Any = snp.ones(numbers.shape, int)
     else:
         counted = as_tracer(weights)
         if counted.shape != numbers.shape:
@@ -156,7 +156,7 @@ def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
         if weights is None:
             counted: Tracer = snp.ones(x.shape, x.dtype)
         else:
-            counted = as_tracer(weights)
+            counted = promote_inexact(*known(a, weights))[1]
             if counted.shape != x.shape:
                 raise OperationTypeError(
                     point(f"histogram takes as many weights as elements, got {counted.value.type}")
@@ -250,10 +250,14 @@ def _grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
     from shardir.frontend import numpy as snp
 
     (rows,) = promote_inexact(*known(sample))
-    counted = snp.ones(rows.shape[:1], rows.dtype) if weights is None else as_tracer(weights)
+    if weights is None:  # counts are integers, as in JAX
+        counted: Tracer = snp.ones(rows.shape[:1], int)
+    else:
+        counted = promote_inexact(*known(sample, weights))[1]
     counts = _counts([rows[:, i] for i, _ in enumerate(edges)], edges, counted)
     if not density:
         return counts
+    counts = convert(counts, inexact(*edges)[0])
     volume: Any = 1
     for i, e in enumerate(edges):
         widths = e[1:] - e[:-1]

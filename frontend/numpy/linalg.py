@@ -47,7 +47,7 @@ from shardir.frontend.numpy.linalg_factors import (
     svdvals as svdvals,
 )
 from shardir.frontend.numpy.manipulation import matrix_transpose as matrix_transpose, moveaxis
-from shardir.frontend.numpy.pointwise import inexact, like, same, truth
+from shardir.frontend.numpy.pointwise import inexact, like, same, truth, usual_float
 from shardir.frontend.numpy.products import cross as _cross, trace as _trace
 from shardir.frontend.numpy.reductions import any_empty, kept, reduced
 from shardir.frontend.numpy.triangles import compared
@@ -87,8 +87,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 @public(static=("axis", "keepdims", "ord"))
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The size of vectors along some axes, or of all elements."""
-    (v,) = promote_to(inexact(x), x)
-    return _size(v, axes_of(axis, v.ndim), ord, keepdims)
+    name, weak = usual_float(x) if ord in (2, None) else inexact(x)
+    (v,) = promote_to((name, weak), x)
+    return _size(v, axes_of(axis, v.ndim), 2 if ord is None else ord, keepdims)
 
 
 @public(static=("keepdims", "ord"))

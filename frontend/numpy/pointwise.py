@@ -19,7 +19,7 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import COMPLEX, TensorType
+from shardir.types import COMPLEX, INEXACT, TensorType
 
 Kind = tuple[str, bool]
 """An element type and whether it is weak."""
@@ -58,6 +58,12 @@ def inexact(*xs: Any) -> Kind:
     """The element type of promotion, made a floating one if it is bool or integer."""
     name, weak = common(*xs)
     return promotion.inexact(name), weak
+
+
+def usual_float(x: Any) -> Kind:
+    """Return the element type of `x`, the default floating type if that is bool or integer."""
+    name, weak = common(x)
+    return (name if name in INEXACT else promotion.canonical("f64")), weak
 
 
 def floats(*xs: Any) -> tuple[Tracer, ...]:

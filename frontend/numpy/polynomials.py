@@ -14,6 +14,7 @@ from shardir.frontend.operands import (
     broadcast,
     convert,
     promote,
+    promote_inexact,
     promote_to,
     reshape,
     splat,
@@ -160,7 +161,7 @@ def polymul(a1: Any, a2: Any) -> Any:
 def polyder(p: Any, m: int = 1) -> Any:
     """The `m`-th derivative of a polynomial."""
     order = _order("polyder", m)
-    (coefficients,) = promote(p)
+    (coefficients,) = promote_inexact(p)
     _polynomial("polyder", coefficients)
     for _ in range(order):
         count = coefficients.shape[0] - 1

@@ -26,27 +26,29 @@ from shardir.frontend.numpy.inspection import type_of
 from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.masking import is_plain_mask, true_places
 from shardir.frontend.numpy.pointwise import truth
-from shardir.frontend.operands import as_tracer, reshape
-from shardir.frontend.promotion import Abstract
+from shardir.frontend.operands import as_indices, as_tracer, reshape
+from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.quoting import brief
 from shardir.frontend.refusals import refusing
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS, TensorType
+from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 FEW = 1 << 11
 """Fewer elements than that NumPy looks at before anybody else has begun."""
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The places of the elements that are not zero: for each dimension an i32 vector of indices.
+    """The places of the elements that are not zero: for each dimension a vector of indices of the
+    default integer type.
 
     `size` says how many there are; it must be given for a traced array. Places too many are cut
     off, those too few are `fill_value` (0; a tuple has one for each dimension).
     """
     if size is not None:
         return _nonzero(a, size, fill_value)
-    found = known_places(a)
-    first = uncommitted(_storage(found[0]), Abstract(TensorType(found[0].shape, "i32")))
+    usual = canonical("i64")
+    found = [each.astype(NUMPY_DTYPES[usual], copy=False) for each in known_places(a)]
+    first = uncommitted(_storage(found[0]), Abstract(TensorType(found[0].shape, usual)))
     alike = (Array(first.signature, first.sharding, _storage(each)) for each in found[1:])
     return first, *alike
 
@@ -85,9 +87,10 @@ def known_places(a: Any, label: str = "argument a of nonzero") -> tuple[npt.NDAr
 
 
 def places_of(numbers: npt.NDArray[Any]) -> Any:
-    """Known indices, which nobody else holds if they are i32, as an i32 array."""
-    storage = Storage.of(numbers.astype(np.int32, copy=False))
-    return uncommitted(storage, Abstract(TensorType(numbers.shape, "i32")))
+    """Return known indices, which nobody else holds, as an array of the default integer type."""
+    usual = canonical("i64")
+    storage = Storage.of(numbers.astype(NUMPY_DTYPES[usual], copy=False))
+    return uncommitted(storage, Abstract(TensorType(numbers.shape, usual)))
 
 
 @public(static=("size", "fill_value"))
@@ -112,7 +115,8 @@ def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
     valid = snp.arange(size, dtype=np.int32) < total
     places = unravel_index(found, there.shape)
     return tuple(
-        snp.where(valid, place, int(fill)) for place, fill in zip(places, fills, strict=True)
+        as_indices(snp.where(valid, place, int(fill)))
+        for place, fill in zip(places, fills, strict=True)
     )
 
 
@@ -122,8 +126,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     from shardir.frontend.numpy.manipulation import ravel
 
     if size is None and is_plain_mask(a) and a.size < 1 << 31:
-        found = true_places(a)
-        return uncommitted(found, Abstract(TensorType(found.shape, "i32")))
+        return places_of(true_places(a).array)
     if size is None:
         label = "argument a of flatnonzero"
         return places_of(known_places(np.ravel(numbers_of(a, label)) if is_known(a) else a)[0])
@@ -137,7 +140,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
 
     if not type_of(a).rank:
         places = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
-        return snp.zeros((places[0].shape[0], 0), np.int32)
+        return snp.zeros((places[0].shape[0], 0), int)
     return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 

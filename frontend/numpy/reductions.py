@@ -15,7 +15,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.numpy.pointwise import choose, like, no_out, pointwise, same, truth
 from shardir.frontend.numpy.rounding import WIDE
-from shardir.frontend.operands import as_tracer, broadcast, convert, kind_of, reshape, splat
+from shardir.frontend.operands import as_tracer, broadcast, convert, promote_to, reshape, splat
 from shardir.frontend.promotion import canonical, dtype_of, inexact
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -68,12 +68,12 @@ def _accumulated(
 
 
 def started(combine: str, result: Tracer, initial: Any) -> Tracer:
-    """A reduction's result together with what it starts from, by promotion; of bools, Python's
-    whole numbers are bools."""
-    dtype, weak = kind_of(initial)
-    if weak and dtype in INTEGERS and result.value.type.dtype == "bool":
-        initial = truth(initial)
-    return pointwise(combine, result, initial)
+    """Return a reduction's result combined with its initial value.
+
+    As in NumPy and JAX, the initial value is converted to the element type of the reduction.
+    """
+    (start,) = promote_to((result.value.type.dtype, result.weak_type), initial)
+    return pointwise(combine, result, start)
 
 
 @public(static=STATIC)

@@ -15,7 +15,6 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import counted, joined, piece, repeated, resized
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import as_ints, frozen, is_known
-from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.numpy.taking import take
 from shardir.frontend.operands import as_tracer, broadcast, promote_to, reshape, splat
 from shardir.frontend.quoting import brief
@@ -170,6 +169,8 @@ def _index(obj: Any) -> Any:
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """`values` before the elements at `obj` along `axis` (without it, in the flat array).
 
+    The values are converted to the element type of `arr`.
+
     `obj` is an index, several, or a slice, known while tracing.
     """
     return _inserted(arr, values, frozen(obj), axis)
@@ -177,10 +178,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 @public(static=("obj", "axis"), name="insert")
 def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
-    arr, values = known(arr, values)
-    kind = common(arr, values)
-    (x, new) = promote_to((kind[0], False), arr, values)
-    x, dim = _lined(x, axis)
+    x, dim = _lined(as_tracer(arr), axis)
+    (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
     new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
     if not isinstance(obj, (tuple, slice)):
         # One place: the first dimension of the values says how many.

@@ -7,7 +7,14 @@ import numpy as np
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.pointwise import Unary, inexact, like, no_out, ordered, same
+from shardir.frontend.numpy.pointwise import (
+    Unary,
+    like,
+    no_out,
+    ordered,
+    same,
+    usual_float,
+)
 from shardir.frontend.operands import align, as_tracer, convert
 from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, FLOATS, INTEGERS
@@ -54,7 +61,7 @@ def toward_zero(x: Tracer) -> Tracer:
 @public()
 def rint(x: Any, /) -> Any:
     """The nearest whole number, the even one of two, elementwise. Integers become floats."""
-    (x,) = align(x, kind=inexact(x))
+    (x,) = align(x, kind=usual_float(x))
     return _scaled(x, 0)
 
 

@@ -21,11 +21,10 @@ from shardir.frontend.operands import (
     reshape,
     splat,
 )
-from shardir.frontend.promotion import canonical
 from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES
+from shardir.types import COMPLEX, FLOATS
 
 FEW = 1 << 16
 """Up to so many comparisons are all made at once; for more, halves are compared."""
@@ -39,7 +38,7 @@ METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None
 ) -> Any:
-    """The places where `v` would be inserted into the sorted vector `a` to keep it sorted.
+    """The i32 places where `v` would be inserted into the sorted vector `a` to keep it sorted.
 
     `side` says whether before or after equal elements. NaN comes after every number. `method` is
     "compare_all" (every element of one with every of the other), or anything else for a binary
@@ -51,11 +50,11 @@ def searchsorted(
         raise ArgumentError(
             point(f"method {brief(method)} is unknown; the methods are {', '.join(METHODS)}")
         )
-    return _searched(a, v, sorter, side, method, canonical("i64"))
+    return _searched(a, v, sorter, side, method)
 
 
-@public(static=("side", "method", "dtype"), name="searchsorted")
-def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None, dtype: str) -> Any:
+@public(static=("side", "method"), name="searchsorted")
+def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
     from shardir.frontend import numpy as snp
 
     table, query = promote(*known(a, v))
@@ -68,13 +67,13 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None, dtype:
     if sorter is not None:
         table = snp.take(table, sorter, mode="clip")
     if not table.size or not query.size:
-        return snp.zeros(query.shape, NUMPY_DTYPES[dtype])
+        return snp.zeros(query.shape, np.int32)
     look = _halved
     if method is None and table.size <= IN_TURN:
         look = _counted_in_turn
     elif method == "compare_all" or (method is None and table.size * query.size <= FEW):
         look = _compared
-    return convert(look(table, query, side), dtype)
+    return look(table, query, side)
 
 
 def _before(element: Tracer, query: Tracer, side: str) -> Tracer:

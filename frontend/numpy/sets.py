@@ -17,7 +17,7 @@ from shardir.frontend.numpy.unique import (
     on_host,
     unique,
 )
-from shardir.frontend.operands import align, broadcast, convert, promote, reshape
+from shardir.frontend.operands import align, as_indices, broadcast, convert, promote, reshape
 from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
@@ -86,10 +86,11 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
         found = snp.where(valid, found, snp.asarray(fill_value, values.dtype))
     here = snp.where(valid, snp.take(places, where, mode="clip"), 0)
     if not second.shape[0]:
-        return [found, here, snp.zeros((size,), np.int32)]
+        return [found, as_indices(here), snp.zeros((size,), int)]
     order = snp.argsort(second)
     again = snp.searchsorted(snp.take(second, order, mode="clip"), found)
-    return [found, here, snp.where(valid, snp.take(order, again, mode="clip"), 0)]
+    there = snp.where(valid, snp.take(order, again, mode="clip"), 0)
+    return [found, as_indices(here), as_indices(there)]
 
 
 @refusing

@@ -8,7 +8,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.operands import as_indices, as_tracer, convert, reshape
 from shardir.frontend.operators import Operators
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -65,18 +65,22 @@ def argsort(
     stable: bool = True,
     descending: bool = False,
 ) -> Any:
-    """The i32 indices that sort along `axis`; equal elements keep their order."""
+    """Return the indices that sort along `axis`; equal elements keep their order.
+
+    The indices have the default integer type.
+    """
     x, dim = _lined(a, axis, "argsort")
     places = _places(x.shape, dim)
     if not descending:
-        return emit("sort", x, places, dim=dim, keys=1, stable=True)[1]
+        return as_indices(emit("sort", x, places, dim=dim, keys=1, stable=True)[1])
     back = _reversed(x, dim), _reversed(places, dim)
-    return _reversed(emit("sort", *back, dim=dim, keys=1, stable=True)[1], dim)
+    found = emit("sort", *back, dim=dim, keys=1, stable=True)[1]
+    return as_indices(_reversed(found, dim))
 
 
 @public(static=("axis",))
 def lexsort(keys: Any, axis: int = -1) -> Any:
-    """The i32 indices that sort by several keys, the last one first of all."""
+    """Return the indices that sort by several keys, of which the last one comes first."""
     whole = isinstance(keys, (Operators, np.ndarray))
     if not whole and not isinstance(keys, (list, tuple)):
         raise OperationTypeError(
@@ -90,7 +94,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
         raise OperationTypeError(point(f"lexsort takes keys of one shape, got {told}"))
     x, dim = _lined(tracers[0], axis, "lexsort")
     order = [*tracers[::-1], _places(x.shape, dim)]
-    return emit("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1]
+    return as_indices(emit("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1])
 
 
 @public(static=("kth", "axis"))
@@ -106,10 +110,10 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @public(static=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """The i32 indices that make a `partition`."""
+    """Return the i32 indices that make a `partition`."""
     x, dim = _lined(a, axis, "argpartition")
     axis_of(kth, x.shape[dim])
-    return argsort(x, dim)
+    return convert(argsort(x, dim), "i32")
 
 
 @public()

@@ -56,7 +56,7 @@ def identity(n: int, dtype: Any = None) -> Any:
 @public(static=("N", "M", "k", "dtype"))
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """Ones on and below the diagonal `k`, zeros above."""
-    return convert(compared("ge", _sizes(N, M), index(k)), dtype_of(dtype or float))
+    return convert(compared("ge", _sizes(N, M), index(k)), dtype_of(dtype or "float32"))
 
 
 @public(static=("k",))

@@ -30,7 +30,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
                 f"ndim of diag_indices is {rank}; arrays have at most {MOST_DIMENSIONS} dimensions"
             )
         )
-    return (arange(size, dtype=np.int32),) * rank
+    return (arange(size),) * rank
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.masking import chosen, true_places
 from shardir.frontend.numpy.positions import places_of
-from shardir.frontend.operands import as_tracer, kind_of, reshape, to_numpy
+from shardir.frontend.operands import as_indices, as_tracer, kind_of, reshape, to_numpy
 from shardir.frontend.promotion import canonical, result_type
 from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import current, emit
@@ -192,8 +192,8 @@ def _unique(
     count = rows.shape[0]
     if not count:
         empty = snp.full((size, *rows.shape[1:]), 0 if fill_value is None else fill_value, x.dtype)
-        none = snp.zeros((size,), np.int32)
-        inverse = snp.zeros(shape if axis is None else (0,), np.int32)
+        none = snp.zeros((size,), int)
+        inverse = snp.zeros(shape if axis is None else (0,), int)
         wanted = (none, inverse, none)
         return [
             snp.moveaxis(empty, 0, dim),
@@ -208,14 +208,14 @@ def _unique(
         values = snp.where(there, values, snp.asarray(fill_value, x.dtype))
     results = [snp.moveaxis(values, 0, dim) if axis is not None else values]
     if flags[0]:
-        results.append(snp.take(order, first, mode="clip"))
+        results.append(as_indices(snp.take(order, first, mode="clip")))
     if flags[1]:
         number = counted(new) - 1
         inverse = snp.zeros((count,), np.int32).at[order].set(number)
-        results.append(reshape(inverse, shape) if axis is None else inverse)
+        results.append(as_indices(reshape(inverse, shape) if axis is None else inverse))
     if flags[2]:
         bounds = snp.nonzero(new, size=size + 1, fill_value=count)[0]
-        results.append(bounds[1:] - bounds[:-1])
+        results.append(as_indices(bounds[1:] - bounds[:-1]))
     return results
 
 

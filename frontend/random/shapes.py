@@ -7,7 +7,8 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
-from shardir.frontend.operands import as_tracer, broadcast, convert
+from shardir.frontend.numpy.pointwise import known
+from shardir.frontend.operands import as_tracer, broadcast, convert, promote_inexact
 from shardir.frontend.random.distributions import normal, rademacher, wanted_shape
 from shardir.frontend.random.keys import single_key, split
 from shardir.frontend.random.uniformly import floating, uniform
@@ -76,8 +77,9 @@ def multivariate_normal(
 ) -> Any:
     """Normal vectors of a mean and a covariance matrix; `shape` is that of the result without
     them. `method` is how the root of the matrix is taken: 'cholesky', 'eigh' or 'svd'."""
-    name = floating(dtype)
-    mean, cov = (convert(as_tracer(x), name) for x in (mean, cov))
+    mean, cov = promote_inexact(*known(mean, cov))
+    name = floating(mean.dtype if dtype is None else dtype)
+    mean, cov = (convert(x, name) for x in (mean, cov))
     size = mean.shape[-1] if mean.ndim else 0
     if not mean.ndim or cov.shape[-2:] != (size, size):
         raise RandomError(

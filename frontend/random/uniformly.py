@@ -38,9 +38,12 @@ def draw(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
-    """Uniformly random bits of an unsigned integer type (u8, u16, u32, u64)."""
-    name = dtype_of(dtype)
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Return uniformly random bits of an unsigned integer type (u8, u16, u32, u64).
+
+    The default is u64 with `enable_x64`, u32 without.
+    """
+    name = dtype_of(np.uint64 if dtype is None else dtype)
     if name not in UNSIGNED:
         raise RandomError(point(f"random bits are unsigned integers, not {name}"))
     return draw(single_key(key), shape_of(shape), int(name[1:]))

@@ -8,6 +8,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.pointwise import floats, inexact, like, ordered, pointwise
+from shardir.frontend.operands import promote_to
 from shardir.frontend.scipy.gamma_function import factorial_of_double, gamma_of_double, is_even
 from shardir.frontend.scipy.gamma_quotients import beta_of_double, rising_factorial
 from shardir.frontend.scipy.narrow import in_double
@@ -107,7 +108,7 @@ def beta(a: Any, b: Any) -> Any:
 @public(static=("d",))
 def multigammaln(a: Any, d: int) -> Any:
     """The logarithm of the gamma function of d-by-d matrices."""
-    (a,) = floats(a)
+    (a,) = promote_to(inexact(a, 1), a)
     total = like(a, 0.25 * d * (d - 1) * log_of(pi))
     for j in range(d):
         total = total + gammaln(a - j / 2)

@@ -223,7 +223,7 @@ def lu(
     lower = snp.tril(packed, -1)[..., :size] + snp.eye(rows, size, dtype=packed.dtype)
     upper = snp.triu(packed)[..., :size, :]
     places = snp.arange(rows, dtype=order.dtype)
-    exchange = as_tracer(snp.astype(places[:, None] == order[..., None, :], packed.dtype))
+    exchange = as_tracer(snp.astype(places[:, None] == order[..., None, :], packed.real.dtype))
     return (exchange @ lower, upper) if permute_l else (exchange, lower, upper)
 
 

@@ -217,7 +217,7 @@ def invhilbert(n: int, exact: bool = False) -> Any:
 
 def pascal(n: int, kind: str | None = None) -> Any:
     """Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
-    return asarray(_pascal("pascal", n, kind))
+    return asarray(_pascal("pascal", n, kind), np.float32)
 
 
 def _pascal(name: str, n: int, kind: str | None) -> np.ndarray[Any, Any]:
