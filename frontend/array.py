@@ -274,7 +274,10 @@ class Array(Convertible):
         return str(np.asarray(self))
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if not self.shape and spec else format(str(self), spec)
+        """Format an array of rank 0 as NumPy formats its scalar, all others as their text."""
+        if self.shape or self.type.dtype == "key" or not readable(self.sharding, self.type):
+            return format(str(self), spec)
+        return format(np.asarray(self)[()], spec)
 
     def __repr__(self) -> str:
         if self.is_deleted():

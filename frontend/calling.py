@@ -27,7 +27,7 @@ from shardir.frontend.operands import abstract_of, as_tracer, is_number
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.running import conditions
-from shardir.frontend.scalars import numbers_as_arrays
+from shardir.frontend.scalars import is_wide_int, numbers_as_arrays
 from shardir.frontend.signature import ShapeDtypeStruct, Signature, signature_of
 from shardir.frontend.trace import Traced, trace_program
 from shardir.frontend.tracer import Tracer
@@ -44,6 +44,11 @@ def is_array_like(x: Any) -> bool:
     return isinstance(x, _NUMBERS) or (
         (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
     )
+
+
+def _is_argument(x: Any) -> bool:
+    """Return whether a leaf of an eager call is an argument of its program."""
+    return is_array_like(x) and not is_wide_int(x)
 
 
 Surroundings = tuple[object, object, object, object]
@@ -173,7 +178,9 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     if placed:
         leaves = [placed.get(id(x), x) for x in leaves]
     made = results[0] if structure is None else tree.unflatten(structure, results)
-    done, launch = watched.get(), program.launch if eager.cached else None
+    # A call with a number that is part of the program is not known by the types of its arguments.
+    native = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
+    done, launch = watched.get(), program.launch if native else None
     if done is not None:
         if not unchanged(where[2]):
             launch = None
@@ -220,16 +227,16 @@ def _describe(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> No
     """Append the arrays of an argument to `leaves` and the rest to `shape`."""
     if static:
         shape.append(static_key(arg))
-    elif type(arg) is Array or is_array_like(arg):
+    elif type(arg) is Array or _is_argument(arg):
         leaves.append(arg)
         shape.append(PLACE)
-    elif arg is None:
-        shape.append(None)
+    elif arg is None or type(arg) is int:
+        shape.append(arg)
     else:
         parts, structure = tree.flatten(arg)
         shape.append(structure)
         for part in parts:
-            if is_array_like(part):
+            if _is_argument(part):
                 leaves.append(part)
                 shape.append(PLACE)
             else:
@@ -238,13 +245,13 @@ def _describe(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> No
 
 def _filled(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:
     """The argument with tracers in the places of its arrays."""
-    if static or arg is None:
+    if static or arg is None or is_wide_int(arg):
         return arg
     if is_array_like(arg):
         return next(tracers)
     parts, structure = tree.flatten(arg)
     return tree.unflatten(
-        structure, [next(tracers) if is_array_like(part) else part for part in parts]
+        structure, [next(tracers) if _is_argument(part) else part for part in parts]
     )
 
 
@@ -296,7 +303,7 @@ def _make(
 
 def _labels(base: str, arg: Any) -> list[str]:
     """Names for the arrays of an argument."""
-    if arg is None:
+    if arg is None or is_wide_int(arg):
         return []
     if is_array_like(arg):
         return [base]
@@ -304,7 +311,7 @@ def _labels(base: str, arg: Any) -> list[str]:
     return [
         ".".join(map(str, (base, *path)))
         for path, part in zip(structure.paths(), parts, strict=True)
-        if is_array_like(part)
+        if _is_argument(part)
     ]
 
 

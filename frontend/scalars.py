@@ -36,6 +36,18 @@ def numbers_as_arrays(
     return tuple(positional), {**options, **{key: number_as_array(options[key]) for key in named}}
 
 
+def is_wide_int(x: Any) -> bool:
+    """Return whether `x` is a Python integer that the default integer type does not hold.
+
+    No argument of a program can be such a number. It is part of the program instead, where it may
+    still become an element of a type that holds it.
+    """
+    if type(x) is not int:
+        return False
+    limit = 1 << (63 if config.enable_x64 else 31)
+    return not -limit <= x < limit
+
+
 def number_as_array(x: Any) -> Any:
     """An array that a number is for a program; the number itself if there is none."""
     # Equal zeros may have other signs.

@@ -299,7 +299,10 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 @public(static=("new_dtype",), name="convert_element_type")
 def _converted(operand: Any, new_dtype: Any) -> Any:
-    return convert(as_tracer(operand), dtype_of(new_dtype))
+    name = dtype_of(new_dtype)
+    if type(operand) is int and name in INTEGERS:
+        return splat(operand, TensorType((), name))
+    return convert(as_tracer(operand), name)
 
 
 @public(static=("new_dtype",))

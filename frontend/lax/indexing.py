@@ -4,7 +4,7 @@ The dimension numbers are those of StableHLO. Where an index is out of range a g
 value and a scatter drops the window, unless the mode says otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -116,11 +116,12 @@ def gather(
 ) -> Any:
     """Windows of `slice_sizes` that start at index vectors, the last dimension of the indices.
 
-    A window that sticks out gives `fill_value` (NaN, or the lowest integer unless told), or is
-    moved inside (mode "clip").
+    A window that sticks out gives `fill_value` (mode "fill"; NaN, or the lowest integer unless
+    told), or is moved inside. What is read so has a derivative in mode "clip" only, not in mode
+    "promise_in_bounds", the default.
     """
     x, indices = as_tracer(operand), as_tracer(start_indices)
-    chosen = GatherScatterMode.from_any(mode)
+    chosen = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
     numbers = GatherDimensionNumbers(*map(_ints, dimension_numbers))
     sizes = _ints(slice_sizes)
     if len(sizes) != x.ndim:
@@ -132,6 +133,9 @@ def gather(
     batch = iter(indices.shape[:-1])
     rank = indices.ndim - 1 + len(numbers.offset_dims)
     shape = [next(rest) if d in numbers.offset_dims else next(batch) for d in range(rank)]
+    limits = _limits(x, numbers.start_index_map, dict(enumerate(sizes)))
+    if chosen is GatherScatterMode.CLIP:
+        indices = _clamped(indices, limits)
     found: Tracer = emit(
         "gather",
         x,
@@ -146,7 +150,6 @@ def gather(
     )
     if chosen is not GatherScatterMode.FILL_OR_DROP:
         return found
-    limits = _limits(x, numbers.start_index_map, dict(enumerate(sizes)))
     there = _within(indices, limits)
     dims = tuple(d for d in range(rank) if d not in numbers.offset_dims)
     mask = emit("broadcast", there, dims=dims, result=TensorType(tuple(shape), "bool"))
@@ -191,6 +194,14 @@ def _scatter(name: str, op: str, meaning: str) -> Callable[..., Any]:
     return public(static=static)(scatter)
 
 
+def _clamped(indices: Tracer, limits: Sequence[int]) -> Tracer:
+    """Return index vectors moved to where windows are inside."""
+    kind = indices.value.type
+    high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
+    moved: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
+    return moved
+
+
 def _moved(
     x: Tracer,
     indices: Tracer,
@@ -208,9 +219,7 @@ def _moved(
     limits = _limits(x, mapped, window)
     kind = indices.value.type
     if mode is GatherScatterMode.CLIP:
-        high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
-        moved: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
-        return moved
+        return _clamped(indices, limits)
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS or all(window.get(d, 1) == 1 for d in mapped):
         return indices
     # A window that sticks out goes to where none of it is inside.

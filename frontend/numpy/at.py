@@ -53,7 +53,7 @@ class Place:
     """`x.at[index]`: a part of an array, to be read or to be changed in a copy.
 
     All methods take `mode`, which says what becomes of indices out of range: updates are dropped
-    ("drop", "fill", the default) or moved to the nearest element ("clip", "promise_in_bounds").
+    ("drop", "fill", "promise_in_bounds", the default) or moved to the nearest element ("clip").
     An integer known to be out of range raises `IndexingError` unless a mode is given.
     `indices_are_sorted` and `unique_indices` are accepted for compatibility.
     """

@@ -187,7 +187,7 @@ def _check_places(places: Any, shape: tuple[int, ...], axis: int | None) -> None
 
 @public(static=("axis",), name="compress")
 def _compressed(a: Any, places: Any, axis: int | None) -> Any:
-    return take(a, places, axis, mode="clip")
+    return take(a, places, axis, mode="promise_in_bounds")
 
 
 @public(static=("axis", "size"), name="compress")
@@ -200,7 +200,7 @@ def _compressed_to(condition: Any, a: Any, axis: int | None, size: int, fill_val
         x, axis = reshape(x, (x.size,)), 0
     dim = axis_of(axis, x.ndim)
     where = flatnonzero(condition, size=size, fill_value=x.shape[dim])
-    found = take(x, where, dim, mode="clip")
+    found = take(x, where, dim, mode="promise_in_bounds")
     there = where < x.shape[dim]
     there = reshape(there, (size, *(1,) * (x.ndim - dim - 1)))
     return snp.where(there, found, fitted(x, fill_value))

@@ -6,7 +6,7 @@ made like another one goes where that one is.
 
 import sys
 from collections.abc import Sequence
-from math import ceil, prod
+from math import ceil, isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -68,12 +68,14 @@ def asarray(
     if order is not None and not is_one_of(order, ("K", "A", "C")):
         told = brief(order)
         raise ArgumentError(point(f"arrays are stored in row-major order, there is no {told}"))
-    if type(a) is int and dtype is not None:
-        check_fits(a, dtype_of(dtype))
+    if dtype is not None and type(a) in (int, float) and dtype_of(dtype) in INTEGERS:
+        check_fits(int(a) if isfinite(a) else a, dtype_of(dtype))
     if is_memory(a):
         a = np.asarray(a if hasattr(a, "__array_interface__") else memoryview(a))
     if isinstance(a, (list, tuple)) and (kinds := _plain_kinds(a)) is not None:
-        a = _wide(_numbers(a, kinds), dtype)
+        a = _numbers(a, kinds, dtype)
+    elif isinstance(a, (np.ndarray, np.generic)):
+        a = _of_type(a, dtype)
     if current() is not None:
         return _on(device, _asarray(a, dtype))
     if isinstance(a, (np.ndarray, np.generic)):
@@ -131,13 +133,15 @@ def _is_typed(kind: type) -> bool:
     return issubclass(kind, (np.generic, np.ndarray))
 
 
-def _numbers(items: Sequence[Any], kinds: set[type]) -> Any:
+def _numbers(items: Sequence[Any], kinds: set[type], dtype: Any) -> Any:
     try:
         found = np.asarray(items)
     except ValueError:
         return items  # which is an error that shows the user's line
     if found.dtype.kind not in "biufcV":
         return items
+    if dtype is not None and found.dtype.kind in "iu":
+        return _of_type(found, dtype)
     if not any(map(_is_typed, kinds)):
         return found
     # NumPy takes Python's numbers for wide ones; here they give way to those with a type.
@@ -147,12 +151,20 @@ def _numbers(items: Sequence[Any], kinds: set[type]) -> Any:
     return narrowed(found, NUMPY_DTYPES[name])
 
 
-def _wide(found: Any, dtype: Any) -> Any:
-    """`found`, integers as the integer type asked for: the default one may hold fewer."""
-    if dtype is None or not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+def _of_type(found: Any, dtype: Any) -> Any:
+    """Return known integers in the element type asked for, as the default one may hold fewer.
+
+    Raises `NumberError` for an integer that an integer type asked for does not hold.
+    """
+    if dtype is None or found.dtype.kind not in "iu" or found.dtype.itemsize < 8:
         return found
     name = dtype_of(dtype)
-    return narrowed(found, NUMPY_DTYPES[name]) if name in INTEGERS else found
+    if name == "key":
+        return found
+    if name in INTEGERS:
+        return narrowed(np.asarray(found), NUMPY_DTYPES[name])
+    with np.errstate(all="ignore"):
+        return np.asarray(found).astype(NUMPY_DTYPES[name])
 
 
 @public(static=("dtype",))
@@ -160,6 +172,8 @@ def _asarray(a: Any, dtype: Any = None) -> Any:
     if dtype is None:
         return as_tracer(a)
     name = dtype_of(dtype)
+    if is_number(a) and name == "bool":
+        return splat(a, TensorType((), name))
     if is_number(a) and promotion.result_type((name, False), kind_of(a))[0] == name:
         return splat(a, TensorType((), name))
     return convert(as_tracer(a), name)

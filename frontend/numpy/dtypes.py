@@ -15,7 +15,8 @@ from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
+from shardir.frontend.numpy.creation import asarray
+from shardir.frontend.operands import as_tracer, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, no_element_type, user_dtype
 from shardir.frontend.quoting import brief
@@ -91,8 +92,7 @@ class ScalarType:
         self.dtype = NUMPY_DTYPES[name]
 
     def __call__(self, x: Any = 0) -> Any:
-        check_fits(x, dtype_of(self.dtype))
-        return astype(x, self.dtype)
+        return asarray(x, self.dtype)
 
     @property
     def __name__(self) -> str:

@@ -18,7 +18,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.at import At as At
 from shardir.frontend.numpy.masking import chosen
 from shardir.frontend.numpy.subscripts import Subscript, parse
-from shardir.frontend.numpy.vectors import inside, vectors, wrapped
+from shardir.frontend.numpy.vectors import clamped, inside, vectors, wrapped
 from shardir.frontend.numpy.views import view as view
 from shardir.frontend.operands import as_tracer, reshape, splat
 from shardir.frontend.trace import emit
@@ -63,7 +63,7 @@ def _read(
 ) -> Any:
     tracer = as_tracer(x)
     fill = filling(tracer.value.type.dtype, fill_value) if mode == "fill" else None
-    return read(tracer, subscript, [as_tracer(array) for array in arrays], fill)
+    return read(tracer, subscript, [as_tracer(array) for array in arrays], fill, mode == "clip")
 
 
 def filling(dtype: str, fill_value: Any) -> complex:
@@ -80,11 +80,16 @@ def filling(dtype: str, fill_value: Any) -> complex:
 
 
 def read(
-    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], fill: complex | None = None
+    x: Tracer,
+    subscript: Subscript,
+    arrays: Sequence[Tracer],
+    fill: complex | None = None,
+    clip: bool = False,
 ) -> Tracer:
     """The elements that `subscript` and its index arrays say.
 
-    Index vectors out of range read the nearest element, or give `fill`.
+    Index vectors out of range read the nearest element, or give `fill`. As in JAX, what they read
+    has a derivative with respect to that element with `clip` only.
     """
     kind = x.value.type
     if 0 in subscript.batch and (0 in kind.shape or not arrays):
@@ -98,7 +103,7 @@ def read(
     if arrays and subscript.batch == () and fill is None and not subscript.known:
         cut = _one(cut, subscript, arrays)
     elif arrays:
-        cut = _gathered(cut, subscript, arrays, fill)
+        cut = _gathered(cut, subscript, arrays, fill, clip)
     return reshape(cut, subscript.shape)
 
 
@@ -140,12 +145,14 @@ def _one(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
 
 
 def _gathered(
-    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], fill: complex | None
+    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], fill: complex | None, clip: bool
 ) -> Tracer:
     points = [d for d, span in enumerate(subscript.spans) if span and span.point]
     indices = vectors(subscript, arrays)
     x = reshape(x, [n for d, n in enumerate(x.shape) if d not in points])
     indexed = tuple(d - sum(p < d for p in points) for d in subscript.indexed)
+    if clip:
+        indices = clamped(indices, [x.shape[d] for d in indexed])
     plain, lead, count = subscript.plain, subscript.lead, len(subscript.batch)
     batch = range(lead, lead + count)
     found: Tracer = emit(

@@ -287,5 +287,5 @@ def _placed(arr: Any, mask: Any, vals: Any) -> Any:
             point(f"place takes a mask of shape {x.shape} and values, got {there.shape}")
         )
     order = snp.remainder(counted(snp.ravel(there)) - 1, new.size)
-    spread = reshape(snp.take(new, order, mode="clip"), x.shape)
+    spread = reshape(snp.take(new, order, mode="promise_in_bounds"), x.shape)
     return snp.where(reshape(there, x.shape), spread, x)

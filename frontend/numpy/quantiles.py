@@ -294,7 +294,9 @@ def _between(lines: Tracer, down: Tracer, up: Tracer, known: float | None) -> tu
     count, others = lines.shape[0], lines.value.type.size // lines.shape[0]
     if down.shape[0] > FEW_PLACES or (others > FEW_LINES and count < LONG):
         ranked = _sorted(lines)
-        low, high = (take_along_axis(ranked, i, axis=0, mode="clip") for i in (down, up))
+        low, high = (
+            take_along_axis(ranked, i, axis=0, mode="promise_in_bounds") for i in (down, up)
+        )
         return low, high
     first = same("maximum", same("minimum", down, like(down, count - 1)), like(down, 0))
     most = count - 1 if known is None else floor(known * (count - 1))

@@ -66,7 +66,7 @@ def _repeated_by(a: Any, repeats: Any, axis: Any, total: int) -> Any:
     size = x.shape[dim]
     ends = counted(broadcast(as_tracer(repeats), (size,)))
     index = snp.searchsorted(ends, snp.arange(total), side="right")
-    return take(x, index, axis=dim, mode="clip")
+    return take(x, index, axis=dim, mode="promise_in_bounds")
 
 
 @public(static=("repeats", "axis", "total"), name="repeat")
@@ -119,7 +119,7 @@ def selected(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) -> Tracer:
             first = int(run[0] - ends[number]) + x.shape[dim]
             pieces.append(piece(x, dim, first, first + len(run)))
         return joined(pieces, dim)
-    taken: Tracer = take(joined(xs, dim), index, axis=dim, mode="clip")
+    taken: Tracer = take(joined(xs, dim), index, axis=dim, mode="promise_in_bounds")
     return taken
 
 
@@ -157,7 +157,7 @@ def _deleted_at(arr: Any, obj: Any, axis: Any) -> Any:
     size = x.shape[dim]
     at = snp.where(at < 0, at + size, at)
     rest = snp.arange(size - 1)
-    return take(x, rest + (rest >= at), axis=dim, mode="clip")
+    return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
 
 
 def _index(obj: Any) -> Any:

@@ -65,7 +65,7 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any
     if table.value.type.dtype in COMPLEX:
         raise OperationTypeError(point("searchsorted does not take complex numbers"))
     if sorter is not None:
-        table = snp.take(table, sorter, mode="clip")
+        table = snp.take(table, sorter, mode="promise_in_bounds")
     if not table.size or not query.size:
         return snp.zeros(query.shape, np.int32)
     look = _halved
@@ -114,7 +114,7 @@ def _halved(table: Tracer, query: Tracer, side: str) -> Tracer:
     def step(_: Any, bounds: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
         low, high = bounds
         middle = low + (high - low) // 2
-        after = _before(snp.take(table, middle, mode="clip"), query, side)
+        after = _before(snp.take(table, middle, mode="promise_in_bounds"), query, side)
         # A search that has ended (low == high) stays where it is.
         searching = low < high
         low = snp.where(searching & after, middle + 1, low)
@@ -189,7 +189,7 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) 
         period = abs(convert(as_tracer(period), x.value.type.dtype))
         x, xp = snp.remainder(x, period), snp.remainder(xp, period)
         order = snp.argsort(xp)
-        xp, fp = snp.take(xp, order, mode="clip"), snp.take(fp, order, mode="clip")
+        xp, fp = snp.take(xp, order, mode="clip"), snp.take(fp, order, mode="promise_in_bounds")
         xp = snp.concatenate([xp[-1:] - period, xp, xp[:1] + period])
         fp = snp.concatenate([fp[-1:], fp, fp[:1]])
     count = xp.shape[0]
@@ -199,7 +199,9 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) 
         span = xp[1:] - xp[:-1]
         slopes = snp.where(span == 0, 0, (fp[1:] - fp[:-1]) / snp.where(span == 0, 1, span))
         before = snp.clip(searchsorted(xp, x, "right") - 1, 0, count - 2)
-        below, start, slope = (snp.take(each, before, mode="clip") for each in (xp, fp, slopes))
+        below, start, slope = (
+            snp.take(each, before, mode="promise_in_bounds") for each in (xp, fp, slopes)
+        )
         value = start + (x - below) * slope
     if period is not None:
         return value

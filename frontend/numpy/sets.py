@@ -81,15 +81,15 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     there = isin(values, second) & (counts > 0)
     (where,) = snp.nonzero(there, size=size)
     valid = snp.arange(size) < snp.sum(there, dtype=np.int32)
-    found = snp.take(values, where, mode="clip")
+    found = snp.take(values, where, mode="promise_in_bounds")
     if fill_value is not None:
         found = snp.where(valid, found, snp.asarray(fill_value, values.dtype))
-    here = snp.where(valid, snp.take(places, where, mode="clip"), 0)
+    here = snp.where(valid, snp.take(places, where, mode="promise_in_bounds"), 0)
     if not second.shape[0]:
         return [found, as_indices(here), snp.zeros((size,), int)]
     order = snp.argsort(second)
-    again = snp.searchsorted(snp.take(second, order, mode="clip"), found)
-    there = snp.where(valid, snp.take(order, again, mode="clip"), 0)
+    again = snp.searchsorted(snp.take(second, order, mode="promise_in_bounds"), found)
+    there = snp.where(valid, snp.take(order, again, mode="promise_in_bounds"), 0)
     return [found, as_indices(here), as_indices(there)]
 
 
@@ -158,7 +158,7 @@ def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
     (where,) = snp.nonzero(mask, size=size)
     valid = snp.arange(size) < snp.sum(mask, dtype=np.int32)
     fill = snp.asarray(0 if fill_value is None else fill_value, values.dtype)
-    return snp.where(valid, snp.take(values, where, mode="clip"), fill)
+    return snp.where(valid, snp.take(values, where, mode="promise_in_bounds"), fill)
 
 
 def _is_one_of(x: Tracer, tests: Tracer) -> Tracer:
@@ -219,7 +219,7 @@ def _isin(element: Any, test_elements: Any, invert: bool, span: int | None) -> A
         found = snp.any(emit("eq", one, other), axis=-1)
     else:
         arranged = snp.sort(tests)
-        near = snp.take(arranged, snp.searchsorted(arranged, x), mode="clip")
+        near = snp.take(arranged, snp.searchsorted(arranged, x), mode="promise_in_bounds")
         found = emit("eq", near, x)
     return ~found if invert else found
 
@@ -237,4 +237,4 @@ def _is_marked(x: Tracer, tests: Tracer, span: int) -> Tracer:
         inside: Tracer = snp.ones(x.shape, bool)
     else:
         inside = place < span
-    return same("and", snp.take(table, place, mode="clip"), inside)
+    return same("and", snp.take(table, place, mode="promise_in_bounds"), inside)

@@ -56,7 +56,7 @@ def take(
         elif indices.dtype.kind in "iu" and mode in (None, "fill"):
             size = _size_along(a, axis)
             if ((indices >= -size) & (indices < size)).all():
-                mode, indices = "clip", np.where(indices < 0, indices + size, indices)
+                mode, indices = "promise_in_bounds", np.where(indices < 0, indices + size, indices)
     return _take(a, indices, axis, mode or "fill", fill_value)
 
 
@@ -111,9 +111,11 @@ def _counted(index: Tracer, size: int, mode: str) -> Tracer:
     if mode == "wrap":
         wrapped_around: Tracer = snp.remainder(index, max(size, 1))
         return wrapped_around
-    if mode in ("clip", "promise_in_bounds"):
-        return index
-    return wrapped([index], [size])[0]
+    if mode == "clip":
+        lowest, highest = (splat(n, index.value.type.with_shape(())) for n in (0, max(size - 1, 0)))
+        clamped: Tracer = emit("clamp", lowest, index, highest)
+        return clamped
+    return index if mode == "promise_in_bounds" else wrapped([index], [size])[0]
 
 
 @composed(blind=True)
@@ -144,6 +146,8 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
             point(f"take_along_axis has nothing to take from: axis {axis} is empty")
         )
     counted = _counted(index, x.shape[dim], "fill" if mode == "clip" else mode)
+    if mode == "clip":  # negative indices count from the end here
+        counted = _counted(counted, x.shape[dim], "clip")
     vectors = reshape(counted, (*counted.shape, 1))
     others = tuple(d for d in range(x.ndim) if d != dim)
     found: Tracer = emit(

@@ -201,14 +201,14 @@ def _unique(
         ]
     arranged, order, new = _arranged(rows, equal_nan)
     first = snp.nonzero(new, size=size)[0]
-    values = snp.take(arranged, first, axis=0, mode="clip")
+    values = snp.take(arranged, first, axis=0, mode="promise_in_bounds")
     if fill_value is not None:
         there = snp.arange(size) < snp.sum(new, dtype=np.int32)
         there = reshape(there, (size, *(1,) * (rows.ndim - 1)))
         values = snp.where(there, values, snp.asarray(fill_value, x.dtype))
     results = [snp.moveaxis(values, 0, dim) if axis is not None else values]
     if flags[0]:
-        results.append(as_indices(snp.take(order, first, mode="clip")))
+        results.append(as_indices(snp.take(order, first, mode="promise_in_bounds")))
     if flags[1]:
         number = counted(new) - 1
         inverse = snp.zeros((count,), np.int32).at[order].set(number)
@@ -231,9 +231,11 @@ def _arranged(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
     operands = [*columns, places] if columns else [places]
     found = emit("sort", *operands, dim=0, keys=keys, stable=True)
     order = found[-1] if isinstance(found, tuple) else found
-    arranged = snp.take(rows, order, axis=0, mode="clip") if rows.ndim > 1 else found[0]
+    arranged = (
+        snp.take(rows, order, axis=0, mode="promise_in_bounds") if rows.ndim > 1 else found[0]
+    )
     lines = (
-        snp.take(flat, order, axis=0, mode="clip")
+        snp.take(flat, order, axis=0, mode="promise_in_bounds")
         if rows.ndim > 1
         else reshape(found[0], (count, 1))
     )

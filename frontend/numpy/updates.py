@@ -183,7 +183,7 @@ def _scattered(
     dims, parts = list(subscript.indexed), []
     if arrays:
         found = vectors(subscript, arrays)
-        if mode in ("clip", "promise_in_bounds"):
+        if mode == "clip":
             found = clamped(found, [x.shape[d] for d in dims])
         at = (*(i for i, p in enumerate(along) if p in group), len(batch))
         kind = TensorType((*batch, len(dims)), found.value.type.dtype)

@@ -55,7 +55,7 @@ def _permuted(key: Any, x: Any, axis: int, independent: bool) -> Any:
     if array.ndim == 1 or independent:
         return shuffled(single_key(key), array, dim)
     order = shuffled(single_key(key), _numbers(array.shape[dim]), 0)
-    return snp.take(array, order, axis=dim, mode="clip")
+    return snp.take(array, order, axis=dim, mode="promise_in_bounds")
 
 
 def shuffled(key: Tracer, array: Tracer, dim: int) -> Tracer:
@@ -102,7 +102,7 @@ def _chosen(key: Any, a: Any, p: Any, shape: tuple[int, ...], replace: bool, axi
         )
     dim = axis_of(axis, array.ndim)
     places = _places(single_key(key), p, array.shape[dim], shape, replace)
-    return snp.take(array, places, axis=dim, mode="clip")
+    return snp.take(array, places, axis=dim, mode="promise_in_bounds")
 
 
 def _places(key: Tracer, p: Any, size: int, shape: tuple[int, ...], replace: bool) -> Tracer:

@@ -74,7 +74,7 @@ def _is_counted(x: Any) -> Any:
 def _counted(x: Any) -> Any:
     table = snp.asarray(np.array(FACTORIALS))
     place = snp.clip(x, 1.0, float(len(FACTORIALS))) - 1
-    return snp.take(table, place.astype(np.int32), mode="clip")
+    return snp.take(table, place.astype(np.int32), mode="promise_in_bounds")
 
 
 def _right(x: Any, halved: Any) -> Pair:

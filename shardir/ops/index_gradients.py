@@ -19,12 +19,39 @@ from shardir.types import TensorType
 
 
 def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Ints) -> Any:
-    """The cotangent added up where it was read from."""
+    """Return the cotangent added up where it was read from.
+
+    As in JAX, what a window out of range read of the nearest elements has no derivative: the
+    scatter drops its cotangent. Who wants the derivative of clamping clamps the indices first.
+    """
     read = GATHER.read(dims)
-    limits = _limits(Layout.of(x.type.shape, y.type.rank, read), y.type.shape)
-    places = _clamped(b, indices, limits)
+    layout = Layout.of(x.type.shape, y.type.rank, read)
+    places = _whole_windows(b, layout, indices, y.type.shape)
     zeros = b.full(0, x.type)
     return b.scatter(zeros, places, g, op=Symbol("add"), **_named(SCATTER, read)), None
+
+
+def _whole_windows(b: Any, layout: Layout, indices: Value, slices: Ints) -> Value:
+    """Return index vectors, those of windows that stick out moved to where no element is inside.
+
+    A scatter drops single elements, which is the same for windows of one element.
+    """
+    sizes = {d: slices[s] for s, d in layout.window.items()}
+    if all(sizes.get(d, 1) == 1 for d in layout.index_map) or indices.type.size == 0:
+        return indices
+    if indices.type.numpy.itemsize < 4:
+        indices = b.convert(indices, result=indices.type.with_dtype("i64"))
+    ends = tuple(layout.operand[d] for d in layout.index_map)
+    limits = tuple(layout.operand[d] - sizes.get(d, 1) for d in layout.index_map)
+    inside = b.and_(
+        b.ge(indices, b.full(0, indices.type)), b.le(indices, _row(b, limits, indices.type))
+    )
+    every = b.all(inside, dims=(indices.type.rank - 1,))
+    mask = b.broadcast(
+        every, dims=tuple(range(every.type.rank)), result=indices.type.with_dtype("bool")
+    )
+    moved: Value = b.select(mask, indices, _row(b, ends, indices.type))
+    return moved
 
 
 def _named(names: Dimensions, dims: Dimensions) -> dict[str, Ints]:
@@ -33,25 +60,8 @@ def _named(names: Dimensions, dims: Dimensions) -> dict[str, Ints]:
     return {name: chosen for name, chosen in pairs if chosen or "batching" not in name}
 
 
-def _limits(layout: Layout, slices: Ints) -> Ints:
-    """The last place, along each indexed dimension, where a window is still inside."""
-    sizes = {d: slices[s] for s, d in layout.window.items()}
-    return tuple(max(layout.operand[d] - sizes.get(d, 1), 0) for d in layout.index_map)
-
-
-def _clamped(b: Any, indices: Value, limits: Ints) -> Value:
-    if not limits or indices.type.size == 0:
-        return indices
-    scalar = TensorType((), indices.type.dtype)
-    top = int(np.iinfo(indices.type.numpy).max)
-    reach = tuple(min(limit, top) for limit in limits)
-    high = b.full(reach[0], scalar) if len(set(reach)) == 1 else _row(b, reach, indices.type)
-    clamped: Value = b.clamp(b.full(0, scalar), indices, high)
-    return clamped
-
-
 def _row(b: Any, numbers: Ints, type: TensorType) -> Value:
-    """A tensor of `type` whose every index vector is `numbers`."""
+    """Return a tensor of `type` whose every index vector is `numbers`."""
     row = Dense(np.array(numbers, type.numpy))
     vector = b.constant(value=row, result=type.with_shape((len(numbers),)))
     spread: Value = b.broadcast(vector, dims=(type.rank - 1,), result=type)
