@@ -6,12 +6,18 @@ from shardir._lazy import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
     "shardir.scipy.linalg": (),
+    "shardir.scipy.sparse": (),
     "shardir.scipy.special": (),
     "shardir.scipy.stats": (),
 }
 """Where each public name is defined."""
 
 if TYPE_CHECKING:
-    from shardir.scipy import linalg as linalg, special as special, stats as stats
+    from shardir.scipy import (
+        linalg as linalg,
+        sparse as sparse,
+        special as special,
+        stats as stats,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

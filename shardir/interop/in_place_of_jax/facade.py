@@ -20,7 +20,7 @@ ASKING = frozenset(["devices", "device_count", "local_devices", "local_device_co
 """Names of `jax` by which a program asks what devices there are."""
 
 
-INNER = frozenset(["fft", "initializers", "linalg", "special", "stats"])
+INNER = frozenset(["fft", "initializers", "linalg", "sparse", "special", "stats"])
 """Modules of JAX's that are attributes of others here."""
 
 

@@ -80,6 +80,7 @@ NAMESPACES = (
     "scipy.special",
     "scipy.stats",
     "scipy.linalg",
+    "scipy.sparse.linalg",
     "numpy.linalg",
     "numpy.fft",
     "lax.linalg",

@@ -1,0 +1,284 @@
+"""Iterative solvers of linear equations, under the names of `jax.scipy.sparse.linalg`.
+
+An operator is a square matrix or a function that multiplies with one; vectors are containers of
+arrays. Solutions are differentiated by the equation, not by the iterations
+(`lax.custom_linear_solve`).
+"""
+
+from collections.abc import Callable
+from functools import partial, reduce
+from operator import add
+from typing import Any
+
+from shardir.frontend import lax, numpy as snp, tree
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of
+from shardir.frontend.promotion import inexact, user_dtype
+from shardir.types import COMPLEX
+
+__all__ = ["bicgstab", "cg", "gmres"]
+
+Operator = Callable[[Any], Any]
+Method = Callable[..., Any]
+
+
+def cg(
+    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, M: Any = None,
+) -> tuple[Any, None]:  # fmt: skip
+    """Return (x, None) with A x = b by conjugate gradients; A is Hermitian positive definite.
+
+    `b` is an array or a container of arrays, `A` a matrix or a function of such a container, `M`
+    an approximate inverse of `A` of the same kinds, `x0` the first guess (zeros). The iteration
+    ends when the norm of the residual is at most max(tol * norm(b), atol), or after `maxiter`
+    steps (10 times the number of unknowns). Raises `ArgumentError` where `x0` is not like `b`.
+
+    M. Hestenes and E. Stiefel, Methods of conjugate gradients for solving linear systems, 1952.
+    """
+    return _solved("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, True)
+
+
+def bicgstab(
+    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, M: Any = None,
+) -> tuple[Any, None]:  # fmt: skip
+    """Return (x, None) with A x = b by stabilized biconjugate gradients; see `cg`.
+
+    `A` is any invertible operator.
+
+    H. van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, 1992.
+    """
+    return _solved("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False)
+
+
+def gmres(
+    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
+    maxiter: int | None = None, M: Any = None, solve_method: str = "batched",
+) -> tuple[Any, None]:  # fmt: skip
+    """Return (x, None) with A x = b by generalized minimal residuals; see `cg`.
+
+    `A` is any invertible operator. A subspace of `restart` vectors is built before the solution
+    is updated; `maxiter` counts these rounds. The preconditioned residual is what gets small.
+    `solve_method` is accepted ("batched" or "incremental"): both give the result of "batched".
+
+    Y. Saad and M. Schultz, GMRES: a generalized minimal residual algorithm, 1986.
+    """
+    if solve_method not in ("batched", "incremental"):
+        raise ArgumentError(
+            point(f"solve_method of gmres is 'batched' or 'incremental', got {solve_method!r}")
+        )
+    size = sum(leaf.size for leaf in map(snp.asarray, tree.leaves(b)))
+    method = partial(_minimal_residuals, restart=min(restart, size))
+    return _solved("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
+
+
+def _solved(
+    name: str, method: Method, A: Any, b: Any, x0: Any, tol: Any, atol: Any,
+    maxiter: int | None, M: Any, hermitian: bool,
+) -> tuple[Any, None]:  # fmt: skip
+    b = tree.map(_as_inexact, b)
+    x0 = tree.map(snp.zeros_like, b) if x0 is None else x0
+    if tree.structure(x0) != tree.structure(b) or _shapes(x0) != _shapes(b):
+        raise ArgumentError(
+            point(
+                f"x0 of {name} is not like b: its shapes are {_shapes(x0)}, those of b "
+                f"{_shapes(b)}; they have to be containers of the same arrays"
+            )
+        )
+    x0 = tree.map(lambda x, like: snp.asarray(x).astype(like.dtype), x0, b)
+    steps = 10 * sum(leaf.size for leaf in tree.leaves(b)) if maxiter is None else maxiter
+    precondition = _operator(f"M of {name}", (lambda x: x) if M is None else M)
+
+    def solve(matvec: Operator, right: Any) -> Any:
+        return method(matvec, right, x0, tol, atol, steps, precondition)
+
+    kinds = {abstract_of(leaf).type.dtype for leaf in tree.leaves(b)}
+    found = lax.custom_linear_solve(
+        _operator(f"A of {name}", A),
+        b,
+        solve,
+        transpose_solve=solve,
+        symmetric=hermitian and not kinds & set(COMPLEX),
+    )
+    return found, None
+
+
+def _as_inexact(x: Any) -> Any:
+    array = snp.asarray(x)
+    return array.astype(user_dtype(inexact(abstract_of(array).type.dtype)))
+
+
+def _shapes(x: Any) -> list[tuple[int, ...]]:
+    return [tuple(snp.shape(leaf)) for leaf in tree.leaves(x)]
+
+
+def _operator(what: str, given: Any) -> Operator:
+    """Return the function that multiplies with a matrix, or the function that was given."""
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    shape = abstract_of(given, what).type.shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ArgumentError(
+            point(f"{what} is a square matrix or a function, got an array of shape {shape}")
+        )
+    return partial(snp.matmul, given)
+
+
+def _plus(x: Any, scale: Any, y: Any) -> Any:
+    """Return x + scale * y."""
+    return tree.map(lambda one, other: one + scale.astype(other.dtype) * other, x, y)
+
+
+def _minus(x: Any, y: Any) -> Any:
+    return tree.map(lambda one, other: one - other, x, y)
+
+
+def _inner(x: Any, y: Any) -> Any:
+    """Return the inner product, the first vector conjugated."""
+    return reduce(add, map(snp.vdot, tree.leaves(x), tree.leaves(y)))
+
+
+def _square(x: Any) -> Any:
+    """Return the square of the norm, a real number."""
+    return reduce(add, (snp.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
+
+
+def _bound(b: Any, tol: Any, atol: Any) -> Any:
+    """Return the square of the norm that a residual may have."""
+    square = _square(b)
+    return snp.maximum(snp.square(snp.asarray(tol, square.dtype)) * square,
+                       snp.square(snp.asarray(atol, square.dtype)))  # fmt: skip
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Return x / y, 0 where y is 0."""
+    return snp.where(y == 0, 0, x / snp.where(y == 0, 1, y))
+
+
+def _conjugate_gradients(
+    A: Operator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: Operator
+) -> Any:
+    bound = _bound(b, tol, atol)
+
+    def goes_on(state: Any) -> Any:
+        _, rest, _, _, count = state
+        return (_square(rest) > bound) & (count < steps)
+
+    def step(state: Any) -> Any:
+        x, rest, direction, gamma, count = state
+        image = A(direction)
+        alpha = gamma / _inner(direction, image)
+        x, rest = _plus(x, alpha, direction), _plus(rest, -alpha, image)
+        refined = M(rest)
+        after = _inner(rest, refined)
+        return x, rest, _plus(refined, after / gamma, direction), after, count + 1
+
+    rest = _minus(b, A(x0))
+    first = M(rest)
+    return lax.while_loop(goes_on, step, (x0, rest, first, _inner(rest, first), snp.int32(0)))[0]
+
+
+def _biconjugate_gradients(
+    A: Operator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: Operator
+) -> Any:
+    bound = _bound(b, tol, atol)
+
+    def goes_on(state: Any) -> Any:
+        # `count` is negative after a breakdown: a step would divide by zero.
+        _, rest, *_, count = state
+        return (_square(rest) > bound) & (count < steps) & (count >= 0)
+
+    def step(state: Any) -> Any:
+        x, rest, shadow, direction, image, alpha, omega, rho, count = state
+        after = _inner(shadow, rest)
+        beta = _quotient(after * alpha, rho * omega)
+        direction = _plus(rest, beta, _plus(direction, -omega, image))
+        refined = M(direction)
+        image = A(refined)
+        alpha = _quotient(after, _inner(shadow, image))
+        half = _plus(rest, -alpha, image)
+        half_refined = M(half)
+        half_image = A(half_refined)
+        omega = _quotient(_inner(half_image, half), _inner(half_image, half_image))
+        # Where the first half was enough, the second would add rounding errors only.
+        omega = snp.where(_square(half) < bound, 0, omega)
+        x = _plus(_plus(x, alpha, refined), omega, half_refined)
+        rest = _plus(half, -omega, half_image)
+        broken = (after == 0) | (alpha == 0) | ((omega == 0) & (_square(rest) > bound))
+        return (x, rest, shadow, direction, image, alpha, omega, after,
+                snp.where(broken, -1, count + 1))  # fmt: skip
+
+    rest = _minus(b, A(x0))
+    one = snp.ones_like(_inner(rest, rest))
+    state = (x0, rest, rest, rest, tree.map(snp.zeros_like, rest), one, one, one, snp.int32(0))
+    # The first direction is the residual itself, whatever the quotient says.
+    state = (*state[:3], tree.map(snp.zeros_like, rest), *state[4:])
+    return lax.while_loop(goes_on, step, state)[0]
+
+
+def _minimal_residuals(
+    A: Operator, b: Any, x0: Any, tol: Any, atol: Any, rounds: int, M: Operator, *, restart: int
+) -> Any:
+    norm = snp.sqrt(_square(b))
+    bound = snp.maximum(snp.asarray(tol, norm.dtype) * norm, snp.asarray(atol, norm.dtype))
+
+    def residual(x: Any) -> tuple[Any, Any]:
+        rest = M(_minus(b, A(x)))
+        return rest, snp.sqrt(_square(rest))
+
+    def goes_on(state: Any) -> Any:
+        _, _, size, count = state
+        return (size > bound) & (count < rounds)
+
+    def cycle(state: Any) -> Any:
+        x, rest, size, count = state
+        basis = tree.map(
+            lambda r: (
+                snp.zeros((restart + 1, *r.shape), r.dtype)
+                .at[0]
+                .set(_quotient(r, size.astype(r.dtype)))
+            ),
+            rest,
+        )
+        kind = _inner(rest, rest).dtype
+        table = snp.zeros((restart + 1, restart), kind)
+        basis, table = lax.fori_loop(0, restart, partial(_extend, A, M), (basis, table))
+        right = snp.zeros((restart + 1,), kind).at[0].set(size.astype(kind))
+        weights = snp.linalg.lstsq(table, right)[0]
+        x = tree.map(
+            lambda old, v: old + snp.tensordot(weights.astype(v.dtype), v[:-1], axes=1), x, basis
+        )
+        return (x, *residual(x), count + 1)
+
+    return lax.while_loop(goes_on, cycle, (x0, *residual(x0), snp.int32(0)))[0]
+
+
+def _extend(A: Operator, M: Operator, k: Any, state: Any) -> Any:
+    """Add the image of the k-th vector to an orthonormal basis (Arnoldi), and to the table.
+
+    The basis is made orthogonal twice. A vector that is in the span already becomes 0.
+    """
+    basis, table = state
+    image = M(A(tree.map(lambda v: v[k], basis)))
+    before = snp.sqrt(_square(image))
+    column: Any = 0
+    for _ in range(2):
+        parts = reduce(
+            add,
+            (
+                snp.tensordot(snp.conj(v), w, axes=w.ndim)
+                for v, w in zip(tree.leaves(basis), tree.leaves(image), strict=True)
+            ),
+        )
+        image = tree.map(
+            lambda w, v, parts=parts: w - snp.tensordot(parts.astype(v.dtype), v, axes=1),
+            image,
+            basis,
+        )
+        column = column + parts
+    size = snp.sqrt(_square(image))
+    size = snp.where(size <= snp.finfo(size.dtype).eps * before, 0, size)
+    basis = tree.map(lambda v, w: v.at[k + 1].set(_quotient(w, size.astype(w.dtype))), basis, image)
+    column = column.at[k + 1].set(size.astype(column.dtype))
+    return basis, table.at[:, k].set(column.astype(table.dtype))

@@ -1,0 +1,13 @@
+"""Sparse linear algebra under SciPy's names."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE: dict[str, tuple[str, ...]] = {"shardir.scipy.sparse.linalg": ()}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.scipy.sparse import linalg as linalg
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,10 @@
+"""Iterative solvers of linear equations."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.sparse_linalg import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.sparse_linalg")
