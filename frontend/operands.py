@@ -270,7 +270,8 @@ def _wrapped(whole: int, dtype: str) -> int:
         return whole
     if not -(1 << usual - 1) <= whole < 1 << usual - 1:
         hint = "" if usual == 64 else "; shardir.enable_x64() allows 64-bit integers"
-        raise NumberError(point(f"the number {whole} does not fit into {dtype}{hint}"))
+        user = NUMPY_DTYPES[dtype]
+        raise NumberError(point(f"the number {whole} does not fit into {user}{hint}"))
     whole &= (1 << bits) - 1
     return whole - (1 << bits) if dtype[0] == "i" and whole >> (bits - 1) else whole
 

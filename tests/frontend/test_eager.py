@@ -175,7 +175,9 @@ def test_results_do_not_change_with_the_callers_array() -> None:
 
 def test_numbers_that_do_not_fit() -> None:
     with pytest.raises(NumberError, match=r"the number 1099511627776 does not fit into int32"):
-        plus(NUMBERS, 2**40)
+        plus(NUMBERS.astype(np.int32), 2**40)
+    # A float holds it, in a call as in a program.
+    np.testing.assert_array_equal(plus(NUMBERS, 2**40), np.float32(2**40) + NUMBERS)
     with pytest.raises(NumberError, match="a whole number so large does not fit into f32"):
         jit(lambda x: plus(x, 10**400))(1.0)
     np.testing.assert_array_equal(plus(np.uint8(1), 255), 0)
