@@ -5,6 +5,11 @@ after:  `%w.whole = reshard(%w)`, `%w.whole.1 = reshard(%w)`, `%t.whole = transp
 
 The two equal moves are then one (`shardir.passes.share_reshards`): an embedding that is looked up
 and multiplied with, transposed, is gathered once.
+
+A concatenation that is needed whole is made of whole operands where these are fewer bytes:
+
+before: `%c = concatenate(%x, %x, dim=0)`, `%c.whole = reshard(%c)`
+after:  `%x.whole = reshard(%x)`, `%c.whole = concatenate(%x.whole, %x.whole, dim=0)`
 """
 
 from dataclasses import replace
@@ -37,6 +42,10 @@ class Turner:
             if op.blocks and op.name not in SKIPPED:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
             turn = self.uses.maker.get(op.operands[0]) if op.name == "reshard" else None
+            if turn is not None and turn.name == "concatenate" and self.repeats(turn, op):
+                self.changed = True
+                made.extend(self.joined_whole(turn, op))
+                continue
             if turn is None or turn.name != "transpose" or not self.shared(turn, op):
                 made.append(op)
                 continue
@@ -49,6 +58,44 @@ class Turner:
             made.append(replace(op, operands=(source,), results=(moved,)))
             made.append(replace(turn, operands=(moved,), results=op.results))
         return Block(block.params, tuple(made), block.returns)
+
+    def repeats(self, joined: Op, move: Op) -> bool:
+        """Return whether gathering the operands of a concatenation moves less than gathering it.
+
+        Nothing else may use the concatenation, and the move may change nothing but the dimension
+        along which it joins, which becomes whole.
+        """
+        dim: int = joined.attrs["dim"]
+        source, target = (place_of(v, self.mesh) for v in (joined.result, move.result))
+        others = [d for d in range(len(target.dims)) if d != dim]
+        if (
+            not source.dims[dim].axes
+            or target.dims[dim].axes
+            or source.unreduced
+            or target.unreduced
+            or any(source.dims[d].axes != target.dims[d].axes for d in others)
+            or list(self.uses.users.get(joined.result, ())) != [move]
+        ):
+            return False
+        distinct = dict.fromkeys(joined.operands)
+        if any(place_of(operand, self.mesh).unreduced for operand in distinct):
+            return False
+        return sum(operand.type.size for operand in distinct) < joined.result.type.size
+
+    def joined_whole(self, joined: Op, move: Op) -> list[Op]:
+        """Return moves of the operands, each once, and the concatenation of what they give."""
+        target = told(place_of(move.result, self.mesh))
+        moved = {
+            operand: replace(
+                operand, name=self.names.fresh(f"{operand.name}.whole"), sharding=target
+            )
+            for operand in dict.fromkeys(joined.operands)
+        }
+        moves = [
+            replace(move, operands=(operand,), results=(whole,)) for operand, whole in moved.items()
+        ]
+        operands = tuple(moved[operand] for operand in joined.operands)
+        return [*moves, replace(joined, operands=operands, results=move.results)]
 
     def before(self, turn: Op, move: Op) -> Sharding:
         """Where the operand of a transpose has to be for the result to be where it is moved."""

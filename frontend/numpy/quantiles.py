@@ -157,8 +157,9 @@ def _few(q: Any) -> tuple[float, ...] | None:
     )
 
 
-FEW_PLACES, FEW_LINES, LONG = 4, 3, 1 << 16
-"""So many computed places in so few lines, or in lines so long, are looked for one by one."""
+FEW_PLACES, FEW_LINES, LONG = 1, 3, 1 << 16
+"""So many computed places in so few lines, or in lines so long, are looked for one by one. Of
+several, each would gather lines that devices share, where sorting gathers them once."""
 
 STATIC = ("axis", "method", "keepdims", "nans", "name")
 

@@ -2,8 +2,9 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any
@@ -12,6 +13,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.config import config
 from shardir.frontend.errors import SettingError
 from shardir.frontend.locations import point
+from shardir.frontend.running import disable_jit
 from shardir.frontend.setting_values import PLATFORMS
 from shardir.frontend.settings import SETTINGS
 
@@ -157,16 +159,75 @@ def obey_flags() -> None:
         config.update("num_cpu_devices", int(found[-1]))
 
 
+OBEYED = {
+    "JAX_ENABLE_X64": "enable_x64",
+    "JAX_NUM_CPU_DEVICES": "num_cpu_devices",
+    "JAX_PLATFORMS": "jax_platforms",
+    "JAX_PLATFORM_NAME": "jax_platform_name",
+    "JAX_THREEFRY_PARTITIONABLE": "threefry_partitionable",
+}
+"""The environment variables of JAX that choose what shardir can choose, and the settings."""
+
+TRUTHS = {
+    **dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True),
+    **dict.fromkeys(("n", "no", "f", "false", "off", "0"), False),
+}
+"""What JAX takes for true and for false in the environment."""
+
+_reported: set[str] = set()
+"""The variables that have been reported as ignored."""
+
+
+def obey_environment() -> bool:
+    """Apply the environment variables that JAX reads; return whether JIT is to be disabled.
+
+    Variables that are set and have no effect here are reported on stderr, each once. Raises
+    `SettingError` for a value that makes no sense.
+    """
+    given = {name: text for name, text in os.environ.items() if name.startswith("JAX_") and text}
+    switches = ("JAX_ENABLE_X64", "JAX_THREEFRY_PARTITIONABLE", "JAX_DISABLE_JIT")
+    truths = {name: _truth(name, given[name]) for name in switches if name in given}
+    for name, setting in OBEYED.items():
+        text = given.get(name)
+        if text is None or (name == "JAX_NUM_CPU_DEVICES" and text.strip() == "-1"):
+            continue
+        value = truths.get(name, text)
+        try:
+            change(setting, value)
+        except SettingError as error:
+            reason = str(error).partition("; ")[2].partition("\n")[0]
+            raise SettingError(f"the environment variable {name} is {text!r}; {reason}") from None
+        if name == "JAX_NUM_CPU_DEVICES":
+            _obeyed.set(os.environ.get("XLA_FLAGS", ""))
+    ignored = sorted(given.keys() - OBEYED.keys() - {"JAX_DISABLE_JIT"} - _reported)
+    if ignored:
+        _reported.update(ignored)
+        told = ", ".join(ignored)
+        sys.stderr.write(f"shardir ignores environment variables of JAX: {told}\n")
+    return truths.get("JAX_DISABLE_JIT", False)
+
+
+def _truth(name: str, text: str) -> bool:
+    found = TRUTHS.get(text.lower())
+    if found is None:
+        raise SettingError(f"the environment variable {name} is {text!r}; it must be true or false")
+    return found
+
+
 @contextmanager
 def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
     """A block for a program: `settings` hold in it, and what it changes stays inside.
 
-    The flags that there are count as obeyed where `settings` state the number of devices.
+    The environment variables of JAX hold where `settings` say nothing else. The flags that there
+    are count as obeyed where `settings` state the number of devices.
     """
     known = "num_cpu_devices" in settings
     token = _obeyed.set(os.environ.get("XLA_FLAGS", "") if known else "")
     try:
-        with config(**settings):
+        with config(), ExitStack() as stack:
+            if obey_environment():
+                stack.enter_context(disable_jit())
+            stack.enter_context(config(**settings))
             yield
     finally:
         _obeyed.reset(token)

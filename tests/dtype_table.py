@@ -1,0 +1,123 @@
+"""The element types of expressions of the namespaces, here and in JAX.
+
+`tests/data/dtypes.json` has for both settings of `enable_x64`, and for each expression, the element
+types that JAX 0.10.2 gives where `x` has the types of the columns; `*` marks weak ones, `,` parts
+several results, `-` is an error and `.` is not asked. `python -m tests.dtype_table` writes what JAX
+gives for all expressions in the file (and for new ones with no columns yet).
+
+In an expression `x` is a vector of four elements, `m` a matrix of three rows and columns and `t` a
+scalar array of the column's type; for the columns `True`, `1`, `1.0` and `1j`, `x` is that number.
+"""
+
+import importlib
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardir.types import NUMPY_DTYPES
+
+FILE = Path(__file__).parent / "data" / "dtypes.json"
+NUMBERS: dict[str, Any] = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
+NARROWED = ("u64", "i64", "f64", "c128")
+COLUMNS = [*(name for name in NUMPY_DTYPES if name != "key"), *NUMBERS]
+MODULES = {
+    "snp": "numpy",
+    "lax": "lax",
+    "nn": "nn",
+    "special": "scipy.special",
+    "linalg": "scipy.linalg",
+    "random": "random",
+}
+
+
+def columns(mode: str) -> list[str]:
+    """The types that differ in a mode, "x32" or "x64"."""
+    return [name for name in COLUMNS if mode == "x64" or name not in NARROWED]
+
+
+def asks_for_arrays(expression: str) -> bool:
+    """Whether an expression has `m` or `t`, which numbers are not."""
+    return bool(re.search(r"\b[mt]\b", expression))
+
+
+class Library:
+    """`jax` or `shardir` and its modules."""
+
+    def __init__(self, name: str) -> None:
+        self.top: Any = importlib.import_module(name)
+        self.names = {
+            word: importlib.import_module(f"{name}.{path}") for word, path in MODULES.items()
+        }
+        importlib.import_module(f"{name}.lax.linalg")
+        self.names["np"] = np
+        self.names["segment"] = self.top.ops.segment_sum if name == "jax" else self.top.segment_sum
+
+    def types(self, expression: str, column: str) -> str:
+        """The element types that an expression has, or `-`."""
+        if column in NUMBERS:
+            arrays = {"x": NUMBERS[column]}
+        else:
+            dtype = NUMPY_DTYPES[column]
+            shapes: dict[str, tuple[int, ...]] = {"x": (4,), "m": (3, 3), "t": ()}
+            arrays = {
+                name: self.top.ShapeDtypeStruct(shape, dtype) for name, shape in shapes.items()
+            }
+        others: list[str] = []
+
+        def evaluated(arrays: Any) -> Any:
+            found = eval(expression, {**self.names, **arrays})
+            leaves = self.top.tree.leaves(found)
+            others.extend(_word(leaf) for leaf in leaves if not _is_array(leaf))
+            return [leaf for leaf in leaves if _is_array(leaf)]
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = self.top.eval_shape(evaluated, arrays)
+        except Exception:
+            return "-"
+        return ",".join([*map(_word, found), *others])
+
+
+def _is_array(x: Any) -> bool:
+    return hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, (np.dtype, type))
+
+
+def _word(x: Any) -> str:
+    names = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name != "key"}
+    if isinstance(x, np.dtype):
+        return f"d:{names.get(x, x)}"
+    if not _is_array(x):
+        return type(x).__name__
+    name = names.get(x.dtype, str(x.dtype))
+    # Bools are never weak here, and the mark has no meaning for them.
+    return name + ("*" if getattr(x, "weak_type", False) and name != "bool" else "")
+
+
+def rows(library: Library, expressions: list[str], mode: str) -> Iterator[tuple[str, str]]:
+    """Each expression and its row, in the mode that holds."""
+    for expression in expressions:
+        words = [
+            "." if column in NUMBERS and asks_for_arrays(expression)
+            else library.types(expression, column)
+            for column in columns(mode)
+        ]  # fmt: skip
+        yield expression, " ".join(words)
+
+
+def main() -> None:
+    table = json.loads(FILE.read_text())
+    library = Library("jax")
+    for mode in ("x32", "x64"):
+        with library.top.enable_x64(mode == "x64"):
+            table[mode] = dict(rows(library, list(table[mode]), mode))
+    FILE.write_text(json.dumps(table, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The environment variables that JAX reads, in a script that runs with shardir in JAX's place."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardir.frontend.errors import SettingError
+from shardir.interop.in_place_of_jax import scripts, settings
+
+SCRIPT = """
+import jax
+import jax.numpy as jnp
+
+count = jax.device_count()
+dtype = str(jnp.arange(3).dtype)
+partitionable = jax.config.jax_threefry_partitionable
+platform = jax.devices()[0].platform
+traced = []
+
+
+@jax.jit
+def f(x):
+    traced.append(isinstance(x, jax.core.Tracer))
+    return x
+
+
+f(jnp.ones(2))
+"""
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> dict[str, Any]:
+    for name in (*settings.OBEYED, "JAX_DISABLE_JIT", "XLA_FLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr(settings, "_reported", set())
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return scripts.run_script(path)
+
+
+def test_variables_that_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run(
+        tmp_path,
+        monkeypatch,
+        JAX_ENABLE_X64="true",
+        JAX_NUM_CPU_DEVICES="3",
+        JAX_THREEFRY_PARTITIONABLE="0",
+        JAX_PLATFORMS="cpu",
+        XLA_FLAGS="--xla_force_host_platform_device_count=5",
+    )
+    assert (found["count"], found["dtype"], found["partitionable"]) == (3, "int64", False)
+    assert found["platform"] == "cpu"
+    assert found["traced"] == [True]
+    assert run(tmp_path, monkeypatch, JAX_ENABLE_X64="0")["dtype"] == "int32"
+    assert run(tmp_path, monkeypatch, JAX_DISABLE_JIT="1")["traced"] == [False]
+
+
+def test_variables_that_are_ignored_are_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, monkeypatch, JAX_DEBUG_NANS="1", JAX_LOG_COMPILES="1", JAX_ENABLE_X64="0")
+    line = "shardir ignores environment variables of JAX: JAX_DEBUG_NANS, JAX_LOG_COMPILES\n"
+    assert capsys.readouterr().err == line
+    settings.obey_environment()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("JAX_ENABLE_X64", "maybe", "it must be true or false"),
+        ("JAX_NUM_CPU_DEVICES", "many", "it must be a whole number of at least 1"),
+        ("JAX_PLATFORMS", "abacus", "it must be 'cpu', 'gpu', 'tpu' or 'ipu'"),
+    ],
+)
+def test_values_that_make_no_sense(
+    name: str, text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        run(tmp_path, monkeypatch, **{name: text})
+    assert str(caught.value) == f"the environment variable {name} is {text!r}; {says}"
