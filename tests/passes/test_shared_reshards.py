@@ -242,3 +242,52 @@ func @f(
         "%c = transpose(%a, perm=[]) : i32[]",
         "%d = reshard(%c) : i32[] unreduced(x)",
     ]
+
+
+TWICE = """\
+func @f(
+  %x: f32[8@x, 4],
+  %y: f32[8@x, 4],
+) -> (f32[16, 4]) {
+"""
+
+
+def test_what_is_joined_twice_is_gathered_before() -> None:
+    lines = after(
+        ShareReshards(),
+        TWICE
+        + """\
+  %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
+  %c.whole = reshard(%c) : f32[16@-, 4]
+  return %c.whole
+}
+""",
+    )
+    assert [line for line in lines if "%c = " not in line] == [
+        "%x.whole = reshard(%x) : f32[8@-, 4]",
+        "%c.whole = concatenate(%x.whole, %x.whole, dim=0) : f32[16@-, 4]",
+    ]
+
+
+def test_what_is_joined_of_others_is_gathered_as_it_is() -> None:
+    """As many bytes would be sent either way, in two moves instead of one."""
+    text = """\
+  %c = concatenate(%x, %y, dim=0) : f32[16@x, 4]
+  %c.whole = reshard(%c) : f32[16@-, 4]
+  return %c.whole
+}
+"""
+    assert "%c.whole = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)
+
+
+def test_what_is_joined_and_used_as_it_is_stays() -> None:
+    text = """\
+  %c = concatenate(%x, %x, dim=0) : f32[16@x, 4]
+  %c.whole = reshard(%c) : f32[16@-, 4]
+  %d = neg(%c) : f32[16@x, 4]
+  %d.whole = reshard(%d) : f32[16@-, 4]
+  %e = add(%c.whole, %d.whole) : f32[16@-, 4]
+  return %e
+}
+"""
+    assert "%c.whole = reshard(%c) : f32[16@-, 4]" in after(ShareReshards(), TWICE + text)

@@ -1,0 +1,40 @@
+"""How many bytes each of 8 devices sends for a function of one operand that they share.
+
+The bytes are JAX's: those of the collectives of its compiled program, a gathered vector of 16 KiB
+and, for quantiles, one bool that says whether there is a NaN.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+VECTOR = np.random.default_rng(3).standard_normal(4096).astype(np.float32)
+LEVELS = np.array([0.1, 0.5, 0.77], np.float32)
+GATHERED = 4096 * 4 * 7 // 8
+ONE_BOOL = 2
+
+CASES: dict[str, tuple[Callable[..., Any], Any, int]] = {
+    "roll": (lambda p, x, k: p.roll(x, k), 5, GATHERED),
+    "roll of rows": (lambda p, x, k: p.roll(x.reshape(512, 8), k, 0), -3, GATHERED),
+    "levels": (lambda p, x, q: p.quantile(x, q), LEVELS, GATHERED + ONE_BOOL),
+    "two levels": (lambda p, x, q: p.quantile(x, q), LEVELS[:2], GATHERED + ONE_BOOL),
+    "known levels": (lambda p, x, q: p.quantile(x, LEVELS), 0, GATHERED),
+    "integer division": (lambda p, x, k: x.astype("i4") // 3, 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_more_is_sent_than_by_jax(name: str) -> None:
+    function, other, sent = CASES[name]
+    mesh = sd.make_mesh((8,), ("x",))
+    x = sd.device_put(VECTOR, NamedSharding(mesh, P("x")))
+    jitted = sd.jit(lambda x, k: function(snp, x, k))
+    assert jitted.lower(x, other).compile().communication().total.sent <= sent
+    wanted = function(np, VECTOR, other)
+    np.testing.assert_allclose(jitted(x, other), wanted, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,70 @@
+"""Results have JAX's element types, whatever those of the operands, with `enable_x64` and without.
+
+The table is that of `tests.dtype_table`. `tests/data/dtype_differences.json` has the rows of what
+differs, which `docs/numerics.md` explains. Each test looks at some columns of each expression.
+"""
+
+import importlib.util
+import json
+
+import pytest
+
+from shardir.frontend.config import enable_x64
+from tests.dtype_table import FILE, Library, asks_for_arrays, columns
+
+TABLE: dict[str, dict[str, str]] = json.loads(FILE.read_text())
+DIFFERENCES: dict[str, dict[str, str]] = json.loads(
+    FILE.with_name("dtype_differences.json").read_text()
+)
+PARTS = 4
+
+
+def sample(mode: str, number: int) -> list[int]:
+    """Columns of an expression: one that is another for each, and i32, where the modes differ."""
+    names = columns(mode)
+    return sorted({number * 7 % len(names), names.index("i32")} if mode == "x64" else
+                  {number * 5 % len(names)})  # fmt: skip
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("mode", ["x32", "x64"])
+def test_results_have_jaxs_element_types(mode: str, part: int) -> None:
+    library, names, wrong = Library("shardir"), columns(mode), []
+    with enable_x64(mode == "x64"):
+        for number, (expression, row) in enumerate(TABLE[mode].items()):
+            if number % PARTS != part:
+                continue
+            wanted = row.split()
+            allowed = DIFFERENCES[mode].get(expression, row).split()
+            for i in sample(mode, number):
+                if wanted[i] in ("-", "."):
+                    continue
+                found = library.types(expression, names[i])
+                if found not in (wanted[i], allowed[i]):
+                    wrong.append((expression, names[i], wanted[i], found))
+    assert not wrong
+
+
+def test_differences_are_differences() -> None:
+    for mode, rows in DIFFERENCES.items():
+        for expression, row in rows.items():
+            assert row != TABLE[mode][expression], expression
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_the_table_is_jaxs() -> None:
+    library = Library("jax")
+    for mode in ("x32", "x64"):
+        names = columns(mode)
+        with library.top.enable_x64(mode == "x64"):
+            for number, (expression, row) in enumerate(TABLE[mode].items()):
+                column = number % len(names)
+                if number % 16 or row.split()[column] == ".":
+                    continue
+                found = library.types(expression, names[column])
+                assert found == row.split()[column], (expression, names[column])
+
+
+def test_numbers_are_not_asked_for_arrays() -> None:
+    assert asks_for_arrays("snp.mean(m, 0)") and asks_for_arrays("t + 1")
+    assert not asks_for_arrays("snp.minimum(x, x)")
