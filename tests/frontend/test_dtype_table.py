@@ -66,5 +66,6 @@ def test_the_table_is_jaxs() -> None:
 
 
 def test_numbers_are_not_asked_for_arrays() -> None:
-    assert asks_for_arrays("snp.mean(m, 0)") and asks_for_arrays("t + 1")
+    assert asks_for_arrays("snp.mean(m, 0)")
+    assert asks_for_arrays("t + 1")
     assert not asks_for_arrays("snp.minimum(x, x)")
