@@ -58,7 +58,7 @@ class Library:
         self.names["segment"] = self.top.ops.segment_sum if name == "jax" else self.top.segment_sum
 
     def types(self, expression: str, column: str) -> str:
-        """The element types that an expression has, or `-`."""
+        """The element types that an expression has, `-` for an error, or `nothing`."""
         if column in NUMBERS:
             arrays = {"x": NUMBERS[column]}
         else:
@@ -81,7 +81,7 @@ class Library:
                 found = self.top.eval_shape(evaluated, arrays)
         except Exception:
             return "-"
-        return ",".join([*map(_word, found), *others])
+        return ",".join([*map(_word, found), *others]) or "nothing"
 
 
 def _is_array(x: Any) -> bool:

@@ -46,7 +46,7 @@ def test_nothing_is_lost_of_nan(name: str) -> None:
 def test_element_types_stay(name: str) -> None:
     assert run(activation(name), X.astype(np.float16)).dtype == np.float16
     whole = run(activation(name), np.array([-2, 0, 3], "i4"))
-    assert whole.dtype == (np.int32 if name in ("relu", "relu6") else np.float32)
+    assert whole.dtype == (np.int32 if name in ("relu", "hard_tanh") else np.float32)
 
 
 def test_other_names_and_slopes() -> None:
