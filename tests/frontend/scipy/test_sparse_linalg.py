@@ -1,6 +1,7 @@
 """Iterative solvers agree with direct ones, and with JAX's, and so do their derivatives."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_restarts_and_guesses_are_jaxs(name: str) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    for call, told in (
+    refused: list[tuple[Callable[[], Any], str]] = [
         (
             lambda: linalg.cg(POSITIVE, RIGHT, RIGHT[:2]),
             "x0 of cg is not like b: its shapes are [(2,)], those of b [(6,)]; they have to be "
@@ -128,6 +129,7 @@ def test_what_does_not_fit_is_refused() -> None:
             lambda: linalg.gmres(GENERAL, RIGHT, solve_method="fast"),
             "solve_method of gmres is 'batched' or 'incremental', got 'fast'",
         ),
-    ):
+    ]
+    for call, told in refused:
         with pytest.raises(ArgumentError, match=re.escape(told)):
             call()
