@@ -154,8 +154,7 @@ def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     if not arrow:
         counts = Counter(used)
         output = "..." + "".join(sorted(c for c in counts if counts[c] == 1))
-    elif unnamed and "..." not in output:
-        raise _meaningless(subscripts, "has no '...' after '->' for the axes it stands for")
+    # As in JAX, the axes of an ellipsis that is not after '->' are summed.
     output = output.replace("...", spread)
     for letter in output:
         if letter not in used + spread:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import shardir.numpy as snp
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
@@ -209,3 +210,24 @@ def test_an_array_tells_its_type_without_its_numbers() -> None:
     seen = []
     jit(lambda x: seen.append(x.aval))(1)
     assert seen == [ShapeDtypeStruct((), np.int32, weak_type=True)]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        np.float32(0.1), np.float32(-0.0), np.float32(np.inf), np.float16(0.1), np.int32(7),
+        np.uint8(200), np.bool_(True), np.complex64(1 + 0.1j), ml_dtypes.bfloat16(0.1),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_number_is_formatted_as_numpys(number: Any) -> None:
+    x = snp.asarray(number)
+    for spec in ("", ".3f", ">20", "e", "d", "n"):
+        try:
+            wanted = format(number, spec)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                format(x, spec)
+        else:
+            assert format(x, spec) == wanted
+    assert f"{snp.arange(2)}" == "[0 1]"

@@ -11,7 +11,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, ShapeError
 from shardir.types import dtype_name
 from tests.frontend.matrices import Matrices
-from tests.namespace import check, close, numpys, ops, run, trace, words
+from tests.namespace import check, close, eagerly, numpys, ops, run, trace, words
 
 DRAWN = Matrices(11)
 normal, plane = DRAWN.normal, DRAWN.plane
@@ -252,7 +252,6 @@ MEANINGLESS = [
     ("ij->ik", [(2, 3)], "has 'k' only after '->'"),
     ("ij->ii", [(2, 3)], "has 'i' twice after '->'"),
     ("i.j", [(2, 3)], "has 'i.j', which is not made of letters"),
-    ("...i->i", [(2, 3)], "has no '...' after '->' for the axes it stands for"),
 ]
 
 
@@ -351,3 +350,26 @@ def test_the_last_two_axes() -> None:
     with pytest.raises(ShapeError, match=r"linalg.cross takes vectors of 3 elements"):
         run(snp.linalg.cross, normal(2), normal(2))
     assert {*words("matmul tensordot vecdot matrix_transpose")} <= set(dir(snp.linalg))
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "kept"),
+    [
+        ("...i->i", [(2, 3, 4)], "abi->i"),
+        ("i...->i", [(2, 3, 4)], "iab->i"),
+        ("...->", [(2, 3, 4)], "abi->"),
+        ("...ij,...jk->ik", [(5, 2, 3), (5, 3, 4)], "aij,ajk->ik"),
+        ("...i,i->i", [(2, 3), (3,)], "ai,i->i"),
+    ],
+)
+def test_the_axes_of_a_dropped_ellipsis_are_summed(
+    subscripts: str, shapes: list[tuple[int, ...]], kept: str
+) -> None:
+    arrays = [np.random.default_rng(1).standard_normal(shape).astype("f") for shape in shapes]
+    wanted = np.einsum(kept, *arrays)
+    np.testing.assert_allclose(eagerly(snp.einsum, subscripts, *arrays), wanted, rtol=1e-5)
+
+
+def test_sizes_of_a_dropped_ellipsis_broadcast() -> None:
+    x, y = np.ones((1, 3), "f"), np.arange(6, dtype="f").reshape(2, 3)
+    np.testing.assert_array_equal(eagerly(snp.einsum, "...i,...i->i", x, y), y.sum(0))
