@@ -3,6 +3,7 @@
 Not imported for programs whose schedules are on disk.
 """
 
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.rules import ORDERS, RULES
 from shardir.backends.cpu.native.runtime.kernels import begin
 from shardir.backends.cpu.native.runtime.workers import worker_count
@@ -16,4 +17,4 @@ from shardir.ir import Function
 def schedule_of(function: Function) -> Schedule:
     """The schedule of a function for one device."""
     lowered = with_lookups(lower(function, ORDERS))
-    return Builder(lowered, RULES, worker_count(), begin).build()
+    return Builder(lowered, RULES, worker_count(), host(), begin).build()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.types import TensorType
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ class Context(Protocol):
     @property
     def workers(self) -> int:
         """How many threads will share the tasks. Results must not depend on it."""
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that kernels are selected for. Results may differ in rounding alone."""
 
     def temporary(self, nbytes: int) -> int:
         """The slot of a buffer that only the phases of this operation see, 64-byte aligned."""

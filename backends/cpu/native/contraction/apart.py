@@ -7,7 +7,7 @@ from shardir.backends.cpu.native.contraction.einsum import Loop, Product
 from shardir.backends.cpu.native.contraction.lane_sums import CHECKS, Lying
 from shardir.backends.cpu.native.contraction.lanes import lanes_kernel, written
 from shardir.backends.cpu.native.data import Context, Phase
-from shardir.backends.cpu.native.llvm.target import architecture, host
+from shardir.backends.cpu.native.llvm.target import Machine
 
 TASK = 20_000.0
 """Nanoseconds that a task should take at least."""
@@ -31,9 +31,9 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     item = work.out.itemsize
     others = [loop for loop in (*work.batch, *work.rows) if loop is not lane]
     lines = sorted(others, key=lambda loop: abs(loop.out)) or [Loop(1, 0, 0, 0)]
-    many = host().lanes(item)
+    many = work.machine.lanes(item)
     vectors = ceil(lane.extent / many)
-    height, width = _shape(lines[0], vectors)
+    height, width = _shape(lines[0], vectors, work.machine)
     walked = next((d for d, step in enumerate(lane.steps) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
@@ -63,7 +63,7 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
 
 def _together(work: Product) -> tuple[Product, int]:
     """Columns as lanes, and how many of them take the same number of the left operand."""
-    item, lanes = work.out.itemsize, host().lanes(work.out.itemsize)
+    item, lanes = work.out.itemsize, work.machine.lanes(work.out.itemsize)
     for column in work.columns if len(work.columns) == 1 else ():
         times = column.extent
         for loop in work.batch if lanes % times == 0 and times < lanes else ():
@@ -76,11 +76,10 @@ def _together(work: Product) -> tuple[Product, int]:
     return work, 1
 
 
-def _shape(near: Loop, vectors: int) -> tuple[int, int]:
+def _shape(near: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
     """How many lines, which share what is read of the right operand, and vectors of lanes are made
     at once, as registers allow."""
-    wide = host().vector_bytes == 64 or architecture(host().triple) == "aarch64"
-    registers, most = (24, 4) if wide else (8, 2)
+    registers, most = (24, 4) if machine.has_many_registers else (8, 2)
     if near.rhs or near.extent == 1:
         most *= 2
     width = ceil(vectors / ceil(vectors / most))

@@ -19,6 +19,7 @@ from shardir.backends.cpu.native.contraction.pitches import suits
 from shardir.backends.cpu.native.contraction.sliding import slid, slides
 from shardir.backends.cpu.native.contraction.turning import with_features_last
 from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.ir import Op
 from shardir.ops.convolution_loops import Side, sides
 
@@ -39,16 +40,16 @@ def convolution_rule(
     image, filter = operands
     plan = framed(op.attrs, image, filter, out)
     if plan:
-        (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
+        (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out, context.machine)
         long = slides(work)
         if long or suits(work, plan.moved, plan.after):
             before, plan, after = plan.copied(image, filter, out, context)
-            (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
+            (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out, context.machine)
             made = (slid if long else multiplied)(work, context, "convolution")
             return [*before, *made, *after]
     turned = with_features_last(op.attrs, image, filter, out, context)
     before, image, filter, out, after = turned or ([], image, filter, out, [])
-    products = list(products_of(op.attrs, image, filter, out))
+    products = list(products_of(op.attrs, image, filter, out, context.machine))
     if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
         return None
     made = [phase for work in products for phase in multiplied(work, context, "convolution")]
@@ -92,7 +93,9 @@ class _Axis(NamedTuple):
         return self.start < 0 or last >= self.size
 
 
-def products_of(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Iterator[Product]:
+def products_of(
+    attrs: Mapping[str, Any], x: View, w: View, out: View, machine: Machine
+) -> Iterator[Product]:
     """The products that a convolution is; together they write every element of the result."""
     of, by, to = sides(attrs["dims"])
     axes = [
@@ -103,7 +106,7 @@ def products_of(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Iterat
         )
     ]  # fmt: skip
     for chosen in product(*axes):
-        yield _product(attrs, x, w, out, chosen)
+        yield _product(attrs, x, w, out, chosen, machine)
 
 
 def _axes(
@@ -131,7 +134,7 @@ def _axes(
 
 
 def _product(
-    attrs: Mapping[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis]
+    attrs: Mapping[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis], machine: Machine
 ) -> Product:
     of, by, to = sides(attrs["dims"])
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
@@ -188,6 +191,7 @@ def _product(
         lines,
         merged([feature]),
         steps_of_sum,
+        machine,
         patches,
     )
 

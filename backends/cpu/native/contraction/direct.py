@@ -56,7 +56,7 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool, last: 
     inner = r["inner"]
     columns, item = width * kind.lanes, kind.item
     # Rows that the second cache holds meet all columns before the next ones come.
-    held = f.value(host().caches[1] // 4, "i64") // (inner * item + 1) // height * height
+    held = f.value(host().l2_bytes // 4, "i64") // (inner * item + 1) // height * height
     some = f.select(held.is_("sgt", height), held, height)
     with (
         block.products(bases) as (lhs, rhs, out, _),

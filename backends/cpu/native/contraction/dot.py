@@ -17,7 +17,8 @@ def dot_rule(
     (out,) = results
     if not all(converts(view.dtype, arithmetic(out.dtype)) for view in operands):
         return None
-    return multiplied(product_of(op.attrs["dims"], lhs, rhs, out), context, "dot")
+    work = product_of(op.attrs["dims"], lhs, rhs, out, context.machine)
+    return multiplied(work, context, "dot")
 
 
 def dot_order(op: Op, operands: Sequence[View]) -> Sequence[int]:

@@ -8,7 +8,6 @@ from shardir.backends.cpu.native.contraction.narrow import spread
 from shardir.backends.cpu.native.contraction.rearranged import kind_of, laid
 from shardir.backends.cpu.native.contraction.straight import readable, walked
 from shardir.backends.cpu.native.data import Context, Phase
-from shardir.backends.cpu.native.llvm.target import architecture, host
 from shardir.backends.cpu.native.moves.copying import copy_phases
 
 MOST = 0.75
@@ -38,7 +37,7 @@ def dotted(work: Product, context: Context, label: str) -> list[Phase]:
     elif not _within_bounds(work):
         return []
     run = work.inner[-1].extent
-    registers = 24 if host().vector_bytes == 64 or architecture(host().triple) == "aarch64" else 12
+    registers = 24 if work.machine.has_many_registers else 12
     height = max(1, min(HIGHEST, registers // columns))
     checks = len(work.patches.starts) if work.patches else 0
     kernel = dotted_kernel(kind, height, columns, run, checks, walked(work) if checks else -1)

@@ -5,6 +5,7 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import View
+from shardir.backends.cpu.native.llvm.target import Machine
 
 
 class Loop(NamedTuple):
@@ -36,6 +37,7 @@ class Product(NamedTuple):
     """out[batch, row, column] = sum over inner of lhs[batch, row, inner] * rhs[..., column].
 
     Each is any number of loops, the outermost first. The order of `inner` is that of the sum.
+    `machine` describes the host that the kernels are selected for.
     """
 
     lhs: View
@@ -45,6 +47,7 @@ class Product(NamedTuple):
     rows: tuple[Loop, ...]
     columns: tuple[Loop, ...]
     inner: tuple[Loop, ...]
+    machine: Machine
     patches: Patches | None = None
 
     @property
@@ -69,7 +72,7 @@ class Product(NamedTuple):
         )  # fmt: skip
 
 
-def product_of(dims: str, lhs: View, rhs: View, out: View) -> Product:
+def product_of(dims: str, lhs: View, rhs: View, out: View, machine: Machine) -> Product:
     """The loops of `dims`, those of a kind merged where one continues the other.
 
     A letter that only one operand has, and the result lacks, is summed over with the rest: the
@@ -98,6 +101,7 @@ def product_of(dims: str, lhs: View, rhs: View, out: View) -> Product:
         merged(_by_operand(loops[c] for c in output if c not in right)),
         merged(sorted((loops[c] for c in output if c not in left), key=lambda x: -abs(x.out))),
         merged(_by_both(loops[c] for c in sizes if c not in output)),
+        machine,
     )
 
 

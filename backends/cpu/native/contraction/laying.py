@@ -21,15 +21,15 @@ def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
     work, numbers = found.ordered(), arithmetic(work.out.dtype)
     laid = found.laid()
     batch, rows, columns, inner = work.sizes
-    sizes = Sizes.of(numbers, columns)
-    steps, most = laid.blocks(found.channels, numbers.size)
+    sizes = Sizes.of(numbers, columns, work.machine)
+    steps, most = laid.blocks(found.channels, numbers.size, work.machine)
     most = most // sizes.tile.columns * sizes.tile.columns
     if not most:
         return []
     staged = numbers.dtype != work.out.dtype or not one_run(work.columns)
     grid = grid_of(
         batch, rows, columns, inner, sizes._replace(columns=most), numbers.size, staged, False,
-        context.workers, rate(numbers.part), packable=False,
+        context.workers, rate(numbers.part, work.machine), packable=False,
     )  # fmt: skip
     if staged:
         most = min(most, sizes.staged // grid.rows)

@@ -67,13 +67,13 @@ def in_lines(work: Product, context: Context, label: str) -> list[Phase]:
         return []
     work, laid, numbers = found.work, found.laid, arithmetic(work.out.dtype)
     batch, _, columns, _ = work.sizes
-    sizes = Sizes.of(numbers, columns)
+    sizes = Sizes.of(numbers, columns, work.machine)
     most = max((n for n in range(1, found.line.extent + 1)
                 if found.bytes_of(n, numbers.size) <= LEFT), default=0)  # fmt: skip
     most = min(most, LINES // found.near.extent)
     if not most:
         return []
-    cost = 2.0 * prod(work.sizes) / rate(numbers.part)
+    cost = 2.0 * prod(work.sizes) / rate(numbers.part, work.machine)
     wanted = max(1, min(int(cost / TASK), 4 * context.workers))
     products = ceil(batch / min(batch, wanted))
     lines = min(most, ceil(found.line.extent / ceil(wanted / ceil(batch / products))))

@@ -47,7 +47,7 @@ class Tiles(NamedTuple):
     def of(columns: int, tile: Tile) -> "Tiles":
         """For so many columns, which are packed for this tile."""
         whole, rest = columns // tile.columns, columns % tile.columns
-        half = 0 < rest % tile.lanes <= tile.lanes // 2 and host().vector_bytes == 64
+        half = 0 < rest % tile.lanes <= tile.lanes // 2 and tile.halved
         last = tile._replace(width=-(-rest // tile.lanes)) if rest else None
         if last and half and last.width == 1:
             last, half = last._replace(lanes=tile.lanes // 2), False

@@ -166,7 +166,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
     batch, rows, columns, inner = work.sizes
     # A product of a batch is a task, most often.
-    sizes = Sizes.of(numbers, columns, rows if batch > 1 and inner > STEPS else 1)
+    sizes = Sizes.of(numbers, columns, work.machine, rows if batch > 1 and inner > STEPS else 1)
     direct = _dense_from(work.columns, item)
     staged = numbers.dtype != work.out.dtype or not direct
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
@@ -174,7 +174,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     copied = batch // shared * columns * inner * numbers.size
     grid = grid_of(
         batch, rows, columns, inner, sizes, numbers.size, staged, shared > 1, context.workers,
-        rate(numbers.part), not gathered and copied <= COPIED,
+        rate(numbers.part, work.machine), not gathered and copied <= COPIED,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
 

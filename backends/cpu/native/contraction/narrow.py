@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.contraction.tiny import MOST, STEPS, tiny_kernel
 from shardir.backends.cpu.native.data import Context, Kernel, Phase
-from shardir.backends.cpu.native.llvm.target import architecture, host
+from shardir.backends.cpu.native.llvm.target import Machine
 
 NEAR, FARTHEST = 384 << 10, 1 << 20
 """Bytes of a right operand that stays in a near cache while rows are made: if many rows make up for
@@ -136,9 +136,10 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
     ):
         return []
     # As many sums as there are registers, less those of what is multiplied.
-    widest = (6 if _many_registers() else 3) // kind.planes
+    widest = (6 if work.machine.has_many_registers else 3) // kind.planes
     width = ceil(columns / ceil(columns / widest))
-    height = {1: 8, 2: 4}.get(columns * kind.planes, _registers() // (width * kind.planes))
+    most = _registers(work.machine) // (width * kind.planes)
+    height = {1: 8, 2: 4}.get(columns * kind.planes, most)
     height = min(rows, height, 8)
     kernel = along_kernel(kind, height, width, columns)
     # Groups are the same for any number of tasks, since the order of sums differs between them.
@@ -186,7 +187,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         width = min(WIDTHS, key=lambda n: (_cost(vectors, n), -n))
         last = vectors % width
         # Sums, and what is multiplied, are to stay in the registers that there are.
-        most = next((n for n in (8, 4) if n * width * kind.planes <= _registers()), 2)
+        most = next((n for n in (8, 4) if n * width * kind.planes <= _registers(work.machine)), 2)
         height = min(most, 1 << (rows - 1).bit_length())
         if height < rows <= 2 * height:  # Two of the same height.
             height = ceil(rows / 2)
@@ -210,7 +211,7 @@ def _worth_reading(work: Product) -> bool:
     what a strip of its columns takes of the second cache must have places there, unless it is read
     but twice."""
     _, rows, columns, inner = work.sizes
-    item, second = work.rhs.itemsize, host().caches[1]
+    item, second = work.rhs.itemsize, work.machine.l2_bytes
     read = inner * columns * item * prod(loop.extent for loop in work.batch if loop.rhs)
     if item < kind_of(work).numbers.size or not work.inner or read >= FARTHER:
         return False  # Strips are slow to come from memory.
@@ -238,7 +239,7 @@ def bytes_near(work: Product) -> int:
         return NEARER
     if rows < 2 * columns or abs(work.inner[0].rhs) >= PAGE:
         return NEAR
-    return max(NEAR, min(FARTHEST, 3 * host().caches[1] // 4))
+    return max(NEAR, min(FARTHEST, 3 * work.machine.l2_bytes // 4))
 
 
 def asked_for(work: Product, height: int) -> bool:
@@ -250,20 +251,14 @@ def asked_for(work: Product, height: int) -> bool:
         return False
     if not work.inner or work.inner[0].lhs != item:
         return False
-    way = host().caches[0] // WAYS
+    way = work.machine.l1_bytes // WAYS
     places = {number * work.rows[0].lhs % way // LINE for number in range(2 * height)}
     return 2 * height <= len(places) * WAYS // 2
 
 
-def _many_registers() -> bool:
-    """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
-    machine = host()
-    return machine.vector_bytes == 64 or architecture(machine.triple) == "aarch64"
-
-
-def _registers() -> int:
-    """How many of them sums may take."""
-    return 24 if _many_registers() else 12
+def _registers(machine: Machine) -> int:
+    """How many vector registers sums may take."""
+    return 24 if machine.has_many_registers else 12
 
 
 def spread(
@@ -272,7 +267,7 @@ def spread(
     """Tasks of a kernel that packs nothing, of multiples of `steps` rows and columns."""
     batch, rows, columns, inner = work.sizes
     item = work.out.itemsize
-    flops = 2.0 * batch * rows * columns * inner / rate(item)
+    flops = 2.0 * batch * rows * columns * inner / rate(item, work.machine)
     touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
     cost = max(flops, touched) + 20.0 * batch
     wanted = max(1, min(int(cost / TASK), 4 * context.workers))
@@ -287,9 +282,9 @@ def spread(
     return [Phase(kernel, written(fields, lists), tasks(fields), cost, label)]
 
 
-def rate(size: int) -> float:
+def rate(size: int, machine: Machine) -> float:
     """Products and sums a nanosecond, about, of numbers of so many bytes."""
-    return 7.0 * host().vector_bytes / size
+    return 7.0 * machine.vector_bytes / size
 
 
 def stored_at_once(work: Product, item: int) -> bool:

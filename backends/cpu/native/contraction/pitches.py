@@ -15,7 +15,7 @@ from shardir.backends.cpu.native.contraction.pitched import LOOPS, Shape, pitche
 from shardir.backends.cpu.native.contraction.rearranged import kind_of
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.data import Context, Phase, View, packed
-from shardir.backends.cpu.native.llvm.target import architecture, host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.types import TensorType
 
@@ -82,7 +82,7 @@ def _far(work: Product) -> bool:
     _, rows, columns, inner = work.sizes
     return (
         min(rows, columns) < FEW
-        or inner * (rows + columns) * work.out.itemsize > 4 * host().caches[1]
+        or inner * (rows + columns) * work.out.itemsize > 4 * work.machine.l2_bytes
         or any(abs(stride) >= PAGE for loop in work.inner for stride in (loop.lhs, loop.rhs))
     )
 
@@ -94,9 +94,7 @@ def _cycles(height: int, width: int) -> float:
 
 def _shapes(work: Product) -> Iterator[tuple[int, int, int]]:
     """How often, how many rows, and how many vectors of columns."""
-    machine = host()
-    many = machine.vector_bytes == 64 or architecture(machine.triple) == "aarch64"
-    registers = 32 if many else 16
+    registers = 32 if work.machine.has_many_registers else 16
     rows = work.rows[-1].extent
     for width in range(1, WIDEST + 1):
         most = (registers - 1 - (width if width > 1 else 1)) // width
@@ -167,7 +165,7 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     loops = sorted(work.inner, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
     inner = (*[STILL] * (LOOPS - len(loops)), *loops)
     read = work.sizes[1] // (shape.times * shape.height)
-    far = work.sizes[3] * abs(inner[-1].rhs) > host().caches[1] and read <= SELDOM
+    far = work.sizes[3] * abs(inner[-1].rhs) > work.machine.l2_bytes and read <= SELDOM
     split = -2 if shape.times > 1 else -1
     group = work.rows[-2] if shape.times > 1 else STILL
     flat = work._replace(
@@ -181,11 +179,11 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     products = -(-batch // min(batch, wanted))
     wanted = -(-wanted // -(-batch // products))
     step = shape.width * kind.lanes
-    near = host().caches[1] // 4 // kind.item
+    near = work.machine.l2_bytes // 4 // kind.item
     wide = _cut(columns, wanted, isqrt(near), step)
     high = _cut(rows, -(-wanted // -(-columns // wide)), near // wide, shape.height)
     fields, lists = described(flat, Grid(high, wide, False, cost, products))
-    held, together = _read_at_once(inner, (high + wide) * kind.item)
+    held, together = _read_at_once(inner, (high + wide) * kind.item, work.machine)
     fields |= {
         "held_rows": held, "together": together, "panel_columns": group.lhs, "steps": group.out,
     }  # fmt: skip
@@ -199,10 +197,10 @@ def _cut(extent: int, parts: int, most: int, step: int) -> int:
     return padded(ceil(extent / parts), step) if parts > 1 else extent
 
 
-def _read_at_once(inner: tuple[Loop, ...], nbytes: int) -> tuple[int, int]:
+def _read_at_once(inner: tuple[Loop, ...], nbytes: int, machine: Machine) -> tuple[int, int]:
     """How many steps of the outer loops tiles take at a time, whose numbers the second cache holds:
     whole middle loops, if they can. A step reads so many bytes, fewer where steps overlap."""
-    most = host().caches[1] // 2
+    most = machine.l2_bytes // 2
     outer, middle, last = inner
     line = last.extent * min(nbytes, abs(last.lhs) + abs(last.rhs))
     image = max(1, line * middle.extent)

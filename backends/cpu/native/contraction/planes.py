@@ -19,7 +19,7 @@ from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Produc
 from shardir.backends.cpu.native.contraction.elements import arithmetic, converts
 from shardir.backends.cpu.native.contraction.sizes import LINES, RIGHT, STEPS, shares
 from shardir.backends.cpu.native.contraction.tile import LINE
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.types import COMPLEX
 
 SMALL, FEW, MANY = 512, 64, 128
@@ -70,7 +70,7 @@ class Laid(NamedTuple):
         sizes = self.width, self.lines, self.more, len(self.planes), len(self.taps)
         return (*sizes, *self.strides), *self.planes, *self.taps
 
-    def blocks(self, channels: int, size: int) -> tuple[int, int]:
+    def blocks(self, channels: int, size: int, machine: Machine) -> tuple[int, int]:
         """Steps of a part of the sum, and columns of a block at most, whose planes the second cache
         has room for; no columns if there are none."""
         least = max(LEAST_COLUMNS, AROUND // 2 * self.more * self.width)
@@ -80,7 +80,8 @@ class Laid(NamedTuple):
             if steps > STEPS:
                 continue
             enough = steps <= LEAST_STEPS or some == 1
-            columns = self._columns(some, size, RIGHT if enough else min(RIGHT, host().caches[1]))
+            most = RIGHT if enough else min(RIGHT, machine.l2_bytes)
+            columns = self._columns(some, size, most)
             if enough or columns >= least:
                 return steps, min(columns, LINES)
         return 0, 0

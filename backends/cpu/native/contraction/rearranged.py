@@ -21,7 +21,7 @@ WIDE = 512
 
 def kind_of(work: Product) -> Vectors:
     """How its numbers are read, multiplied and written in vectors."""
-    return Vectors(work.lhs.dtype, work.out.dtype)
+    return Vectors(work.lhs.dtype, work.out.dtype, work.machine.vector_bytes)
 
 
 def copied(

@@ -1,4 +1,4 @@
-"""How large the blocks of a product are, from the caches of this machine.
+"""How large the blocks of a product are, from the caches of a machine.
 
 A panel of rows, packed, fills most of the nearest cache. Some panels of rows, and a stripe of
 packed columns that they meet, fill most of the second one.
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic
 from shardir.backends.cpu.native.contraction.tile import Tile, fitting
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 
 LINES = 2048
 """Rows, and columns, that a block has at most."""
@@ -31,15 +31,15 @@ class Sizes(NamedTuple):
     staged: int
 
     @staticmethod
-    def of(numbers: Arithmetic, columns: int, rows: int = 1) -> "Sizes":
+    def of(numbers: Arithmetic, columns: int, machine: Machine, rows: int = 1) -> "Sizes":
         """Of `steps` of the sum, `rows` are packed at a time, and meet `stripe` columns; a block
         has at most `columns` that it packs by itself, or `staged` numbers.
 
         A result of few `columns` has narrow tiles. There are so many steps that all `rows` of a
         task (1: nobody knows) are packed at a time, unless these would be too few.
         """
-        tile = fitting(numbers, columns <= fitting(numbers).lanes)
-        nearest, second = host().caches
+        tile = fitting(numbers, machine, columns <= fitting(numbers, machine).lanes)
+        nearest, second = machine.l1_bytes, machine.l2_bytes
         longest = 3 * nearest // 4 // (tile.height * numbers.size) // WHOLE * WHOLE
         steps = min(STEPS, max(4 * WHOLE, longest))
         kept = min(LEFT, 3 * second // 8)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined
 from shardir.backends.cpu.native.llvm.hints import prefetch
-from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
 LINE = 64
@@ -25,11 +25,15 @@ WRITE = "write_tile"
 
 
 class Tile(NamedTuple):
-    """The sizes of a tile, in numbers of an arithmetic."""
+    """The sizes of a tile, in numbers of an arithmetic.
+
+    `halved`: a vector of half as many lanes takes no longer, or half as long, as with AVX-512.
+    """
 
     height: int
     width: int
     lanes: int
+    halved: bool = False
 
     @property
     def columns(self) -> int:
@@ -38,19 +42,19 @@ class Tile(NamedTuple):
 
 
 @cache
-def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
-    """The tile that fills the registers of this machine; a narrow one has a vector of columns."""
-    machine = host()
+def fitting(numbers: Arithmetic, machine: Machine, narrow: bool = False) -> Tile:
+    """The tile that fills the registers of a machine; a narrow one has a vector of columns."""
     lanes = machine.lanes(numbers.part)
     if machine.vector_bytes == 64:
         height, width = 12, 2
-    elif architecture(machine.triple) == "aarch64":
+    elif machine.has_many_registers:
         height, width = 8, 3
     else:
         height, width = 6, 2
     if narrow:
         height, width = height * width, 1
-    return Tile(height if numbers.planes == 1 else height // 2, width, lanes)
+    height = height if numbers.planes == 1 else height // 2
+    return Tile(height, width, lanes, machine.vector_bytes == 64)
 
 
 def parts_of(tile: Tile) -> tuple[Tile, ...]:
@@ -60,7 +64,7 @@ def parts_of(tile: Tile) -> tuple[Tile, ...]:
     """
     low = max(1, tile.height // 3)
     parts = [tile, tile._replace(width=1)]
-    if host().vector_bytes == 64:  # Half of the widest registers takes no longer, or half as long.
+    if tile.halved:  # Half of the widest registers takes no longer, or half as long.
         parts.append(parts[1]._replace(lanes=tile.lanes // 2))
     parts += [tile._replace(height=height) for height in (2 * low, low)]
     return tuple(dict.fromkeys(parts))

@@ -57,7 +57,7 @@ def with_features_last(
     if not 1 < window <= places or not (lies_apart or small):  # Other windows are of filters.
         return None
     steps = out.size * w.shape[by.first] * window
-    time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate(out.itemsize)
+    time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate(out.itemsize, context.machine)
     if TURN * numbers >= (APART if apart else SHARE) * time:
         return None
     image = _copy_of(x, (of.first, *of.spatial, of.second), context)

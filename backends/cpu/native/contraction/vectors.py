@@ -25,11 +25,12 @@ from shardir.types import COMPLEX, NUMPY_DTYPES
 class Vectors(NamedTuple):
     """Vectors of `operand`s, multiplied and summed for results of type `result`.
 
-    They have `most` numbers, or as many as registers of this machine hold.
+    They have `most` numbers, or as many as registers of `vector_bytes` bytes hold.
     """
 
     operand: str
     result: str
+    vector_bytes: int
     most: int = 0
 
     @property
@@ -48,7 +49,7 @@ class Vectors(NamedTuple):
     @property
     def lanes(self) -> int:
         """How many numbers a vector has."""
-        return self.most or host().lanes(self.numbers.size)
+        return self.most or max(1, self.vector_bytes // self.numbers.size)
 
     @property
     def item(self) -> int:

@@ -32,7 +32,8 @@ def windowed(work: Product) -> bool:
         return False
     if work.rhs.dtype != work.out.dtype or work.out.dtype not in ("f32", "f64"):
         return False
-    run, near, tile = work.inner[-1], work.columns[-1], fitting(arithmetic(work.out.dtype))
+    run, near = work.inner[-1], work.columns[-1]
+    tile = fitting(arithmetic(work.out.dtype), work.machine)
     apart = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
     return (
         near.rhs == work.out.itemsize

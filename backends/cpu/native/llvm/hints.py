@@ -1,17 +1,17 @@
 """What tells the processor about memory, and changes no number."""
 
-from shardir.backends.cpu.native.llvm.target import host, shared_cache
+from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import Function, Value
 
 
-def goes_past_caches(written: int, read: int) -> bool:
+def goes_past_caches(written: int, read: int, machine: Machine) -> bool:
     """Whether results of so many bytes are better written past the caches.
 
     What is moved beside them would push them out before they are read, and a line of memory that
     goes into a cache is read before it is written: a third of all that a copy moves. Small results
     of much that is read stay, for whoever reads them.
     """
-    most = shared_cache()
+    most = machine.shared_cache_bytes
     return written + read >= most and 8 * written >= most
 
 

@@ -16,8 +16,7 @@ from shardir.backends.cpu.native.llvm.target import host
 def key_of(*words: str) -> str:
     """The key of what these words name."""
     machine = host()
-    facts = machine.version, machine.cpu, machine.features, str(machine.caches)
-    text = "\n".join((fingerprint(), *facts, *words))
+    text = "\n".join((fingerprint(), *machine.words(), *words))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,21 +1,32 @@
-"""This machine, as LLVM sees it."""
+"""Descriptions of the machine that code is compiled for, and that of this host."""
 
+import os
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import llvmlite
 import llvmlite.binding as binding
 
 from shardir.backends.cpu.native.llvm.threads import done_apart
 
+ISAS = ("sse", "avx2", "avx512")
+"""Instruction sets of x86 that `SHARDIR_MAX_CPU_ISA` names, each of which includes those before."""
+AVX2_FEATURES = frozenset(
+    {"avx", "avx2", "avxifma", "avxneconvert", "avxvnni", "avxvnniint16", "avxvnniint8", "f16c",
+     "fma", "fma4", "gfni", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq", "xop"}
+)  # fmt: skip
+"""Features that need registers of 32 bytes."""
 
-class Machine(NamedTuple):
-    """What code is compiled for.
+
+@dataclass(frozen=True)
+class Machine:
+    """The description of a host: what kernels are selected and compiled for.
 
     `vector_bytes` is how wide the registers are that kernels should use: 64 with AVX-512, 32 with
-    AVX2, 16 on ARM. `fma` says whether a fused multiply-add is an instruction here. `caches` are
-    the bytes of the nearest two that a core has for data.
+    AVX2, 16 on ARM. `fma` says whether a fused multiply-add is an instruction here. `l1_bytes` and
+    `l2_bytes` are the sizes of the two nearest caches that a core has for data, and
+    `shared_cache_bytes` that of the cache which cores share, as far as one process may count on it.
     """
 
     triple: str
@@ -24,18 +35,65 @@ class Machine(NamedTuple):
     vector_bytes: int
     fma: bool
     version: str
-    caches: tuple[int, int]
+    l1_bytes: int
+    l2_bytes: int
+    shared_cache_bytes: int
 
     def lanes(self, item_bytes: int) -> int:
-        """How many elements of a size fill a register."""
+        """Return how many elements of a size fill a register."""
         return max(1, self.vector_bytes // item_bytes)
+
+    def has(self, feature: str) -> bool:
+        """Return whether the processor has a feature, by LLVM's name for it."""
+        return f"+{feature}" in self.features.split(",")
+
+    @property
+    def has_many_registers(self) -> bool:
+        """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
+        return self.vector_bytes == 64 or architecture(self.triple) == "aarch64"
+
+    def words(self) -> tuple[str, ...]:
+        """Return all of the description, for the keys of what is compiled for it."""
+        return tuple(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+
+    def limited_to(self, isa: str) -> "Machine":
+        """Return the description without what is beyond an instruction set of `ISAS`.
+
+        A machine that is not x86, or has no more, is as it was.
+        """
+        if architecture(self.triple) != "x86_64" or isa == "avx512":
+            return self
+        features = [
+            f"-{each[1:]}" if _is_beyond(each[1:], isa) else each
+            for each in self.features.split(",")
+        ]
+        width = min(self.vector_bytes, 32 if isa == "avx2" else 16)
+        text = ",".join(features)
+        fma = self.fma and isa == "avx2"
+        return replace(self, cpu="x86-64", features=text, vector_bytes=width, fma=fma)
+
+
+def _is_beyond(feature: str, isa: str) -> bool:
+    """Return whether a feature of x86 needs wider registers than an instruction set has."""
+    if feature.startswith(("avx512", "avx10", "amx", "evex512")):
+        return True
+    return isa == "sse" and feature in AVX2_FEATURES
 
 
 @cache
 def host() -> Machine:
-    """The machine this process runs on."""
+    """Return the description of the machine this process runs on.
+
+    The environment variable `SHARDIR_MAX_CPU_ISA` (`sse`, `avx2` or `avx512`) limits the
+    instructions that are used. Raises `ValueError` if it has another value.
+    """
     (found,) = done_apart([_found])
-    return found
+    limit = os.environ.get("SHARDIR_MAX_CPU_ISA", "")
+    if limit and limit not in ISAS:
+        raise ValueError(
+            f"SHARDIR_MAX_CPU_ISA={limit!r} is no instruction set; use one of {', '.join(ISAS)}"
+        )
+    return found.limited_to(limit) if limit else found
 
 
 def _found() -> Machine:
@@ -52,18 +110,14 @@ def _found() -> Machine:
         16 if arm else width,
         arm or bool(features.get("fma")),
         f"{llvmlite.__version__} {'.'.join(map(str, binding.llvm_version_info))}",
-        (_cache(1, 32 << 10), _cache(2, 1 << 20)),
+        _cache(1, 32 << 10),
+        _cache(2, 1 << 20),
+        min(_cache(3, 32 << 20), 64 << 20),
     )
 
 
-@cache
-def shared_cache() -> int:
-    """Bytes of the cache that cores share, as far as one process may count on it: 64 MB at most."""
-    return min(_cache(3, 32 << 20), 64 << 20)
-
-
 def _cache(level: int, usual: int) -> int:
-    """Bytes of the data cache of a level, as Linux says; what is usual where nothing does."""
+    """Return the bytes of the data cache of a level, as Linux says; `usual` where nothing does."""
     for number in range(8):
         folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{number}")
         try:

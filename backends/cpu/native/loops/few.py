@@ -71,7 +71,7 @@ def few_phase(layout: Layout, stages: Stages, context: Context, label: str) -> P
     cut = -(-wanted // layout.lanes) * layout.lanes
     shape = FewShape(
         stages, layout.kinds, layout.counted, layout.lanes, layout.whole, row.extent,
-        layout_streams(layout, stages),
+        layout_streams(layout, stages, context.machine),
     )  # fmt: skip
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-extent // cut)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.backends.cpu.native.data import Context, Phase
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.loops.axes import (
     GENERAL,
     UNIT,
@@ -34,7 +34,7 @@ TILE_ROWS, TILE_COLUMNS = 32, 128
 TASK_NANOSECONDS = 20_000.0
 
 
-def lanes_of(body: Body) -> int:
+def lanes_of(body: Body, machine: Machine) -> int:
     """Elements of a vector: a register of the shortest type, four at most of the longest."""
     sizes = [
         SIZES[MEMORY[step.dtype]] * (2 if step.dtype in REAL_OF else 1)
@@ -43,7 +43,7 @@ def lanes_of(body: Body) -> int:
         for step in body.steps
         if step.dtype != "bool"
     ] or [1]
-    width = host().vector_bytes
+    width = machine.vector_bytes
     fullest = max(width // min(sizes), 16 if min(sizes) == 4 else 1)
     return max(2, min(fullest, 4 * width // max(sizes)))
 
@@ -57,7 +57,7 @@ def phases_of_map(
     label: str,
 ) -> list[Phase]:
     """The one phase of a walk without reductions; `arrays` end with `counted` indices."""
-    lanes = lanes_of(body)
+    lanes = lanes_of(body, context.machine)
     lanes *= abreast(body, lanes)
     axes = ordered(axes, arrays)
     column = min(axes, key=lambda axis: price(arrays, axis, lanes), default=None)
@@ -72,7 +72,7 @@ def phases_of_map(
     )
     results = len(arrays) - counted - len(body.results)
     written = range(results, len(arrays) - counted)
-    streaming = streams(arrays, written, axes, column, lanes)
+    streaming = streams(arrays, written, axes, column, lanes, context.machine)
     single = not outer and row.extent == 1
     shape = Shape(body, kinds, counted, lanes, column.extent % lanes == 0, streaming, single)
     size = prod(axis.extent for axis in axes)

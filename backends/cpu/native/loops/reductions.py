@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.loops.axes import Array, Axis
 from shardir.backends.cpu.native.loops.columns import ColumnShape, column_kernel
 from shardir.backends.cpu.native.loops.cuts import Cutter
@@ -50,7 +50,7 @@ def phases_of_reduction(
     label: str,
 ) -> list[Phase]:
     """The phases of a walk with reductions; `arrays` end with `counted` indices."""
-    lanes = lanes_of(stages.body)
+    lanes = lanes_of(stages.body, context.machine)
     if not _is_cut(layout_of(axes, arrays, counted, lanes), stages):
         return [_one_phase(axes, stages, arrays, counted, context, label)]
     return Cutter(axes, stages, arrays, counted, context, label, lanes, _one_phase).phases()
@@ -64,9 +64,10 @@ def _one_phase(
     context: Context,
     label: str,
 ) -> Phase:
-    layout = layout_of(axes, arrays, counted, lanes_of(stages.body))
+    layout = layout_of(axes, arrays, counted, lanes_of(stages.body, context.machine))
     if layout.column.reduced:
-        if layout.column.extent >= 4 * layout.lanes and host().vector_bytes == WIDEST:
+        widest = context.machine.vector_bytes == WIDEST
+        if layout.column.extent >= 4 * layout.lanes and widest:
             # Two vectors at a time: an accumulator of one would wait for itself.
             layout = layout._replace(lanes=2 * layout.lanes)
         return _rows(layout, stages, context, label)
@@ -110,7 +111,7 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     nested = bool(layout.reduced)
     shape = RowShape(
         stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested,
-        layout_streams(layout, stages), _is_ahead(layout, stages),
+        layout_streams(layout, stages, context.machine), _is_ahead(layout, stages, context.machine),
     )  # fmt: skip
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_NANOSECONDS * (1 + len(stages.body.reductions))
@@ -125,13 +126,13 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
 
 
-def _is_ahead(layout: Layout, stages: Stages) -> bool:
+def _is_ahead(layout: Layout, stages: Stages, machine: Machine) -> bool:
     """Whether a row is asked for before its turn: it is read again and again while it is in the
     nearest cache, and memory would have nothing to do meanwhile."""
     operands = layout.arrays[: len(layout.arrays) - layout.counted - len(stages.body.results)]
     if stages.passes == 1 or layout.reduced:
         return False
-    _, second = host().caches
+    second = machine.l2_bytes
     row = layout.column.extent * sum(array.step for array in operands)
     read = sum(array.view.nbytes for array in operands if array.view is not None)
     return row <= second // 4 and read > second // 2

@@ -30,7 +30,8 @@ def rule(
     label = op.why if op.spec is fused else op.name
     counted = len(walk.counted)
     written = range(len(walk.operands), len(walk.operands) + len(results))
-    straight = straightened(axes, arrays, written, lanes_of(walk.body), context)
+    lanes = lanes_of(walk.body, context.machine)
+    straight = straightened(axes, arrays, written, lanes, context)
     made = _walked(walk, straight.axes, straight.arrays, counted, context, label)
     return [*straight.before, *made, *straight.after]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.backends.cpu.native.llvm.hints import goes_past_caches
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.loops.access import Place
 from shardir.backends.cpu.native.loops.along import LINE
@@ -14,8 +15,9 @@ from shardir.backends.cpu.native.vector.registers import itemsize
 
 
 def streams(
-    arrays: Sequence[Array], written: Sequence[int], axes: Sequence[Axis], column: Axis, lanes: int
-) -> bool:
+    arrays: Sequence[Array], written: Sequence[int], axes: Sequence[Axis], column: Axis,
+    lanes: int, machine: Machine,
+) -> bool:  # fmt: skip
     """Whether results go past the caches: so much is moved, and full vectors of all of them are
     aligned wherever columns begin, if the buffer is (which a kernel looks at: an argument that is
     donated need not be)."""
@@ -32,17 +34,17 @@ def streams(
             return False
     every = [_moved(a, i, (*others, column)) for i, a in enumerate(arrays) if a.view is not None]
     results = sum(every[i] for i in written)
-    return goes_past_caches(results, sum(every) - results)
+    return goes_past_caches(results, sum(every) - results, machine)
 
 
-def layout_streams(layout: Layout, stages: Stages) -> bool:
+def layout_streams(layout: Layout, stages: Stages, machine: Machine) -> bool:
     """Whether the results along the axis of vectors go past the caches."""
     first = len(layout.arrays) - layout.counted - len(stages.body.results)
     along = [first + i for i in range(len(stages.body.results))]
     if layout.column.reduced:
         along = [i for i in along if layout.column.strides[i]]
     others = (*layout.kept, *layout.reduced)
-    return streams(layout.arrays, along, others, layout.column, layout.lanes)
+    return streams(layout.arrays, along, others, layout.column, layout.lanes, machine)
 
 
 def _moved(array: Array, number: int, axes: Sequence[Axis]) -> int:

@@ -57,7 +57,7 @@ def packed_phases(
     """
     steps, keys = x.shape[dim], keys_of(x.dtype)
     lines = x.size // steps
-    if not packs(x.itemsize) or (lines >= FEW_LINES and steps <= block_of(keys)):
+    if not packs(x.itemsize, context.machine) or (lines >= FEW_LINES and steps <= block_of(keys)):
         return None
     if wanted:
         return line_phases(x, y, dim, wanted, context)

@@ -10,7 +10,7 @@ from functools import partial
 from math import prod
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, vector
 from shardir.backends.cpu.native.moves import numbers
 from shardir.backends.cpu.native.moves.copying import copy_phases
@@ -45,7 +45,7 @@ def select_and_scatter_rule(
         return None
     before: list[Phase] = []
     after: list[Phase] = []
-    target, order = y, _better_order(x, dims)
+    target, order = y, _better_order(x, dims, context.machine)
     if order:
         copies = [_temporary(TensorType(v.shape, v.dtype), order, context) for v in (x, source, y)]
         before = [*copy_phases(x, copies[0], context), *copy_phases(source, copies[1], context)]
@@ -60,14 +60,14 @@ def select_and_scatter_rule(
     ]
 
 
-def _better_order(x: View, dims: Sequence[int]) -> list[int] | None:
+def _better_order(x: View, dims: Sequence[int], machine: Machine) -> list[int] | None:
     """An order with a dimension innermost along which windows do not move, if `x` has none and
     that is worth the copies."""
     others = [d for d in range(len(x.shape)) if d not in dims]
     inner = max(others, key=lambda d: x.shape[d], default=None)
-    if inner is None or x.shape[inner] < host().lanes(4):
+    if inner is None or x.shape[inner] < machine.lanes(4):
         return None
-    if any(x.strides[d] == x.itemsize and x.shape[d] >= host().lanes(4) for d in others):
+    if any(x.strides[d] == x.itemsize and x.shape[d] >= machine.lanes(4) for d in others):
         return None
     return [*(d for d in range(len(x.shape)) if d != inner), inner]
 

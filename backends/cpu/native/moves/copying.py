@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.llvm.hints import goes_past_caches
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.moves import bodies, tiles
 from shardir.backends.cpu.native.moves.grid import Body, Form, Grid, Start, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import Loop, Nest, nest
@@ -44,7 +44,7 @@ def copy_phases(source: View, target: View, context: Context) -> list[Phase]:
     """
     if source.size == 0 or source._replace(dtype=target.dtype) == target:
         return []
-    name, body, grid, cost = plan(source, target)
+    name, body, grid, cost = plan(source, target, context.machine)
     kernel = grid_kernel(name, Form(2), body)
     return [grid.phase(kernel, cost, context.workers, "copy")]
 
@@ -58,18 +58,18 @@ def moving_copy_phases(
     if source.size == 0:
         return []
     dtype = starts[0].view.dtype
-    name, body, grid, cost = plan(source, target, may_stream=False)
+    name, body, grid, cost = plan(source, target, context.machine, may_stream=False)
     kernel = grid_kernel(
         f"{name}_{'to' if moved else 'from'}_{dtype}", Form(2, moving=(moved, dtype)), body
     )
     return [grid.phase(kernel, cost, context.workers, "copy", starts=starts)]
 
 
-def plan(source: View, target: View, may_stream: bool = True) -> Plan:
+def plan(source: View, target: View, machine: Machine, may_stream: bool = True) -> Plan:
     """How to copy `source` to `target`."""
     views, size = (source, target), source.itemsize
     found = nest(views)
-    streaming = may_stream and _goes_past_caches(found, target)
+    streaming = may_stream and _goes_past_caches(found, target, machine)
     size, found = _wider_items(size, found)
     *_, inner = (Loop(1, (size, size)), *found.loops)
     if inner.strides == (size, size):
@@ -82,17 +82,17 @@ def plan(source: View, target: View, may_stream: bool = True) -> Plan:
         found = _forwards(found, size)
         partners = [loop for loop in found.loops[:-1] if loop.strides[0] == size]
         short = min(partners[-1].extent, inner.extent) if partners else 1
-        if tiles.side(size, short) > 1:
-            return _tiles(views, found, partners[-1], size, may_stream, streaming)
+        if tiles.side(size, machine, short) > 1:
+            return _tiles(views, found, partners[-1], size, machine, may_stream, streaming)
         if inner.strides[0] == -size and inner.extent >= 8:
             return _reverse(views, found, size)
     return _items(views, found, size)
 
 
-def _goes_past_caches(found: Nest, target: View) -> bool:
+def _goes_past_caches(found: Nest, target: View, machine: Machine) -> bool:
     """Whether what is read, repeated items once, and what is written is so much."""
     read = target.itemsize * prod(loop.extent for loop in found.loops if loop.strides[0])
-    return goes_past_caches(target.nbytes, read)
+    return goes_past_caches(target.nbytes, read, machine)
 
 
 def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:
@@ -204,11 +204,12 @@ def _tiles(
     found: Nest,
     row: Loop,
     size: int,
+    machine: Machine,
     may_stream: bool,
     streaming: bool,
 ) -> Plan:
     column = found.loops[-1]
-    side = tiles.side(size, min(row.extent, column.extent))
+    side = tiles.side(size, machine, min(row.extent, column.extent))
     whole = not any(
         number % tiles.LINE
         for number in (
@@ -220,10 +221,10 @@ def _tiles(
     rows, columns = 512 // size * 8, 512 // size
     if size >= 4 and row.strides[1] % CROWDED == 0:
         rows, columns = 256 // size, 2048 // size
-        streaming |= may_stream and views[1].nbytes >= 2 * host().caches[1]
+        streaming |= may_stream and views[1].nbytes >= 2 * machine.l2_bytes
     streaming = streaming and whole and row.extent % side == 0
     body = partial(tiles.copy_tiles, size, side, streaming)
     grid = grid_of(views, found, row, column, max(rows, side), max(columns, side))
-    few = "" if side == tiles.side(size) else f"_of_{side}"
+    few = "" if side == tiles.side(size, machine) else f"_of_{side}"
     name = f"copy_tiles{size}{few}{_ways(streaming)}"
     return Plan(name, body, grid, views[1].nbytes / 10)

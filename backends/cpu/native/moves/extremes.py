@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
-from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves import extreme_bodies as bodies
 from shardir.backends.cpu.native.moves.extreme_bodies import BESIDE, PIECE
 from shardir.backends.cpu.native.moves.grid import Form, grid_kernel, grid_of
@@ -52,13 +51,13 @@ def extreme_rule(
 def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context) -> Phase:
     """Where the best of each line is; `x` is where lines begin."""
     found = nest([x, y])
-    size, lanes = x.itemsize, host().lanes(max(x.itemsize, 4))
+    size, lanes = x.itemsize, context.machine.lanes(max(x.itemsize, 4))
     is_truth = x.dtype == "bool" and step == size
     beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
     column = found.loops[-1] if found.loops else None
     if is_truth:
         way = "first"
-    elif step == size and x.dtype in PIECED and steps >= PIECE * host().lanes(size):
+    elif step == size and x.dtype in PIECED and steps >= PIECE * context.machine.lanes(size):
         way = "pieces"
     elif step == size and steps >= lanes:
         way = "along" if steps < 8 * lanes else "far"

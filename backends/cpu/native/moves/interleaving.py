@@ -30,7 +30,7 @@ def interleaved(
         return None
     views = (*operands, part(y, dim, 0, 1))
     found = nest(views)
-    lanes = host().lanes(size)
+    lanes = context.machine.lanes(size)
     column = found.loops[-1] if found.loops else None
     if column is None or column.extent < lanes:
         return None
@@ -38,10 +38,10 @@ def interleaved(
         return None
     row = found.loops[-2] if len(found.loops) > 1 else None
     whole = not any(
-        number % host().vector_bytes
+        number % context.machine.vector_bytes
         for number in (y.offset, *(loop.strides[-1] for loop in found.loops[:-1]))
     )
-    streaming = whole and goes_past_caches(y.nbytes, y.nbytes)
+    streaming = whole and goes_past_caches(y.nbytes, y.nbytes, context.machine)
     name = f"interleave{size}_{count}{'_streaming' if streaming else ''}"
     grid = grid_of(views, found, row, column, max(1, COLUMNS // column.extent), COLUMNS)
     kernel = grid_kernel(name, Form(count + 1), partial(_items_in_turn, size, streaming))

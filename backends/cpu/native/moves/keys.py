@@ -5,7 +5,7 @@ Floats order as their bits do, but that negative ones are turned around; all NaN
 
 from typing import NamedTuple
 
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import Function, Value, vector
 
 NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8 << 48}
@@ -14,9 +14,9 @@ PACKED = {2: "avx512vbmi2", 4: "avx512f", 8: "avx512f"}
 """What the processor needs to have to pack lanes of so many bytes in a register."""
 
 
-def packs(size: int) -> bool:
+def packs(size: int, machine: Machine) -> bool:
     """Whether the processor packs lanes of so many bytes."""
-    return f"+{PACKED.get(size)}" in host().features.split(",")
+    return size in PACKED and machine.has(PACKED[size])
 
 
 class Keys(NamedTuple):

@@ -7,6 +7,7 @@ order of the elements, or of elements and then of their places.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import (
     FLOATS,
     Function,
@@ -38,7 +39,7 @@ class Lines:
     ) -> None:
         self.way, self.f, self.block = way, f, block
         self.kind, self.size = numbers.kind_of(dtype), numbers.SIZES[dtype]
-        self.side = tiles.side(self.size)
+        self.side = tiles.side(self.size, host())
         self.key = "i32" if self.size <= 4 else "i64"
         self.places, self.word = places, "i64" if places else self.key
         self.made = numbers.kind_of("i32") if places else self.kind

@@ -53,19 +53,19 @@ def running_rule(
     beside = (
         column is not None
         and column.strides == (size, size)
-        and min(extent, abs(x.strides[dim]) // size) >= host().lanes(size)
+        and min(extent, abs(x.strides[dim]) // size) >= context.machine.lanes(size)
     )
     if beside:
         enough = -(-extent // (4 * context.workers))
         cut = min(BESIDE, max(64, -(-enough // 64) * 64))
     else:
         cut = TOGETHER
-    side, steps, step = tiles.side(size), x.shape[dim], x.strides[dim]
-    streaming = goes_past_caches(y.nbytes, x.nbytes)
+    side, steps, step = tiles.side(size, context.machine), x.shape[dim], x.strides[dim]
+    streaming = goes_past_caches(y.nbytes, x.nbytes, context.machine)
     way, price = "along", 0.3
     body: Callable[..., None] = _along
     if beside:
-        streaming = streaming and host().vector_bytes == tiles.LINE
+        streaming = streaming and context.machine.vector_bytes == tiles.LINE
         way, body = f"beside{'_streaming' if streaming else ''}", partial(_beside, streaming)
     elif min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
         streaming = streaming and step > 0 and side * size == tiles.LINE
@@ -139,7 +139,7 @@ def _tiles(
     """Lines that are contiguous, backwards with `back`: tiles of them are turned, so that they
     lie side by side, and turned again. What is left of a line is walked alone."""
     size = numbers.SIZES[dtype]
-    kind, side = _kind(combine, dtype), tiles.side(size)
+    kind, side = _kind(combine, dtype), tiles.side(size, host())
     steps, lines = block.extra(0), block.columns
     step = -size if back else size
     kept = vector(kind.type, side)
@@ -191,7 +191,7 @@ def _tile(
     streaming: bool,
 ) -> None:
     size = numbers.SIZES[kind.dtype]
-    side = tiles.side(size)
+    side = tiles.side(size, host())
     type = tiles.vector_type(size, side)
     stored = vector(numbers.MEMORY[kind.dtype], side)
     from_line, to_line = block.column_strides

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
-from shardir.backends.cpu.native.llvm.target import host, shared_cache
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.moves import numbers
 from shardir.backends.cpu.native.moves.bodies import item_type
@@ -109,7 +109,7 @@ def _phase(
     cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
     across = -(-extent // cut)
     # Reading all indices more than once pays where places are beyond the caches.
-    far = across == 1 and count and target.nbytes >= shared_cache()
+    far = across == 1 and count and target.nbytes >= context.machine.shared_cache_bytes
     times = context.workers if far and enough > 1 else 1
     grid = grid_of(
         [indices, updates, target], nest, row, column, row.extent if row else 1, min(cut, extent)

@@ -16,6 +16,7 @@ from shardir.backends.cpu.native.data import (
     View,
     packed,
 )
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import (
     FLOATS,
     Function,
@@ -165,7 +166,7 @@ def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> 
     steps, size = x.shape[dim], x.itemsize
     if places and size > 4:
         return None  # A word has no room for both.
-    side, word = tiles.side(size), 4 if size <= 4 and not places else 8
+    side, word = tiles.side(size, context.machine), 4 if size <= 4 and not places else 8
     found = nest([x, y], [dim])
     column = max(found.loops, key=lambda loop: loop.extent, default=None)
     if column is None or column.extent < FEW or (steps + RUN) * side * word > SCRATCH_BYTES:
@@ -188,7 +189,7 @@ def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> 
 
 
 def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
-    side = tiles.side(numbers.SIZES[dtype])
+    side = tiles.side(numbers.SIZES[dtype], host())
     word = "i32" if numbers.SIZES[dtype] <= 4 and not places else "i64"
     steps = block.extra(0)
     last = block.columns - 1

@@ -6,7 +6,7 @@ list of vectors as often as it takes; then pieces of 16 bytes change places betw
 step is one instruction of x86 and of ARM.
 """
 
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import Function, Value, lanes
 from shardir.backends.cpu.native.moves.bodies import copy_items, item_type
 from shardir.backends.cpu.native.moves.grid import Block
@@ -17,10 +17,10 @@ LANE = 16
 """Bytes within which items are interleaved at no cost."""
 
 
-def side(nbytes: int, most: int = LANE) -> int:
+def side(nbytes: int, machine: Machine, most: int = LANE) -> int:
     """Items along one side of a tile, at most sixteen; of `most` rows or columns, a power of two
     that they hold."""
-    return max(1, min(host().vector_bytes // nbytes, LANE, 1 << most.bit_length() - 1))
+    return max(1, min(machine.vector_bytes // nbytes, LANE, 1 << most.bit_length() - 1))
 
 
 def vector_type(nbytes: int, size: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from shardir.backends.cpu.native.data import Kernel, Phase, Rules, View
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.backends.cpu.native.moves.lookup import lookup_phases
 from shardir.backends.cpu.native.schedule.items import (
@@ -44,10 +45,11 @@ class Builder:
     """
 
     def __init__(
-        self, lowered: Lowered, rules: Rules, workers: int, begin: Callable[[Kernel], None]
-    ) -> None:
+        self, lowered: Lowered, rules: Rules, workers: int, machine: Machine,
+        begin: Callable[[Kernel], None],
+    ) -> None:  # fmt: skip
         self._lowered, self._rules, self._begin = lowered, rules, begin
-        self.workers = workers
+        self.workers, self.machine = workers, machine
         self._temporaries: list[int] = []
         self._taken = 0
         self._slots: list[int] = []

@@ -41,9 +41,8 @@ FOLDERS = ("", "ops", "text", "passes", "backends", "backends/cpu")
 
 def key_of(module: Module, workers: int) -> str:
     """What the schedule of a partitioned module is found by on disk."""
-    machine = host()
     # NumPy's LAPACK says how much memory it takes.
-    words = (fingerprint(), np.__version__, machine.version, machine.cpu, machine.features)
+    words = (fingerprint(), np.__version__, *host().words())
     text = "\n".join(("schedule", *words, str(workers), show(module)))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel, Order, Phase, Rule, View
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel, Order, Phase, Rule, View, packed
 from shardir.backends.cpu.native.llvm.compiler import compile
+from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.build import Builder
 from shardir.ir import Op
 from shardir.opset import OpSpec
@@ -90,8 +91,8 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 class Bench:
     """A program of one operation: buffers, and the context that its rule sees."""
 
-    def __init__(self, workers: int = 2) -> None:
-        self.workers = workers
+    def __init__(self, workers: int = 2, machine: Machine | None = None) -> None:
+        self.workers, self.machine = workers, machine or host()
         self.buffers: list[Array] = []
 
     def view(self, array: Array, dtype: str | None = None) -> View:
@@ -110,19 +111,38 @@ class Bench:
 
 
 def lowered(
-    rule: Rule, op: Op, arrays: Sequence[Array], outs: Sequence[Array], workers: int = 2
+    rule: Rule,
+    op: Op,
+    arrays: Sequence[Array],
+    outs: Sequence[Array],
+    workers: int = 2,
+    machine: Machine | None = None,
 ) -> Sequence[Phase] | None:
     """Lower one operation and run it on arrays of any strides; `outs` are written.
 
-    Returns the phases, or `None` where the rule has none.
+    Returns the phases, or `None` where the rule has none. Kernels are selected for `machine`, this
+    host unless given; it must have the instructions of this host.
     """
-    bench = Bench(workers)
+    bench = Bench(workers, machine)
     operands = [bench.view(a, v.type.dtype) for a, v in zip(arrays, op.operands, strict=True)]
     results = [bench.view(a, v.type.dtype) for a, v in zip(outs, op.results, strict=True)]
     phases = rule(op, operands, results, bench)
     if phases is not None:
         bench.run(phases)
     return phases
+
+
+def selected(rule: Rule, op: Op, machine: Machine, workers: int = 2) -> list[str]:
+    """Return the names of the kernels that a rule selects for dense arrays on a machine, which
+    need not be this host: nothing is run."""
+    types = [value.type for value in (*op.operands, *op.results)]
+    views = [
+        View(slot, 0, type.shape, packed(type), type.dtype) for slot, type in enumerate(types, 1)
+    ]
+    many = len(op.operands)
+    phases = rule(op, views[:many], views[many:], Bench(workers, machine))
+    assert phases is not None, f"the rule has no phases for {op.name}"
+    return [phase.kernel.name for phase in phases]
 
 
 def op_on(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Op:

@@ -10,11 +10,12 @@ from hypothesis import given, strategies as st
 from shardir.backends.cpu.native.contraction.convolution import products_of
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
 from shardir.backends.cpu.native.data import View, packed
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.ops import convolution
 from shardir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.contraction.test_dot import EPSILON, dtype_of, numbers
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.native.machines import MACHINES, ZEN_5
+from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
 
 Array = npt.NDArray[Any]
 
@@ -280,7 +281,7 @@ def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list
         View(slot, 0, type.shape, packed(type), "f32")
         for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
     ]
-    (work,) = products_of(op.attrs, *views)
+    (work,) = products_of(op.attrs, views[0], views[1], views[2], ZEN_5)
     assert [loop.extent for loop in work.inner] == steps
 
 
@@ -317,25 +318,19 @@ def test_patches_whose_neighbours_are_columns_are_not_packed(
 ) -> None:
     """Channels of a pixel in gradients of filters, and places where features are first, which are
     laid out in planes."""
-    rank = len(left) - 2
-    attrs = attributes(rank, dims, padding=((padding, padding),) * rank)
-    x, w = np.ones(left, np.float32), np.ones(right, np.float32)
-    op = op_on(convolution, TensorType(left, "f32"), TensorType(right, "f32"), **attrs)
-    phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
-    names = [phase.kernel.name for phase in phases or ()]
+    names = kernels_of(dims, left, right, padding=((padding, padding),) * (len(left) - 2))
     products = [name for name in names if name.startswith("product")]
     assert products
     assert all(read in name for name in products)
 
 
-def kernels_of(dims: str, left: tuple[int, ...], right: tuple[int, ...], **given: Any) -> list[str]:
-    attrs = attributes(2, dims, **given)
+def kernels_of(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], machine: Machine = ZEN_5, **given: Any
+) -> list[str]:
+    """Return the names of the kernels that are selected for a convolution."""
     types = [TensorType(shape, "f32") for shape in (left, right)]
-    op = op_on(convolution, *types, **attrs)
-    arrays = [np.ones(shape, np.float32) for shape in (left, right)]
-    out = np.empty(op.result.type.shape, np.float32)
-    phases = lowered(RULES["convolution"], op, arrays, [out])
-    return [phase.kernel.name for phase in phases or ()]
+    op = op_on(convolution, *types, **attributes(len(left) - 2, dims, **given))
+    return selected(RULES["convolution"], op, machine)
 
 
 @pytest.mark.parametrize(
@@ -442,12 +437,13 @@ def test_two_features_made_of_each_are_lanes() -> None:
     assert name.endswith("each2")
 
 
-@pytest.mark.skipif(host().vector_bytes != 64, reason="others have fewer columns to pack for")
-def test_a_result_that_is_dear_to_turn_is_packed() -> None:
-    """Of few places and many features, where features come first, copies would take too long."""
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_result_that_is_dear_to_turn_is_packed(machine: Machine) -> None:
+    """Of few places and many features, where features come first, copies would take too long.
+    Machines with shorter vectors have fewer columns to pack for."""
     shape = (1, 256, 7, 7)
-    names = kernels_of("fb01,io01->bf01", shape, shape, padding=((1, 1), (1, 1)))
-    assert any(name.startswith("product") for name in names)
+    names = kernels_of("fb01,io01->bf01", shape, shape, machine, padding=((1, 1), (1, 1)))
+    assert any(name.startswith("product") for name in names) == (machine.vector_bytes == 64)
 
 
 @pytest.mark.parametrize(
@@ -503,6 +499,6 @@ def test_steps_do_not_walk_where_neighbours_leave_the_image(window: int, steps: 
         View(slot, 0, type.shape, packed(type), "f32")
         for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
     ]
-    (work,) = products_of(op.attrs, *views)
+    (work,) = products_of(op.attrs, views[0], views[1], views[2], ZEN_5)
     assert [loop.extent for loop in work.inner] == steps
     assert work.inner[-1].lhs != 4

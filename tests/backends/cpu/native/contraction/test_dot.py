@@ -9,10 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.native.contraction import describing
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.ops import dot
 from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.native.machines import MACHINES, ZEN_5
+from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
 
 Array = npt.NDArray[Any]
 NUMBERS = (*INTEGERS, *FLOATS, *COMPLEX)
@@ -52,6 +53,15 @@ def product(x: Array, y: Array, dims: str, result: TensorType | None = None, **m
     (got,) = made_by(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
     assert_product(got, x, y, dims, op.result.type)
     return got
+
+
+def selected_for(machine: Machine, dims: str, dtype: str = "f32", **sizes: int) -> list[str]:
+    """Return the names of the kernels of a product of dense matrices on a machine."""
+    types = [
+        TensorType(tuple(sizes[c] for c in term), dtype)
+        for term in dims.partition("->")[0].split(",")
+    ]
+    return selected(RULES["dot"], op_on(dot, *types, dims=dims), machine)
 
 
 def kernels(x: Array, y: Array, dims: str) -> list[str]:
@@ -360,12 +370,10 @@ def test_vectors_of_columns_that_are_left(columns: int, dtype: str) -> None:
     assert name.startswith("direct_")
 
 
-def test_columns_are_cut_into_as_few_vectors_as_they_fill() -> None:
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_columns_are_cut_into_as_few_vectors_as_they_fill(machine: Machine) -> None:
     """Seven vectors of columns are two times three and one, rather than nine."""
-    lanes = host().lanes(4)
-    rng = np.random.default_rng(0)
-    x, y = numbers(rng, (21, 40), "f32"), numbers(rng, (40, 6 * lanes + 4), "f32")
-    (name,) = kernels(x, y, "ak,kb->ab")
+    (name,) = selected_for(machine, "ak,kb->ab", a=21, k=40, b=6 * machine.lanes(4) + 1)
     assert "x3" in name
     assert name.endswith("_last1")
 
@@ -401,29 +409,54 @@ def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("inner", "rows", "columns", "dtype", "packs"),
     [(300, 64, 96, "f32", False), (300, 64, 96, "f64", False), (300, 64, 96, "bf16", True),
-     (300, 64, 1100, "f32", True), (3000, 250, 250, "f32", True)],
+     (300, 64, 1100, "f32", True), (2000, 100, 100, "f32", False), (3000, 250, 250, "f32", True)],
 )  # fmt: skip
 def test_rows_that_are_neighbours_are_read_where_they_lie(
     inner: int, rows: int, columns: int, dtype: str, packs: bool
 ) -> None:
     """As gradients of layers have them: but for steps far apart, or more than caches hold."""
-    rng = np.random.default_rng(0)
-    x, y = numbers(rng, (inner, rows), dtype), numbers(rng, (inner, columns), dtype)
-    names = kernels(x, y, "km,kn->mn")
+    names = selected_for(ZEN_5, "km,kn->mn", dtype, k=inner, m=rows, n=columns)
+    assert packs == (not any(name.startswith("pitched") for name in names))
+
+
+@pytest.mark.parametrize(
+    ("machine", "packs"),
+    [("Sapphire Rapids", False), ("Zen 5", True), ("Neoverse", True), ("Zen 3", True),
+     ("Haswell", True), ("SSE only", True), ("small caches", True)],
+)  # fmt: skip
+def test_a_second_cache_of_two_mebibytes_holds_both_operands(machine: str, packs: bool) -> None:
+    """They are read where they lie while they are not more than four times its size."""
+    names = selected_for(MACHINES[machine], "km,kn->mn", k=3000, m=250, n=250)
     assert packs == (not any(name.startswith("pitched") for name in names))
 
 
 def test_some_rows_do_not_make_up_for_packing() -> None:
     """Unless a strip of columns has no places in the second cache, or comes from memory, or there
     are many rows."""
-    rng = np.random.default_rng(0)
-    step = host().caches[1] // 16 // 4  # Each of these has the same place.
+    step = ZEN_5.l2_bytes // 16 // 4  # Each of these has the same place.
     for rows, inner, columns, packs in (
         (100, 400, 1000, False), (13, 400, 1024, False), (100, 150, step, True),
         (1000, 400, 1000, True),
     ):  # fmt: skip
-        x, y = (numbers(rng, shape, "f32") for shape in ((rows, inner), (inner, columns)))
-        found = kernels(x, y, "mk,kn->mn")
+        found = selected_for(ZEN_5, "mk,kn->mn", m=rows, k=inner, n=columns)
         assert any(name.startswith("product_") for name in found) == packs
-    many = (numbers(rng, (20, 13, 400), "f32"), numbers(rng, (20, 400, 500), "f32"))
-    assert kernels(*many, "zmk,zkn->zmn")[0].startswith("product_")
+    many = selected_for(ZEN_5, "zmk,zkn->zmn", z=20, m=13, k=400, n=500)
+    assert many[0].startswith("product_")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 64])
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_every_product_has_kernels_on_every_machine(machine: Machine, workers: int) -> None:
+    """With one core and with many. Few of the names are of one machine alone, but the tiles of
+    the packed ones have the vectors of the machine."""
+    for dims, left, right in SHAPES:
+        op = op_on(dot, TensorType(left, "f32"), TensorType(right, "f32"), dims=dims)
+        assert selected(RULES["dot"], op, machine, workers)
+    (name,) = {
+        each
+        for each in selected_for(machine, "mk,kn->mn", m=1000, k=1000, n=1000)
+        if each.startswith("product")
+    }
+    height, width = (int(size) for size in name.split("_")[4].split("x"))
+    registers = 32 if machine.has_many_registers else 16
+    assert registers // 2 <= height * width < registers

@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.native.contraction import lines_kernel
 from shardir.backends.cpu.native.contraction.convolution import products_of
 from shardir.backends.cpu.native.contraction.lines import Lined, lined
 from shardir.backends.cpu.native.contraction.lines_kernel import Tiles
 from shardir.backends.cpu.native.contraction.rules import RULES
 from shardir.backends.cpu.native.contraction.tile import Tile
 from shardir.backends.cpu.native.data import View, packed
-from shardir.backends.cpu.native.llvm.target import host
 from shardir.ops import convolution
 from shardir.types import TensorType
 from tests.backends.cpu.native.contraction.test_convolution import (
@@ -21,6 +19,7 @@ from tests.backends.cpu.native.contraction.test_convolution import (
     convolved,
 )
 from tests.backends.cpu.native.contraction.test_dot import numbers
+from tests.backends.cpu.native.machines import ZEN_5
 from tests.backends.cpu.native.running import lowered, op_on
 
 AROUND = ((1, 1), (1, 1))
@@ -67,11 +66,10 @@ def test_any_number_of_features_is_made(features: int, places: int) -> None:
     convolved(x, w, attributes(2, "b01f,01io->b01f", padding=AROUND))
 
 
-def test_rows_share_half_of_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_share_half_of_a_vector() -> None:
     """Where there is a whole one beside it, and the widest registers have halves; more rows have
     room then, unless whole tiles need it."""
-    monkeypatch.setattr(lines_kernel, "host", lambda: host()._replace(vector_bytes=64))
-    tile = Tile(12, 2, 16)
+    tile = Tile(12, 2, 16, halved=True)
     for columns, folded, height, parts in (
         (24, True, 16, [32]), (17, True, 16, [32]), (25, False, 12, [32]), (8, False, 12, [8]),
         (56, True, 12, [32, 32]), (40, False, 12, [32, 8]), (64, False, 12, [32]),
@@ -79,7 +77,6 @@ def test_rows_share_half_of_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
         tiles = Tiles.of(columns, tile)
         found = [part.columns for part in (tiles.whole, tiles.last) if part]
         assert (tiles.folded, tiles.height, found) == (folded, height, parts)
-    monkeypatch.setattr(lines_kernel, "host", lambda: host()._replace(vector_bytes=32))
     assert not Tiles.of(12, Tile(6, 2, 8)).folded
 
 
@@ -109,7 +106,7 @@ def found(
     op = op_on(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
     types = [*(v.type for v in op.operands), op.result.type]
     views = [View(i, 0, type.shape, packed(type), "f32") for i, type in enumerate(types, 1)]
-    (work,) = products_of(op.attrs, *views)
+    (work,) = products_of(op.attrs, views[0], views[1], views[2], ZEN_5)
     return lined(work)
 
 

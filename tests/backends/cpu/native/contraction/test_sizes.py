@@ -1,28 +1,27 @@
 """How products are cut: by the caches, into even tasks, with little packed twice."""
 
+from dataclasses import replace
+
 import pytest
 
-from shardir.backends.cpu.native.contraction import narrow, sizes as module
 from shardir.backends.cpu.native.contraction.einsum import Product, product_of
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.narrow import NEAR, asked_for, bytes_near
 from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, View
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine, host
+from tests.backends.cpu.native.machines import ZEN_5
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])
 @pytest.mark.parametrize("columns", [10, 1000])
 @pytest.mark.parametrize("caches", [(32, 256), (32, 512), (48, 2048), (64, 1024), (128, 12288)])
-def test_blocks_fit_the_caches(
-    dtype: str, columns: int, caches: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_fit_the_caches(dtype: str, columns: int, caches: tuple[int, int]) -> None:
     nearest, second = (kilobytes << 10 for kilobytes in caches)
-    machine = host()._replace(caches=(nearest, second))
-    monkeypatch.setattr(module, "host", lambda: machine)
+    machine = replace(host(), l1_bytes=nearest, l2_bytes=second)
     numbers = arithmetic(dtype)
-    found = Sizes.of(numbers, columns)
+    found = Sizes.of(numbers, columns, machine)
     step = found.steps * numbers.size
     assert 256 <= found.steps <= 512
     assert step * found.rows <= LEFT
@@ -33,13 +32,10 @@ def test_blocks_fit_the_caches(
 
 
 @pytest.mark.parametrize("rows", [1, 200, 256, 384, 385, 1000])
-def test_rows_of_a_task_are_packed_at_a_time_unless_steps_would_be_too_few(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = host()._replace(caches=(48 << 10, 1 << 20))
-    monkeypatch.setattr(module, "host", lambda: machine)
+def test_rows_of_a_task_are_packed_at_a_time_unless_steps_would_be_too_few(rows: int) -> None:
     numbers = arithmetic("f32")
-    plain, found = Sizes.of(numbers, 1000), Sizes.of(numbers, 1000, rows)
+    plain = Sizes.of(numbers, 1000, ZEN_5)
+    found = Sizes.of(numbers, 1000, ZEN_5, rows)
     assert found.steps >= 256
     assert found.steps * numbers.size * found.rows <= LEFT
     if found != plain:
@@ -55,7 +51,7 @@ def test_scratch_memory_holds_all() -> None:
 
 def grid(rows: int, columns: int, inner: int, dtype: str = "f32", batch: int = 1) -> Grid:
     numbers = arithmetic(dtype)
-    sizes = Sizes.of(numbers, columns)
+    sizes = Sizes.of(numbers, columns, ZEN_5)
     return grid_of(
         batch, rows, columns, inner, sizes, numbers.size, False, False, 2, 448.0 / numbers.size
     )
@@ -76,32 +72,29 @@ def test_tasks_are_even() -> None:
         assert rows % grid(rows, 1024, 1024).rows == 0
 
 
-def matrices(rows: int, inner: int, columns: int) -> Product:
+def matrices(rows: int, inner: int, columns: int, machine: Machine = ZEN_5) -> Product:
     lhs, rhs, out = (
         View(slot, 0, shape, (4 * shape[1], 4), "f32")
         for slot, shape in enumerate([(rows, inner), (inner, columns), (rows, columns)], 1)
     )
-    return product_of("mk,kn->mn", lhs, rhs, out)
+    return product_of("mk,kn->mn", lhs, rhs, out, machine)
 
 
 @pytest.mark.parametrize("second", [256, 1024, 12288])
-def test_many_rows_read_what_the_second_cache_holds(
-    second: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_rows_read_what_the_second_cache_holds(second: int) -> None:
     """The right operand is packed if few rows meet it, or its steps lie on pages of their own."""
-    machine = host()._replace(caches=(48 << 10, second << 10))
-    monkeypatch.setattr(narrow, "host", lambda: machine)
+    machine = replace(ZEN_5, l2_bytes=second << 10)
     held = min(1 << 20, max(NEAR, second * 768))
-    assert bytes_near(matrices(1000, 512, 256)) == held
-    assert bytes_near(matrices(500, 512, 256)) == NEAR
-    assert bytes_near(matrices(4000, 128, 1024)) == NEAR
+    assert bytes_near(matrices(1000, 512, 256, machine)) == held
+    assert bytes_near(matrices(500, 512, 256, machine)) == NEAR
+    assert bytes_near(matrices(4000, 128, 1024, machine)) == NEAR
 
 
 def test_rows_are_asked_for_where_they_have_places_in_the_cache() -> None:
     """Lines that are a large power of two apart would push each other out."""
 
-    def asked(*sizes: int) -> bool:
-        return asked_for(matrices(*sizes), 8)
+    def asked(rows: int, inner: int, columns: int) -> bool:
+        return asked_for(matrices(rows, inner, columns), 8)
 
     assert asked(1000, 256, 64)
     assert asked(1000, 1040, 64)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.loops.rules import rule
 from shardir.interpret import apply
 from shardir.ir import Module, Value
@@ -46,7 +47,11 @@ def from_line(array: Array, skip: int) -> Array:
 
 
 def computed(
-    module: Module, args: Sequence[Array], lay: Lay = dense, workers: int = 2
+    module: Module,
+    args: Sequence[Array],
+    lay: Lay = dense,
+    workers: int = 2,
+    machine: Machine | None = None,
 ) -> list[Any]:
     """The results of a program; raises `AssertionError` for a group without kernel."""
     env: dict[Value, Array] = {
@@ -60,6 +65,6 @@ def computed(
             outs = list(made) if isinstance(made, tuple) else [made]
         else:
             outs = [lay(np.zeros(v.type.shape, NUMPY_DTYPES[v.type.dtype])) for v in op.results]
-            assert lowered(rule, op, arrays, outs, workers) is not None, op.why
+            assert lowered(rule, op, arrays, outs, workers, machine) is not None, op.why
         env.update(zip(op.results, map(np.asarray, outs), strict=True))
     return [env[v] for v in module.main.body.returns]

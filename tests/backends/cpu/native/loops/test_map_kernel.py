@@ -1,5 +1,6 @@
 """What kernels of maps are made of: no more than the walk and the body need."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as jnp
 from shardir import ops as ops  # declares the operations
-from shardir.backends.cpu.native.llvm import hints
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.loops.inlining import LONGEST
 from shardir.backends.cpu.native.loops.rules import rule
 from shardir.interpret import run
@@ -56,19 +57,19 @@ def _long(x: Any) -> Any:
     return total
 
 
-def test_a_long_body_calls_its_functions_and_is_there_once(monkeypatch: Any) -> None:
+def test_a_long_body_calls_its_functions_and_is_there_once() -> None:
     """Though results go past the caches, which needs them to begin lines of memory."""
     x = np.linspace(-2, 2, 128 * 64, dtype=np.float32)
     module = Fuse()(sd.jit(_long).lower(x).compile().module)
     (wanted,) = run(module, [x])
     (op,) = module.main.body.ops
-    monkeypatch.setattr(hints, "shared_cache", lambda: 1)
+    machine = replace(host(), shared_cache_bytes=1)
     out = from_line(x, skip=0)
-    (phase,) = lowered(rule, op, [x], [out]) or ()
+    (phase,) = lowered(rule, op, [x], [out], machine=machine) or ()
     text = phase.kernel.text()
     assert "!nontemporal" in text
     assert text.count("fmul") == LONGEST
     assert text.count("alwaysinline") == 0
     for skip in (0, 1):
-        (made,) = computed(module, [x], partial(from_line, skip=skip))
+        (made,) = computed(module, [x], partial(from_line, skip=skip), machine=machine)
         np.testing.assert_allclose(made, wanted, rtol=1e-5)

@@ -1,6 +1,7 @@
 """Reductions alone, and groups with reductions, in every layout."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as jnp
 from shardir import nn
-from shardir.backends.cpu.native.llvm import hints
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.loops import cuts, few, reductions
 from shardir.backends.cpu.native.loops.rules import rule
 from shardir.interpret import apply, run
@@ -157,16 +158,14 @@ def test_a_chain_of_rows_or_columns(number: int) -> None:
 
 @pytest.mark.parametrize("shape", [(9, 256), (9, 250)])
 @pytest.mark.parametrize("number", [0, 2, 7, 9, 13])
-def test_large_results_along_rows_are_streamed(
-    shape: tuple[int, int], number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_results_along_rows_are_streamed(shape: tuple[int, int], number: int) -> None:
     """As if these were large; wherever they begin, the bits are those of small ones."""
     x = np.random.default_rng(number).normal(size=shape).astype(np.float32)
     module = Fuse()(sd.jit(PROGRAMS[number]).lower(x).compile().module)
     wanted = computed(module, [x])
-    monkeypatch.setattr(hints, "shared_cache", lambda: 1)
+    machine = replace(host(), shared_cache_bytes=1)
     for skip in (0, 1):
-        got = computed(module, [x], partial(from_line, skip=skip))
+        got = computed(module, [x], partial(from_line, skip=skip), machine=machine)
         assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
 
 
@@ -177,7 +176,7 @@ def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
     module = Fuse()(sd.jit(nn.softmax).lower(x).compile().module)
     op = next(op for op in module.main.body.ops if op.spec is fused)
     out = np.zeros_like(x)
-    (phase,) = lowered(rule, op, [x], [out]) or ()
+    (phase,) = lowered(rule, op, [x], [out], machine=replace(host(), l2_bytes=1 << 20)) or ()
     assert ("llvm.prefetch" in phase.kernel.text()) == (rows > 1)
     (wanted,) = run(module, [x])
     np.testing.assert_allclose(out, wanted, rtol=1e-5)
@@ -193,19 +192,19 @@ def test_rows_come_from_memory_while_those_before_are_added(rows: int) -> None:
     np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
 
 
-def test_what_streams_is_large_and_begins_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_streams_is_large_and_begins_lines() -> None:
     op = op_on(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
     x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
 
-    def text() -> str:
-        (phase,) = lowered(rule, op, [x, x], [out]) or ()
+    def text(cache_bytes: int) -> str:
+        machine = replace(host(), shared_cache_bytes=cache_bytes)
+        (phase,) = lowered(rule, op, [x, x], [out], machine=machine) or ()
         return phase.kernel.text()
 
-    assert "!nontemporal" not in text()
-    monkeypatch.setattr(hints, "shared_cache", lambda: 3 * out.nbytes)
-    assert "!nontemporal" in text()
+    assert "!nontemporal" not in text(4 * out.nbytes)
+    assert "!nontemporal" in text(3 * out.nbytes)
     out = np.zeros((64, 65), np.float32)[:, :64]
-    assert "!nontemporal" not in text()
+    assert "!nontemporal" not in text(3 * x.nbytes)
 
 
 FEW_ROWS: list[Callable[..., Any]] = [
@@ -226,8 +225,10 @@ def test_few_rows_are_reduced_in_registers(
     x = np.random.default_rng(number).normal(size=(6, columns)).astype(np.float32)
     module = Fuse()(sd.jit(FEW_ROWS[number]).lower(x).compile().module)
     made = [computed(module, [x], workers=workers) for workers in (1, 3)]
-    monkeypatch.setattr(hints, "shared_cache", lambda: 1)
-    made += [computed(module, [x], partial(from_line, skip=skip)) for skip in (0, 1)]
+    machine = replace(host(), shared_cache_bytes=1)
+    made += [
+        computed(module, [x], partial(from_line, skip=skip), machine=machine) for skip in (0, 1)
+    ]
     monkeypatch.setattr(few, "MOST_ROWS", 0)
     monkeypatch.setattr(reductions, "LARGE", 1 << 40)
     wanted = computed(module, [x])

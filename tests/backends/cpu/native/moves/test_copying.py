@@ -1,5 +1,6 @@
 """Copies between any two layouts of a shape."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.backends.cpu.native.llvm import hints
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.moves import tiles
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from tests.backends.cpu.native.moves.layouts import array, laid_out
@@ -18,9 +18,9 @@ Array = npt.NDArray[Any]
 DTYPES = ("u1", "i2", "f4", "f8", "c16")
 
 
-def copied(x: Array, out: Array, workers: int = 2) -> list[str]:
+def copied(x: Array, out: Array, workers: int = 2, machine: Machine | None = None) -> list[str]:
     """Copy and compare; returns the names of the kernels."""
-    bench = Bench(workers)
+    bench = Bench(workers, machine)
     phases = copy_phases(bench.view(x), bench.view(out), bench)
     bench.run(phases)
     np.testing.assert_array_equal(out, x)
@@ -65,26 +65,26 @@ def test_rows_of_every_length(dtype: str, shift: int, count: int) -> None:
     ],
 )
 @pytest.mark.parametrize("shift", [0, 1])
-def test_large_copies_go_past_the_caches(
-    make: Any, kernel: str, shift: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_copies_go_past_the_caches(make: Any, kernel: str, shift: int) -> None:
     """Into memory that is aligned to vectors, and into memory that is not."""
-    monkeypatch.setattr(hints, "shared_cache", lambda: 1 << 16)
+    machine = replace(host(), shared_cache_bytes=1 << 16)
     memory = np.zeros((512 * 512 + 32) * 4, np.uint8)
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + 512 * 512 * 4].view(np.float32).reshape(512, 512)
-    assert copied(make(array((512, 512), "f4")), out) == [kernel]
+    assert copied(make(array((512, 512), "f4")), out, machine=machine) == [kernel]
 
 
 @pytest.mark.parametrize("extent", [1024, 1008])
 def test_rows_far_apart_are_turned_past_the_caches_sooner(extent: int) -> None:
     """Those whose lines share places in the caches, where the result is larger than two of those
     that a core has."""
-    rows = 2 * host().caches[1] // (4 * 1008) // 16 * 16 + 16
+    machine = replace(host(), l2_bytes=256 << 10, shared_cache_bytes=32 << 20)
+    rows = 2 * machine.l2_bytes // (4 * 1008) // 16 * 16 + 16
     x, whole = array((extent, rows), "f4"), np.zeros(rows * extent + 16, "f4")
     start = -whole.ctypes.data % 64 // 4
     out = whole[start : start + rows * extent].reshape(rows, extent)
-    assert copied(x.T, out) == ["copy_tiles4_streaming" if extent == 1024 else "copy_tiles4"]
+    kernel = "copy_tiles4_streaming" if extent == 1024 else "copy_tiles4"
+    assert copied(x.T, out, machine=machine) == [kernel]
 
 
 @settings(max_examples=30)
@@ -98,7 +98,7 @@ def test_rows_far_apart_are_turned_whole(dtype: str, rows: int, columns: int) ->
 def test_few_rows_and_few_columns_are_turned_in_smaller_tiles(few: int) -> None:
     """As filters of nine places, or images of three features, have them."""
     kernel = f"copy_tiles4_of_{1 << few.bit_length() - 1}"
-    if few >= tiles.side(4):
+    if few >= tiles.side(4, host()):
         kernel = "copy_tiles4"
     for shape in ((few, 300), (300, few)):
         x = array(shape, "f4")

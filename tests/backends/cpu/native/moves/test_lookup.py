@@ -1,10 +1,13 @@
 """Rules of slices at places known at run time, gathers and scatters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir import ops
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves import lookup, scattering
 from shardir.ir import Op
 from shardir.opset import Symbol
@@ -86,10 +89,7 @@ def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> Non
 
 
 @pytest.mark.parametrize(("cache", "tasks"), [(1 << 10, 3), (1 << 30, 1)])
-def test_far_places_are_shared_and_near_ones_are_not(
-    cache: int, tasks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scattering, "shared_cache", lambda: cache)
+def test_far_places_are_shared_and_near_ones_are_not(cache: int, tasks: int) -> None:
     rng = np.random.default_rng(1)
     x, updates = np.zeros(5000, np.float32), rng.random(200_000, dtype=np.float32)
     indices = rng.integers(-20, 5020, (updates.size, 1)).astype(np.int32)
@@ -101,7 +101,7 @@ def test_far_places_are_shared_and_near_ones_are_not(
         scatter_dims=(0,),
         op=Symbol("set"),
     )
-    bench, out = Bench(3), np.zeros(5000, np.float32)
+    bench, out = Bench(3, replace(host(), shared_cache_bytes=cache)), np.zeros(5000, np.float32)
     views = [bench.view(each) for each in (x, indices, updates, out)]
     phases = RULES["scatter"](op, views[:3], views[3:], bench)
     assert phases is not None

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves.keys import packs
 from shardir.backends.cpu.native.moves.places import LONG, places_phases
 from shardir.backends.cpu.native.moves.sorting import RULES
@@ -12,7 +13,7 @@ from tests.backends.cpu.native.moves.checking import assert_same_bits, expected
 from tests.backends.cpu.native.moves.layouts import random_of
 from tests.backends.cpu.native.running import Bench, lowered, op_on
 
-if not packs(8):
+if not packs(8, host()):
     pytest.skip("the processor does not pack lanes", allow_module_level=True)
 
 SMALL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and dtype.itemsize <= 4]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves import buckets, quicksort
 from shardir.backends.cpu.native.moves.buckets import bucket_phases, packed_phases
 from shardir.backends.cpu.native.moves.keys import packs
@@ -23,7 +24,7 @@ Make = Callable[[View, View, int, Context], Sequence[Phase] | None]
 DTYPES = [
     name
     for name, dtype in NUMPY_DTYPES.items()
-    if dtype.kind != "c" and name != "key" and packs(dtype.itemsize)
+    if dtype.kind != "c" and name != "key" and packs(dtype.itemsize, host())
 ]
 if not DTYPES:
     pytest.skip("the processor does not pack lanes", allow_module_level=True)

@@ -1,14 +1,16 @@
 """Running combinations: the bits of the reference, whatever lies how."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.backends.cpu.native.llvm import hints
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves.running import RULES
 from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.machines import ZEN_5
 from tests.backends.cpu.native.moves.checking import (
     assert_same_bits,
     check,
@@ -16,7 +18,7 @@ from tests.backends.cpu.native.moves.checking import (
     operations,
 )
 from tests.backends.cpu.native.moves.layouts import random_of
-from tests.backends.cpu.native.running import lowered, made_by, op_on
+from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -41,7 +43,7 @@ def test_lines_of_integers_a_vector_at_a_time(
     out = np.empty_like(x)
     phases = lowered(RULES[name], op, [x], [out])
     assert phases is not None
-    assert host().vector_bytes < 64 or all("_line_" in each.kernel.name for each in phases)
+    assert all("_line_" in each for each in selected(RULES[name], op, ZEN_5))
     assert_same_bits(out, expected(op, [x])[0])
 
 
@@ -72,18 +74,16 @@ def test_long_lines(name: str, dtype: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("name", ["cumsum", "cummax"])
 @pytest.mark.parametrize("dim", [0, 1])
-def test_large_results_go_past_the_caches(
-    name: str, dim: int, shift: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_results_go_past_the_caches(name: str, dim: int, shift: int) -> None:
     """Into memory that is aligned to lines, and into memory that is not."""
-    monkeypatch.setattr(hints, "shared_cache", lambda: 1 << 10)
     shape, type = (70, 128), TensorType((70, 128), "f32")
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     op = op_on(OPS[name], type, dim=dim, reverse=False)
     memory = np.zeros(type.nbytes + 128, np.uint8)
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + type.nbytes].view(np.float32).reshape(shape)
-    phases = lowered(RULES[name], op, [x], [out])
+    phases = lowered(RULES[name], op, [x], [out], machine=replace(host(), shared_cache_bytes=1024))
     assert phases is not None
-    assert "streaming" in phases[0].kernel.name or host().vector_bytes < 64
+    assert "streaming" in selected(RULES[name], op, replace(ZEN_5, shared_cache_bytes=1024))[0]
+    assert "streaming" not in selected(RULES[name], op, ZEN_5)[0]
     assert_same_bits(out, expected(op, [x])[0])

@@ -1,5 +1,7 @@
 """The interpreter and the entry for systems and processors that are not here: they compile."""
 
+from dataclasses import replace
+
 import llvmlite.binding as binding
 import pytest
 
@@ -17,7 +19,7 @@ def elsewhere(triple: str) -> Machine:
     """A machine of which nothing is known but its system and processor."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    return host()._replace(triple=triple, cpu="", features="")
+    return replace(host(), triple=triple, cpu="", features="")
 
 
 @pytest.mark.parametrize(

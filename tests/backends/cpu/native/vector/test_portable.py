@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
@@ -19,7 +20,7 @@ from tests.backends.cpu.native.vector.applying import applied, compiled, same, s
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No instruction for f16, nor for x 2^k; what was compiled before and after stays apart."""
-    machine = host()._replace(features="")
+    machine = replace(host(), features="")
 
     def without() -> Machine:
         return machine

@@ -1,0 +1,38 @@
+"""Descriptions of machines that kernels are selected for, whatever machine the tests run on."""
+
+from dataclasses import replace
+
+from shardir.backends.cpu.native.llvm.target import Machine
+
+_X86 = Machine(
+    triple="x86_64-unknown-linux-gnu",
+    cpu="x86-64",
+    features="+sse,+sse2",
+    vector_bytes=16,
+    fma=False,
+    version="",
+    l1_bytes=32 << 10,
+    l2_bytes=256 << 10,
+    shared_cache_bytes=8 << 20,
+)
+_AVX2 = "+sse,+sse2,+avx,+avx2,+f16c,+fma"
+_AVX512 = f"{_AVX2},+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vbmi2"
+
+SSE_ONLY = _X86
+HASWELL = replace(_X86, cpu="haswell", features=_AVX2, vector_bytes=32, fma=True)
+ZEN_3 = replace(HASWELL, cpu="znver3", l2_bytes=512 << 10, shared_cache_bytes=32 << 20)
+SMALL_CACHES = replace(HASWELL, l1_bytes=16 << 10, l2_bytes=128 << 10, shared_cache_bytes=1 << 20)
+SAPPHIRE_RAPIDS = replace(
+    _X86, cpu="sapphirerapids", features=_AVX512, vector_bytes=64, fma=True,
+    l1_bytes=48 << 10, l2_bytes=2 << 20, shared_cache_bytes=64 << 20,
+)  # fmt: skip
+ZEN_5 = replace(SAPPHIRE_RAPIDS, cpu="znver5", l2_bytes=1 << 20, shared_cache_bytes=32 << 20)
+NEOVERSE = replace(
+    _X86, triple="aarch64-unknown-linux-gnu", cpu="neoverse-n1", features="+neon", fma=True,
+    l1_bytes=64 << 10, l2_bytes=1 << 20, shared_cache_bytes=32 << 20,
+)  # fmt: skip
+MACHINES = {
+    "Zen 5": ZEN_5, "Zen 3": ZEN_3, "Sapphire Rapids": SAPPHIRE_RAPIDS, "Haswell": HASWELL,
+    "SSE only": SSE_ONLY, "small caches": SMALL_CACHES, "Neoverse": NEOVERSE,
+}  # fmt: skip
+"""By their names."""
