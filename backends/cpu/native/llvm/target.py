@@ -9,6 +9,7 @@ import llvmlite
 import llvmlite.binding as binding
 
 from shardir.backends.cpu.native.llvm.threads import done_apart
+from shardir.backends.cpu.native.runtime.errors import SettingError
 
 ISAS = ("sse", "avx2", "avx512")
 """Instruction sets of x86 that `SHARDIR_MAX_CPU_ISA` names, each of which includes those before."""
@@ -85,13 +86,14 @@ def host() -> Machine:
     """Return the description of the machine this process runs on.
 
     The environment variable `SHARDIR_MAX_CPU_ISA` (`sse`, `avx2` or `avx512`) limits the
-    instructions that are used. Raises `ValueError` if it has another value.
+    instructions that are used. Raises `SettingError` if it has another value.
     """
     (found,) = done_apart([_found])
     limit = os.environ.get("SHARDIR_MAX_CPU_ISA", "")
     if limit and limit not in ISAS:
-        raise ValueError(
-            f"SHARDIR_MAX_CPU_ISA={limit!r} is no instruction set; use one of {', '.join(ISAS)}"
+        raise SettingError(
+            f"SHARDIR_MAX_CPU_ISA is {limit!r}, which is no instruction set; "
+            f"set it to one of {', '.join(ISAS)}, or unset it to use all that the processor has"
         )
     return found.limited_to(limit) if limit else found
 

@@ -17,7 +17,7 @@ REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and na
 @pytest.fixture
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor that does not pack lanes."""
-    monkeypatch.setattr(buckets, "packs", lambda size: False)
+    monkeypatch.setattr(buckets, "packs", lambda size, machine: False)
 
 
 def check(x: Array, dtype: str, dim: int) -> None:
