@@ -5,7 +5,10 @@ Names are imported when they are first used, so that `import shardir` costs next
 
 from typing import TYPE_CHECKING
 
+from shardir._interpreter import refuse_subinterpreters
 from shardir._lazy import lazy_names
+
+refuse_subinterpreters()
 
 TABLE = {
     # programs of users

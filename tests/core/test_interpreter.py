@@ -1,0 +1,41 @@
+"""Subinterpreters: refused at the import, where extensions would wait for ever later."""
+
+import subprocess
+import sys
+
+import pytest
+
+INSIDE = """
+import sys
+sys.path[:0] = {path!r}
+try:
+    import shardir.numpy
+except ImportError as error:
+    print(type(error).__name__, error, flush=True)
+"""
+PROGRAM = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+run = getattr(interpreters, "exec", None) or interpreters.run_string
+run(interpreters.create(), sys.argv[1].format(path=sys.path))
+import shardir
+print(shardir.__name__)
+"""
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="only CPython has subinterpreters")
+def test_a_subinterpreter_is_refused_and_the_main_one_is_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, INSIDE],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == (
+        "SubinterpreterError shardir can be imported in the main interpreter of a process alone, "
+        "because NumPy does not support subinterpreters; use threads, or processes "
+        "(concurrent.futures.ProcessPoolExecutor)\nshardir\n"
+    ), done.stderr
