@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from shardir.backends.base import Array, Executable, Shards
+from shardir.backends.cpu.address_space import THREAD_BYTES, is_too_little_for
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.backends.cpu.marks import mark
 from shardir.errors import InterpretError
@@ -136,7 +137,7 @@ class Program(Executable):
                 key = equal if op.spec.effect else (device,)
             tasks.setdefault(key, operands)
             keys.append(key)
-        if step.parallel and len(tasks) > 1:
+        if step.parallel and len(tasks) > 1 and not is_too_little_for(THREAD_BYTES):
             compute = _quietly(step.run)
             made = list(_threads().map(lambda operands: compute(*operands), tasks.values()))
         else:

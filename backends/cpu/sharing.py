@@ -10,6 +10,8 @@ from threading import Condition
 
 import numpy as np
 
+from shardir.backends.cpu.address_space import THREAD_BYTES, is_too_little_for
+
 
 @cache
 def _threads() -> ThreadPoolExecutor:
@@ -68,6 +70,8 @@ def share(work: Callable[[slice], object], pieces: Sequence[slice]) -> None:
     # tell who is inside.
     with suppress(RuntimeError):
         for _ in range(min(thread_count(), len(pieces)) - 1):
+            if is_too_little_for(THREAD_BYTES):
+                break
             _threads().submit(help_out)
     try:
         run()

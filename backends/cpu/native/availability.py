@@ -6,6 +6,14 @@ import sys
 import warnings
 from functools import cache
 
+from shardir.backends.cpu.address_space import (
+    START_BYTES,
+    address_space_left,
+    is_too_little_for,
+    share_heaps,
+)
+from shardir.sizes import show_bytes
+
 SYSTEMS = ("linux", "darwin")
 MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
 LEAST_LLVMLITE = (0, 45)
@@ -31,6 +39,13 @@ def obstacle() -> str | None:
     found = re.match(r"(\d+)\.(\d+)", llvmlite.__version__)
     if found is not None and tuple(map(int, found.groups())) < LEAST_LLVMLITE:
         return f"llvmlite is {llvmlite.__version__}, which is too old; pip install -U llvmlite"
+    if is_too_little_for(START_BYTES):
+        return (
+            f"the address space of this process is limited (ulimit -v), and only "
+            f"{show_bytes(address_space_left() or 0)} of it are left, where machine code takes "
+            f"{show_bytes(START_BYTES)} to begin with; allow it more"
+        )
+    share_heaps()
     return None
 
 

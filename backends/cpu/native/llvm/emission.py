@@ -18,8 +18,11 @@ from typing import Any
 import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
+from shardir.backends.cpu.address_space import COMPILE_BYTES, is_too_little_for
 from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
 from shardir.backends.cpu.native.llvm.threads import done_apart, inside, started
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.sizes import show_bytes
 
 
 def target_of(machine: Machine, level: int = 1) -> Any:
@@ -53,6 +56,11 @@ class Prepared:
     """
 
     def __init__(self, texts: Sequence[str], haste: bool = False) -> None:
+        if is_too_little_for(COMPILE_BYTES):  # LLVM would end the process.
+            raise OutOfMemoryError(
+                f"compiling a program may take {show_bytes(COMPILE_BYTES)} of address space, "
+                "which are not left; allow this process more address space (ulimit -v)"
+            )
         self._target = target_of(host(), 0 if haste else 1)
         self._context = binding.create_context()
         _contexts[id(self._context)] = self._context

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from threading import Condition, Thread, get_ident
 from typing import TypeVar
 
+from shardir.backends.cpu.address_space import THREAD_BYTES, is_too_little_for
 from shardir.backends.forking import held_by_forks
 
 Made = TypeVar("Made")
@@ -42,9 +43,12 @@ held_by_forks(_before_fork, _left.release)
 def started(thread: Thread) -> bool:
     """Start a thread; false where the system has none to give, or Python is ending.
 
+    A thread that gets no memory while it begins is waited for in vain, so that none begins where
+    there is too little address space.
+
     Before Python 3.12 one that is started while Python ends would be waited for in vain.
     """
-    if sys.is_finalizing():
+    if sys.is_finalizing() or is_too_little_for(THREAD_BYTES):
         return False
     try:
         thread.start()

@@ -34,6 +34,8 @@ SPIN = STOP + 32
 """Nanoseconds that a thread looks for work before it sleeps."""
 RINGS = STOP + 40
 """Where tasks are recorded for profiles; 0: nowhere."""
+CALLERS_SCRATCH = STOP + 48
+"""The address of the scratch memory of callers other than that which owns the workers."""
 BUSY = 640
 """A bit for each caller inside: bit 0 owns the workers."""
 MUTEX = 768

@@ -131,12 +131,14 @@ def _define_run_phases(module: Module) -> None:
     thread = f.variable("ptr", 0)
     good = f.variable("i1", f.call("start", [control, flags], "i1"))
     scratch = f.load(f.offset(control, at.SCRATCH), "ptr")
+    others = f.load(f.offset(control, at.CALLERS_SCRATCH), "ptr")
     with f.while_(lambda: row.get().is_("ult", entries) & good.get()):
         with f.when(releases):
             thread.set(f.call("PyEval_SaveThread", [], "ptr"))
         bit = f.call("acquire", [control, flags], "i64")
         lane = f.select(bit.is_("eq", 0), bit, bit + (at.MAX_WORKERS - 1))
-        f.store(f.offset(scratch, lane * at.SCRATCH_BYTES), bases)
+        owns = bit.is_("eq", 0)
+        f.store(f.select(owns, scratch, f.offset(others, (bit - 1) * at.SCRATCH_BYTES)), bases)
         args = [control, table, row.get(), entries, bases, lane]
         row.set(f.call("interpret", args, "i64"))
         f.call("release", [control, bit])

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import final
 
+from shardir.backends.cpu.address_space import address_space_left
 from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
@@ -38,6 +39,10 @@ from shardir.decimal_text import whole_number
 SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
 two steps, shorter than what waking it costs."""
+
+
+FEW_CALLERS = 4
+"""Calls at the same time that have scratch memory where the address space is limited; more wait."""
 
 
 @cache
@@ -111,9 +116,13 @@ class Pool:
         self._lock = threading.RLock()
         self._threads: list[threading.Thread] = []
         self._starter = self.start
+        # Scratch memory is reserved for as many threads as there may ever be: no page is touched.
+        self._most, self._callers = at.MAX_WORKERS, at.CALLERS
+        if address_space_left() is not None:  # But it takes address space.
+            self._most, self._callers = self.count, FEW_CALLERS
         control, scratch = (
             map_memory(at.CONTROL_BYTES, huge=False),
-            map_memory(at.LANES * at.SCRATCH_BYTES),
+            map_memory((self._most + self._callers - 1) * at.SCRATCH_BYTES),
         )
         if control is None or scratch is None:
             raise OutOfMemoryError(
@@ -163,9 +172,10 @@ class Pool:
             self._word(at.STARTED).value = 0
 
     def resize(self, count: int) -> None:
-        """Have another number of workers from the next call on."""
+        """Have another number of workers from the next call on; no more than at first where the
+        address space is limited."""
         self.stop()
-        self.count = max(1, min(count, at.MAX_WORKERS))
+        self.count = max(1, min(count, self._most))
 
     def record(self, rings: int) -> None:
         """Record tasks in the rings at an address from now on, 0: no more."""
@@ -185,6 +195,9 @@ class Pool:
         ctypes.memset(self.control, 0, at.CONTROL_BYTES)
         self._word(at.STARTER).value = id(self._starter)
         self._word(at.SCRATCH).value = self._scratch
+        self._word(at.CALLERS_SCRATCH).value = self._scratch + self._most * at.SCRATCH_BYTES
+        # Places of callers without scratch memory are never free.
+        self._word(at.BUSY).value = (1 << at.CALLERS) - (1 << self._callers)
         self._word(at.SPIN).value = self._spin
         libc = ctypes.CDLL(None)
         libc.pthread_mutex_init(ctypes.c_void_p(self.control + at.MUTEX), None)
