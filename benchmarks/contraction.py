@@ -24,6 +24,7 @@ from rich.table import Table
 
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
 from shardir.backends.cpu.native.data import View, packed
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.roofline import roofline
 from shardir.backends.cpu.native.runtime.workers import worker_count, workers
@@ -166,7 +167,7 @@ class Bench:
     """A program of one operation; also the context that its rule sees."""
 
     def __init__(self, case: Case) -> None:
-        self.workers = worker_count()
+        self.workers, self.machine = worker_count(), host()
         op = case.op
         rng = np.random.default_rng(0)
         self.arrays = [aligned(v.type.nbytes, v.type) for v in op.operands]

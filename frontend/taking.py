@@ -41,12 +41,13 @@ def copied(numbers: Numbers, kind: np.dtype[Any]) -> Storage:
             return Storage.around(np.array(numbers, kind, order="C"))
     _prepare()
     from shardir.backends.cpu.native.llvm.hints import goes_past_caches
+    from shardir.backends.cpu.native.llvm.target import host
     from shardir.backends.cpu.native.runtime.memory import allocate
 
     block = allocate(nbytes)
     if numbers.dtype is kind and numbers.flags.c_contiguous:
         given = numbers.__array_interface__["data"][0]
-        if goes_past_caches(nbytes, nbytes):
+        if goes_past_caches(nbytes, nbytes, host()):
             from shardir.backends.cpu.native.runtime.bulk import bulk_copy
 
             bulk_copy(nbytes)(given, block.address)

@@ -38,7 +38,7 @@ def test_lines(
     shape: tuple[int, ...], dim: int, special: bool, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not packed:
-        monkeypatch.setattr(buckets, "packs", lambda size: False)
+        monkeypatch.setattr(buckets, "packs", lambda size, machine: False)
     x = drawn(shape, special)
     check(x, dim)
     check(np.asfortranarray(x), dim)
