@@ -1,0 +1,65 @@
+"""Numbers on every instruction set that is narrower than this host's and that the host can run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardir.backends.cpu.native.llvm.target import ISAS, architecture, host
+
+ROOT = Path(__file__).parents[4]
+WIDTHS = {"sse": 16, "avx2": 32, "avx512": 64}
+FOLDER = "tests/backends/cpu/native"
+TESTS = [
+    "contraction/test_dot.py::test_element_types",
+    "contraction/test_convolution.py::test_a_long_filter_meets_no_number_that_is_outside_of_its_window",
+    "contraction/test_lines.py::test_nothing_outside_an_image_is_read",
+    "loops/test_elementwise.py::test_in_place",
+    "loops/test_reductions.py::test_rows_come_from_memory_while_those_before_are_added",
+    "moves/test_copying.py::test_transposes",
+    "moves/test_masks.py",
+    "moves/test_running.py::test_lines_of_integers_a_vector_at_a_time",
+    "vector/test_portable.py::test_every_half_is_widened",
+]
+"""Of each kind of kernel the tests that take least, by their names here."""
+MORE = [
+    "contraction/test_dot.py::test_narrow_products_pack_nothing",
+    "contraction/test_dot.py::test_vectors_of_columns_that_are_left",
+    "contraction/test_planes.py::test_nothing_outside_an_image_is_read",
+    "loops/test_random.py",
+    "loops/test_reductions.py::test_large_results_along_rows_are_streamed",
+    "matrices/test_symmetric.py",
+    "moves/test_extremes.py",
+    "moves/test_sorting.py::test_every_length",
+    "transforms/test_transforms.py::test_short_rows",
+    "vector/test_functions.py",
+    "vector/test_portable.py",
+]
+"""Those that are run too with `--long`."""
+
+
+def narrower() -> list[str]:
+    """Return the instruction sets of x86 below this host's."""
+    if architecture(host().triple) != "x86_64":
+        return []
+    return [isa for isa in ISAS if WIDTHS[isa] < host().vector_bytes]
+
+
+@pytest.mark.parametrize("isa", ["sse", "avx2"])
+def test_kernels_of_narrower_instruction_sets_are_right(
+    request: pytest.FixtureRequest, isa: str
+) -> None:
+    if isa not in narrower():
+        pytest.skip(f"{isa} is not below what this host, or SHARDIR_MAX_CPU_ISA, has")
+    chosen = [*TESTS, *(MORE if request.config.getoption("--long") else ())]
+    tests = [f"{FOLDER}/{each}" for each in chosen]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests],
+        env=os.environ | {"SHARDIR_MAX_CPU_ISA": isa},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
