@@ -1,11 +1,21 @@
-"""What all tests share: how many programs hypothesis tries, and `.ir` stories as tests."""
+"""What all tests share: how many programs hypothesis tries, `.ir` stories as tests, and extras.
 
+A test that needs an extra which is not installed is skipped: a file whose imports need it as a
+whole, a test whose call imports it when it does. What starts other processes says so by a mark,
+`@pytest.mark.needs("sklearn")`.
+"""
+
+import gc
+from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("quick", max_examples=200, deadline=None, derandomize=True)
+from tests.extras import missing_extra, reason_without, require
+
+settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=2000, deadline=None)
 
 
@@ -18,11 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",
         action="store_true",
-        help="try two thousand random programs where otherwise two hundred are tried",
+        help="try two thousand random programs where otherwise one hundred are tried",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*modules): modules of extras that a test needs")
     settings.load_profile("long" if config.getoption("--long") else "quick")
 
 
@@ -37,9 +48,54 @@ def answered_calls() -> None:
         calls()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the tests themselves from garbage collections, which many tests ask for: there are
+    millions of objects of thirty thousand tests, and none of them ever becomes garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
     if file_path.suffix != ".ir":
         return None
     from tests.story import StoryFile
 
     return StoryFile.from_parent(parent, path=file_path)
+
+
+class Module(pytest.Module):
+    """A file of tests, skipped where it imports an extra that is not installed."""
+
+    def _getobj(self) -> ModuleType:
+        try:
+            return super()._getobj()  # type: ignore[no-any-return, no-untyped-call]
+        except Exception as error:
+            if extra := missing_extra(error):
+                pytest.skip(reason_without(extra), allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return Module.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        require(*mark.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except Exception as error:
+        if extra := missing_extra(error):
+            pytest.skip(reason_without(extra))
+        raise

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.extras import extras_in, require
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_an_example_runs(path: Path, tmp_path: Path) -> None:
+    require(*extras_in(path.read_text("utf-8")))
     done = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )

@@ -15,5 +15,6 @@ class MissingExtraError(ShardirError, ImportError):
 if find_spec("jax") is None:
     raise MissingExtraError(
         "shardir.interop.jax reads programs of JAX, which is not installed; "
-        "pip install 'shardir[jax]'"
+        "pip install 'shardir[jax]'",
+        name="jax",
     )

@@ -137,7 +137,11 @@ def test_results_keep_their_memory(size: int) -> None:
 
 
 def run(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -14,6 +14,7 @@ from shardir.placement import Sharding
 from shardir.shards import cut, join
 from shardir.stablehlo.printer import show
 from shardir.types import TensorType
+from tests.extras import require
 
 ROOT = Path(__file__).parents[2]
 COUNT = 8
@@ -23,6 +24,7 @@ class XLA:
     """XLA in a process of its own, with eight devices."""
 
     def __init__(self) -> None:
+        require("jax")
         flags = f"--xla_force_host_platform_device_count={COUNT}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.xla.worker"],

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.extras import require
+
 ROOT = Path(__file__).parents[3]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 LIMIT_SECONDS = 400
@@ -38,6 +40,7 @@ def mpiexec(
     options: Sequence[str] = (),
 ) -> Done:
     """Run a Python program on `count` processes; what they write goes through `folder`."""
+    require("mpi4py")
     names = [folder / kind for kind in ("out", "err")]
     patterns = [f"-{kind.name}file-pattern={kind}.%r" for kind in names]
     written = [part for pattern in patterns for part in pattern.split("=", 1)]
@@ -56,4 +59,4 @@ def mpiexec(
 
 
 def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -16,6 +16,7 @@ from shardir.interpret import apply
 from shardir.ir import Module, Op, Value
 from shardir.ops.fused import fused
 from shardir.types import NUMPY_DTYPES
+from tests.extras import require
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]
@@ -43,6 +44,7 @@ class Interpreter:
     """The process that interprets kernels."""
 
     def __init__(self) -> None:
+        require("torch", "triton")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.backends.gpu.kernels.interpreted"],
             stdin=subprocess.PIPE,

@@ -170,6 +170,7 @@ def test_without_a_compiler_the_message_says_what_to_install(
     )
 
 
+@pytest.mark.needs("ziglang")
 def test_the_compiler_of_the_package_ziglang_is_the_last_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_program_is_built_by_hand_as_documented(
     np.testing.assert_array_equal(np.load(tmp_path / "results" / "y.npy"), [0, -1, -2])
 
 
+@pytest.mark.needs("ziglang")
 def test_a_program_is_built_with_ziglang(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     version = subprocess.run(
         [*compiler.ZIG, "--version"], capture_output=True, text=True, check=True

@@ -164,9 +164,9 @@ def test_a_signal_handler_may_run_programs_itself(crowd: Pool) -> None:
 
 
 def in_python(program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """Run a program in a process of its own."""
+    """Run a program in a process of its own, which may fork: since Python 3.12 that warns."""
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program],
         cwd=ROOT,
         env={**os.environ, **variables},
         capture_output=True,

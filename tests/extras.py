@@ -1,0 +1,74 @@
+"""Which modules come with extras alone, and which of them an error says is not installed."""
+
+import re
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+EXTRAS = (
+    "absl",
+    "equinox",
+    "flax",
+    "jax",
+    "jaxlib",
+    "mpi4py",
+    "mpmath",
+    "optax",
+    "safetensors",
+    "sklearn",
+    "torch",
+    "triton",
+    "ziglang",
+)
+"""Modules that the library, or its tests, can do without; pyproject.toml says how to get them."""
+
+
+def missing_extra(error: BaseException | None) -> str | None:
+    """Return the extra that is not installed if that is what an error comes from.
+
+    An error that was raised from that of the import, or while it was handled, comes from it too.
+    An mpi4py that finds no MPI is as one that is not installed. `None`: all that the error asked
+    for is installed.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        name = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ImportError) and name in EXTRAS and find_spec(name) is None:
+            return name
+        if isinstance(error, RuntimeError) and "cannot load MPI library" in str(error):
+            return "mpi4py"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def reason_without(extra: str) -> str:
+    """Return why a test is skipped without an extra."""
+    return f"needs {extra}, which is not installed: pip install 'shardir[test]'"
+
+
+def require(*modules: str) -> None:
+    """Skip the test that calls this if a module of an extra is not installed, or cannot be used."""
+    for name in modules:
+        if not _is_usable(name):
+            pytest.skip(reason_without(name))
+
+
+def extras_in(source: str) -> list[str]:
+    """Return the modules of extras that a program of Python imports."""
+    found = re.findall(r"^\s*(?:import|from) (\w+)", source, re.MULTILINE)
+    return sorted({name for name in found if name in EXTRAS})
+
+
+@cache
+def _is_usable(name: str) -> bool:
+    if find_spec(name) is None:
+        return False
+    if name == "mpi4py":
+        try:
+            import_module("mpi4py.MPI")
+        except (ImportError, RuntimeError):  # There is no MPI that it could load.
+            return False
+    return True
