@@ -46,7 +46,7 @@ def memory(library: Any) -> float:
 
     compiled = library.top.jit(step, donate_argnums=0)
     params = wait(compiled(params, x, y))
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak starts anew
     for _ in range(3):
         params = wait(compiled(params, x, y))
     return status("VmHWM") - before
@@ -54,7 +54,7 @@ def memory(library: Any) -> float:
 
 def status(field: str) -> float:
     """Bytes, as Linux counts them for this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return float(dict(line.split(":", 1) for line in lines)[field].split()[0]) * 1024
 
 

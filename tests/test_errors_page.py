@@ -23,7 +23,7 @@ def run(body: str) -> None:
     """Run an example in the current folder; what is drawn from there shows its lines."""
     namespace: dict[str, Any] = {"__name__": "example"}
     exec(PRELUDE[0], namespace)
-    Path("example.py").write_text(body)
+    Path("example.py").write_text(body, encoding="utf-8")
     linecache.clearcache()
     exec(compile(body, "example.py", "exec"), namespace)
 

@@ -87,7 +87,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_one_way(path: Path) -> None:
     here = layer_of_file(path)
-    for module in imported(ast.parse(path.read_text())):
+    for module in imported(ast.parse(path.read_text(encoding="utf-8"))):
         there = layer_of_module(module)
         assert there is None or there in ALLOWED[here], f"{here} may not import {module}"
 

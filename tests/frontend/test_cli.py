@@ -28,7 +28,7 @@ func @f(
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    Path("f.ir").write_text(PROGRAM)
+    Path("f.ir").write_text(PROGRAM, encoding="utf-8")
     return "f.ir"
 
 
@@ -164,7 +164,7 @@ func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
 def test_opt_reads_each_part_of_a_file_of_stablehlo(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("two.mlir").write_text(TWO)
+    Path("two.mlir").write_text(TWO, encoding="utf-8")
     assert run("opt", "two.mlir", "--passes", "none") == 0
 
     out, err = capsys.readouterr()
@@ -206,7 +206,7 @@ def test_opt_reads_stablehlo_from_standard_input(
 def test_only_opt_takes_files_of_several_modules(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("two.mlir").write_text(TWO)
+    Path("two.mlir").write_text(TWO, encoding="utf-8")
     assert run("run", "two.mlir") == 1
 
     assert capsys.readouterr().err.splitlines()[-1] == (

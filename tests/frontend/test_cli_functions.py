@@ -81,9 +81,9 @@ specs = P("dta")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    Path("of_jax.py").write_text(JAX)
-    Path("of_ours.py").write_text(OURS)
-    Path("bare.py").write_text(BARE)
+    Path("of_jax.py").write_text(JAX, encoding="utf-8")
+    Path("of_ours.py").write_text(OURS, encoding="utf-8")
+    Path("bare.py").write_text(BARE, encoding="utf-8")
     yield
     for name in ("bare", "of_jax", "of_ours"):
         sys.modules.pop(name, None)

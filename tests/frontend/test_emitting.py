@@ -64,7 +64,7 @@ func @f(
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    Path("f.ir").write_text(PROGRAM)
+    Path("f.ir").write_text(PROGRAM, encoding="utf-8")
     return "f.ir"
 
 
@@ -242,7 +242,7 @@ def test_the_command_writes_a_file(file: str, capsys: pytest.CaptureFixture[str]
     assert run("emit", file, "--target", "paper", "-o", "out", "--option", "ink=red") == 0
 
     assert capsys.readouterr().out == "out/program.txt\nout/data/ink\n"
-    assert Path("out/data/ink").read_text() == "{'ink': 'red'}"
+    assert Path("out/data/ink").read_text(encoding="utf-8") == "{'ink': 'red'}"
 
 
 def test_the_command_writes_a_function(
@@ -252,7 +252,8 @@ def test_the_command_writes_a_function(
         "import numpy as np\nimport shardir.numpy as snp\n"
         "from shardir.sharding import PartitionSpec as P\n"
         "def total(x): return snp.sum(x)\n"
-        "example_args = np.zeros((32, 4), 'float32')\nexample_specs = P('data')\n"
+        "example_args = np.zeros((32, 4), 'float32')\nexample_specs = P('data')\n",
+        encoding="utf-8",
     )
     monkeypatch.syspath_prepend(".")
     try:

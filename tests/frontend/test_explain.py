@@ -19,7 +19,7 @@ HERE = Path(__file__)
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    Path("mlp.ir").write_text(MLP)
+    Path("mlp.ir").write_text(MLP, encoding="utf-8")
     return "mlp.ir"
 
 
@@ -98,7 +98,7 @@ def lowered() -> shardir.Lowered:
 def test_what_is_lowered_tells_the_lines_of_the_program() -> None:
     told = lowered().explain("h")
 
-    lines = HERE.read_text().splitlines()
+    lines = HERE.read_text(encoding="utf-8").splitlines()
     chain = told.chains[0]
     assert chain.annotation.loc is not None
     assert "def mlp" in lines[chain.annotation.loc.line - 1]

@@ -21,7 +21,7 @@ HERE = Path(__file__).name
 
 def line_of(text: str) -> str:
     """The line of this file that ends with a comment, as a profile writes it."""
-    lines = Path(__file__).read_text().splitlines()
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     (number,) = (i for i, line in enumerate(lines, 1) if line.endswith(f"# {text}"))
     return f"{HERE}:{number}"
 

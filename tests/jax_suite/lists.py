@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def _listed(path: Path) -> Iterator[tuple[str, str]]:
     """(heading, name) for every name of a list; nothing where there is no such file."""
     heading = ""
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         if line.startswith(" "):
             yield heading, line.strip()
         else:
@@ -32,7 +32,9 @@ def counted(file: str, path: Path) -> Callable[[str], bool] | None:
     chosen = set(_listed(HERE / "counted" / f"{file}.txt"))
     if not chosen:
         return None
-    methods = sorted(re.findall(r"^  def (test\w+)\(", path.read_text(), re.MULTILINE), key=len)
+    methods = sorted(
+        re.findall(r"^  def (test\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE), key=len
+    )
 
     def counts(name: str) -> bool:
         kind, _, method = name.partition(".")

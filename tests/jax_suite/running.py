@@ -33,7 +33,7 @@ def load(path: Path, library: Any, stubs: Mapping[str, Any]) -> dict[str, type[u
     inside = {**vars(builtins), "__import__": _importer(root_of(library, stubs))}
     vars(module).update(__file__=str(path), __builtins__=inside)
     with loading():
-        exec(compile(path.read_text(), str(path), "exec"), vars(module))
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
     return {
         name: value
         for name, value in vars(module).items()
@@ -135,7 +135,7 @@ def run_file(
 
 def innocent(path: Path) -> Callable[[str], bool]:
     """Whether the test called `Class.test`, as it stands in the file, has no word of `INTERNAL`."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     bodies = re.split(r"^  def (test\w+)\(", text, flags=re.MULTILINE)
     wrong = {
         name for name, body in zip(bodies[1::2], bodies[2::2], strict=True) if INTERNAL.search(body)

@@ -76,7 +76,7 @@ def compare(module: Module, world: World, native: bool, exactly: bool) -> None:
 
 def main(path: str, *ways: str) -> None:
     world = connect(60)
-    texts = Path(path).read_text().split(SEPARATOR)
+    texts = Path(path).read_text(encoding="utf-8").split(SEPARATOR)
     for limit in (routing.SMALL_BYTES, -1):
         routing.SMALL_BYTES = limit
         for text in texts:

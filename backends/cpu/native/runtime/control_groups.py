@@ -46,6 +46,6 @@ def _groups(kind: str) -> Iterator[Path]:
 def _text(file: Path) -> str:
     """What is in a file, nothing where there is none."""
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""
