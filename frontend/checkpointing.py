@@ -179,7 +179,8 @@ def _traced(
 
     tracers = [as_tracer(leaves[i]) for i in chosen]
     abstracts = [tracer.abstract for tracer in tracers]
-    block, results = trace_block(flat, abstracts, known.name, [labels[i] for i in chosen])
+    names = [labels[i] for i in chosen]
+    block, results = trace_block(flat, abstracts, known.name, names, tracers)
     made = emit("checkpoint", *tracers, blocks=(block,), **attrs)
     weak = [abstract.weak for abstract in results]
     return tree.unflatten(found[-1], with_kinds(several(made), weak))

@@ -32,10 +32,12 @@ from shardir.frontend.trace import (
     wrap,
 )
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.varying import vma_of, vma_of_returns
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.hosted import Hosted
 from shardir.ir import Block, Value
 from shardir.types import INEXACT
+from shardir.vma import Varying
 
 
 def positional(fun: Callable[..., Any], name: str, args: Any, options: dict[str, Any]) -> list[Any]:
@@ -122,6 +124,21 @@ class Call:
         """The arguments that have no derivative."""
         return [self.args[i] for i in sorted(self.fixed) if i < len(self.args)]
 
+    def varies(self, block: Block) -> list[Varying]:
+        """Along which manual axes the results of a block vary that takes the arguments."""
+        now = require(self.name)
+        where = self.trace if self.trace.program is now.program else now
+
+        def found() -> list[Varying]:
+            with resumed(where):
+                return vma_of_returns(block, vma_of(self.tracers))
+
+        return self.context.copy().run(found)
+
+    def moving_tracers(self) -> list[Tracer]:
+        """The leaves that have tangents."""
+        return [x for x in self.tracers if x.value.type.dtype in INEXACT]
+
     def moving(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments that may move, with other leaves."""
         filled: tuple[Any, ...] = tree.unflatten(self.structure, leaves)
@@ -141,7 +158,7 @@ class Call:
             found.append(structure)
             return [returned(x, i, structure, self.name) for i, x in enumerate(out)]
 
-        block, results = trace_block(flat, self.abstracts, self.name, self.names)
+        block, results = trace_block(flat, self.abstracts, self.name, self.names, self.tracers)
         return Primal(block, results, found[-1], block.captures())
 
     def trace_rule(
@@ -150,14 +167,18 @@ class Call:
         params: Sequence[Abstract],
         name: str,
         names: Sequence[str] = (),
+        origins: Sequence[Tracer | Varying | None] = (),
     ) -> tuple[Block, tuple[Abstract, ...]]:
-        """Trace a rule as if it stood where the call does."""
+        """Trace a rule as if it stood where the call does.
+
+        `origins` say what parameters stand for, or along which manual axes they vary.
+        """
         now = require(name)
         where = self.trace if self.trace.program is now.program else now
 
         def traced() -> tuple[Block, tuple[Abstract, ...]]:
             with resumed(where):
-                function, results = trace_function(fun, params, name, names)
+                function, results = trace_function(fun, params, name, names, origins)
             return function.body, results
 
         return self.context.copy().run(traced)
@@ -188,6 +209,11 @@ class Primal:
     results: tuple[Abstract, ...]
     structure: tree.PyTreeDef
     closed: tuple[Value, ...]
+
+    def cotangents(self, call: Call) -> list[Varying]:
+        """Along which manual axes the cotangents of the results vary: as the results do."""
+        each = zip(call.varies(self.block), self.results, strict=True)
+        return [varies for varies, result in each if result.type.dtype in INEXACT]
 
     def given(self, block: Block, call: Call, what: str) -> tuple[Block, tuple[Value, ...]]:
         """A block of a rule with parameters for what the function uses from outside.

@@ -144,7 +144,9 @@ def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
             if a.type.dtype in INEXACT
         ),
     ]
-    block, _ = call.trace_rule(flat, [*abstracts, *moving(abstracts)], what, names)
+    params = [*abstracts, *moving(abstracts)]
+    origins = [*call.tracers, *call.moving_tracers()]
+    block, _ = call.trace_rule(flat, params, what, names, origins)
     whole, closed = primal.given(block, call, "the rule")
-    params = (*whole.params[:count], *closed, *whole.params[count:])
-    return Block(params, whole.ops, whole.returns)
+    given = (*whole.params[:count], *closed, *whole.params[count:])
+    return Block(given, whole.ops, whole.returns)

@@ -100,7 +100,7 @@ def _traced(
             returned(x, i, structure, f"{forth}, as residuals,") for i, x in enumerate(residuals)
         ]
 
-    first, results = call.trace_rule(ahead, call.abstracts, forth, call.names)
+    first, results = call.trace_rule(ahead, call.abstracts, forth, call.names, call.tracers)
     residuals = results[len(primal.results) :]
 
     def backward(*leaves: Tracer) -> list[Tracer]:
@@ -108,7 +108,9 @@ def _traced(
         cotangents = _cotangents(primal, leaves[len(residuals) :])
         return _gradients(called(bwd, back, (*call.rest, saved, cotangents)), call, back)
 
-    last, _ = call.trace_rule(backward, [*residuals, *moving(primal.results)], back)
+    params = [*residuals, *moving(primal.results)]
+    varies = [*call.varies(first)[len(primal.results) :], *primal.cotangents(call)]
+    last, _ = call.trace_rule(backward, params, back, (), varies)
     return _with_closed(first, last, call, primal)
 
 
@@ -246,11 +248,12 @@ def _traced_together(fun: Callable[..., Any], call: Call, primal: Primal) -> tup
             alone = len(call.args) == 1 and not (isinstance(made, tuple) and len(made) == 1)
             return _gradients((made,) if alone else made, call, what)
 
-        block, _ = trace_block(backward, moving(primal.results), what)
+        cotangents = primal.cotangents(call)
+        block, _ = trace_block(backward, moving(primal.results), what, (), cotangents)
         found.append(block)
         return [*results, *map(wrap, block.captures())]
 
-    first, _ = call.trace_rule(ahead, call.abstracts, what, call.names)
+    first, _ = call.trace_rule(ahead, call.abstracts, what, call.names, call.tracers)
     program = require(what).program
     last = program.renamed(found[-1])
     saved = first.returns[count:]

@@ -138,7 +138,7 @@ def _traced(
 
     pairs = zip(call.abstracts, flags, strict=False)
     params = [_many(abstract, size) if flag else abstract for abstract, flag in pairs]
-    block, _ = call.trace_rule(flat, params, what, call.names)
+    block, _ = call.trace_rule(flat, params, what, call.names, call.tracers)
     whole, closed = primal.given(block, call, what)
     return Block((*whole.params, *closed), whole.ops, whole.returns)
 

@@ -98,6 +98,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
             "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
         )
         like = [x for x in leaves if kind_of(x)[0] in INEXACT]
+        rest.check_cotangents(given)
         gradients = replace(rest, saved=saved)(given, like, at.weak)
         return _spread_out(tree.unflatten(at.structure, at.leaves), gradients)
 

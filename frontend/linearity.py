@@ -23,6 +23,7 @@ from shardir.frontend.trace import (
 )
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_function, shown
+from shardir.frontend.varying import check_cotangents, explicit
 from shardir.passes.differentiate import linearize
 from shardir.passes.regions import parted
 from shardir.types import INEXACT
@@ -44,13 +45,19 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
                 point(f"linear_transpose of {name} needs floating arguments, got {abstract.type}")
             )
     outs, results = tree.flatten(eval_shape(fun, *primals))
+    origins = [leaf if isinstance(leaf, Tracer) else frozenset() for leaf in leaves]
 
     def flat(*tracers: Tracer) -> list[Tracer]:
         made = tree.leaves(fun(*tree.unflatten(structure, tracers)))
         return [returned(x, i, results, name) for i, x in enumerate(made)]
 
     def transposed(*cotangents: Tracer) -> list[Tracer]:
-        function, _ = trace_function(flat, abstracts, name)
+        function, _ = trace_function(flat, abstracts, name, (), origins)
+        made = explicit(function, origins)
+        moves = (v.type.dtype in INEXACT for v in function.body.returns)
+        vma = [each for each, moving in zip(made.results, moves, strict=True) if moving]
+        check_cotangents(f"the transpose of {name}", cotangents, vma)
+        function = made.function
         both = derived(lambda: linearize(function, range(len(abstracts))))
         body = both.forward.body
         saved = body.returns[len(function.body.returns) :]

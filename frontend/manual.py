@@ -6,24 +6,24 @@ too, whole on every device. The axes stay those of a token (see annotations.py) 
 the whole program is known.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from shardir.build import substitute
 from shardir.frontend.annotations import axis_token, constrain, manual_axes
 from shardir.frontend.mesh import Mesh
-from shardir.frontend.named_axes import Named, all_bound, checked_axes, known_axes
+from shardir.frontend.named_axes import Named, all_bound, known_axes
 from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import NamedSharding
-from shardir.frontend.trace import current, emit, require, trace_block, wrap
+from shardir.frontend.trace import emit, require, trace_block, wrap
 from shardir.frontend.tracer import Tracer
-from shardir.ir import Block, Function, Value
-from shardir.passes.varying import NONE, Varying, shared, varying, without_sharing
+from shardir.frontend.varying import sharded, vma_of
+from shardir.ir import Block, Value
+from shardir.passes.make_varying import implicit
 from shardir.placement import Axes
 from shardir.types import TensorType
+from shardir.vma import Varying
 
 Cuts = tuple[tuple[str, ...], ...]
 """The names of the axes that cut each dimension, major first."""
@@ -82,23 +82,18 @@ class Region:
                 tracer.value: frozenset(axis for dim in cut for n in dim for axis in axes_of[n])
                 for tracer, cut in zip(slices, cuts, strict=True)
             }
-            token = _cut.set({**_cut.get(), **values})
-            try:
-                with all_bound(self.visible(named)), manual_axes(self.mesh, self.names):
+            with sharded(values), all_bound(self.visible(named)):
+                with manual_axes(self.mesh, self.names):
                     made = list(fun(*slices))
-                found = varying_here() if axes else {}
-            finally:
-                _cut.reset(token)
-            before = require(self.what).program.before_naming()
-            values_made = [before.get(tracer.value, tracer.value) for tracer in made]
-            ways.append(results(made, [found.get(value, NONE) for value in values_made]))
+                ways.append(results(made, vma_of(made)))
             return made
 
         if not axes:
             at_home = NamedSharding(self.mesh, PartitionSpec())
             return list(traced(*(constrain(arg, at_home) for arg in args)))
-        block, abstracts = trace_block(traced, pieces, self.what, labels)
-        block, outside = _closed(without_sharing(block))
+        block, abstracts = trace_block(traced, pieces, self.what, labels, args)
+        (block,) = implicit(axes, block)
+        block, outside = _closed(block)
 
         def along(cut: Cuts) -> tuple[Axes, ...]:
             return tuple(tuple(axis for name in dim for axis in axes_of[name]) for dim in cut)
@@ -113,6 +108,7 @@ class Region:
             axes=axes,
             in_axes=(*(along(cut) for cut in cuts), *whole),
             out_axes=tuple(along(cut) for cut in ways[0]),
+            **({} if self.checked else {"check_vma": False}),
         )
         tracers = [made] if isinstance(made, Tracer) else list(made)
         return [
@@ -128,45 +124,6 @@ class Region:
                 size //= self.mesh.shape[name]
             shape.append(size)
         return type.with_shape(shape)
-
-
-_cut: ContextVar[Mapping[Value, Varying]] = ContextVar("shardir_cut", default=MappingProxyType({}))
-"""Along which axes the parameters of the manual computations around are cut."""
-
-
-def varying_here() -> dict[Value, Varying]:
-    """Along which axes the values of the traces under construction may vary."""
-    found = dict(_cut.get())
-    chain = []
-    trace = current()
-    while trace is not None:
-        chain.append(trace)
-        trace = trace.parent
-    before = require("what varies").program.before_naming()
-    for each in reversed(chain):
-        for param, origin in each.origins.items():
-            found.setdefault(param, found.get(before.get(origin, origin), NONE))
-        # A value may be known by two identities until it has its name.
-        block = substitute(Block((), tuple(each.ops), ()), before)
-        found = varying(block, found)
-    return found
-
-
-def explicit(function: Function, origins: Sequence[Tracer]) -> Function:
-    """A function about to be differentiated, in which it shows what devices share.
-
-    `origins` are the arguments that its parameters stand for. Nothing changes where no axis
-    around counts what is the same along it as shared.
-    """
-    axes = checked_axes()
-    if not axes:
-        return function
-    known = varying_here()
-    for named, value in require("a function is made explicit").program.before_naming().items():
-        known[named] = known.get(value, NONE)
-    for param, origin in zip(function.body.params, origins, strict=True):
-        known[param] = known.get(origin.value, NONE)
-    return shared(function, known, axes, require("a function").program.names)
 
 
 def _closed(block: Block) -> tuple[Block, tuple[Value, ...]]:

@@ -67,6 +67,11 @@ def checked_axes() -> Axes:
     return tuple(axis for named in _axes.get().values() if named.checked for axis in named.axes)
 
 
+def manual_axes_here() -> Axes:
+    """The manual axes around, of the IR."""
+    return tuple(axis for named in _axes.get().values() if named.manual for axis in named.axes)
+
+
 def named_axes(names: object, what: str) -> tuple[Named, ...]:
     """The axes of one name or several, in order.
 

@@ -17,7 +17,6 @@ from shardir.frontend.annotations import retold
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
-from shardir.frontend.manual import explicit
 from shardir.frontend.operands import abstract_of, as_tracer, convert, kind_of
 from shardir.frontend.parameters import Parameters, check_call, labels_of
 from shardir.frontend.promotion import Abstract
@@ -25,9 +24,11 @@ from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.trace import append_block, current, require, trace_function, wrap
 from shardir.frontend.traced_program import Program
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.varying import check_cotangents, explicit
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Function, Value
 from shardir.types import COMPLEX, INEXACT, TensorType
+from shardir.vma import Varying
 
 
 def derived(make: Callable[[], Any]) -> Any:
@@ -111,6 +112,8 @@ class TracedAt:
     results: tuple[Abstract, ...]
     count: int
     structures: Sequence[tree.PyTreeDef]
+    vma: tuple[Varying, ...] = ()
+    """Along which manual axes each result varies."""
 
     @property
     def numbers(self) -> list[int]:
@@ -223,14 +226,14 @@ class Primals:
 
         abstracts = [tracer.abstract for tracer in tracers]
         function, results = trace_function(flat, abstracts, self.name, self.names, tracers)
-        function = explicit(function, tracers)
-        return TracedAt(function, results, counts[0], structures)
+        shown = explicit(function, tracers)
+        return TracedAt(shown.function, results, counts[0], structures, shown.results)
 
     def keep(
         self, derive: Callable[[Function, Sequence[int]], tuple[Function, Function]]
     ) -> tuple[Any, Any, "Derivative"]:
         """The results, the aux, and what is left to do with directions."""
-        found: list[tuple[Block, Program]] = []
+        found: list[tuple[Block, Program, list[Varying]]] = []
 
         def kept(*tracers: Tracer) -> Any:
             traced = self.trace(tracers)
@@ -238,7 +241,8 @@ class Primals:
             values = append_block(first.body, tracers, traced.function.body)
             outside = second.body.captures()
             block = replace(second.body, params=(*outside, *second.body.params))
-            found.append((block, require("a derivative").program))
+            vma = [traced.vma[i] for i in traced.numbers]
+            found.append((block, require("a derivative").program, vma))
             saved = [*outside, *values[len(traced.results) :]]
             return (*traced.wrapped(values), [wrap(value) for value in saved])
 
@@ -250,12 +254,14 @@ class Primals:
 class Derivative:
     """A derivative at a point: what is left to do, with the values that it needs.
 
-    `block` takes `saved` and directions; it was made in `program`.
+    `block` takes `saved` and directions; it was made in `program`. `vma` says along which manual
+    axes each result varies that has a cotangent.
     """
 
     name: str
     block: Block
     program: Program
+    vma: Sequence[Varying]
     saved: Sequence[Any]
 
     def __call__(self, given: Sequence[Any], like: Sequence[Any], weak: Sequence[bool]) -> Any:
@@ -267,6 +273,11 @@ class Derivative:
         if current() is not None:
             return self._apply(dtypes, weak, *map(as_tracer, leaves))
         return run_fleeting(partial(self._apply, dtypes, weak), self.name, leaves, labels)
+
+    def check_cotangents(self, given: Sequence[Any]) -> None:
+        """Raise `ShardingError` for one that differs where devices share what it belongs to."""
+        if current() is not None:
+            check_cotangents(self.name, list(map(as_tracer, given)), self.vma)
 
     def _apply(self, dtypes: Sequence[str], weak: Sequence[bool], *tracers: Tracer) -> list[Tracer]:
         trace = require(self.name)

@@ -26,9 +26,9 @@ from shardir.frontend.trace import current, emit, require
 from shardir.frontend.tracer import Tracer
 from shardir.ir import Block
 from shardir.passes.padded_dims import Padded, padded_dims
-from shardir.passes.varying import Varying
 from shardir.placement import Axes
 from shardir.types import TensorType
+from shardir.vma import Varying
 
 
 def is_spec(x: Any) -> bool:

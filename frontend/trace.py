@@ -17,16 +17,21 @@ from shardir.errors import OperationTypeError
 from shardir.frontend import locations
 from shardir.frontend.errors import OutsideError
 from shardir.frontend.locations import boundary, here, point
+from shardir.frontend.named_axes import checked_axes
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.traced_program import Program
 from shardir.frontend.tracer import Tracer
 from shardir.ir import Block, Function, Op, Value
 from shardir.opset import OPS, Attr, OpSpec, Result
 from shardir.placement import Sharding
+from shardir.vma import Varying
 
 if TYPE_CHECKING:
     from shardir.frontend.array import Array
     from shardir.frontend.shardings import Sharding as UserSharding
+
+Origin = Value | Varying
+"""A value, of which something is to be said, or what is said: along which axes it varies."""
 
 _current: ContextVar["Trace | None"] = ContextVar("shardir_trace", default=None)
 
@@ -34,14 +39,20 @@ _current: ContextVar["Trace | None"] = ContextVar("shardir_trace", default=None)
 class Trace:
     """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
 
-    __slots__ = ("ended", "ops", "origins", "params", "parent", "program", "what")
+    __slots__ = (
+        "checked", "decision", "ended", "ops", "origins", "params", "parent", "program", "what",
+    )  # fmt: skip
 
     def __init__(self, program: Program, parent: "Trace | None", what: str) -> None:
         self.program, self.parent, self.what = program, parent, what
         self.ops: list[Op] = []
         self.params: list[Value] = []
-        self.origins: dict[Value, Value] = {}
-        """What parameters stand for at first, where that is known."""
+        self.origins: dict[Value, Origin] = {}
+        """What parameters stand for, or along which manual axes they vary, where that is known."""
+        self.decision: Origin | None = None
+        """What decides whether a device runs the block; `None`: all do."""
+        self.checked: Varying = frozenset(checked_axes())
+        """The manual axes around that have `check_vma`."""
         self.ended = False
 
     @property
@@ -240,12 +251,14 @@ def trace_block(
     params: Sequence[Abstract],
     what: str,
     names: Sequence[str] = (),
-    origins: Sequence[Tracer] = (),
+    origins: Sequence[Tracer | Varying | None] = (),
+    decision: Tracer | Varying | None = None,
 ) -> tuple[Block, tuple[Abstract, ...]]:
     """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
 
-    `what` names it in errors (`the body of while_loop`), `names` are wishes for its parameters,
-    `origins` tracers that they stand for at first, if all do.
+    `what` names it in errors (`the body of while_loop`), `names` are wishes for its parameters.
+    `origins` are tracers that the first of these stand for, or say along which manual axes they
+    vary; `decision` is what decides whether the block runs, or along which axes that varies.
     Returns the block and what is known of its results. It may use tracers of the traces around
     it directly. A block that is thrown away leaves no operations behind.
     """
@@ -253,7 +266,10 @@ def trace_block(
     trace = Trace(outer.program, outer, what)
     wishes = (*names, *[""] * (len(params) - len(names)))
     tracers = [trace.param(abstract, wish) for abstract, wish in zip(params, wishes, strict=True)]
-    trace.origins.update((p, o.value) for p, o in zip(trace.params, origins, strict=False))
+    for param, origin in zip(trace.params, origins, strict=False):
+        if origin is not None:
+            trace.origins[param] = _origin(origin)
+    trace.decision = None if decision is None else _origin(decision)
     with _entered(trace):
         results = list(fun(*tracers))
         for result in results:
@@ -262,12 +278,16 @@ def trace_block(
     return block, tuple(r.abstract for r in results)
 
 
+def _origin(said: Tracer | Varying) -> Origin:
+    return said.value if isinstance(said, Tracer) else said
+
+
 def trace_function(
     fun: Callable[..., Sequence[Tracer]],
     params: Sequence[Abstract],
     name: str,
     names: Sequence[str] = (),
-    origins: Sequence[Tracer] = (),
+    origins: Sequence[Tracer | Varying | None] = (),
 ) -> tuple[Function, tuple[Abstract, ...]]:
     """Like `trace_block`, but values have their final names, for a transformation of the function.
 

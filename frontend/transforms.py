@@ -18,11 +18,11 @@ from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.manual import explicit
 from shardir.frontend.operands import as_tracer, splat
 from shardir.frontend.parameters import Parameters, called, labels_of
 from shardir.frontend.trace import append_block, current, require, trace_function, wrap
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.varying import explicit
 from shardir.frontend.wrt import NO_GRADIENT, Argnums, active_leaves, numbers_of
 from shardir.passes.differentiate import vjp
 from shardir.types import COMPLEX, INEXACT
@@ -144,7 +144,7 @@ def _differentiate(
 
     abstracts = [tracer.abstract for tracer in tracers]
     function, results = trace_function(flat, abstracts, name, names, tracers)
-    function = explicit(function, tracers)
+    function = explicit(function, tracers).function
     try:
         both = vjp(function, range(len(tracers)), [0])
     except DifferentiateError as error:

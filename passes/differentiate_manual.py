@@ -1,22 +1,33 @@
-"""The way back through manual computations: cotangents are cut as what they belong to.
+"""The way back through manual computations: cotangents are sharded as what they belong to.
 
-Each device goes back through what it did. A result that is the same along an axis is one value
-that every device along it has said; each gets an equal part of its cotangent. An operand that is
-whole along an axis is one value that every device has used; its gradient is the sum of theirs.
-What the way back needs of the way forward stays on the devices, stacked along a dimension in
-front that all manual axes cut.
+Each device goes back through what it did. Where the axes along which values vary follow from how
+they were made, `explicit` shows where a value becomes varying, and that is where cotangents are
+summed. An operand that is whole along an axis, and stays so, needs no sum; nor does a result that
+is whole have its cotangent divided.
+
+With `check_vma=false` every value varies along all manual axes. Then an operand that is whole along
+an axis becomes varying where it comes in, so that its gradient is summed over the devices. A result
+that is said to be whole along an axis, and varies along it, is the mean of what the devices say:
+each gets an equal part of its cotangent.
+
+What the way back needs of the way forward stays on the devices, stacked along a dimension in front
+that the axes shard along which it varies.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from shardir.build import Builder, as_values, substitute
 from shardir.ir import Block, Op, Value
 from shardir.ops.manual import Cuts, manual_computation, whole_type
 from shardir.opset import Symbol
+from shardir.passes.activity import active_values
+from shardir.passes.make_varying import explicit, implicit
 from shardir.passes.pullback import Cotangents, Handler, Pullback, error
 from shardir.passes.residuals import hand_over, live
-from shardir.passes.varying import varying
+from shardir.passes.varying import along, varying
 from shardir.placement import Axes, Axis, size_of
+from shardir.vma import NONE, Varying
 
 
 def _rest(axes: Axes, cuts: Cuts) -> Axes:
@@ -35,33 +46,94 @@ def _rest(axes: Axes, cuts: Cuts) -> Axes:
     return tuple(left)
 
 
+@dataclass(frozen=True)
+class _Types:
+    """Along which manual axes the values of one computation vary.
+
+    `inferred`: as follows from how they were made; otherwise along all.
+    """
+
+    op: Op
+    inferred: bool
+
+    @classmethod
+    def of(cls, op: Op) -> "_Types":
+        axes = op.attrs["axes"]
+        cuts = (*op.attrs["in_axes"], *op.attrs["out_axes"])
+        whole = all(axis in axes for each in cuts for axis in along(each))
+        return cls(op, op.attrs.get("check_vma", True) and whole)
+
+    @property
+    def axes(self) -> Axes:
+        axes: Axes = self.op.attrs["axes"]
+        return axes
+
+    def found(self, body: Block) -> Mapping[Value, Varying]:
+        """What each value varies along; nothing is known of those of a computation unchecked."""
+        if not self.inferred:
+            return {}
+        known = {
+            param: along(cuts)
+            for param, cuts in zip(body.params, self.op.attrs["in_axes"], strict=True)
+        }
+        return varying(body, known, self.axes)
+
+    def explicit(self, outer: Pullback) -> Block:
+        """The body with `vary` wherever a value becomes varying."""
+        (body,) = self.op.blocks
+        if not self.inferred:
+            return body
+        ends = [along(cuts) for cuts in self.op.attrs["out_axes"]]
+        made = explicit(body, self.found(body), self.axes, outer.b.names, returns=ends)
+        chosen = [param for param in made.params if param in outer.active]
+        outer.active |= active_values(made, chosen)
+        return made
+
+    def summed(self, index: int) -> Axes:
+        """The axes along which the gradient of a parameter has yet to be summed."""
+        return () if self.inferred else _rest(self.axes, self.op.attrs["in_axes"][index])
+
+    def divided(self, index: int, varies: Varying) -> Axes:
+        """The axes along which a result varies although it is said to be whole."""
+        rest = _rest(self.axes, self.op.attrs["out_axes"][index])
+        return tuple(axis for axis in rest if axis in varies) if self.inferred else rest
+
+    def front(self, varies: Varying) -> Axes:
+        """The axes along which a value varies."""
+        return tuple(a for a in self.axes if a in varies) if self.inferred else self.axes
+
+
 def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     """The way back: another manual computation along the same axes."""
-    (body,) = op.blocks
+    types = _Types.of(op)
     axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
-    _check_rules(op)
+    if not types.inferred:
+        _check_rules(op)
+    body = types.explicit(outer)
+    varies = types.found(body)
     pullback = outer.inner()
     b = pullback.b
 
-    # Cotangents come in cut as the results are.
+    # Cotangents come in sharded as the results are.
     given = [i for i, g in enumerate(cotangents) if g is not None]
     params = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in given]
     for i, param in zip(given, params, strict=True):
-        share = size_of(_rest(axes, outs[i]))
+        share = size_of(types.divided(i, varies.get(body.returns[i], NONE)))
         piece = param if share == 1 else b.div(param, b.full(share, param.type))
         pullback.give(body.returns[i], piece)
     forward = replace(body, ops=pullback.run(body.ops))
     found = [(i, g) for i, p in enumerate(body.params) if (g := pullback.take(p)) is not None]
     returns = []
     for i, gradient in found:
-        if rest := _rest(axes, ins[i]):
+        if rest := types.summed(i):
             gradient = b.all_reduce(gradient, axes=rest, op=Symbol("add"))
         returns.append(gradient)
     if not returns:
         return op
     back = Block(tuple(params), live(b.ops, returns), tuple(returns))
+    forward, back = implicit(axes, forward, back)
 
-    saving = _Saving(outer, op, forward)
+    saving = _Saving(outer, types, forward)
     back = saving.handed_over(back)
     made = as_values(
         outer.b.emit(
@@ -69,9 +141,11 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
             *(g for i in given if (g := cotangents[i]) is not None),
             *saving.operands,
             blocks=(back,),
-            axes=axes,
-            in_axes=(*(outs[i] for i in given), *saving.cuts),
-            out_axes=tuple(ins[i] for i, _ in found),
+            **{
+                **op.attrs,
+                "in_axes": (*(outs[i] for i in given), *saving.cuts),
+                "out_axes": tuple(ins[i] for i, _ in found),
+            },
         )
     )
     for (i, _), gradient in zip(found, made, strict=True):
@@ -90,18 +164,17 @@ def _check_rules(op: Op) -> None:
     if not rules:
         return
     known = {
-        param: frozenset(axis for dim in cuts for axis in dim)
-        for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
+        param: along(cuts) for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
     }
-    found = varying(body, known)
+    found = varying(body, known, op.attrs["axes"])
     for each in rules:
         sums = any(inner.name == "all-reduce" for inner in each.blocks[0].walk())
         own = frozenset(op.attrs["axes"])
         if sums and any(not own <= found.get(value, frozenset()) for value in each.results):
             raise error(
                 f"%{each.results[0].name} = {each.attrs['rule']} has a gradient of its own "
-                "(custom_vjp) and a result that devices share, the sum over them; take the sum "
-                "outside of it",
+                "(custom_vjp) and a result that devices share, the sum over them, which "
+                "check_vma=False does not see; take the sum outside of it, or leave check_vma true",
                 each,
             )
 
@@ -113,15 +186,15 @@ class _Saving:
     the order in which `handed_over` adds parameters.
     """
 
-    def __init__(self, outer: Pullback, op: Op, forward: Block) -> None:
-        self.op, self.operands, self.cuts = op, list[Value](), list[Cuts]()
-        self._names, self._forward = outer.b.names, forward
+    def __init__(self, outer: Pullback, types: _Types, forward: Block) -> None:
+        self.op, self.operands, self.cuts = types.op, list[Value](), list[Cuts]()
+        self._names, self._types, self._forward = outer.b.names, types, forward
 
     def handed_over(self, back: Block) -> Block:
         """`back` with parameters for what it needs."""
         forward, op = self._forward, self.op
         handover = hand_over(forward, back, self._names)
-        axes: Axes = op.attrs["axes"]
+        varies = self._types.found(forward)
         seen = dict(zip(forward.params, zip(op.operands, op.attrs["in_axes"], strict=True),
                         strict=True))  # fmt: skip
         for value, result, cuts in zip(
@@ -137,11 +210,12 @@ class _Saving:
                 param = Value(value.type, self._names.fresh(value.name))
                 new[value] = param
             else:
-                front = value.type.with_shape((1, *value.type.shape))
-                cuts = (axes, *((),) * value.type.rank)
-                stacked = stacking.reshape(value, result=front)
                 saved = f"{value.name.removesuffix('.saved')}.saved"
-                operand = Value(whole_type(front, cuts, axes), self._names.fresh(saved))
+                shards = self._types.front(varies.get(value, NONE))
+                front = value.type.with_shape((1, *value.type.shape))
+                cuts = (shards, *((),) * value.type.rank)
+                stacked = stacking.reshape(value, result=front)
+                operand = Value(whole_type(front, cuts, op.attrs["axes"]), self._names.fresh(saved))
                 more.append((stacked, operand, cuts))
                 param = Value(front, self._names.fresh(value.name))
                 new[value] = opening.reshape(param, result=value.type)

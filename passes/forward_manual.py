@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from shardir.ir import Op
+from shardir.passes.make_varying import implicit
 from shardir.passes.pushforward import Handler, Pushforward
 from shardir.types import INEXACT
 
@@ -26,6 +27,8 @@ def _manual(outer: Pushforward, op: Op) -> None:
     block = inner.block(
         (*body.params, *params), (*body.returns, *(inner.whole(body.returns[i]) for i in made))
     )
+    # The rule of a custom jvp may have been made explicit for a derivative inside.
+    (block,) = implicit(op.attrs["axes"], block)
     results = []
     for i in made:
         tangent = outer.b.param(op.results[i].type)

@@ -32,9 +32,7 @@ def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
         manual_computation,
         *map(outer.get, op.operands),
         blocks=(inner.b.block(params, returns),),
-        axes=op.attrs["axes"],
-        in_axes=tuple(ins),
-        out_axes=tuple(outs),
+        **{**op.attrs, "in_axes": tuple(ins), "out_axes": tuple(outs)},
     )
     return as_values(made)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shardir.ir import Edge, Op
     from shardir.partitioning import Partitioning
     from shardir.tangents import Rule as TangentRule
+    from shardir.vma import Rule as VmaRule
 
 Rule = TypeVar("Rule")
 
@@ -94,6 +95,9 @@ class OpSpec:
     linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
     """Groups of operands in which it is linear together, or (attributes) -> them, where its jvp
     does not say so; see `shardir.linearity`."""
+    vma: "VmaRule | None" = None
+    """Along which manual axes its operands have to vary and its results do; `None`: all along the
+    same. See `shardir.vma`."""
     edges: Callable[["Op"], tuple["Edge", ...]] | None = None
     """How values flow into and out of its blocks (operations with blocks only)."""
     elementwise: bool = False

@@ -15,7 +15,9 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import trace_block
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import shown
+from shardir.frontend.varying import watched
 from shardir.ir import Block
+from shardir.vma import Varying
 
 Kind = tuple[str, bool]
 """An element type and whether it is weak."""
@@ -28,6 +30,8 @@ class Body:
     block: Block
     results: tuple[Abstract, ...]
     structure: tree.PyTreeDef
+    asked: bool
+    """Whether it depends on along which manual axes values vary."""
 
 
 def trace_body(
@@ -37,13 +41,14 @@ def trace_body(
     what: str,
     names: Sequence[str] = (),
     kinds: Sequence[Kind] | None = None,
-    origins: Sequence[Tracer] = (),
+    origins: Sequence[Tracer | Varying] = (),
+    decision: Tracer | Varying | None = None,
 ) -> Body:
     """Trace `fun`, called with one container for each of `structures`.
 
     The leaves of its arguments are `params`; its results are converted to `kinds` if given. `what`
-    names it in errors. `origins` are tracers that `params` stand for
-    at first.
+    names it in errors. `origins` are what `params` stand for at first, or say along which manual
+    axes they vary; `decision` is what decides whether the block runs.
     """
     seen: list[tree.PyTreeDef] = []
 
@@ -61,8 +66,9 @@ def trace_body(
             results = [convert(x, *kind) for x, kind in zip(results, kinds, strict=True)]
         return results
 
-    block, results = trace_block(flat, params, what, names, origins)
-    return Body(block, results, seen[-1])
+    with watched() as watch:
+        block, results = trace_block(flat, params, what, names, origins, decision)
+    return Body(block, results, seen[-1], watch.asked)
 
 
 def _returned(x: Any, what: str) -> Tracer:

@@ -84,7 +84,10 @@ def _case(
         check_call(branch, what, operands)
 
     def traced(kinds: Sequence[Kind] | None = None) -> Any:
-        return [trace_body(lambda f=f: f(*operands), (), (), what, (), kinds) for f in branches]
+        return [
+            trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which)
+            for f in branches
+        ]
 
     bodies = traced()
     first = bodies[0]

@@ -33,7 +33,9 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import shown
+from shardir.frontend.varying import vma_of, vma_of_returns
 from shardir.types import INTEGERS, TensorType
+from shardir.vma import NONE, Varying
 
 
 @public(static=("f", "length", "reverse", "unroll"), cached=False)
@@ -60,14 +62,18 @@ def scan(
     slices = [Abstract(TensorType(x.shape[1:], x.value.type.dtype), x.weak_type) for x in stacked]
     names = [*named(init, "carry"), *named(xs, "x")]
     kinds = None
+    origins: list[Tracer | Varying] = [*carried, *stacked]
     while True:
         params = [*(c.abstract for c in carried), *slices]
-        origins = [*carried, *stacked]
         traced = trace_body(f, params, (structure, stacked_structure), what, names, kinds, origins)
         outs = _pair(traced, structure, what)
         changed = settled(carried, traced.results[: len(carried)], what)
         if changed is not None:
             carried = changed
+            continue
+        varies = _carried_vma(traced, origins, len(carried))
+        if varies is not None:
+            origins = [*varies]
             continue
         # What comes out of Python numbers alone follows the carry.
         given = [c.value.type.dtype for c in carried]
@@ -136,18 +142,30 @@ def while_loop(
         raise ControlFlowError(point("while_loop carries nothing; it would never end or never run"))
     names = named(init_val, "carry")
     kinds = None
+    origins: list[Tracer | Varying] = [*carried]
+    going: Varying = NONE
     while True:
         params = [c.abstract for c in carried]
-        body = trace_body(body_fun, params, (structure,), what, names, kinds, carried)
+        body = trace_body(body_fun, params, (structure,), what, names, kinds, origins, going)
         check_structure(structure, body.structure, what)
         changed = settled(carried, body.results, what)
         if changed is not None:
             carried = changed
-        elif [r.type for r in body.results] == [p.type for p in params]:
-            break
-        else:
+        elif (varies := _carried_vma(body, origins, len(carried))) is not None:
+            origins = [*varies]
+        elif [r.type for r in body.results] != [p.type for p in params]:
             kinds = [kind(p) for p in params]
-    condition = trace_body(cond_fun, params, (structure,), "the condition of while_loop", names)
+        else:
+            test = "the condition of while_loop"
+            condition = trace_body(cond_fun, params, (structure,), test, names, None, origins)
+            if not body.asked:
+                break
+            # Devices that stop after different rounds have different values.
+            stops = NONE.union(*vma_of_returns(condition.block, vma_of(origins)))
+            if stops <= going:
+                break
+            going |= stops
+            origins = [varies | going for varies in vma_of(origins)]
     told = [str(a.type) for a in condition.results]
     if told != ["bool[]"]:
         raise ControlFlowError(
@@ -158,6 +176,21 @@ def while_loop(
         )
     results = several(emit("while", *carried, blocks=(condition.block, body.block)))
     return tree.unflatten(structure, with_kinds(results, [c.weak_type for c in carried]))
+
+
+def _carried_vma(
+    body: Body, origins: Sequence[Tracer | Varying], count: int
+) -> list[Varying] | None:
+    """Along which manual axes parameters vary after a round, the first `count` being carried.
+
+    `None` where they do so before it already, or the body does not depend on it.
+    """
+    if not body.asked:
+        return None
+    starts = vma_of(origins)
+    ends = vma_of_returns(body.block, starts)
+    grown = [a | b for a, b in zip(starts[:count], ends[:count], strict=True)]
+    return None if grown == starts[:count] else [*grown, *starts[count:]]
 
 
 def fori_loop(

@@ -28,6 +28,7 @@ from shardir.ops.collective_gradients import (
 from shardir.opset import define
 from shardir.placement import Axes, Axis, size_of
 from shardir.types import TensorType
+from shardir.vma import combined as alike, exchanged
 
 Array = npt.NDArray[Any]
 Parts = Sequence[tuple[Array, ...]]
@@ -136,6 +137,7 @@ all_reduce = define(
     exchange=_reduce,
     batch=further(),
     vjp=all_reduce_vjp,
+    vma=alike,
     collective=True,
     spmd=True,
 )
@@ -163,6 +165,7 @@ all_gather = define(
     exchange=_gather,
     batch=further("dim"),
     vjp=all_gather_vjp,
+    vma=exchanged,
     collective=True,
     spmd=True,
 )
@@ -189,7 +192,14 @@ def pieces(array: Array, dim: int, count: int) -> list[Array]:
     return np.split(array, count, axis=dim)
 
 
-all_slice = define("all-slice", type=_slice_type, exchange=_slice, batch=further("dim"), spmd=True)
+all_slice = define(
+    "all-slice",
+    type=_slice_type,
+    exchange=_slice,
+    batch=further("dim"),
+    vma=exchanged,
+    spmd=True,
+)
 """`all-slice(x, dim, axes)`: every device keeps its own piece of what all hold."""
 
 
@@ -215,6 +225,7 @@ reduce_scatter = define(
     exchange=_reduce_scatter,
     batch=further("dim"),
     vjp=reduce_scatter_vjp,
+    vma=exchanged,
     collective=True,
     spmd=True,
 )
@@ -248,6 +259,7 @@ all_to_all = define(
     exchange=_all_to_all,
     batch=further("split", "concat"),
     vjp=all_to_all_vjp,
+    vma=exchanged,
     collective=True,
     spmd=True,
 )
@@ -309,6 +321,7 @@ collective_permute = define(
     exchange=_permute,
     batch=further(),
     vjp=collective_permute_vjp,
+    vma=exchanged,
     collective=True,
     spmd=True,
 )
@@ -327,5 +340,7 @@ def _axis_index(mesh: Mesh, parts: Parts, *, axes: Axes, result: TensorType) -> 
     return [numbers[place] for place in positions(mesh, axes).tolist()]
 
 
-axis_index = define("axis-index", type=_axis_index_type, exchange=_axis_index, spmd=True)
+axis_index = define(
+    "axis-index", type=_axis_index_type, exchange=_axis_index, vma=exchanged, spmd=True
+)
 """`axis-index(axes)`: the device's position along `axes`."""

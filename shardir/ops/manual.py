@@ -19,7 +19,9 @@ from shardir.ir import Block, Value
 from shardir.ops.check import show
 from shardir.opset import Symbol, define
 from shardir.placement import Axes, Axis, Sharding, size_of
+from shardir.tangents import linear
 from shardir.types import TensorType
+from shardir.vma import made_varying
 
 Cuts = tuple[Axes, ...]
 """The manual axes of each dimension of a tensor, in front of the free ones that cut it."""
@@ -68,6 +70,7 @@ def _type(
     axes: Axes,
     in_axes: tuple[Cuts, ...],
     out_axes: tuple[Cuts, ...],
+    check_vma: bool = True,
 ) -> tuple[TensorType, ...]:
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
@@ -114,6 +117,10 @@ devices return are the pieces of the results as `out_axes` say.
 
 Both have, for each operand or result and each of its dimensions, the manual axes that cut it, in
 front of all others. What is not cut along a manual axis is the same on all devices along it.
+
+`check_vma` is about derivatives alone. Where it is true, a value of the body varies along the
+manual axes that follow from how it was made (see `shardir.vma`). Where it is false, every value
+varies along all of them: each device has its own.
 """
 
 
@@ -131,12 +138,14 @@ vary = define(
     factors=lambda x, *, result, axes: pointwise([x.shape], [result.shape]),
     reference=lambda x, *, result, axes: x,
     vjp=_vary_vjp,
+    jvp=linear,
+    vma=made_varying,
     elementwise=True,
     spmd=True,
 )
 """What is the same along the axes, as a value that each position along them has for itself.
 
-It changes no number and is gone before anything is partitioned. It is there for gradients: the
-cotangents of one value that devices share are added up where each device takes it for itself. See
-`shardir.passes.varying`.
+It changes no number and is gone before anything is partitioned. It is there for derivatives: the
+identity forward, and in reverse the sum over the devices, because the cotangents of one value that
+devices share are added up where each device takes it for itself. See `shardir.passes.varying`.
 """

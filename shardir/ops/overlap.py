@@ -15,13 +15,19 @@ from shardir.ir import Block, Op
 from shardir.ops import collective as collective  # declares the collectives
 from shardir.opset import OPS, OpSpec, define
 from shardir.types import TensorType
+from shardir.vma import joined
 
 SUFFIX = "-start"
 
 
 def _started(spec: OpSpec) -> OpSpec:
     return define(
-        spec.name + SUFFIX, type=spec.type, exchange=spec.exchange, collective=True, spmd=True
+        spec.name + SUFFIX,
+        type=spec.type,
+        exchange=spec.exchange,
+        vma=spec.vma,
+        collective=True,
+        spmd=True,
     )
 
 
@@ -39,7 +45,7 @@ def _done(x: npt.NDArray[Any], *, result: TensorType) -> npt.NDArray[Any]:
     return np.asarray(x)
 
 
-done = define("done", type=_done_type, reference=_done, spmd=True)
+done = define("done", type=_done_type, reference=_done, vma=joined, spmd=True)
 """`done(x)`: what a collective that was started has made."""
 
 

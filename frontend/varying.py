@@ -1,0 +1,181 @@
+"""Varying manual axes while a function is traced.
+
+What is known of the values of the traces under construction, for what depends on it: derivatives
+taken inside of a manual computation, and what `shard_map` says of its results. See `shardir.vma`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from shardir.build import substitute
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.named_axes import checked_axes, known_axes, manual_axes_here
+from shardir.frontend.trace import Origin, Trace, current, require
+from shardir.frontend.tracer import Tracer
+from shardir.ir import Block, Function, Value
+from shardir.passes.make_varying import explicit as made_explicit
+from shardir.passes.varying import varying
+from shardir.vma import NONE, Varying
+
+_sharded: ContextVar[Mapping[Value, Varying]] = ContextVar(
+    "shardir_sharded", default=MappingProxyType({})
+)
+"""Along which axes the parameters of the manual computations around are sharded."""
+
+
+@contextmanager
+def sharded(values: Mapping[Value, Varying]) -> Iterator[None]:
+    """Inside, parameters of a manual computation vary along these axes too."""
+    token = _sharded.set({**_sharded.get(), **values})
+    try:
+        yield
+    finally:
+        _sharded.reset(token)
+
+
+class Watch:
+    """Whether anything asked what varies."""
+
+    asked = False
+
+
+_watches: ContextVar[tuple[Watch, ...]] = ContextVar("shardir_watches", default=())
+
+
+@contextmanager
+def watched() -> Iterator[Watch]:
+    """Notes whether anything inside asks what varies."""
+    watch = Watch()
+    token = _watches.set((*_watches.get(), watch))
+    try:
+        yield watch
+    finally:
+        _watches.reset(token)
+
+
+def varying_here() -> dict[Value, Varying]:
+    """Along which axes the values of the traces under construction may vary.
+
+    A parameter of which nothing is known counts as varying along all axes: then each device has
+    its own derivative, which is right of any value.
+    """
+    return _here()[0]
+
+
+def _here() -> tuple[dict[Value, Varying], Varying]:
+    """The same, and along which axes only some devices run the current trace."""
+    for watch in _watches.get():
+        watch.asked = True
+    axes = manual_axes_here()
+    shards = _sharded.get()
+    found: dict[Value, Varying] = {}
+    chain: list[Trace] = []
+    trace = current()
+    while trace is not None:
+        chain.append(trace)
+        trace = trace.parent
+    before = require("what varies").program.before_naming()
+    within = NONE
+    for each in reversed(chain):
+
+        def meant(
+            origin: Origin,
+            found: Mapping[Value, Varying] = found,
+            unknown: Varying = each.checked,
+        ) -> Varying:
+            if isinstance(origin, Value):
+                return found.get(before.get(origin, origin), unknown)
+            return origin
+
+        if each.decision is not None:
+            within |= meant(each.decision)
+        for param in each.params:
+            known = meant(each.origins.get(param, each.checked))
+            found[param] = known | shards.get(param, NONE) | within
+        # A value may be known by two identities until it has its name.
+        block = substitute(Block((), tuple(each.ops), ()), before)
+        found = varying(block, found, axes, within)
+    return found, within
+
+
+def vma_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
+    """Along which axes tracers of the traces under construction may vary.
+
+    What says so itself stays as it is.
+    """
+    if not checked_axes():
+        return [NONE] * len(tracers)
+    found = varying_here()
+    before = require("what varies").program.before_naming()
+    return [
+        found.get(before.get(x.value, x.value), NONE) if isinstance(x, Tracer) else x
+        for x in tracers
+    ]
+
+
+def vma_of_returns(block: Block, params: Sequence[Varying]) -> list[Varying]:
+    """Along which axes the results of a block may vary that was traced in the current trace."""
+    if not checked_axes():
+        return [NONE] * len(block.returns)
+    found, within = _here()
+    before = require("what varies").program.before_naming()
+    renamed = substitute(block, before)
+    known = {**found, **dict(zip(renamed.params, params, strict=True))}
+    found = varying(renamed, known, manual_axes_here(), within)
+    return [found.get(value, NONE) for value in renamed.returns]
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """A function that shows where values become varying, and what its results vary along."""
+
+    function: Function
+    results: tuple[Varying, ...]
+
+
+def explicit(function: Function, origins: Sequence[Tracer | Varying]) -> Explicit:
+    """A function about to be differentiated, in which it shows where values become varying.
+
+    `origins` are the arguments that its parameters stand for, or say along which axes these vary.
+    Nothing changes where no axis around has `check_vma`.
+    """
+    body, axes = function.body, checked_axes()
+    if not axes:
+        return Explicit(function, (NONE,) * len(body.returns))
+    known, within = _here()
+    program = require("a function is made explicit").program
+    for named, value in program.before_naming().items():
+        known[named] = known.get(value, NONE)
+    for param, origin in zip(body.params, origins, strict=True):
+        start = known.get(origin.value, NONE) if isinstance(origin, Tracer) else origin
+        known[param] = within | start
+    made = made_explicit(body, known, axes, program.names, within=within)
+    found = varying(made, known, axes, within)
+    function = Function(function.name, made, function.results, function.spmd)
+    return Explicit(function, tuple(found.get(value, NONE) for value in made.returns))
+
+
+def check_cotangents(
+    name: str, given: Sequence[Tracer], results: Sequence[Varying], whose: str = "result"
+) -> None:
+    """Raise `ShardingError` where devices share a result and its cotangent may differ.
+
+    `name` says what takes the cotangents, `results` along which axes each result varies.
+    """
+    names = {axis: named.name for named in known_axes().values() for axis in named.axes}
+    for i, (varies, wanted) in enumerate(zip(vma_of(given), results, strict=False)):
+        more = [names[axis] for axis in checked_axes() if axis in varies - wanted]
+        if more:
+            told = f"the {whose}" if len(results) == 1 else f"{whose} {i}"
+            along = " and ".join(map(repr, more))
+            raise ShardingError(
+                point(
+                    f"the cotangent of {told} for {name} may differ along {along} from device to "
+                    f"device, where the {whose} is the same; sum it (lax.psum), or make what the "
+                    'function returns vary (lax.pcast(..., to="varying"))'
+                )
+            )
