@@ -5,7 +5,7 @@ the arguments, forward, or those of the results, backward.
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import reduce, wraps
 from math import prod
 from typing import Any
 
@@ -15,13 +15,16 @@ from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import run_fleeting
 from shardir.frontend.directions import jvp, vjp
 from shardir.frontend.locations import point
+from shardir.frontend.named_axes import checked_axes
 from shardir.frontend.operands import abstract_of, as_tracer, kind_of
 from shardir.frontend.parameters import Parameters, called, labels_of
-from shardir.frontend.trace import current
+from shardir.frontend.trace import current, require
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.varying import is_exchange, made_varying, position, vma_of
 from shardir.frontend.vectorizing import vmap
 from shardir.frontend.wrt import Argnums, active_leaves, numbers_of
 from shardir.types import COMPLEX, INEXACT
+from shardir.vma import Varying
 
 Inner = Callable[..., tuple[Any, Any]]
 """From the leaves that can move to results and aux."""
@@ -76,17 +79,91 @@ def jacrev(
         _need_kind("jacrev", name, results, holomorphic)
         outs, structure = tree.flatten(results)
         _need_real("jacrev", name, "result", outs, holomorphic)
-
-        def pulled(*cotangents: Tracer) -> Any:
-            return pullback(tree.unflatten(structure, cotangents))
-
-        size = sum(prod(out.shape) for out in outs)
-        gradients = vmap(pulled, axis_size=size)(*_basis(outs))
-        parts = [_parted(gradient, outs, 0) for gradient in gradients]
-        each = [[part[i] for part in parts] for i in range(len(outs))]
+        varies, given = vma_of(outs), vma_of(leaves)
+        each: list[list[Any]] = [[]] * len(outs)
+        for own in dict.fromkeys(varies):
+            chosen = [i for i, along in enumerate(varies) if along == own]
+            if all(own <= along for along in given):
+                made = _rows(pullback, structure, outs, chosen)
+            else:
+                made = _own_rows(inner, leaves, given, own, chosen)
+            for i, row in zip(chosen, made, strict=True):
+                each[i] = row
         return tree.unflatten(structure, [_Row(row) for row in each]), aux
 
     return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, rows)
+
+
+def _rows(
+    pullback: Callable[[Any], Any],
+    structure: tree.PyTreeDef,
+    outs: Sequence[Tracer],
+    chosen: Sequence[int],
+    basis: Sequence[Any] | None = None,
+) -> list[list[Any]]:
+    """The rows of the chosen results; `basis` are their unit directions."""
+    parts = [outs[i] for i in chosen]
+    given = dict(zip(chosen, _basis(parts) if basis is None else basis, strict=True))
+
+    def pulled(*cotangents: Tracer) -> Any:
+        moving = dict(zip(chosen, cotangents, strict=True))
+        zeros = [snp.zeros(out.shape, out.dtype) for out in outs]
+        return pullback(tree.unflatten(structure, [moving.get(i, z) for i, z in enumerate(zeros)]))
+
+    size = next(iter(given.values())).shape[0]
+    gradients = vmap(pulled, axis_size=size)(*given.values())
+    if basis is not None:
+        return [list(gradients)]
+    taken = [_parted(gradient, parts, 0) for gradient in gradients]
+    return [[part[i] for part in taken] for i in range(len(parts))]
+
+
+def _own_rows(
+    inner: Inner,
+    leaves: Sequence[Tracer],
+    given: Sequence[Varying],
+    own: Varying,
+    chosen: Sequence[int],
+) -> list[list[Any]]:
+    """The rows of results that vary along `own`, where some arguments do not vary so.
+
+    Each device has rows of its own results, which must not be added up over the devices. Where
+    the devices do not exchange anything in between, they follow from arguments that each has for
+    itself. Otherwise all devices compute the rows of all.
+    """
+    axes = tuple(a for a in checked_axes() if any(a in own - along for along in given))
+
+    def mine(*arguments: Tracer) -> Any:
+        results, aux = inner(*arguments)
+        return results, aux
+
+    apart = [made_varying(leaf, own - along) for leaf, along in zip(leaves, given, strict=True)]
+    trace = require("jacrev")
+    results, pullback, _ = vjp(mine, *apart, has_aux=True)
+    outs, structure = tree.flatten(results)
+    start = len(trace.ops)
+    rows = _rows(pullback, structure, outs, chosen)
+    if not any(is_exchange(op, axes) for op in trace.ops[start:]):
+        return rows
+    results, pullback, _ = vjp(mine, *leaves, has_aux=True)
+    outs, structure = tree.flatten(results)
+    parts = [outs[i] for i in chosen]
+    sizes = [axis.size for axis in axes]
+    place = [position(axis) for axis in axes]
+    which = reduce(lambda whole, one: whole * one[1] + one[0], zip(place, sizes, strict=True), 0)
+    is_mine = snp.arange(prod(sizes)) == which
+    basis = []
+    for unit in _basis(parts):
+        masked = snp.where(snp.reshape(is_mine, (-1, *(1,) * unit.ndim)), unit, 0)
+        basis.append(snp.reshape(masked, (-1, *unit.shape[1:])))
+    (gradients,) = _rows(pullback, structure, outs, chosen, basis)
+    picked = []
+    for gradient, along in zip(gradients, given, strict=True):
+        whole = snp.reshape(gradient, (*sizes, -1, *gradient.shape[1:]))
+        for axis, index in zip(axes, place, strict=True):
+            whole = whole.sum(0) if axis in along else snp.take(whole, index, axis=0)
+        picked.append(_parted(whole, parts, 0))
+    return [[part[i] for part in picked] for i in range(len(parts))]
 
 
 def hessian(

@@ -14,11 +14,12 @@ from shardir.build import substitute
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.named_axes import checked_axes, known_axes, manual_axes_here
-from shardir.frontend.trace import Origin, Trace, current, require
+from shardir.frontend.trace import Origin, Trace, current, emit, require
 from shardir.frontend.tracer import Tracer
-from shardir.ir import Block, Function, Value
+from shardir.ir import Block, Function, Op, Value
 from shardir.passes.make_varying import explicit as made_explicit
 from shardir.passes.varying import varying
+from shardir.placement import Axes, Axis
 from shardir.vma import NONE, Varying
 
 _sharded: ContextVar[Mapping[Value, Varying]] = ContextVar(
@@ -179,3 +180,24 @@ def check_cotangents(
                     'function returns vary (lax.pcast(..., to="varying"))'
                 )
             )
+
+
+def made_varying(x: Tracer, axes: Varying) -> Tracer:
+    """The tracer, varying along these axes too."""
+    missing = tuple(axis for axis in checked_axes() if axis in axes)
+    return emit("vary", x, axes=missing, weak=x.weak_type) if missing else x
+
+
+def position(axis: Axis) -> Tracer:
+    """The position of a device along a manual axis."""
+    index: Tracer = emit("axis-index", axes=(axis,))
+    return index
+
+
+def is_exchange(op: Op, axes: Axes) -> bool:
+    """Whether an operation, or one of its blocks, sends anything along any of the axes."""
+    ops = [op, *(inner for block in op.blocks for inner in block.walk())]
+    return any(
+        each.spec.collective and any(a.overlaps(b) for a in axes for b in each.attrs["axes"])
+        for each in ops
+    )
