@@ -24,6 +24,7 @@ from shardir.ir import Function
 from shardir.passes import forward
 from shardir.passes.differentiate import linearize as reverse
 from shardir.types import INEXACT
+from shardir.vma import NONE, Varying
 
 
 def jvp(
@@ -84,7 +85,14 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
     Raises `DifferentiateError` for operations without a derivative.
     """
-    at = Primals.of("vjp", fun, primals, has_aux)
+    return vjp_of_own(fun, primals, has_aux, NONE)
+
+
+def vjp_of_own(
+    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, own: Varying
+) -> tuple[Any, ...]:
+    """Like `vjp`; along the manual axes `own` each device counts as having arguments of its own."""
+    at = Primals.of("vjp", fun, primals, has_aux, own)
 
     def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
         both = reverse(function, range(len(at.active)), moving)

@@ -13,14 +13,14 @@ from shardir.errors import DifferentiateError
 from shardir.frontend import numpy as snp, tree
 from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import run_fleeting
-from shardir.frontend.directions import jvp, vjp
+from shardir.frontend.directions import jvp, vjp, vjp_of_own
 from shardir.frontend.locations import point
 from shardir.frontend.named_axes import checked_axes
 from shardir.frontend.operands import abstract_of, as_tracer, kind_of
 from shardir.frontend.parameters import Parameters, called, labels_of
 from shardir.frontend.trace import current, require
 from shardir.frontend.tracer import Tracer
-from shardir.frontend.varying import is_exchange, made_varying, position, vma_of
+from shardir.frontend.varying import is_exchange, position, vma_of
 from shardir.frontend.vectorizing import vmap
 from shardir.frontend.wrt import Argnums, active_leaves, numbers_of
 from shardir.types import COMPLEX, INEXACT
@@ -133,19 +133,14 @@ def _own_rows(
     """
     axes = tuple(a for a in checked_axes() if any(a in own - along for along in given))
 
-    def mine(*arguments: Tracer) -> Any:
-        results, aux = inner(*arguments)
-        return results, aux
-
-    apart = [made_varying(leaf, own - along) for leaf, along in zip(leaves, given, strict=True)]
     trace = require("jacrev")
-    results, pullback, _ = vjp(mine, *apart, has_aux=True)
+    results, pullback, _ = vjp_of_own(inner, tuple(leaves), True, frozenset(axes))
     outs, structure = tree.flatten(results)
     start = len(trace.ops)
     rows = _rows(pullback, structure, outs, chosen)
     if not any(is_exchange(op, axes) for op in trace.ops[start:]):
         return rows
-    results, pullback, _ = vjp(mine, *leaves, has_aux=True)
+    results, pullback, _ = vjp(inner, *leaves, has_aux=True)
     outs, structure = tree.flatten(results)
     parts = [outs[i] for i in chosen]
     sizes = [axis.size for axis in axes]

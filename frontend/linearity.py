@@ -10,7 +10,7 @@ from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.inspection import eval_shape
 from shardir.frontend.locations import point
-from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.operands import abstract_of, as_tracer, splat
 from shardir.frontend.parameters import called, labels_of, name_of
 from shardir.frontend.primals import derived, fitting
 from shardir.frontend.trace import (
@@ -25,7 +25,7 @@ from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_function, shown
 from shardir.frontend.varying import check_cotangents, explicit
 from shardir.passes.differentiate import linearize
-from shardir.passes.regions import parted
+from shardir.passes.varying import depending
 from shardir.types import INEXACT
 
 
@@ -59,15 +59,15 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         check_cotangents(f"the transpose of {name}", cotangents, vma)
         function = made.function
         both = derived(lambda: linearize(function, range(len(abstracts))))
-        body = both.forward.body
-        saved = body.returns[len(function.body.returns) :]
-        still, moved = parted(body.ops, body.params)
-        moving = {value for op in moved for value in op.results}.union(body.params)
-        if any(value in moving for value in saved):
+        body, count = both.forward.body, len(function.body.returns)
+        moving = depending(body, body.params)
+        if any(value in moving for value in body.returns[count:]):
             raise DifferentiateError(point(f"linear_transpose of {name}, which is not linear"))
-        require(name).ops.extend(still)
+        # What the way back needs does not depend on the arguments, so any will do.
+        nothing = [splat(0, abstract.type) for abstract in abstracts]
+        saved = append_block(body, nothing, function.body)[count:]
         back = both.pullback.body
-        values = append_block(back, [*map(wrap, saved), *cotangents], both.forward.body)
+        values = append_block(back, [*map(wrap, saved), *cotangents], body)
         return [wrap(value) for value in values]
 
     def transpose(cotangent: Any) -> Any:

@@ -92,8 +92,7 @@ class Region:
             at_home = NamedSharding(self.mesh, PartitionSpec())
             return list(traced(*(constrain(arg, at_home) for arg in args)))
         block, abstracts = trace_block(traced, pieces, self.what, labels, args)
-        (block,) = implicit(axes, block)
-        block, outside = _closed(block)
+        block, outside = _closed(block, axes)
 
         def along(cut: Cuts) -> tuple[Axes, ...]:
             return tuple(tuple(axis for name in dim for axis in axes_of[name]) for dim in cut)
@@ -126,13 +125,16 @@ class Region:
         return type.with_shape(shape)
 
 
-def _closed(block: Block) -> tuple[Block, tuple[Value, ...]]:
-    """The block with parameters for what it uses from outside, and what that is."""
+def _closed(block: Block, axes: Axes) -> tuple[Block, tuple[Value, ...]]:
+    """The block with parameters for what it uses from outside, and what that is.
+
+    What became varying along `axes` is no longer shown.
+    """
     trace = require("a block is closed")
     program = trace.program
     # A value may be known by two identities until it has its name.
     program.settle(trace)
-    block = program.renamed(block)
+    (block,) = implicit(axes, program.renamed(block))
     outside = tuple(map(program.named, block.captures()))
     new = {value: Value(value.type, program.names.fresh(value.name)) for value in outside}
     inner = substitute(block, new)

@@ -28,7 +28,7 @@ from shardir.frontend.varying import check_cotangents, explicit
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Function, Value
 from shardir.types import COMPLEX, INEXACT, TensorType
-from shardir.vma import Varying
+from shardir.vma import NONE, Varying
 
 
 def derived(make: Callable[[], Any]) -> Any:
@@ -147,9 +147,18 @@ class Primals:
     structure: tree.PyTreeDef
     labels: list[str]
     active: list[int]
+    own: Varying = NONE
+    """Along these manual axes each device counts as having arguments of its own."""
 
     @classmethod
-    def of(cls, what: str, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> Any:
+    def of(
+        cls,
+        what: str,
+        fun: Callable[..., Any],
+        primals: Sequence[Any],
+        has_aux: bool,
+        own: Varying = NONE,
+    ) -> Any:
         if not callable(fun):
             raise ArgumentError(point(f"{what} takes a function, got {brief(fun)}"))
         parameters = Parameters.of(fun)
@@ -168,7 +177,7 @@ class Primals:
                 )
         active = [i for i, leaf in enumerate(leaves) if kind_of(leaf)[0] in INEXACT]
         has_aux = flag_of(f"has_aux of {what}", has_aux)
-        return cls(what, fun, parameters.name, has_aux, leaves, structure, labels, active)
+        return cls(what, fun, parameters.name, has_aux, leaves, structure, labels, active, own)
 
     @property
     def primals(self) -> list[Any]:
@@ -226,7 +235,7 @@ class Primals:
 
         abstracts = [tracer.abstract for tracer in tracers]
         function, results = trace_function(flat, abstracts, self.name, self.names, tracers)
-        shown = explicit(function, tracers)
+        shown = explicit(function, tracers, self.own)
         return TracedAt(shown.function, results, counts[0], structures, shown.results)
 
     def keep(

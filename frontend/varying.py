@@ -138,11 +138,14 @@ class Explicit:
     results: tuple[Varying, ...]
 
 
-def explicit(function: Function, origins: Sequence[Tracer | Varying]) -> Explicit:
+def explicit(
+    function: Function, origins: Sequence[Tracer | Varying], own: Varying = NONE
+) -> Explicit:
     """A function about to be differentiated, in which it shows where values become varying.
 
-    `origins` are the arguments that its parameters stand for, or say along which axes these vary.
-    Nothing changes where no axis around has `check_vma`.
+    `origins` are the arguments that its parameters stand for, or say along which axes these vary;
+    along `own` each device counts as having its own. Nothing changes where no axis around has
+    `check_vma`.
     """
     body, axes = function.body, checked_axes()
     if not axes:
@@ -153,7 +156,7 @@ def explicit(function: Function, origins: Sequence[Tracer | Varying]) -> Explici
         known[named] = known.get(value, NONE)
     for param, origin in zip(body.params, origins, strict=True):
         start = known.get(origin.value, NONE) if isinstance(origin, Tracer) else origin
-        known[param] = within | start
+        known[param] = within | start | own
     made = made_explicit(body, known, axes, program.names, within=within)
     found = varying(made, known, axes, within)
     function = Function(function.name, made, function.results, function.spmd)
@@ -180,12 +183,6 @@ def check_cotangents(
                     'function returns vary (lax.pcast(..., to="varying"))'
                 )
             )
-
-
-def made_varying(x: Tracer, axes: Varying) -> Tracer:
-    """The tracer, varying along these axes too."""
-    missing = tuple(axis for axis in checked_axes() if axis in axes)
-    return emit("vary", x, axes=missing, weak=x.weak_type) if missing else x
 
 
 def position(axis: Axis) -> Tracer:

@@ -55,13 +55,27 @@ def _through_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
     rerun = tuple(o for o in rerun if not o.spec.effect and not known.keys() >= set(o.results))
     whole = substitute(Block((), (*rerun, *way.b.ops), ()), known).ops
     found = [(x, known.get(g, g)) for x, g in gradients if g is not None]
-    b.ops.extend(live(whole, [g for _, g in found]))
+    again_ops = live(whole, [g for _, g in found])
+    if given and b.ops and b.ops[-1].results == tuple(given):
+        b.ops[-1:] = _needed(b.ops[-1], again_ops, [g for _, g in found])
+    b.ops.extend(again_ops)
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
     for cotangent, value in way.wishes.items():
         way.wishes[cotangent] = originals.get(value, value)
     for x, cotangent in found:
         outer.give(x, cotangent)
     return forward
+
+
+def _needed(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) -> list[Op]:
+    """The barrier in front of what is used behind it."""
+    used = set(returns).union(*(op.uses() for op in ops))
+    pairs = zip(barrier.operands, barrier.results, strict=True)
+    kept = [(operand, result) for operand, result in pairs if result in used]
+    if not kept:
+        return []
+    operands, results = zip(*kept, strict=True)
+    return [replace(barrier, operands=operands, results=results)]
 
 
 def _behind_barrier(outer: Pullback, op: Op, values: Sequence[Value]) -> list[Value]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from shardir.ir import Block, Op, Value
-from shardir.placement import Axes
+from shardir.placement import Axes, Axis
 from shardir.vma import NONE, Varying, Vma, joined
 
 
@@ -42,6 +42,13 @@ def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
     made = rule([operand | cut for operand in operands], **op.attrs)
     gone = frozenset(parts)
     return Vma(tuple(each - gone for each in made.operands), made.results - gone)
+
+
+def depending(block: Block, params: Sequence[Value]) -> set[Value]:
+    """The values of a block that depend on any of its parameters given, in whatever way."""
+    mark = frozenset((Axis("dependent", 1, 1),))
+    found = varying(block, dict.fromkeys(params, mark), ())
+    return {value for value, marks in found.items() if marks >= mark}
 
 
 def union(values: Sequence[Value], found: Mapping[Value, Varying]) -> Varying:
