@@ -40,7 +40,8 @@ class Trace:
     """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
 
     __slots__ = (
-        "checked", "decision", "ended", "ops", "origins", "params", "parent", "program", "what",
+        "checked", "decision", "ended", "inferred", "ops", "origins", "params", "parent",
+        "program", "what",
     )  # fmt: skip
 
     def __init__(self, program: Program, parent: "Trace | None", what: str) -> None:
@@ -53,6 +54,8 @@ class Trace:
         """What decides whether a device runs the block; `None`: all do."""
         self.checked: Varying = frozenset(checked_axes())
         """The manual axes around that have `check_vma`."""
+        self.inferred = 0
+        """Of how many operations it is known along which manual axes their results vary."""
         self.ended = False
 
     @property

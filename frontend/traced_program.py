@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shardir.build import Names
 from shardir.frontend.tracer import Tracer
 from shardir.ir import Block, Op, Value
+from shardir.vma import Varying
 
 if TYPE_CHECKING:
     from shardir.frontend.array import Array
@@ -35,6 +36,10 @@ class Program:
         self._call: object = None
         self._hinted: tuple[Value, ...] = ()
         self._named: dict[Value, Value] = {}
+        self.before_naming: dict[Value, Value] = {}
+        """From values under their final names to those they were recorded as."""
+        self.vma: dict[Value, Varying] = {}
+        """Along which manual axes values may vary, as far as anything has asked."""
 
     def hint(self, call: object, names: tuple[str, ...], results: tuple[Value, ...]) -> None:
         """Call `results` by the variables they go to, instead of what the same call made before."""
@@ -58,15 +63,13 @@ class Program:
         if found is None:
             name = self.names.fresh(self.hints.get(value, ""))
             found = self._named[value] = Value(value.type, name, value.sharding)
+            self.before_naming[found] = value
         return found
-
-    def before_naming(self) -> dict[Value, Value]:
-        """From values under their final names to those they were recorded as."""
-        return {named: value for value, named in self._named.items()}
 
     def call(self, value: Value, name: str) -> None:
         """Call a value so, whether or not another has the name."""
-        self._named[value] = Value(value.type, name, value.sharding)
+        named = self._named[value] = Value(value.type, name, value.sharding)
+        self.before_naming[named] = value
 
     def settle(self, trace: "Trace") -> None:
         """Give names to everything recorded so far in `trace` and those around it."""

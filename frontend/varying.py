@@ -18,7 +18,7 @@ from shardir.frontend.trace import Origin, Trace, current, emit, require
 from shardir.frontend.tracer import Tracer
 from shardir.ir import Block, Function, Op, Value
 from shardir.passes.make_varying import explicit as made_explicit
-from shardir.passes.varying import varying
+from shardir.passes.varying import infer, varying
 from shardir.placement import Axes, Axis
 from shardir.vma import NONE, Varying
 
@@ -58,49 +58,47 @@ def watched() -> Iterator[Watch]:
         _watches.reset(token)
 
 
-def varying_here() -> dict[Value, Varying]:
-    """Along which axes the values of the traces under construction may vary.
+def _infer_here() -> Varying:
+    """Find what varies of all that is traced so far; along which axes only some devices run here.
 
     A parameter of which nothing is known counts as varying along all axes: then each device has
     its own derivative, which is right of any value.
     """
-    return _here()[0]
-
-
-def _here() -> tuple[dict[Value, Varying], Varying]:
-    """The same, and along which axes only some devices run the current trace."""
     for watch in _watches.get():
         watch.asked = True
-    axes = manual_axes_here()
-    shards = _sharded.get()
-    found: dict[Value, Varying] = {}
+    axes, shards = manual_axes_here(), _sharded.get()
     chain: list[Trace] = []
     trace = current()
     while trace is not None:
         chain.append(trace)
         trace = trace.parent
-    before = require("what varies").program.before_naming()
-    within = NONE
+    program = require("what varies").program
+    found, within = program.vma, NONE
     for each in reversed(chain):
-
-        def meant(
-            origin: Origin,
-            found: Mapping[Value, Varying] = found,
-            unknown: Varying = each.checked,
-        ) -> Varying:
-            if isinstance(origin, Value):
-                return found.get(before.get(origin, origin), unknown)
-            return origin
-
         if each.decision is not None:
-            within |= meant(each.decision)
+            within |= _meant(each.decision, each)
         for param in each.params:
-            known = meant(each.origins.get(param, each.checked))
-            found[param] = known | shards.get(param, NONE) | within
+            if param not in found:
+                known = _meant(each.origins.get(param, each.checked), each)
+                found[param] = known | shards.get(param, NONE) | within
         # A value may be known by two identities until it has its name.
-        block = substitute(Block((), tuple(each.ops), ()), before)
-        found = varying(block, found, axes, within)
-    return found, within
+        new = Block((), tuple(each.ops[each.inferred :]), ())
+        infer(substitute(new, program.before_naming).ops, found, axes, within)
+        each.inferred = len(each.ops)
+    return within
+
+
+def _meant(origin: Origin, trace: Trace) -> Varying:
+    if not isinstance(origin, Value):
+        return origin
+    program = trace.program
+    return program.vma.get(program.before_naming.get(origin, origin), trace.checked)
+
+
+def _known(value: Value) -> Varying:
+    """Along which axes a value varies of which `_infer_here` has found out."""
+    program = require("what varies").program
+    return program.vma.get(program.before_naming.get(value, value), NONE)
 
 
 def vma_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
@@ -110,22 +108,18 @@ def vma_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
     """
     if not checked_axes():
         return [NONE] * len(tracers)
-    found = varying_here()
-    before = require("what varies").program.before_naming()
-    return [
-        found.get(before.get(x.value, x.value), NONE) if isinstance(x, Tracer) else x
-        for x in tracers
-    ]
+    _infer_here()
+    return [_known(x.value) if isinstance(x, Tracer) else x for x in tracers]
 
 
 def vma_of_returns(block: Block, params: Sequence[Varying]) -> list[Varying]:
     """Along which axes the results of a block may vary that was traced in the current trace."""
     if not checked_axes():
         return [NONE] * len(block.returns)
-    found, within = _here()
-    before = require("what varies").program.before_naming()
-    renamed = substitute(block, before)
-    known = {**found, **dict(zip(renamed.params, params, strict=True))}
+    within = _infer_here()
+    program = require("what varies").program
+    renamed = substitute(block, program.before_naming)
+    known = {**program.vma, **dict(zip(renamed.params, params, strict=True))}
     found = varying(renamed, known, manual_axes_here(), within)
     return [found.get(value, NONE) for value in renamed.returns]
 
@@ -150,14 +144,13 @@ def explicit(
     body, axes = function.body, checked_axes()
     if not axes:
         return Explicit(function, (NONE,) * len(body.returns))
-    known, within = _here()
-    program = require("a function is made explicit").program
-    for named, value in program.before_naming().items():
-        known[named] = known.get(value, NONE)
-    for param, origin in zip(body.params, origins, strict=True):
-        start = known.get(origin.value, NONE) if isinstance(origin, Tracer) else origin
+    within = _infer_here()
+    known = {value: _known(value) for value in body.captures()}
+    starts = vma_of(origins)
+    for param, start in zip(body.params, starts, strict=True):
         known[param] = within | start | own
-    made = made_explicit(body, known, axes, program.names, within=within)
+    program = require("a function is made explicit").program
+    made = made_explicit(body, known, axes, program.names, within=within, outside=_outside)
     found = varying(made, known, axes, within)
     function = Function(function.name, made, function.results, function.spmd)
     return Explicit(function, tuple(found.get(value, NONE) for value in made.returns))
@@ -198,3 +191,9 @@ def is_exchange(op: Op, axes: Axes) -> bool:
         each.spec.collective and any(a.overlaps(b) for a in axes for b in each.attrs["axes"])
         for each in ops
     )
+
+
+def _outside(value: Value) -> Varying:
+    """Along which axes a value varies that the rule of a derivative uses from around it."""
+    _infer_here()
+    return _known(value)

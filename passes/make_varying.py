@@ -13,7 +13,7 @@ so its cotangents are added up on each device first, and summed over the devices
 that only some devices take there is nothing to sum.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +30,7 @@ from shardir.types import INEXACT
 from shardir.vma import NONE, Varying
 
 Rule = tuple[Block, ...]
+Outside = Callable[[Value], Varying]
 RULES = ("custom-jvp", "custom-vjp")
 """Operations that bring rules of the user's, which are made explicit when they are asked for."""
 
@@ -42,21 +43,24 @@ def explicit(
     *,
     returns: Sequence[Varying] | None = None,
     within: Varying = NONE,
+    outside: Outside | None = None,
 ) -> Block:
     """The block, in which `vary` shows where values become varying along `axes`.
 
     `known` says along which axes parameters, and values from around the block, vary; `returns`
     along which the results have to, at least. Only some devices along `within` run the block. New
-    values take names of `names`.
+    values take names of `names`. Rules of derivatives may use values of which `outside` tells.
     """
     found = varying(block, known, axes, within)
-    making = _Making(found, axes, names)
+    making = _Making(found, axes, names, outside)
     return making.block(block, within, returns)
 
 
 class _Making:
-    def __init__(self, found: dict[Value, Varying], axes: Axes, names: Names) -> None:
-        self.found, self.axes, self.names = found, axes, names
+    def __init__(
+        self, found: dict[Value, Varying], axes: Axes, names: Names, outside: Outside | None
+    ) -> None:
+        self.found, self.axes, self.names, self.outside = found, axes, names, outside
         self.top: Builder | None = None
         self.homes: dict[Value, Builder] = {}
         """In which block each value is defined; the outermost one for what comes from around it."""
@@ -159,6 +163,15 @@ class _Making:
         rule = Hosted(op.attrs["rule"], lambda: finish(trace()))
         return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
 
+    def known(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
+        """What varies of the block of a rule, whose parameters vary along `starts`."""
+        known = {**self.found, **dict(zip(block.params, starts, strict=True))}
+        if self.outside is not None:
+            for value in block.captures():
+                if value not in known:
+                    known[value] = self.outside(value)
+        return known
+
     def each(self, values: Sequence[Value], wanted: Varying) -> tuple[Value, ...]:
         return tuple(self.one(value, wanted) for value in values)
 
@@ -199,8 +212,7 @@ def _rule(
         what = [*("result" for _ in ends), *("tangent" for _ in moved)]
         return (_fitted(op, rule, [*starts, *moving], [*ends, *moved], what, making, within),)
     ahead, back = blocks
-    there = dict(zip(ahead.params, starts, strict=True))
-    found = varying(ahead, {**making.found, **there}, making.axes, within)
+    found = varying(ahead, making.known(ahead, starts), making.axes, within)
     residuals = [found.get(value, NONE) for value in ahead.returns[len(ends) :]]
     names = [*("result" for _ in ends), *("" for _ in residuals)]
     ahead = _fitted(op, ahead, starts, [*ends, *residuals], names, making, within)
@@ -225,8 +237,16 @@ def _fitted(
 
     Those that `what` names must not vary along more; others are summed.
     """
-    known = {**making.found, **dict(zip(block.params, starts, strict=True))}
-    made = explicit(block, known, making.axes, making.names, returns=ends, within=within)
+    known = making.known(block, starts)
+    made = explicit(
+        block,
+        known,
+        making.axes,
+        making.names,
+        returns=ends,
+        within=within,
+        outside=making.outside,
+    )
     found = varying(made, known, making.axes, within)
     b = Builder(making.names, op.loc)
     returns = []

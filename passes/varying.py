@@ -23,8 +23,15 @@ def varying(
     uses from outside; of others it is none. Only some devices along `within` run the block.
     """
     found = dict(known)
-    _Inference(found, axes).sweep(block, within)
+    infer(block.ops, found, axes, within)
     return found
+
+
+def infer(
+    ops: Sequence[Op], found: dict[Value, Varying], axes: Axes, within: Varying = NONE
+) -> None:
+    """Add to `found` what the results of operations vary along; see `varying`."""
+    _Inference(found, axes).sweep(ops, within)
 
 
 def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
@@ -69,9 +76,9 @@ class _Inference:
     def __init__(self, found: dict[Value, Varying], axes: Axes) -> None:
         self.found, self.axes = found, axes
 
-    def sweep(self, block: Block, within: Varying) -> None:
+    def sweep(self, ops: Sequence[Op], within: Varying) -> None:
         found = self.found
-        for op in block.ops:
+        for op in ops:
             if op.name == "manual_computation":
                 self.manual(op, within)
             elif op.edges():
@@ -94,7 +101,7 @@ class _Inference:
                 made = union((*edge.sources, *edge.targets), found) | here
                 found.update(dict.fromkeys(edge.targets, made))
             for block in op.blocks:
-                self.sweep(block, here)
+                self.sweep(block.ops, here)
             now = (decision(op, found), [found.get(value) for value in watched])
             if now == before:
                 return
@@ -105,7 +112,7 @@ class _Inference:
         made = union(tuple(op.uses()), self.found) | within
         for block in op.blocks:
             self.found.update(dict.fromkeys(block.params, made))
-            self.sweep(block, within)
+            self.sweep(block.ops, within)
         self.found.update(dict.fromkeys(op.results, made))
 
     def manual(self, op: Op, within: Varying) -> None:
@@ -113,7 +120,7 @@ class _Inference:
         found, own = self.found, op.attrs["axes"]
         for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
             found[param] = found.get(value, NONE) | along(cuts) | within
-        _Inference(found, (*self.axes, *own)).sweep(body, within)
+        _Inference(found, (*self.axes, *own)).sweep(body.ops, within)
         for result, value in zip(op.results, body.returns, strict=True):
             found[result] = found.get(value, NONE) - frozenset(own)
 

@@ -365,8 +365,9 @@ def rule_forward_with_sum(k: Any, w: Any, x: Any) -> Any:
 def rule_forward_of_both(k: Any, w: Any, x: Any) -> Any:
     f = k.custom_jvp(
         lambda w, x: k.np.sin(w) * k.psum(x) * x,
-        lambda w, x, t, u: k.np.cos(w) * t * k.psum(x) * x
-        + k.np.sin(w) * (k.psum(u) * x + k.psum(x) * u),
+        lambda w, x, t, u: (
+            k.np.cos(w) * t * k.psum(x) * x + k.np.sin(w) * (k.psum(u) * x + k.psum(x) * u)
+        ),
     )
     return f(w, x)
 

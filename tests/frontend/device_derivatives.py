@@ -220,5 +220,3 @@ def is_shared(case: Case, mode: str) -> bool:
     """Whether devices share what comes out of a mode, with `check_vma`."""
     of_result = mode in ("jvp", "linearize", "jacfwd", "vmap of jvp", "jacrev")
     return case.shared if of_result else True
-
-

@@ -270,17 +270,23 @@ def test_on_each_device() -> None:
     with cpu_devices(2):
         mesh, cut = make_mesh((2,), ("x",)), PartitionSpec("x")
 
-        def mapped(f: Any) -> Any:
-            whole = shard_map(f, mesh=mesh, in_specs=cut, out_specs=PartitionSpec())
+        def mapped(f: Any, check_vma: bool = True) -> Any:
+            whole = shard_map(
+                f, mesh=mesh, in_specs=cut, out_specs=PartitionSpec(), check_vma=check_vma
+            )
             return grad(lambda x: snp.sum(whole(x)))
 
-        slopes = mapped(lambda x: lax.psum(local(x), "x"))(snp.arange(2.0))
-        np.testing.assert_array_equal(slopes, [0, 5])
+        for slopes in (
+            mapped(lambda x: lax.psum(local(x), "x"))(snp.arange(2.0)),
+            mapped(summed)(snp.arange(2.0)),
+        ):
+            np.testing.assert_array_equal(slopes, [0, 5])
         with pytest.raises(DifferentiateError) as error:
-            mapped(summed)(snp.arange(2.0))
+            mapped(summed, check_vma=False)(snp.arange(2.0))
     assert first_line(error) == (
         "%0 = total has a gradient of its own (custom_vjp) and a result that devices share, the "
-        "sum over them; take the sum outside of it"
+        "sum over them, which check_vma=False does not see; take the sum outside of it, or leave "
+        "check_vma true"
     )
 
 
