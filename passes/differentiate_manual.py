@@ -11,7 +11,7 @@ that is said to be whole along an axis, and varies along it, is the mean of what
 each gets an equal part of its cotangent.
 
 What the way back needs of the way forward stays on the devices, stacked along a dimension in front
-that the axes shard along which it varies.
+that the axes shard along which it varies; what does not vary is one value.
 """
 
 from collections.abc import Mapping
@@ -210,15 +210,18 @@ class _Saving:
                 param = Value(value.type, self._names.fresh(value.name))
                 new[value] = param
             else:
-                saved = f"{value.name.removesuffix('.saved')}.saved"
+                saved = self._names.fresh(f"{value.name.removesuffix('.saved')}.saved")
                 shards = self._types.front(varies.get(value, NONE))
-                front = value.type.with_shape((1, *value.type.shape))
-                cuts = (shards, *((),) * value.type.rank)
-                stacked = stacking.reshape(value, result=front)
-                operand = Value(whole_type(front, cuts, op.attrs["axes"]), self._names.fresh(saved))
-                more.append((stacked, operand, cuts))
-                param = Value(front, self._names.fresh(value.name))
-                new[value] = opening.reshape(param, result=value.type)
+                kept, cuts = value, ((),) * value.type.rank
+                if shards:
+                    cuts = (shards, *cuts)
+                    kept = stacking.reshape(
+                        value, result=value.type.with_shape((1, *value.type.shape))
+                    )
+                operand = Value(whole_type(kept.type, cuts, op.attrs["axes"]), saved)
+                more.append((kept, operand, cuts))
+                param = Value(kept.type, self._names.fresh(value.name))
+                new[value] = opening.reshape(param, result=value.type) if shards else param
             params.append(param)
             self.operands.append(operand)
             self.cuts.append(cuts)

@@ -64,6 +64,7 @@ class _Making:
         self.top: Builder | None = None
         self.homes: dict[Value, Builder] = {}
         """In which block each value is defined; the outermost one for what comes from around it."""
+        self.broadcasts: dict[Value, Op] = {}
         self.made: dict[tuple[Value, Axes], Value] = {}
 
     def block(
@@ -77,6 +78,8 @@ class _Making:
             made = self.op(op, b, within)
             b.append(made)
             self.homes.update(dict.fromkeys(made.results, b))
+            if made.name == "broadcast":
+                self.broadcasts[made.result] = made
         wanted = (NONE,) * len(block.returns) if returns is None else returns
         given = tuple(self.one(v, w) for v, w in zip(block.returns, wanted, strict=True))
         return Block(block.params, tuple(b.ops), given)
@@ -184,7 +187,14 @@ class _Making:
         if (value, axes) not in self.made:
             home = self.homes.get(value, self.top)
             assert home is not None
-            made: Value = home.vary(value, axes=axes, name=f"{value.name}.each")
+            source = self.broadcasts.get(value)
+            if source is None:
+                made: Value = home.vary(value, axes=axes, name=f"{value.name}.each")
+            else:  # What is summed is smaller before.
+                operand = self.one(source.operands[0], wanted)
+                name = self.names.fresh(f"{value.name}.each")
+                made = replace(value, name=name)
+                home.append(replace(source, operands=(operand,), results=(made,)))
             self.found[made] = self.found.get(value, NONE) | frozenset(axes)
             self.homes[made] = home
             self.made[value, axes] = made

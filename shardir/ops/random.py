@@ -22,6 +22,7 @@ from shardir.opset import OPS, Symbol, define
 from shardir.partitioning import Local, Partitioning
 from shardir.threefry import SCHEMES, Array
 from shardir.types import INTEGERS, UNSIGNED, TensorType
+from shardir.vma import joined
 
 _PARTITIONABLE = SCHEMES[0]
 
@@ -245,5 +246,9 @@ random_hash = define(
     reference=_hash,
     elementwise=True,
 )
-random_bits_at = define("random_bits_at", type=_bits_at_type, reference=_bits_at, spmd=True)
-random_split_at = define("random_split_at", type=_split_at_type, reference=_split_at, spmd=True)
+random_bits_at = define(
+    "random_bits_at", type=_bits_at_type, reference=_bits_at, vma=joined, spmd=True
+)
+random_split_at = define(
+    "random_split_at", type=_split_at_type, reference=_split_at, vma=joined, spmd=True
+)

@@ -58,9 +58,7 @@ def test_derivatives_are_what_differences_say(case: Case, checked: bool, mesh: s
     k = Local(sd, snp, lax, checked)
 
     def mapped(f: Any, out: Any) -> Any:
-        return sd.shard_map(
-            f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=out, check_vma=checked
-        )
+        return sd.shard_map(f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=out, check_vma=checked)
 
     def is_one(mode: str) -> bool:
         return checked and is_shared(case, mode)
@@ -89,3 +87,254 @@ def test_derivatives_are_what_differences_say(case: Case, checked: bool, mesh: s
                 agree(one, other, mode)
         else:
             agree(got, wanted[mode], mode)
+
+
+# Classes of programs beside those of the matrix.
+
+
+def total(v: Any) -> Any:
+    return lax.psum(v.sum(), AXIS)
+
+
+XS = X.reshape(COUNT, -1).sum(1)
+"""What each device has of `X`, added up."""
+
+
+def in_shards(f: Any, out: Any = P(), mesh: Any = None, **options: Any) -> Any:
+    mesh = sd.make_mesh((COUNT,), (AXIS,)) if mesh is None else mesh
+    cut = sd.shard_map(f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=out, **options)
+    return means(cut, 2.0, X)
+
+
+def test_a_derivative_by_what_a_loop_carries_knows_that_it_becomes_varying() -> None:
+    """The first round starts with what devices share, the next ones do not."""
+
+    def scanned(w: Any, x: Any) -> Any:
+        def step(c: Any, _: None) -> Any:
+            return c + x.sum(), sd.grad(lambda c: (c * c * x).sum())(c)
+
+        return lax.scan(step, w * 0, None, length=3)[1][None]
+
+    agree(in_shards(scanned, P(AXIS)), np.stack([2 * k * XS * XS for k in range(3)], 1))
+
+    def looped(w: Any, x: Any) -> Any:
+        def step(carry: Any) -> Any:
+            i, c = carry
+            return i + 1, c + 0.2 * sd.grad(lambda c: (c * c * x).sum())(c) + 0 * x[0]
+
+        return lax.while_loop(lambda carry: carry[0] < 3, step, (0, w))[1][None]
+
+    agree(in_shards(looped, P(AXIS)), 2 * (1 + 0.4 * XS) ** 3)
+
+
+def test_a_derivative_in_rounds_and_branches_that_only_some_devices_take() -> None:
+    """It is that of the device: nothing is summed over those that go elsewhere."""
+
+    def rounds(w: Any, x: Any) -> Any:
+        last = lax.axis_index(AXIS)
+
+        def step(carry: Any) -> Any:
+            i, v = carry
+            return i + 1, v + sd.grad(lambda v: v * v)(v)
+
+        return lax.while_loop(lambda carry: carry[0] < last, step, (0, w))[1][None]
+
+    agree(in_shards(rounds, P(AXIS)), [2 * 3**k for k in range(COUNT)])
+
+    def branch(w: Any, x: Any) -> Any:
+        return lax.cond(
+            lax.axis_index(AXIS) % 2 == 0,
+            lambda: sd.grad(lambda w: (w * x).sum())(w),
+            lambda: w,
+        )[None]
+
+    agree(in_shards(branch, P(AXIS)), np.where(np.arange(COUNT) % 2 == 0, XS, 2))
+
+
+@pytest.fixture
+def wide() -> Iterator[sd.Mesh]:
+    with sd.cpu_devices(2 * COUNT):
+        yield sd.make_mesh((COUNT, 2), (AXIS, "t"))
+
+
+def test_one_shard_map_inside_another(wide: sd.Mesh) -> None:
+    def inner(f: Any, out: Any = P()) -> Any:
+        return sd.shard_map(f, mesh=wide, in_specs=(P(), P("t")), out_specs=out, axis_names={"t"})
+
+    def outer(f: Any, out: Any = P()) -> Any:
+        return in_shards(f, out, wide, axis_names={AXIS})
+
+    slope = inner(lambda w, x: sd.grad(lambda w: (w * x).sum())(w))
+    agree(outer(slope), X.sum())
+    square = inner(lambda w, x: lax.psum((w * w * x).sum(), "t"))
+    agree(outer(lambda w, x: sd.grad(lambda w: square(w, x))(w)), 4 * X.sum())
+    # What varies along the outer axis and is shared along the inner one.
+    agree(outer(lambda w, x: slope(w * x.sum(), x)[None], P(AXIS)), XS)
+
+
+def test_axes_of_meshes_and_of_batches_together(wide: sd.Mesh) -> None:
+    def mapped(w: Any, x: Any) -> Any:
+        def one(b: Any) -> Any:
+            return lax.psum(w * w * b, ("b", AXIS))
+
+        return sd.vmap(one, axis_name="b")(x).sum()
+
+    agree(in_shards(lambda w, x: sd.grad(lambda w: mapped(w, x))(w)), 2 * 2 * X.sum() * 2)
+    each = in_shards(
+        lambda w, x: sd.vmap(lambda b: sd.grad(lambda w: lax.psum(w * w * b, AXIS))(w))(x)
+    )
+    agree(each, 4 * X.reshape(COUNT, -1).sum(0))
+
+    def twice(w: Any, x: Any) -> Any:
+        return lax.psum(w * lax.psum((w * x).sum(), AXIS), "t")
+
+    cut = sd.shard_map(
+        lambda w, x: (sd.grad(twice)(w, x), sd.jvp(lambda w: twice(w, x), (w,), (1.0,))[1]),
+        mesh=wide, in_specs=(P(), P((AXIS, "t"))), out_specs=P(),
+    )  # fmt: skip
+    for made in means(cut, 2.0, X):
+        agree(made, 4 * X.sum())
+
+
+def test_the_way_back_of_a_rule_may_take_derivatives() -> None:
+    @sd.custom_vjp
+    def f(w: Any, x: Any) -> Any:
+        return snp.sin(w) * x
+
+    f.defvjp(
+        lambda w, x: (f(w, x), (w, x)),
+        lambda saved, g: sd.vjp(lambda w, x: snp.sin(w) * x, *saved)[1](g),
+    )
+
+    @sd.custom_gradient
+    def g(w: Any) -> Any:
+        return snp.sin(w), lambda c: c * snp.cos(w)
+
+    want = np.cos(2) * X.sum()
+    agree(in_shards(lambda w, x: sd.grad(lambda w: f(w, x).sum())(w)), want)
+    agree(in_shards(lambda w, x: sd.grad(lambda w: (g(w) * x).sum())(w)), want)
+    mesh = sd.make_mesh((COUNT,), (AXIS,))
+    outer = sd.shard_map(f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS))
+    agree(means(sd.grad(lambda w, x: outer(w, x).sum()), 2.0, X), want)
+
+
+def test_higher_derivatives() -> None:
+    def quartic(w: Any, x: Any) -> Any:
+        return total(w**4 * x)
+
+    third = sd.grad(sd.grad(sd.grad(quartic)))
+    agree(in_shards(third), 48 * X.sum())
+    agree(
+        in_shards(lambda w, x: sd.jvp(lambda w: sd.grad(sd.grad(quartic))(w, x), (w,), (1.0,))[1]),
+        48 * X.sum(),
+    )
+
+
+def test_rows_of_results_of_which_some_vary() -> None:
+    def f(w: Any, x: Any) -> Any:
+        return {"own": w * w * x + total(w * x) * w, "all": total(w * x)}
+
+    specs = {"own": P(AXIS), "all": P()}
+    for way in (sd.jacrev, sd.jacfwd):
+        made = in_shards(way(f), specs)
+        agree(made["own"], 4 * X + 4 * X.sum())
+        agree(made["all"], X.sum())
+
+
+def first_line(error: Any) -> str:
+    return str(error.value).splitlines()[0]
+
+
+def test_a_cotangent_that_differs_where_the_result_does_not() -> None:
+    with pytest.raises(ShardingError) as error:
+        in_shards(lambda w, x: sd.vjp(lambda w: 2 * w, w)[1](x[0])[0])
+    assert first_line(error) == (
+        "the cotangent of the result for vjp of lambda may differ along 's' from device to "
+        "device, where the result is the same; sum it (lax.psum), or make what the function "
+        'returns vary (lax.pcast(..., to="varying"))'
+    )
+    with pytest.raises(ShardingError) as error:
+        in_shards(lambda w, x: sd.linear_transpose(lambda w: (2 * w, 3 * w), w)((w, x[0]))[0])
+    assert first_line(error).startswith(
+        "the cotangent of result 1 for the transpose of lambda may differ along 's'"
+    )
+
+
+def test_a_rule_that_gives_a_tangent_that_differs_where_the_result_does_not() -> None:
+    def body(w: Any, x: Any) -> Any:
+        @sd.custom_jvp
+        def f(w: Any) -> Any:
+            return total(w * x)
+
+        f.defjvp(lambda primals, tangents: (f(*primals), x.sum() * tangents[0]))
+        return sd.grad(f)(w)
+
+    with pytest.raises(DifferentiateError) as error:
+        in_shards(body)
+    assert first_line(error) == (
+        "the rule of f gives a tangent that may differ from device to device, where the result of "
+        "f is the same; reduce it as the function does, for example by lax.psum"
+    )
+
+
+def test_a_transpose_of_what_has_loops_branches_and_checkpoints() -> None:
+    """What the way back needs of the way forward must not depend on the arguments; it may come
+    out of an operation that does."""
+
+    def f(v: Any) -> Any:
+        def step(c: Any, row: Any) -> Any:
+            return c * snp.sin(row), c
+
+        last, each = lax.scan(step, v, snp.arange(3.0))
+        return sd.checkpoint(lambda u: u * 3.0)(last) + each.sum(0)
+
+    (made,) = sd.linear_transpose(f, 1.0)(1.0)
+    agree(made, float(np.asarray(f(1.0))))
+    with pytest.raises(DifferentiateError) as error:
+        sd.linear_transpose(lambda v: lax.scan(lambda c, _: (c * v, None), v, None, 2)[0], 1.0)(1.0)
+    assert first_line(error) == "linear_transpose of lambda, which is not linear"
+
+
+def sent(f: Any, *args: Any) -> list[tuple[str, Any, int]]:
+    """What a program sends: the kind of collective, its axes, and its bytes."""
+    compiled = sd.jit(f).lower(*args).compile()
+    return [(c.kind, c.axes, c.nbytes) for c in compiled.collectives()]
+
+
+def test_gradients_send_no_more_than_sums_over_what_devices_share(wide: sd.Mesh) -> None:
+    def put(shape: tuple[int, ...], *spec: Any) -> sd.Array:
+        return sd.device_put(np.ones(shape, "f"), sd.NamedSharding(wide, P(*spec)))
+
+    def cut(f: Any, ins: Any, out: Any) -> Any:
+        return sd.shard_map(f, mesh=wide, in_specs=ins, out_specs=out)
+
+    def by_x(f: Any) -> Any:
+        return sd.grad(lambda x: (f(x) ** 2).sum())
+
+    x, w = put((64, 32), AXIS), put((32, 32))
+    both = put((64, 32), AXIS, "t")
+    # An axis that is not mentioned, a sum, and weights that all have.
+    assert sent(by_x(cut(snp.sin, (P(AXIS),), P(AXIS))), x) == []
+    summed = cut(lambda x: lax.psum(snp.sin(x), "t"), (P(AXIS, "t"),), P(AXIS))
+    assert sent(by_x(summed), both) == [("all-reduce", ("t",), 1024)]
+    dense = cut(lambda x, w: snp.tanh(x @ w), (P(AXIS), P()), P(AXIS))
+    by_w = sd.grad(lambda w, x: (dense(x, w) ** 2).sum())
+    assert sent(by_w, w, x) == [("all-reduce", (AXIS,), 4096)]
+    rows = cut(lambda x, w: lax.psum(x @ w, AXIS), (P(None, AXIS), P(AXIS)), P())
+    a, b = put((16, 64), None, AXIS), put((64, 12), AXIS)
+    by_both = sd.grad(lambda x, w: (rows(x, w) ** 2).sum(), (0, 1))
+    assert sent(by_both, a, b) == [("all-reduce", (AXIS,), 768)]
+
+
+def test_forward_derivatives_by_what_devices_share_send_nothing() -> None:
+    mesh = sd.make_mesh((COUNT,), (AXIS,))
+
+    def body(w: Any, x: Any) -> Any:
+        f = sd.custom_jvp(lambda w: w * x)
+        f.defjvp(lambda primals, tangents: (f(*primals), x * tangents[0]))
+        moved = sd.jvp(lambda w: w * w * x + f(w), (w,), (1.0,))[1]
+        return moved + sd.jacfwd(lambda w: snp.sin(w) * x)(w) + sd.hessian(lambda w: w * w * x)(w)
+
+    cut = sd.shard_map(body, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS))
+    assert sent(cut, np.float32(2), np.asarray(X, "f")) == []
+    agree(means(cut, 2.0, X), (4 + 1 + np.cos(2) + 2) * X)
