@@ -27,6 +27,7 @@ from shardir.frontend.varying import check_cotangents, explicit
 from shardir.passes.differentiate import linearize
 from shardir.passes.varying import depending
 from shardir.types import INEXACT
+from shardir.vma import NONE, Varying
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
@@ -45,7 +46,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
                 point(f"linear_transpose of {name} needs floating arguments, got {abstract.type}")
             )
     outs, results = tree.flatten(eval_shape(fun, *primals))
-    origins = [leaf if isinstance(leaf, Tracer) else frozenset() for leaf in leaves]
+    origins: list[Tracer | Varying] = [
+        leaf if isinstance(leaf, Tracer) else NONE for leaf in leaves
+    ]
 
     def flat(*tracers: Tracer) -> list[Tracer]:
         made = tree.leaves(fun(*tree.unflatten(structure, tracers)))

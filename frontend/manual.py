@@ -8,6 +8,7 @@ the whole program is known.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shardir.build import substitute
 from shardir.frontend.annotations import axis_token, constrain, manual_axes
@@ -99,6 +100,7 @@ class Region:
 
         given = [wrap(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]
+        unchecked: dict[str, Any] = {} if self.checked else {"check_vma": False}
         made = emit(
             "manual_computation",
             *args,
@@ -107,7 +109,7 @@ class Region:
             axes=axes,
             in_axes=(*(along(cut) for cut in cuts), *whole),
             out_axes=tuple(along(cut) for cut in ways[0]),
-            **({} if self.checked else {"check_vma": False}),
+            **unchecked,
         )
         tracers = [made] if isinstance(made, Tracer) else list(made)
         return [

@@ -96,11 +96,12 @@ def total(v: Any) -> Any:
     return lax.psum(v.sum(), AXIS)
 
 
+WHOLE = P()
 XS = X.reshape(COUNT, -1).sum(1)
 """What each device has of `X`, added up."""
 
 
-def in_shards(f: Any, out: Any = P(), mesh: Any = None, **options: Any) -> Any:
+def in_shards(f: Any, out: Any = WHOLE, mesh: Any = None, **options: Any) -> Any:
     mesh = sd.make_mesh((COUNT,), (AXIS,)) if mesh is None else mesh
     cut = sd.shard_map(f, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=out, **options)
     return means(cut, 2.0, X)
@@ -158,10 +159,10 @@ def wide() -> Iterator[sd.Mesh]:
 
 
 def test_one_shard_map_inside_another(wide: sd.Mesh) -> None:
-    def inner(f: Any, out: Any = P()) -> Any:
+    def inner(f: Any, out: Any = WHOLE) -> Any:
         return sd.shard_map(f, mesh=wide, in_specs=(P(), P("t")), out_specs=out, axis_names={"t"})
 
-    def outer(f: Any, out: Any = P()) -> Any:
+    def outer(f: Any, out: Any = WHOLE) -> Any:
         return in_shards(f, out, wide, axis_names={AXIS})
 
     slope = inner(lambda w, x: sd.grad(lambda w: (w * x).sum())(w))
@@ -302,7 +303,7 @@ def sent(f: Any, *args: Any) -> list[tuple[str, Any, int]]:
 
 
 def test_gradients_send_no_more_than_sums_over_what_devices_share(wide: sd.Mesh) -> None:
-    def put(shape: tuple[int, ...], *spec: Any) -> sd.Array:
+    def put(shape: tuple[int, ...], *spec: Any) -> Any:
         return sd.device_put(np.ones(shape, "f"), sd.NamedSharding(wide, P(*spec)))
 
     def cut(f: Any, ins: Any, out: Any) -> Any:
