@@ -43,7 +43,9 @@ def shard_map(
 
     With `check_vma`, results that are said to be whole along an axis must be so by construction,
     for example by `lax.psum`; and what is the same along an axis counts as one value when
-    gradients are taken inside. `check_rep` is an older name of it.
+    derivatives are taken inside. Without it each device has a copy of its own of everything: a
+    derivative inside is one of the sum of all devices' results, by each copy. `check_rep` is an
+    older name of it.
 
     `uneven="pad"` admits arguments with dimensions that their specs do not divide; without it they
     are refused, whatever the setting `uneven` says. Such a dimension is padded with zeros at its

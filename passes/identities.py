@@ -310,6 +310,18 @@ def _go_straight(op: Op, known: Known) -> Op | None:
     return replace(op, operands=first.operands)
 
 
+@rule("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
+def _exchange_of_nothing(op: Op, known: Known) -> Op | None:
+    """Devices that all have zeros have nothing to send: a sum of them is zero, and so is what
+    comes from nobody."""
+    return constant(op, known.splat(op.operands[0])) if _is_nothing(op, known) else None
+
+
+def _is_nothing(op: Op, known: Known) -> bool:
+    kept = op.attrs.get("op") in (None, "add", "max", "min", "or", "and")
+    return kept and known.all_are(op.operands[0], 0)
+
+
 @rule("all-slice")
 def _gathered(op: Op, known: Known) -> Value | None:
     first = known.maker(op.operands[0], "all-gather")

@@ -355,8 +355,9 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Grou
 def pvary(x: Any, axis_name: AxisName) -> Any:
     """`x` as a value that each position along the axes has for itself.
 
-    The numbers are the same. What is the same everywhere counts as one value that all positions
-    share, whose gradient is the sum over them; its `pvary` has a gradient at each position.
+    The numbers are the same, and so are tangents. What is the same everywhere counts as one value
+    that all positions share, whose gradient is the sum over them; its `pvary` has a gradient at
+    each position.
     """
     axes = tuple(
         axis for named in named_axes(axis_name, "pvary") if named.checked for axis in named.axes

@@ -188,6 +188,32 @@ spmd func @f(
     )
 
 
+@pytest.mark.parametrize(
+    ("exchange", "result"),
+    [
+        ("all-reduce(%z, axes=[x], op=add)", "f32[2]"),
+        ("all-reduce(%z, axes=[x], op=max)", "f32[2]"),
+        ("reduce-scatter(%z, dim=0, axes=[x], op=add)", "f32[1]"),
+        ("all-gather(%z, dim=0, axes=[x])", "f32[4]"),
+        ("collective-permute(%z, axes=[x], pairs=[[0, 1]])", "f32[2]"),
+    ],
+)
+def test_devices_that_all_have_zeros_send_nothing(exchange: str, result: str) -> None:
+    text = """\
+mesh @m = [x=2]
+
+spmd func @f() -> (RESULT of RESULT) {
+  %z = constant(value=NUMBER) : f32[2]
+  %y = EXCHANGE : RESULT
+  return %y
+}
+""".replace("RESULT", result).replace("EXCHANGE", exchange)
+    simpler = str(Simplify()(parse(text.replace("NUMBER", "0.0"))))
+    assert f"  %y = constant(value=0.0) : {result}" in simpler
+    for number in ("-0.0", "1.0"):
+        assert f"%y = {exchange}" in str(Simplify()(parse(text.replace("NUMBER", number))))
+
+
 @given(modules())
 def test_whole_programs_compute_the_same_to_the_bit(module: Module) -> None:
     simpler = Simplify()(module)
