@@ -425,3 +425,50 @@ def tangent_inside(k: Any, w: Any, x: Any) -> Any:
         w,
         lambda v, t: k.np.cos(v) * t * k.psum(v * x) + k.np.sin(v) * k.psum(t * x),
     )
+
+
+STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sine": lambda k, a, b: k.np.sin(a + b),
+    "product": lambda k, a, b: a * k.np.sin(b),
+    "sum": lambda k, a, b: k.np.sin(k.psum(a)) + b,
+    "sum of product": lambda k, a, b: k.psum(a * k.np.sin(b)) * 0.3,
+    "mean": lambda k, a, b: k.pmean(a) * k.np.sin(b),
+    "groups": lambda k, a, b: k.psum(a, [[0, 2], [1, 3]]) * 0.5 * k.np.sin(b),
+    "shift": lambda k, a, b: k.shift(a) * k.np.sin(b),
+    "send": lambda k, a, b: k.send_first(a) + k.np.sin(b),
+    "scatter": lambda k, a, b: k.scatter(k.repeated(a, COUNT)) * 0.3 * k.np.sin(b),
+    "gather": lambda k, a, b: k.np.sin(k.gather(a)[..., 2:4]) + b,
+    "position": lambda k, a, b: k.np.sin(a * (k.index() + 1)) * b,
+    "branch of a device": lambda k, a, b: k.on_even(lambda: k.np.sin(a), lambda: a * b * 0.5),
+    "branch of all": lambda k, a, b: k.if_any(
+        a * 0 + 1, lambda: k.psum(k.np.sin(b)) * 0.3, lambda: a + b * 0
+    ),
+    "loop": lambda k, a, b: k.loop(lambda c, row: k.np.sin(c * b + row), a, [0.3, 0.7]),
+    "loop with sums": lambda k, a, b: k.loop(
+        lambda c, row: k.np.sin(k.psum(c * b) * 0.3 + row), a, [0.3, 0.7]
+    ),
+    "checkpoint": lambda k, a, b: k.checkpoint(lambda a, b: k.np.sin(k.psum(a) * b))(a, b),
+    "rule": lambda k, a, b: k.custom_jvp(
+        lambda a, b: k.np.sin(a) * b, lambda a, b, t, u: k.np.cos(a) * t * b + k.np.sin(a) * u
+    )(a, b),
+    "rule with sum": lambda k, a, b: k.custom_jvp(
+        lambda a, b: k.psum(k.np.sin(a) * b) * 0.3,
+        lambda a, b, t, u: k.psum(k.np.cos(a) * t * b + k.np.sin(a) * u) * 0.3,
+    )(a, b),
+}
+"""What a random body does with two values, of which each device has two numbers."""
+
+
+def random_case(seed: int) -> Case:
+    """A body of a few steps, each of any two values before."""
+    rng = np.random.default_rng(seed)
+    names = [list(STEPS)[i] for i in rng.integers(len(STEPS), size=4)]
+    picks = [rng.integers(i + 2, size=2) for i in range(len(names))]
+
+    def body(k: Any, w: Any, x: Any) -> Any:
+        values = [w, x]
+        for name, (a, b) in zip(names, picks, strict=True):
+            values.append(STEPS[name](k, values[a], values[b]))
+        return values[-1] + 0.5 * w * x
+
+    return Case(f"{seed}: {', '.join(names)}", body)

@@ -19,7 +19,7 @@ from shardir import PartitionSpec as P, lax
 from shardir.errors import DifferentiateError
 from shardir.frontend.errors import ShardingError
 from shardir.interpret import run
-from tests.frontend.device_bodies import AXIS, CASES, COUNT, Case, Local
+from tests.frontend.device_bodies import AXIS, CASES, COUNT, Case, Local, random_case
 from tests.frontend.device_derivatives import (
     W,
     X,
@@ -55,6 +55,16 @@ def agree(made: Any, wanted: Any, mode: str = "") -> None:
 @pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_derivatives_are_what_differences_say(case: Case, checked: bool, mesh: sd.Mesh) -> None:
+    compare(case, checked, mesh)
+
+
+def test_derivatives_of_random_functions(request: pytest.FixtureRequest, mesh: sd.Mesh) -> None:
+    for seed in range(300 if request.config.getoption("--long") else 4):
+        compare(random_case(seed), seed % 2 == 0, mesh)
+
+
+def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
+    """All derivatives of a body, inside and from outside, with differences."""
     k = Local(sd, snp, lax, checked)
 
     def mapped(f: Any, out: Any) -> Any:
@@ -70,7 +80,7 @@ def test_derivatives_are_what_differences_say(case: Case, checked: bool, mesh: s
     specs = {mode: P() if is_one(mode) else P(AXIS) for mode in modes(case)}
     made, wanted = means(mapped(taken, specs), W, X), measured(case, checked)
     for mode in modes(case):
-        agree(made[mode], wanted[mode][0] if is_one(mode) else wanted[mode], mode)
+        agree(made[mode], wanted[mode][0] if is_one(mode) else wanted[mode], f"{case.name}, {mode}")
 
     if not checked and not case.unchecked:
         return
