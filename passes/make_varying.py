@@ -113,7 +113,8 @@ class _Making:
             return op
         if others:
             (operand,) = op.operands
-            part: Value = b.emit(op.spec, operand, **{**op.attrs, "axes": others})
+            attrs = {name: attr for name, attr in op.attrs.items() if name != "shared"}
+            part: Value = b.emit(op.spec, operand, **{**attrs, "axes": others})
             self.found[part] = self.found.get(operand, NONE)
             self.homes[part] = b
             op = replace(op, operands=(part,))
@@ -300,7 +301,8 @@ def implicit(axes: Axes, *blocks: Block) -> tuple[Block, ...]:
                     new[op.result] = operands[0]
                     continue
                 attrs = {**attrs, "axes": left}
-            elif op.name == "all-reduce" and "shared" in attrs and gone >= set(attrs["axes"]):
+            elif "shared" in attrs and gone & set(attrs["axes"]):
+                # Along other axes it is shown again before the next derivative.
                 attrs = {name: attr for name, attr in attrs.items() if name != "shared"}
             blocks = tuple(map(rebuilt, op.blocks))
             ops.append(replace(op, operands=operands, attrs=attrs, blocks=blocks))
