@@ -191,7 +191,7 @@ class Call:
         def along(names: Sequence[str]) -> Axes:
             return tuple(axis for name in names for axis in axes[name])
 
-        before = require("shard_map").program.before_naming()
+        before = require("shard_map").program.before_naming
         known = {
             before.get(shard.value, shard.value): tuple(
                 Padded(along(names), size) if size % self.count(names) else None
