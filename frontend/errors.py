@@ -75,6 +75,10 @@ class ArgumentError(ShardirError, TypeError, ValueError):
     """A function called, or wrapped, with arguments that it cannot take."""
 
 
+class LostUpdateError(ArgumentError):
+    """A function that changes an argument in place where the caller could not see the change."""
+
+
 class NoMeshError(ArgumentError, RuntimeError):
     """A PartitionSpec where nothing says which mesh it speaks of."""
 

@@ -4,6 +4,8 @@ Importing this makes each a container here as well, once an object of its class 
 leaf would be. It has the leaves that JAX says it has, in JAX's order, and is made again by JAX.
 """
 
+import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +14,11 @@ import jax
 from shardir.frontend import tree
 from shardir.frontend.eager import UnhashableError, static_key
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.interop.graph_objects import is_graph_object, objects_within
 from shardir.frontend.locations import point
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.trace import current
+from shardir.frontend.traced_program import Program
 
 MANY = 4096
 """So many structures are remembered with the names of their leaves."""
@@ -44,7 +49,21 @@ def _apart(x: Any) -> tuple[Any, ...]:
 
 
 def _together(structure: Any, leaves: Any) -> Any:
-    return structure.unflatten(leaves)
+    made = structure.unflatten(leaves)
+    trace = current()
+    if trace is not None and is_graph_object(made):
+        _copies.setdefault(trace.program, {}).update((id(x), x) for x in objects_within(made))
+    return made
+
+
+_copies: weakref.WeakKeyDictionary[Program, dict[int, Any]] = weakref.WeakKeyDictionary()
+"""For each program that is traced the objects of nnx that were made in the place of a caller's, by
+their identities."""
+
+
+def is_copy(x: Any) -> bool:
+    """Whether an object of nnx stands for one of the caller's, as inside of `jit` and `grad`."""
+    return any(id(x) in copies for copies in _copies.values())
 
 
 def paths_of(structure: Any) -> tuple[str, ...]:
@@ -116,19 +135,27 @@ def is_number(x: Any) -> bool:
 def known_parts(x: Any, is_array: Callable[[Any], bool]) -> Any:
     """`x` with `Known` parts in the places of what is no array.
 
-    A Python number is one only outside of containers that are JAX's alone: there it is part of a
-    model, such as the number of its heads.
+    Python numbers are traced, as by `jax.jit`, but for those inside of a module of Equinox: there
+    a number is part of the model, such as the width of a layer, as for `equinox.filter_jit`.
     """
+    is_module = _module_check()
 
     def inside(leaf: Any) -> Any:
         return leaf if isinstance(leaf, Known) or is_array(leaf) else Known(leaf)
 
     def mark(part: Any) -> Any:
-        if is_foreign(part):
+        if is_module(part):
             return jax.tree_util.tree_map(inside, part)
         return part if is_number(part) else inside(part)
 
-    return jax.tree_util.tree_map(mark, x, is_leaf=is_foreign)
+    return jax.tree_util.tree_map(mark, x, is_leaf=is_module)
+
+
+def _module_check() -> Callable[[Any], bool]:
+    """The test for a module of Equinox, which is false for all if Equinox is not imported."""
+    equinox = sys.modules.get("equinox")
+    module = getattr(equinox, "Module", None)
+    return lambda x: module is not None and isinstance(x, module)
 
 
 def unmarked(x: Any) -> Any:

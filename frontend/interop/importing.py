@@ -14,16 +14,29 @@ import numpy as np
 from shardir.errors import ShardirError
 from shardir.frontend.array import Array
 from shardir.frontend.calling import MANY, is_array_like, surroundings
-from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.errors import ArgumentError, LostUpdateError, NotAnArrayError
 from shardir.frontend.foreign_keys import is_foreign_key
 from shardir.frontend.interop.arrays import converted
 from shardir.frontend.interop.containers import (
     Known,
+    is_copy,
     is_number,
     known_parts,
     paths_of,
     unmarked,
 )
+from shardir.frontend.interop.graph_objects import (
+    Written,
+    call_inside,
+    holds_objects,
+    is_graph_object,
+    is_nnx_function,
+    is_split_object,
+    split_objects,
+    update_context,
+    write_back,
+)
+from shardir.frontend.interop.mutations import Containers
 from shardir.frontend.interop.reading import Reader
 from shardir.frontend.interop.table import READY
 from shardir.frontend.interop.tracing import program_of, struct_of
@@ -71,6 +84,7 @@ class ImportedFunction:
         update_wrapper(self, fun)
         self.__name__ = name_of(fun)
         self._fun, self._parameters = fun, parameters
+        self._states_too = is_nnx_function(fun)
         self._programs: dict[Any, _Program] = {}
         self._constants: dict[int, tuple[Any, Array]] = {}
 
@@ -80,20 +94,53 @@ class ImportedFunction:
         self._jitted = JitFunction(update_wrapper(within, fun), Parameters.of(fun), None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function's result for these arguments."""
+        """The function's result for these arguments; objects of nnx among them are updated."""
+        if not holds_objects((args, options), self._states_too):
+            return self._called(args, options)
+        with update_context():
+            given, named = split_objects((args, options), self._states_too)
+            written = self._called(given, named)
+            if written.changed:
+                self._check_objects((args, options))
+            return write_back(written, (given, named))
+
+    @boundary
+    def _check_objects(self, arguments: Any) -> None:
+        """Raise `LostUpdateError` if an object that is updated is nobody's but a transformation's."""
+        leaves = jax.tree_util.tree_leaves(arguments, is_leaf=is_graph_object)
+        if any(is_graph_object(x) and is_copy(x) for x in leaves):
+            raise LostUpdateError(
+                point(
+                    f"{self.__name__} changes an object of flax.nnx in place, and inside of jit, "
+                    "grad and other transformations that object is a copy of the caller's, which "
+                    "would keep its state; call it outside of them (from_jax compiles it, and "
+                    "nnx.grad works inside of it), or give it the graph and the state of nnx.split "
+                    "and return the new state after nnx.merge"
+                )
+            )
+
+    def _called(self, args: Any, options: Any) -> Any:
         if current() is not None:
             return unmarked(self._within(*args, **options))
         given, named = self._marked(args, options)
         return unmarked(self._jitted(*given, **named))
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
-        """Trace for these arguments without running anything; see `jit`."""
-        given, named = self._marked(args, options)
-        return self._jitted.lower(*given, **named)
+        """Trace for these arguments without running anything; see `jit`.
+
+        Objects of nnx stay as they are; the program takes and returns their arrays.
+        """
+        if not holds_objects((args, options), self._states_too):
+            given, named = self._marked(args, options)
+            return self._jitted.lower(*given, **named)
+        with update_context():
+            given, named = self._marked(*split_objects((args, options), self._states_too))
+            return self._jitted.lower(*given, **named)
 
     def eval_shape(self, *args: Any, **options: Any) -> Any:
         """The result's containers with a `ShapeDtypeStruct` for each array."""
-        return self.lower(*args, **options).out_info
+        info = self.lower(*args, **options).out_info
+        return info.result if isinstance(info, Written) else info
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         from types import MethodType
@@ -133,6 +180,20 @@ class ImportedFunction:
         found = Reader(self._constants).read(program.closed, tracers)
         return program.filled(found)
 
+    def run_traced(self, arguments: Any) -> Any:
+        """Run the function inside of a trace of JAX on (positional, named) arguments."""
+
+        def run(arguments: Any) -> Any:
+            containers = Containers(arguments)
+            args, options = arguments
+            result = self._fun(*args, **options)
+            containers.check(self.__name__, self._parameters.names, result)
+            return result
+
+        if any(map(is_split_object, jax.tree_util.tree_leaves(arguments, is_leaf=is_split_object))):
+            return call_inside(run, arguments, self._states_too)
+        return run(arguments)
+
 
 def is_array(x: Any) -> bool:
     """Whether a leaf is an array, for us or for JAX; bools of Python are not."""
@@ -160,8 +221,8 @@ class _Program:
             filled = list(leaves)
             for i, x in zip(chosen, arrays, strict=True):
                 filled[i] = x
-            args, options = unmarked(jax.tree_util.tree_unflatten(structure, filled))
-            return self._results(function._fun(*args, **options))
+            given = unmarked(jax.tree_util.tree_unflatten(structure, filled))
+            return self._results(function.run_traced(given))
 
         try:
             self.closed, _ = program_of(flat, [struct_of(x) for x in tracers])

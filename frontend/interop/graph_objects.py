@@ -1,0 +1,225 @@
+"""Objects of Flax's nnx, which functions change in place: modules, optimizers, metrics, rngs.
+
+JAX traces pure functions, so such objects go into a traced function as a static graph definition
+and arrays, are built again inside, and come out as the graph definition and the arrays that the
+function left. `nnx.update_context` then writes these into the objects that the caller holds, as
+`nnx.jit` does: shared references stay shared, new Variables appear, removed ones vanish.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardir.frontend.array import Array
+from shardir.frontend.random import key_data
+
+_CONTEXT = "shardir.from_jax"
+"""The tag of the update contexts that calls of imported functions open."""
+
+
+def nnx_module() -> ModuleType | None:
+    """Return `flax.nnx`, or `None` if the program has not imported it."""
+    return sys.modules.get("flax.nnx")
+
+
+def is_graph_object(x: Any) -> bool:
+    """Whether `x` is an nnx object or a Variable, which a function can change in place."""
+    nnx = nnx_module()
+    return nnx is not None and bool(nnx.graphlib.is_graph_node(x))
+
+
+def objects_within(root: Any) -> list[Any]:
+    """Return the nnx objects and Variables that `root`, an nnx object, consists of."""
+    nnx = nnx_module()
+    assert nnx is not None
+    return [node for _, node in nnx.iter_graph(root) if is_graph_object(node)]
+
+
+class SplitObject:
+    """An nnx object as a static graph definition and the arrays of its Variables.
+
+    A container for JAX, whose leaves have the paths that they have in the object.
+    """
+
+    __slots__ = ("graphdef", "state")
+
+    def __init__(self, graphdef: Any, state: Any) -> None:
+        self.graphdef, self.state = graphdef, state
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Where an array is in an object, as one key of JAX's."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _with_keys(x: SplitObject) -> tuple[Any, Any]:
+    pairs, structure = jax.tree_util.tree_flatten_with_path(x.state)
+    named = []
+    for path, leaf in pairs:
+        text = jax.tree_util.keystr(path, simple=True, separator=".")
+        named.append((_Path(text.removesuffix(".value")), leaf))
+    return named, (x.graphdef, structure)
+
+
+def _flatten(x: SplitObject) -> tuple[Any, Any]:
+    leaves, structure = jax.tree_util.tree_flatten(x.state)
+    return leaves, (x.graphdef, structure)
+
+
+def _unflatten(definition: Any, leaves: Any) -> SplitObject:
+    graphdef, structure = definition
+    return SplitObject(graphdef, structure.unflatten(leaves))
+
+
+jax.tree_util.register_pytree_with_keys(SplitObject, _with_keys, _unflatten, _flatten)
+
+
+def is_split_object(x: Any) -> bool:
+    """Whether `x` is a `SplitObject`."""
+    return isinstance(x, SplitObject)
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Stands for an array of an object that the function has left as it was: leaf `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a function with nnx objects among its arguments leaves, as pure containers.
+
+    `changed` says whether it has changed an object; `objects` are the objects in the order of the
+    arguments, with `Unchanged` in the places of arrays that it has not replaced.
+    """
+
+    changed: bool
+    objects: Any
+    result: Any
+
+
+jax.tree_util.register_dataclass(
+    Written, data_fields=["objects", "result"], meta_fields=["changed"]
+)
+
+
+def holds_objects(arguments: Any, states_too: bool = False) -> bool:
+    """Whether an nnx object is among the arguments.
+
+    `states_too` says that Variables in an `nnx.State` count as objects, as they do for `nnx.jit`;
+    for any other function a State is data.
+    """
+    if nnx_module() is None:
+        return False
+    return any(map(is_graph_object, _leaves(arguments, states_too)))
+
+
+def is_nnx_function(function: Any) -> bool:
+    """Whether `function` is one of nnx's own transformed functions, such as that of `nnx.jit`."""
+    return type(function).__module__.startswith("flax.nnx.")
+
+
+def update_context() -> AbstractContextManager[Any]:
+    """Return the context in which nnx remembers the objects of the caller during one call."""
+    nnx = nnx_module()
+    assert nnx is not None
+    context: AbstractContextManager[Any] = nnx.update_context(_CONTEXT)
+    return context
+
+
+def split_objects(arguments: Any, states_too: bool = False) -> Any:
+    """Return the arguments with a `SplitObject` in the place of each nnx object."""
+    nnx = nnx_module()
+    assert nnx is not None
+    with nnx.split_context(_CONTEXT) as context:
+        return jax.tree_util.tree_map(
+            lambda x: SplitObject(*context.split(x)) if is_graph_object(x) else x,
+            arguments,
+            is_leaf=_is_leaf(states_too),
+        )
+
+
+def merge_objects(split: Any, inner: bool) -> Any:
+    """Return what `split_objects` was given: new objects if `inner`, else the updated ones."""
+    nnx = nnx_module()
+    assert nnx is not None
+    with nnx.merge_context(_CONTEXT, inner) as context:
+        return jax.tree_util.tree_map(
+            lambda x: context.merge(x.graphdef, x.state) if is_split_object(x) else x,
+            split,
+            is_leaf=is_split_object,
+        )
+
+
+def call_inside(function: Callable[[Any], Any], split: Any, states_too: bool) -> Written:
+    """Call a traced function on arguments of which `split_objects` has split the objects."""
+    before = [x for x in jax.tree_util.tree_leaves(split, is_leaf=is_split_object)
+              if is_split_object(x)]  # fmt: skip
+    merged = merge_objects(split, inner=True)
+    objects = [x for x in _leaves(merged, states_too) if is_graph_object(x)]
+    result = function(merged)
+    after, out = split_objects((objects, result), states_too)
+    place = {id(x): i for i, x in enumerate(jax.tree_util.tree_leaves(split))}
+    arrays = jax.tree_util.tree_leaves(after)
+    kept = len(arrays) == len(jax.tree_util.tree_leaves(before)) and all(
+        id(x) in place for x in arrays
+    )
+    changed = not kept or any(
+        old.graphdef.with_no_outer_index() != new.graphdef.with_no_outer_index()
+        for old, new in zip(before, after, strict=True)
+    )
+    after = jax.tree_util.tree_map(
+        lambda x: Unchanged(place[id(x)]) if id(x) in place else x, after
+    )
+    return Written(changed, after, out)
+
+
+def write_back(written: Written, split: Any) -> Any:
+    """Update the caller's objects to what a function has left; return its result.
+
+    Arrays on one device become arrays of JAX again, so that JAX's functions take the objects; an
+    array over several devices stays one of shardir, which knows its sharding.
+    """
+    given = jax.tree_util.tree_leaves(split)
+
+    def restored(x: Any) -> Any:
+        if isinstance(x, Unchanged):
+            return given[x.index]
+        return as_jax_array(x) if isinstance(x, Array) else x
+
+    objects = jax.tree_util.tree_map(restored, written.objects)
+    _, out = merge_objects((objects, written.result), inner=False)
+    return out
+
+
+def as_jax_array(x: Array) -> Any:
+    """Return `x` as an array of JAX, or as it is where it is spread over several devices."""
+    if len(x.sharding.device_set) > 1:
+        return x
+    if x.signature.abstract.type.dtype == "key":
+        return jax.random.wrap_key_data(jnp.asarray(np.asarray(key_data(x))))
+    return jnp.asarray(np.asarray(x))
+
+
+def _leaves(tree: Any, states_too: bool) -> list[Any]:
+    found: list[Any] = jax.tree_util.tree_leaves(tree, is_leaf=_is_leaf(states_too))
+    return found
+
+
+def _is_leaf(states_too: bool) -> Callable[[Any], bool]:
+    nnx = nnx_module()
+    assert nnx is not None
+    return lambda x: is_graph_object(x) or (not states_too and isinstance(x, nnx.State))

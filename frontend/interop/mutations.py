@@ -1,0 +1,96 @@
+"""Containers among the arguments of a function that the function changes in place.
+
+A traced function gets containers of its own, as under `jax.jit`, so what it stores in them does not
+reach those of the caller. Where the value is not returned either, it would be lost without a word.
+"""
+
+import builtins
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from shardir.frontend.errors import LostUpdateError
+from shardir.frontend.interop.containers import paths_of
+from shardir.frontend.interop.graph_objects import is_graph_object, nnx_module
+from shardir.frontend.locations import point
+
+
+class Containers:
+    """The containers that a function is called with, and what they hold at first."""
+
+    def __init__(self, arguments: Any) -> None:
+        self._arguments = arguments
+        self._leaves, self._structure = _flatten(arguments)
+
+    def check(self, name: str, labels: Sequence[str], result: Any) -> None:
+        """Raise `LostUpdateError` for a value that the function `name` stored, and did not return.
+
+        An item that the function has only removed is lost for nobody, since the caller still has
+        it: that is a warning, as nothing is wrong with the numbers. `labels` are the names of the
+        positional arguments.
+        """
+        leaves, structure = _flatten(self._arguments)
+        same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
+        if same and structure == self._structure:
+            return
+        returned = {id(x) for x in jax.tree_util.tree_leaves(result)}
+        before = dict(zip(_places(self._structure, labels), self._leaves, strict=True))
+        after = dict(zip(_places(structure, labels), leaves, strict=True))
+        if not _is_subsequence(leaves, self._leaves):
+            for place, leaf in after.items():
+                if leaf is not before.get(place) and id(leaf) not in returned:
+                    raise LostUpdateError(
+                        point(
+                            f"{name} stores a value in its argument, at {place}, and does not "
+                            "return it; the container is a copy of the caller's, which would keep "
+                            "the old value: return the new one, or copy the container before "
+                            "changing it"
+                        )
+                    )
+        kept = {id(x) for x in leaves} | returned
+        gone = [place for place, leaf in before.items() if id(leaf) not in kept]
+        if gone:
+            warnings.warn(
+                f"{name} removes {', '.join(gone[:3])} from its arguments; the containers are "
+                "copies of the caller's, which keep it",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _is_subsequence(some: Sequence[Any], all: Sequence[Any]) -> bool:
+    """Whether `all` without some of its elements is `some`."""
+    rest = iter(all)
+    return builtins.all(any(x is each for each in rest) for x in some)
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _flatten(arguments: Any) -> tuple[list[Any], Any]:
+    """The leaves and the structure; objects of nnx, and their states, are leaves."""
+    nnx = nnx_module()
+    leaves, structure = jax.tree_util.tree_flatten(
+        arguments,
+        is_leaf=None
+        if nnx is None
+        else lambda x: is_graph_object(x) or isinstance(x, nnx.State),
+    )
+    return leaves, structure
+
+
+def _places(structure: Any, labels: Sequence[str]) -> list[str]:
+    """Where the leaves of (positional, named) arguments are, as `params.w`."""
+    found = []
+    for path in paths_of(structure):
+        kind, _, rest = path.partition(".")
+        number, dot, inner = rest.partition(".")
+        if kind == "0" and number.isdigit():
+            word = labels[int(number)] if int(number) < len(labels) else f"argument {number}"
+            found.append(f"{word}{dot}{inner}")
+        else:
+            found.append(rest)
+    return found
