@@ -60,6 +60,11 @@ def manual_axes(mesh: "Mesh", names: Sequence[str]) -> Iterator[None]:
         _manual.reset(token)
 
 
+def is_in_manual_region() -> bool:
+    """Whether devices are on their own around the line, along any axis of a mesh."""
+    return bool(_manual.get())
+
+
 def _check_free(sharding: "UserSharding", rank: int) -> None:
     """Raise `ShardingError` where a sharding cuts along axes that are manual around the line."""
     for mesh, name in _manual.get():

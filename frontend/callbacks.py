@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import tree
+from shardir.frontend.annotations import is_in_manual_region
 from shardir.frontend.calling import is_array_like, run_fleeting
 from shardir.frontend.config import config
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, CallbackShardingError
 from shardir.frontend.lax.blocks import several
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, check_fits, kind_of, narrowed
 from shardir.frontend.parameters import check_call, name_of
 from shardir.frontend.promotion import NARROW, dtype_of, result_type
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.hosted import Hosted
@@ -105,6 +107,7 @@ def pure_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any = _MISSING,
     *args: Any,
+    sharding: Sharding | None = None,
     vmap_method: str | None = None,
     **options: Any,
 ) -> Any:
@@ -115,21 +118,25 @@ def pure_callback(
     bits, become what is declared, anything else of another shape or type raises `InterpretError`
     where it is called. The function must do nothing but return; it may be called any number of
     times. `vmap_method` says what it is called with under `vmap`: `"sequential"` (one example
-    after the other), `"expand_dims"` (the batch in front, 1 for what all share) or
-    `"broadcast_all"`. It has no derivative; give it one with `custom_jvp`.
+    after the other; so is `"sequential_unrolled"`), `"expand_dims"` (the batch in front, 1 for
+    what all share), `"broadcast_all"`, or `"legacy_vectorized"` (the batch in front of what has
+    it, and nothing in front of the rest). Inside of `shard_map` and `pmap` each device calls it
+    with what it has, without any method. `sharding` may name the device that calls it, with a
+    `SingleDeviceSharding`. It has no derivative; give it one with `custom_jvp`.
     """
-    methods = (None, "sequential", "expand_dims", "broadcast_all")
-    if not (vmap_method is None or isinstance(vmap_method, str)) or vmap_method not in methods:
+    if not (vmap_method is None or isinstance(vmap_method, str)) or vmap_method not in _METHODS:
         raise ArgumentError(
             point(
                 f"vmap_method of pure_callback is {vmap_method!r}; it is 'sequential', "
-                "'expand_dims', 'broadcast_all' or None"
+                "'sequential_unrolled', 'expand_dims', 'broadcast_all', 'legacy_vectorized' or "
+                "None"
             )
         )
+    _check_sharding("pure_callback", sharding)
     types, structure = _promised("pure_callback", callback, result_shape_dtypes)
     if not types:
         return result_shape_dtypes
-    made = call("pure-callback", callback, types, args, options, method=vmap_method or "none")
+    made = call("pure-callback", callback, types, args, options, method=_METHODS[vmap_method])
     return tree.unflatten(structure, made)
 
 
@@ -137,17 +144,54 @@ def io_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any = _MISSING,
     *args: Any,
+    sharding: Sharding | None = None,
     ordered: bool = False,
     **options: Any,
 ) -> Any:
     """`callback(*args, **options)` of NumPy arrays, once, in its turn among other effects.
 
     `result_shape_dtypes` are the containers of the result, or `None`; see `pure_callback`.
-    `ordered` changes nothing: effects are always in the order of the program. It has no
-    derivative.
+    `ordered` changes nothing: effects are always in the order of the program. `sharding` is as for
+    `pure_callback`. It has no derivative.
     """
+    _check_sharding("io_callback", sharding)
     types, structure = _promised("io_callback", callback, result_shape_dtypes)
     return tree.unflatten(structure, call("callback", callback, types, args, options))
+
+
+_METHODS = {
+    None: "none",
+    "sequential": "sequential",
+    "sequential_unrolled": "sequential",
+    "expand_dims": "expand_dims",
+    "broadcast_all": "broadcast_all",
+    "legacy_vectorized": "legacy_vectorized",
+}
+"""What `vmap_method` may be, and what operations call it."""
+
+
+def _check_sharding(what: str, sharding: Any) -> None:
+    """Raise `CallbackShardingError` unless a callback may have this sharding where it is called.
+
+    The host calls the function, whatever device is named, with the same numbers.
+    """
+    if sharding is None:
+        return
+    if is_in_manual_region():
+        raise CallbackShardingError(
+            point(
+                f"{what} has a sharding inside of shard_map or pmap, where each device calls it "
+                "by itself; leave sharding= out"
+            )
+        )
+    one = isinstance(sharding, NamedSharding) and not sharding.mesh.axis_names
+    if not (isinstance(sharding, SingleDeviceSharding) or one):
+        raise CallbackShardingError(
+            point(
+                f"the sharding of {what} is {brief_with_type(sharding)}; it names the one device "
+                "that calls the function, so it is a SingleDeviceSharding"
+            )
+        )
 
 
 def _promised(what: str, callback: Any, shapes: Any) -> tuple[list[TensorType], tree.PyTreeDef]:

@@ -39,6 +39,10 @@ class ShardingError(ShardirError, ValueError):
     """A sharding that means nothing, or that does not fit the value it is given to."""
 
 
+class CallbackShardingError(ShardingError, NotImplementedError):
+    """A sharding that a call of a Python function cannot have."""
+
+
 class IndivisibleError(ShardingError):
     """A dimension at a boundary whose size its sharding does not divide."""
 

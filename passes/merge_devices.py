@@ -31,6 +31,7 @@ from shardir.passes.merging import (
     collectives,
     control,
     halos,
+    host,
     permute,
     places,
     processes,
@@ -51,6 +52,7 @@ RULES: dict[str, Rule] = {
     **updates.RULES,
     **halos.RULES,
     **control.RULES,
+    **host.RULES,
 }
 
 

@@ -8,8 +8,9 @@ its last use.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
@@ -29,8 +30,27 @@ from shardir.mesh import Mesh
 PARALLEL_BYTES = 1 << 18
 """Operations that write less than this run on the calling thread: handing over costs more."""
 
-Environment = dict[Value, list[Array]]
-"""What every device holds of each value that is alive."""
+
+class Environment(dict[Value, list[Array]]):
+    """What every device holds of each value that is alive.
+
+    `active` says which devices go through the operations that run: the others are on another branch
+    or done with a loop, and compute along in lock step, but must not call functions of the host.
+    `None` stands for all of them.
+    """
+
+    active: list[bool] | None = None
+
+    @contextmanager
+    def among(self, active: Sequence[bool]) -> Iterator[None]:
+        """Inside, of the devices that are active only these are."""
+        before = self.active
+        pairs = zip(active, before or active, strict=True)
+        self.active = [new and old for new, old in pairs]
+        try:
+            yield
+        finally:
+            self.active = before
 
 
 @cache
@@ -78,7 +98,7 @@ class Program(Executable):
         self._body = _prepare(function.body, frozenset(function.body.returns))
 
     def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
-        env: Environment = {}
+        env = Environment()
         for param, shards in zip(self._body.block.params, args, strict=True):
             if len(shards) != self._devices:
                 raise InterpretError(
@@ -128,8 +148,12 @@ class Program(Executable):
         op = step.op
         columns = [env[v] for v in op.operands]
         tasks: dict[tuple[object, ...], tuple[Array, ...]] = {}
-        keys = []
+        keys: list[tuple[object, ...]] = []
+        idle = _idle(op, env)
         for device in range(self._devices):
+            if device in idle:
+                keys.append(_IDLE)
+                continue
             operands = tuple(column[device] for column in columns)
             key: tuple[object, ...] = tuple(map(id, operands))
             if self._isolated:
@@ -146,6 +170,9 @@ class Program(Executable):
             # NumPy turns arrays of rank 0 into scalars on the way.
             made = [m if type(m) is np.ndarray else np.asarray(m) for m in made]
         results = dict(zip(tasks, made, strict=True))
+        if idle:
+            nothing = [np.zeros(value.type.shape, value.type.numpy) for value in op.results]
+            results[_IDLE] = nothing[0] if len(nothing) == 1 else tuple(nothing)
         if len(op.results) == 1:
             env[op.results[0]] = [results[key] for key in keys]
         else:
@@ -162,7 +189,8 @@ class Program(Executable):
             if not any(going):
                 break
             env.update(zip(body.block.params, carried, strict=True))
-            self._run(body, env)
+            with env.among(going):
+                self._run(body, env)
             made = [env[v] for v in body.block.returns]
             # Devices that are done keep what they have.
             carried = [
@@ -210,9 +238,10 @@ class Program(Executable):
         results: list[list[Array]] = []
         for number in sorted(set(chosen)):
             branch = step.bodies[number]
-            self._run(branch, env)
-            made = [env[v] for v in branch.block.returns]
             goes = [i == number for i in chosen]
+            with env.among(goes):
+                self._run(branch, env)
+            made = [env[v] for v in branch.block.returns]
             olds = results or made
             results = [_chosen(goes, new, old) for new, old in zip(made, olds, strict=True)]
         env.update(zip(step.op.results, results, strict=True))
@@ -223,6 +252,17 @@ class Program(Executable):
         self._run(body, env)
         made = [env[v] for v in body.block.returns]
         env.update(zip(step.op.results, made, strict=True))
+
+
+_IDLE = ("idle",)
+"""The key of what a device has of an operation that it does not take part in."""
+
+
+def _idle(op: Op, env: Environment) -> frozenset[int]:
+    """The devices for which a call of a function of the host does not happen."""
+    if env.active is None or op.name not in ("callback", "pure-callback"):
+        return frozenset()
+    return frozenset(i for i, active in enumerate(env.active) if not active)
 
 
 _CONTROL: dict[str, Callable[[Program, Step, Environment], None]] = {

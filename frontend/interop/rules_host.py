@@ -6,7 +6,9 @@ import numpy as np
 
 from shardir.frontend.callbacks import io_callback, pure_callback
 from shardir.frontend.debugging import callback, inspect_array_sharding
+from shardir.frontend.devices import devices
 from shardir.frontend.interop.rules import Equation, rule
+from shardir.frontend.shardings import SingleDeviceSharding
 from shardir.frontend.signature import ShapeDtypeStruct
 
 
@@ -24,18 +26,38 @@ def _called(function: Any, name: str) -> Any:
     return called
 
 
+def _sharding(equation: Equation) -> Any:
+    """The sharding that the call was given: on one device, or JAX's own, which is refused."""
+    sharding = equation.params.get("sharding")
+    if sharding is not None and len(sharding.device_set) == 1:
+        return SingleDeviceSharding(devices()[0])
+    return sharding
+
+
 @rule("pure_callback")
 def _computed(equation: Equation) -> Any:
     function = _called(equation.params["callback"], "pure_callback")
     method = equation.params["vmap_method"]
-    return pure_callback(function, _structs(equation), *equation.tracers, vmap_method=method)
+    return pure_callback(
+        function,
+        _structs(equation),
+        *equation.tracers,
+        sharding=_sharding(equation),
+        vmap_method=method,
+    )
 
 
 @rule("io_callback")
 def _done(equation: Equation) -> Any:
     function = _called(equation.params["callback"], "io_callback")
     ordered = equation.params["ordered"]
-    return io_callback(function, _structs(equation), *equation.tracers, ordered=ordered)
+    return io_callback(
+        function,
+        _structs(equation),
+        *equation.tracers,
+        sharding=_sharding(equation),
+        ordered=ordered,
+    )
 
 
 @rule("debug_callback", "debug_print")

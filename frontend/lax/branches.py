@@ -116,8 +116,7 @@ def _case(
         kinds.append(common)
     if any(kind(r) != k for body in bodies for r, k in zip(body.results, kinds, strict=True)):
         bodies = traced(kinds)
-    if not kinds:
-        return tree.unflatten(first.structure, [])
+    # Without results it may still have effects; without those it is dead code.
     made = several(emit("case", which, blocks=tuple(body.block for body in bodies)))
     return tree.unflatten(first.structure, with_kinds(made, [weak for _, weak in kinds]))
 

@@ -80,9 +80,9 @@ def scan(
         if [r.type.dtype for r in traced.results[: len(carried)]] == given:
             break
         kinds = [*(kind(c.abstract) for c in carried), *(kind(y) for y in outs)]
-    results = []
-    if traced.results:
-        made = emit(
+    # Without results it may still have effects; without those it is dead code.
+    results = several(
+        emit(
             "scan",
             *carried,
             *stacked,
@@ -91,7 +91,7 @@ def scan(
             length=count,
             reverse=bool(reverse),
         )
-        results = several(made)
+    )
     weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
     both: tuple[Any, Any] = tree.unflatten(traced.structure, with_kinds(results, weak))
     return both

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from shardir.build import inline
 from shardir.ir import Block, Op, Value
 from shardir.ops.control import case, scan, while_
+from shardir.passes.merging.host import check_no_callback
 from shardir.passes.merging.merger import Merger, Rule, Spread
 from shardir.placement import Axes
 from shardir.types import TensorType
@@ -118,6 +119,7 @@ def _masked(
     merger: Merger, op: Op, inits: Sequence[Value], carried: Sequence[Axes], differs: Axes
 ) -> Sequence[Value]:
     """A loop that also carries which devices go on."""
+    check_no_callback(op.blocks)
     condition, body = op.blocks
     flags = merger.type(TensorType((), "bool"), differs)
     name = f"{condition.returns[0].name}.each"
@@ -206,6 +208,7 @@ def _case(merger: Merger, op: Op) -> Sequence[Spread]:
 
 def _each_its_own(merger: Merger, op: Op, index: Spread) -> Sequence[Spread]:
     """All branches, and what the index of each device picks."""
+    check_no_callback(op.blocks)
     b = merger.b
     for branch in op.blocks:
         merger.run(branch.ops)

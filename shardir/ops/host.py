@@ -17,7 +17,9 @@ from shardir.opset import OpSpec, define
 from shardir.partitioning import Partitioning, every_loop
 from shardir.types import TensorType
 
-METHODS = ("none", "sequential", "expand_dims", "broadcast_all")
+METHODS = ("none", "sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
+"""How a function is called under `vmap`; `none` says that it cannot be. Devices are no `vmap`:
+`merge-devices` adds them to `batch`, whatever the method is."""
 
 
 def _type(
@@ -44,7 +46,7 @@ def _call(
     if not batch:
         made = _checked(function, called(*arrays), types)
     else:
-        sizes = (arrays[0] if arrays else np.empty(types[0].shape)).shape[:batch]
+        sizes = arrays[0].shape[:batch] if arrays else types[0].shape[:batch]
         made = tuple(np.empty(type.shape, type.numpy) for type in types)
         inner = tuple(type.with_shape(type.shape[batch:]) for type in types)
         for at in product(*map(range, sizes)):
@@ -83,6 +85,8 @@ def _batch(b: Any, many: Many, *xs: Any, **attrs: Any) -> Any:
             x if has else b.reshape(x, result=x.type.with_shape((1, *x.type.shape)))
             for x, has in pairs
         ]
+    elif method == "legacy_vectorized":
+        given = list(xs)
     else:
         given = list(many.all(b, xs))
     if method == "sequential":

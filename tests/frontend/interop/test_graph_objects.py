@@ -300,8 +300,8 @@ def test_values_over_several_devices_stay_there() -> None:
     wanted = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
     mesh = sd.make_mesh((2,), ("model",))
     cut = NamedSharding(mesh, P(None, "model"))
-    model.kernel.set_value(sd.device_put(np.asarray(model.kernel[...]), cut))
     run, optimizer = from_jax(step), nnx.Optimizer(model, optax.adam(0.1), wrt=nnx.Param)
+    model.kernel.set_value(sd.device_put(np.asarray(model.kernel[...]), cut))
     other = nnx.Optimizer(wanted, optax.adam(0.1), wrt=nnx.Param)
     for _ in range(2):
         run(model, optimizer, X, Y)
