@@ -79,6 +79,10 @@ def numbers(fun: Callable[..., Any], word: str, argnums: Any, argnames: Any) -> 
     return frozenset(found)
 
 
+Moves = Sequence[bool]
+"""For each operand, whether a derivative by it is asked."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A call inside a trace: `tracers` are the leaves of the arguments that may move."""
@@ -184,9 +188,12 @@ class Call:
         return self.context.copy().run(traced)
 
     def emit(
-        self, spec: str, primal: "Primal", rule: Callable[[], tuple[Block, ...]], name: str = ""
+        self, spec: str, primal: "Primal", rule: Callable[[Moves], tuple[Block, ...]], name: str = ""
     ) -> Any:
-        """The operation for the call, whose derivative is `rule`; its results in containers."""
+        """The operation for the call, whose derivative is `rule`; its results in containers.
+
+        `rule` is told of which operands, `tracers` first, a derivative is asked.
+        """
         attrs = {"closed": len(primal.closed)} if primal.closed else {}
         return self.applied(spec, primal, rule=Hosted(name or self.name, rule), **attrs)
 

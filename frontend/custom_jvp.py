@@ -7,11 +7,13 @@ import numpy as np
 
 from shardir.errors import DifferentiateError, counted
 from shardir.frontend import tree
-from shardir.frontend.custom import Call, Primal, fitted, moving, numbers
+from shardir.frontend.custom import Call, Moves, Primal, fitted, moving, numbers
 from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.parameters import called
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.symbolic_zero import SymbolicZero
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import shown
 from shardir.frontend.wrt import NO_GRADIENT
@@ -41,12 +43,17 @@ class custom_jvp(CustomFunction):
     ) -> None:
         super().__init__(fun, numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames))
         self._rule: Rule | None = None
+        self._symbolic = False
 
     def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule:
-        """Set the rule; may be used as a decorator."""
+        """Set the rule; may be used as a decorator.
+
+        With `symbolic_zeros`, the tangent of an argument by which no derivative is asked is a
+        `SymbolicZero`, and tangents of results may be.
+        """
         if not callable(jvp):
             raise ArgumentError(point(f"defjvp of {self._name} takes a function, got {jvp!r}"))
-        self._rule = jvp
+        self._rule, self._symbolic = jvp, symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Rule | None) -> None:
@@ -89,9 +96,13 @@ class custom_jvp(CustomFunction):
             )
 
     def _emit(self, call: Call, primal: Primal) -> Any:
-        rule = self._rule
+        rule, symbolic = self._rule, self._symbolic
         assert rule is not None
-        return call.emit("custom-jvp", primal, lambda: (_traced(rule, call, primal),))
+
+        def blocks(moves: Moves) -> tuple[Block, ...]:
+            return (_traced(rule, moves if symbolic else None, call, primal),)
+
+        return call.emit("custom-jvp", primal, blocks)
 
 
 def _summed(first: Any, *rest: Any) -> Any:
@@ -100,8 +111,16 @@ def _summed(first: Any, *rest: Any) -> Any:
     return first
 
 
-def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
-    """The rule as a block (operands..., closed..., tangents...) -> (results..., tangents...)."""
+def _zero(a: Abstract) -> SymbolicZero:
+    moves = a.type.dtype in INEXACT
+    return SymbolicZero(a.type.shape, a.type.numpy if moves else NO_GRADIENT)
+
+
+def _traced(rule: Rule, moves: Moves | None, call: Call, primal: Primal) -> Block:
+    """The rule as a block (operands..., closed..., tangents...) -> (results..., tangents...).
+
+    It gets symbolic zeros for what does not move, if `moves` is given.
+    """
     abstracts, what = call.abstracts, f"the rule of {call.name}"
     count = len(abstracts)
 
@@ -111,6 +130,11 @@ def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
             next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, NO_GRADIENT)
             for a in abstracts
         ]
+        if moves is not None:
+            tangents = [
+                tangent if moved and a.type.dtype in INEXACT else _zero(a)
+                for tangent, moved, a in zip(tangents, moves, abstracts, strict=False)
+            ]
         args = (*call.rest, call.moving(primals), call.moving(tangents))
         made = called(rule, what, args)
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
@@ -128,6 +152,7 @@ def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
                     f"{shown(primal.structure)}"
                 )
             )
+        slopes = [None if isinstance(x, SymbolicZero) else x for x in slopes]
         wanted = primal.results
         results = [fitted(x, a, f"a result of {what}") for x, a in zip(outs, wanted, strict=True)]
         return results + [

@@ -11,7 +11,7 @@ from shardir.build import substitute
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned
-from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
+from shardir.frontend.custom import Moves, Call, Primal, fitted, moving, numbers, positional
 from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -27,7 +27,8 @@ from shardir.types import FLOATS, INEXACT
 
 @dataclass(frozen=True)
 class CustomVJPPrimal:
-    """An argument of a way forward with `symbolic_zeros`; all arguments count as perturbed."""
+    """An argument of a way forward with `symbolic_zeros`: `perturbed` says whether a derivative by
+    it is asked."""
 
     value: Any
     perturbed: bool = True
@@ -61,7 +62,7 @@ class custom_vjp(CustomFunction):
         optimize_remat: bool = False,
     ) -> None:
         """Set the rule. With `symbolic_zeros`, `fwd` gets its arguments as objects that have a
-        `value`; `optimize_remat` is accepted and changes nothing here."""
+        `value`, and say whether a derivative by them is asked (`perturbed`); `optimize_remat` is accepted and changes nothing here."""
         for rule in (fwd, bwd):
             if not callable(rule):
                 raise ArgumentError(point(f"defvjp of {self._name} takes functions, got {rule!r}"))
@@ -76,18 +77,31 @@ class custom_vjp(CustomFunction):
     def _emit(self, call: Call, primal: Primal) -> Any:
         assert self._rules is not None
         fwd, bwd, symbolic = self._rules
-        return call.emit("custom-vjp", primal, lambda: _traced(fwd, bwd, symbolic, call, primal))
+
+        def rule(moves: Moves) -> tuple[Block, ...]:
+            return _traced(fwd, bwd, moves if symbolic else None, call, primal)
+
+        return call.emit("custom-vjp", primal, rule)
 
 
 def _traced(
-    fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic: bool, call: Call, primal: Primal
+    fwd: Callable[..., Any],
+    bwd: Callable[..., Any],
+    moves: Moves | None,
+    call: Call,
+    primal: Primal,
 ) -> tuple[Block, ...]:
-    """The rule as blocks: (operands..., closed...) -> (results..., residuals...), and back."""
+    """The rule as blocks: (operands..., closed...) -> (results..., residuals...), and back.
+
+    The way forward is told of `moves`, if it is given.
+    """
     kept: list[tree.PyTreeDef] = []
     forth, back = f"the way forward of {call.name}", f"the way back of {call.name}"
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
-        given = [CustomVJPPrimal(leaf) for leaf in leaves] if symbolic else leaves
+        given: Sequence[Any] = leaves
+        if moves is not None:
+            given = [CustomVJPPrimal(x, moved) for x, moved in zip(leaves, moves, strict=False)]
         made = called(fwd, forth, call.filled(given))
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise DifferentiateError(
@@ -219,7 +233,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         plain.__name__ = name
         call = Call.of(plain, given, frozenset())
         primal = call.primal(plain)
-        return call.emit("custom-vjp", primal, lambda: _traced_together(fun, call, primal), name)
+        return call.emit("custom-vjp", primal, lambda _: _traced_together(fun, call, primal), name)
 
     return wrapped
 

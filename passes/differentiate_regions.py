@@ -86,8 +86,9 @@ def _behind_barrier(outer: Pullback, op: Op, values: Sequence[Value]) -> list[Va
 
 
 def _through_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
-    check_closed(op, [value in outer.active for value in op.operands])
-    ahead, back = rule_of(op, outer.b)
+    moves = [value in outer.active for value in op.operands]
+    check_closed(op, moves)
+    ahead, back = rule_of(op, outer.b, moves)
     forward, places = landed(ahead, op.operands, op.results, op)
     residuals = [places.get(value, value) for value in ahead.returns[len(op.results) :]]
     count = len(op.operands) - op.attrs.get("closed", 0)
@@ -107,8 +108,9 @@ def _whole(outer: Pullback, op: Op, cotangents: Cotangents) -> Iterator[Value]:
 
 
 def _through_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
-    check_closed(op, [value in outer.active for value in op.operands])
-    (rule,) = rule_of(op, outer.b)
+    moves = [value in outer.active for value in op.operands]
+    check_closed(op, moves)
+    (rule,) = rule_of(op, outer.b, moves)
     b, count, known = outer.b, len(op.operands), len(op.results)
     tangents, slopes = rule.params[count:], rule.returns[known:]
     still, moved = parted(rule.ops, tangents)

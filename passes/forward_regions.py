@@ -44,8 +44,9 @@ def _checkpoint(outer: Pushforward, op: Op) -> None:
 
 
 def _custom_jvp(outer: Pushforward, op: Op) -> None:
-    check_closed(op, [outer.get(value) is not None for value in op.operands])
-    (rule,) = rule_of(op, outer.b)
+    moves = [outer.get(value) is not None for value in op.operands]
+    check_closed(op, moves)
+    (rule,) = rule_of(op, outer.b, moves)
     count, known = len(op.operands), len(op.results)
     owners = op.operands[: count - op.attrs.get("closed", 0)]
     tangents = [outer.whole(x) for x in owners if x.type.dtype in INEXACT]

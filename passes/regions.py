@@ -66,10 +66,12 @@ def copy_of(block: Block, names: Names) -> Block:
     return Block(params, ops, tuple(new.get(v, v) for v in block.returns))
 
 
-def rule_of(op: Op, b: Builder) -> tuple[Block, ...]:
+def rule_of(op: Op, b: Builder, moves: Sequence[bool]) -> tuple[Block, ...]:
     """Copies of the blocks of a region's rule, which is traced if it has not been.
 
-    Raises `DifferentiateError` where there is only its name.
+    `moves` says for each operand whether a derivative by it is asked: a rule need not compute the
+    others, and one that cannot is right where nobody asks. Whatever it says, the blocks take a
+    tangent, or give a gradient, for every operand that can have one. Raises `DifferentiateError` where there is only its name.
     """
     blocks = op.blocks[1:]
     if not blocks:
@@ -80,7 +82,7 @@ def rule_of(op: Op, b: Builder) -> tuple[Block, ...]:
                 "which a text has only the name; give it the blocks of its rule",
                 op,
             )
-        blocks = trace()
+        blocks = trace(tuple(moves))
     return tuple(copy_of(block, b.names) for block in blocks)
 
 

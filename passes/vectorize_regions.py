@@ -48,7 +48,7 @@ def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
     make = _RULES[op.name]
     many = partial(_many, size=outer.size, axis=outer.axis)
     if len(op.blocks) > 1:
-        rule, blocks = op.attrs["rule"], make(op, flags, many)
+        rule, blocks = op.attrs["rule"], make(op, flags, many, [True] * len(flags))
     else:
         rule, blocks = Hosted(op.attrs["rule"], partial(make, op, flags, many)), ()
     attrs = {**op.attrs, "rule": rule}
@@ -86,8 +86,10 @@ def _has(old: Value, new: Value) -> bool:
     return new.type.rank > old.type.rank
 
 
-def _jvp_rule(op: Op, flags: Sequence[bool], many: Many) -> tuple[Block, ...]:
-    (rule,) = rule_of(op, Builder())
+def _jvp_rule(
+    op: Op, flags: Sequence[bool], many: Many, moves: Sequence[bool]
+) -> tuple[Block, ...]:
+    (rule,) = rule_of(op, Builder(), moves)
     count = len(op.operands) - op.attrs.get("closed", 0)
     moving = [
         flag for x, flag in zip(op.operands[:count], flags, strict=False) if x.type.dtype in INEXACT
@@ -95,8 +97,10 @@ def _jvp_rule(op: Op, flags: Sequence[bool], many: Many) -> tuple[Block, ...]:
     return (_fitted(rule, many(rule, [*flags, *moving]), [True] * len(rule.returns)),)
 
 
-def _vjp_rule(op: Op, flags: Sequence[bool], many: Many) -> tuple[Block, ...]:
-    first, last = rule_of(op, Builder())
+def _vjp_rule(
+    op: Op, flags: Sequence[bool], many: Many, moves: Sequence[bool]
+) -> tuple[Block, ...]:
+    first, last = rule_of(op, Builder(), moves)
     count, known = len(op.operands) - op.attrs.get("closed", 0), len(op.results)
     residuals = len(first.returns) - known
     ahead = many(first, flags)

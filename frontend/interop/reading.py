@@ -16,6 +16,7 @@ from shardir.frontend.interop.aliases import canonical_name
 from shardir.frontend.interop.arrays import converted
 from shardir.frontend.interop.places import Places
 from shardir.frontend.interop.rules import (
+    NO_TANGENT,
     RULES,
     Equation,
     ImportedProgramError,
@@ -67,7 +68,7 @@ class Reader:
     def literal(self, literal: Any) -> Tracer | Scalar:
         """A number that is written in an equation."""
         value, aval = literal.val, literal.aval
-        if aval.shape:
+        if aval.shape or aval.dtype == NO_TANGENT:
             return self.constant(value)
         return Scalar(np.asarray(value).item(), dtype_name_of(aval.dtype), bool(aval.weak_type))
 
@@ -75,6 +76,8 @@ class Reader:
         """An array that the program refers to."""
         if isinstance(value, Tracer):
             return value
+        if value.dtype == NO_TANGENT:
+            return as_tracer(np.zeros(value.shape, bool))
         known = self._constants.get(id(value))
         if known is None:
             with resumed(None):  # As an array, not as a value of this program.

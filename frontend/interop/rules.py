@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from shardir.errors import ShardirError
 from shardir.frontend.operands import splat
 from shardir.frontend.promotion import dtype_of
@@ -83,8 +85,18 @@ class Equation:
         return UnknownPrimitiveError(point(f"{self.name} of JAX with {form}; {way_out}"))
 
 
+NO_TANGENT = jax.dtypes.float0
+"""The element type of the tangents of integers, which have no values."""
+
+
 def dtype_name_of(dtype: Any) -> str:
-    """Our name of an element type of JAX's; typed random keys are `key`."""
+    """Our name of an element type of JAX's; typed random keys are `key`.
+
+    In a program that JAX has differentiated, the tangent of an integer may be a value: it has
+    nothing in it, and bools stand for it.
+    """
+    if dtype == NO_TANGENT:
+        return "bool"
     return "key" if str(dtype).startswith("key<") else dtype_of(dtype)
 
 

@@ -10,19 +10,28 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import core
 
 from shardir.frontend.custom_jvp import custom_jvp
-from shardir.frontend.custom_vjp import custom_vjp
-from shardir.frontend.interop.rules import Equation, ImportedProgramError, rule
+from shardir.frontend.custom_vjp import CustomVJPPrimal, custom_vjp
+from shardir.frontend.interop.rules import NO_TANGENT, Equation, ImportedProgramError, rule
 from shardir.frontend.interop.tracing import program_of, struct_of
 from shardir.frontend.locations import point
+from shardir.frontend.symbolic_zero import SymbolicZero
 from shardir.frontend.tracer import Tracer
 from shardir.types import INEXACT
 
 
 def _variables(atoms: Sequence[Any]) -> list[Any]:
-    return list(dict.fromkeys(atom for atom in atoms if not isinstance(atom, core.Literal)))
+    """The variables among the atoms, each once; tangents of integers have no values."""
+    return list(
+        dict.fromkeys(
+            atom
+            for atom in atoms
+            if not isinstance(atom, core.Literal) and atom.aval.dtype != NO_TANGENT
+        )
+    )
 
 
 class Alone:
@@ -49,7 +58,7 @@ class Alone:
         """The operands of the equation for other values of its variables."""
         known = dict(zip(self.variables, args, strict=True))
         return [
-            operand if isinstance(atom, core.Literal) else known[atom]
+            operand if isinstance(atom, core.Literal) else known.get(atom, operand)
             for atom, operand in zip(
                 self.equation.source.invars, self.equation.operands, strict=True
             )
@@ -74,14 +83,19 @@ class Alone:
         outs = [core.Var(variable.aval) for variable in source.outvars]
         about = core.DebugInfo("from_jax", self.equation.name, None, None)
         body = source.replace(outvars=outs)
-        program = core.Jaxpr((), self.variables, outs, [body], debug_info=about)
-        function: Callable[..., Any] = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
+        given = dict.fromkeys(x for x in source.invars if not isinstance(x, core.Literal))
+        empty = [variable for variable in given if variable not in self.variables]
+        program = core.Jaxpr(empty, self.variables, outs, [body], debug_info=about)
+        nothing = [np.zeros(atom.aval.shape, NO_TANGENT) for atom in empty]
+        function: Callable[..., Any] = core.jaxpr_as_fun(core.ClosedJaxpr(program, nothing))
         return function
 
-    def of_moving(self, args: Sequence[Any], some: Sequence[Any]) -> list[Any]:
-        """All results, for other arguments in the places of those that have derivatives."""
+    def with_some(
+        self, args: Sequence[Any], numbers: Sequence[int], some: Sequence[Any]
+    ) -> list[Any]:
+        """All results, for other arguments in the places that `numbers` says."""
         whole = list(args)
-        for i, x in zip(self.moving, some, strict=True):
+        for i, x in zip(numbers, some, strict=True):
             whole[i] = x
         return list(self.by_jax(*whole))
 
@@ -100,15 +114,18 @@ def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
     """`primal`, whose tangents are those that JAX gives the equation."""
     reader = alone.equation.reader
 
-    def jvp(primals: Sequence[Tracer], tangents: Sequence[Tracer]) -> Any:
-        moved = [tangents[i] for i in alone.moving]
+    def jvp(primals: Sequence[Tracer], tangents: Sequence[Any]) -> Any:
+        numbers = [i for i in alone.moving if not isinstance(tangents[i], SymbolicZero)]
+        moved = [tangents[i] for i in numbers]
 
         def function(xs: Sequence[Any], slopes: Sequence[Any]) -> Any:
-            some = [xs[i] for i in alone.moving]
-            made, out = jax.jvp(lambda *some: alone.of_moving(xs, some), some, slopes)
+            some = [xs[i] for i in numbers]
+            made, out = jax.jvp(lambda *some: alone.with_some(xs, numbers, some), some, slopes)
             return made, alone.parted(out)[0]
 
         known = alone.everything(primals)
+        if not numbers:
+            return tuple(primal(*primals)), (None,) * len(alone.inexact)
         structs = [[struct_of(x) for x in known], [struct_of(t) for t in moved]]
         program, _ = program_of(function, structs)
         found = reader.read(program, [*known, *moved])
@@ -118,26 +135,31 @@ def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
 
     primal.__name__ = alone.name
     function = custom_jvp(primal)
-    function.defjvp(jvp)
+    function.defjvp(jvp, symbolic_zeros=True)
     return function(*alone.args)
 
 
 def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
     """`primal`, whose gradient is the one that JAX gives the equation."""
     reader = alone.equation.reader
-    kept: list[Any] = []
+    kept: list[tuple[Any, list[int]]] = []
 
-    def ahead(*args: Tracer) -> Any:
+    def ahead(*args: CustomVJPPrimal) -> Any:
+        numbers = [i for i in alone.moving if args[i].perturbed]
+
         def function(*xs: Any) -> Any:
-            some = [xs[i] for i in alone.moving]
+            some = [xs[i] for i in numbers]
             moving, back, others = jax.vjp(
-                lambda *some: alone.parted(alone.of_moving(xs, some)), *some, has_aux=True
+                lambda *some: alone.parted(alone.with_some(xs, numbers, some)), *some, has_aux=True
             )
             residuals, structure = jax.tree_util.tree_flatten(back)
-            kept.append(structure)
+            kept.append((structure, numbers))
             return alone.joined(moving, others), residuals
 
-        known = alone.everything(args)
+        known = alone.everything([x.value for x in args])
+        if not numbers:
+            kept.append((None, numbers))
+            return tuple(primal(*(x.value for x in args))), ()
         try:
             program, _ = program_of(function, [struct_of(x) for x in known])
             found = reader.read(program, known)
@@ -154,18 +176,21 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
 
     def back(residuals: Sequence[Tracer], cotangents: Sequence[Any]) -> Any:
         given = alone.parted(cotangents)[0]
+        structure, numbers = kept[-1]
+        if not numbers:
+            return (None,) * len(alone.args)
 
         def function(saved: Sequence[Any], cts: Sequence[Any]) -> Any:
-            return kept[-1].unflatten(saved)(list(cts))
+            return structure.unflatten(saved)(list(cts))
 
         structs = [[struct_of(x) for x in residuals], [struct_of(x) for x in given]]
         program, _ = program_of(function, structs)
         found = iter(reader.read(program, [*residuals, *given]))
-        return tuple(next(found) if i in alone.moving else None for i in range(len(alone.args)))
+        return tuple(next(found) if i in numbers else None for i in range(len(alone.args)))
 
     primal.__name__ = alone.name
     function = custom_vjp(primal)
-    function.defvjp(ahead, back)
+    function.defvjp(ahead, back, symbolic_zeros=True)
     return function(*alone.args)
 
 
