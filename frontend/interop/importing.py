@@ -180,19 +180,25 @@ class ImportedFunction:
         found = Reader(self._constants).read(program.closed, tracers)
         return program.filled(found)
 
-    def run_traced(self, arguments: Any) -> Any:
-        """Run the function inside of a trace of JAX on (positional, named) arguments."""
+    def run_traced(self, arguments: Any) -> tuple[Any, Callable[[], None]]:
+        """Run the function inside of a trace of JAX on (positional, named) arguments.
+
+        Returns the result, and a function that raises `LostUpdateError`, for after the trace, if a
+        container among the arguments holds another value now.
+        """
+        checks: list[Callable[[], None]] = []
 
         def run(arguments: Any) -> Any:
             containers = Containers(arguments)
             args, options = arguments
             result = self._fun(*args, **options)
-            containers.check(self.__name__, self._parameters.names, result)
+            names = self._parameters.names
+            checks.append(lambda: containers.check(self.__name__, names, result))
             return result
 
         if any(map(is_split_object, jax.tree_util.tree_leaves(arguments, is_leaf=is_split_object))):
-            return call_inside(run, arguments, self._states_too)
-        return run(arguments)
+            return call_inside(run, arguments, self._states_too), checks[-1]
+        return run(arguments), checks[-1]
 
 
 def is_array(x: Any) -> bool:
@@ -215,14 +221,15 @@ class _Program:
     ) -> None:
         self.name = function.__name__
         self._numbers = _numbers_by_place(structure, leaves)
-        self._places: list[int | None] = []
+        self._check: Callable[[], None]
 
         def flat(*arrays: Any) -> list[Any]:
             filled = list(leaves)
             for i, x in zip(chosen, arrays, strict=True):
                 filled[i] = x
             given = unmarked(jax.tree_util.tree_unflatten(structure, filled))
-            return self._results(function.run_traced(given))
+            result, self._check = function.run_traced(given)
+            return self._results(result)
 
         try:
             self.closed, _ = program_of(flat, [struct_of(x) for x in tracers])
@@ -237,6 +244,8 @@ class _Program:
                     "arrays as arguments, and use the functions of one of both in it"
                 )
             ) from None
+        self._check()
+        del self._check
 
     def _results(self, out: Any) -> list[Any]:
         """The arrays of a result; what else is in it is kept."""

@@ -38,7 +38,8 @@ class Containers:
         returned = {id(x) for x in jax.tree_util.tree_leaves(result)}
         before = dict(zip(_places(self._structure, labels), self._leaves, strict=True))
         after = dict(zip(_places(structure, labels), leaves, strict=True))
-        if not _is_subsequence(leaves, self._leaves):
+        only_removed = _is_subsequence(leaves, self._leaves)
+        if not only_removed:
             for place, leaf in after.items():
                 if leaf is not before.get(place) and id(leaf) not in returned:
                     raise LostUpdateError(
@@ -50,7 +51,11 @@ class Containers:
                         )
                     )
         kept = {id(x) for x in leaves} | returned
-        gone = [place for place, leaf in before.items() if id(leaf) not in kept]
+        gone = [
+            place
+            for place, leaf in before.items()
+            if id(leaf) not in kept and (only_removed or place not in after)
+        ]
         if gone:
             warnings.warn(
                 f"{name} removes {', '.join(gone[:3])} from its arguments; the containers are "

@@ -1,0 +1,212 @@
+"""Containers that a function changes in place: nothing it stores there is lost without a word.
+
+Numbers of Python in containers are traced, as by `jax.jit`.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import struct
+from flax.training.train_state import TrainState
+
+import shardir as sd
+from shardir.interop.jax import from_jax
+
+X = np.ones(3, np.float32)
+
+
+def appends(items: Any, x: Any) -> Any:
+    items.append(x * 2)
+    return x
+
+
+def stores(items: Any, x: Any) -> Any:
+    items[0] = x * 2
+    return x
+
+
+def stores_deep(items: Any, x: Any) -> Any:
+    items[1]["a"] += x
+    return x
+
+
+def swaps(items: Any, x: Any) -> Any:
+    items[0], items[1]["a"] = items[1]["a"], items[0]
+    return x
+
+
+def stores_a_number(items: Any, x: Any) -> Any:
+    items[1]["n"] = 3
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "place"),
+    [
+        (appends, "items.2"),
+        (stores, "items.0"),
+        (stores_deep, "items.1.a"),
+        (swaps, "items.0"),
+        (stores_a_number, "items.1.n"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda f: f, sd.jit])
+def test_a_value_that_would_be_lost_is_refused(
+    function: Callable[..., Any], place: str, wrap: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(sd.ShardirError) as caught:
+        wrap(from_jax(function))([X, {"a": X + 1}], X)
+    told, _, where = str(caught.value).partition("\n")
+    assert told == (
+        f"{function.__name__} stores a value in its argument, at {place}, and does not return it; "
+        "the container is a copy of the caller's, which would keep the old value: return the new "
+        "one, or copy the container before changing it"
+    )
+    assert "test_mutations.py" in where
+
+
+def returns_the_container(d: Any, x: Any) -> Any:
+    d["a"] = x * 2
+    return d
+
+
+def returns_the_value(d: Any, x: Any) -> Any:
+    d["a"] = x * 2
+    return {"other": d["a"]}
+
+
+def copies_first(d: Any, x: Any) -> Any:
+    d = dict(d)
+    d["a"] = x * 2
+    return x
+
+
+@pytest.mark.parametrize("function", [returns_the_container, returns_the_value, copies_first])
+def test_a_value_that_is_returned_is_not_lost(function: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = from_jax(function)({"a": X}, X)
+    wanted = function({"a": X}, X)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_item_taken_out_stays_with_the_caller() -> None:
+    def trained(batch: Any) -> Any:
+        labels = batch.pop("labels")
+        return batch["x"] - labels
+
+    batch = {"x": X, "labels": X}
+    told = (
+        "^trained removes batch.labels from its arguments; the containers are copies of the "
+        "caller's, which keep it$"
+    )
+    run = from_jax(trained)
+    with pytest.warns(UserWarning, match=told):
+        np.testing.assert_array_equal(run(batch), 0 * X)
+    np.testing.assert_array_equal(run(batch), 0 * X)
+    assert set(batch) == {"x", "labels"}
+
+
+class Pair(NamedTuple):
+    """A container of Python's."""
+
+    step: Any
+    rate: Any
+
+
+@struct.dataclass
+class Flax:
+    """A node of `flax.struct`."""
+
+    step: Any
+    rate: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Plain:
+    """A dataclass that JAX knows."""
+
+    step: Any
+    rate: Any
+
+
+@pytest.mark.parametrize("kind", [Pair, Flax, Plain, lambda **both: dict(both)])
+def test_numbers_in_containers_are_traced(kind: Callable[..., Any]) -> None:
+    count = 0
+
+    def advanced(state: Any, x: Any) -> Any:
+        nonlocal count
+        count += 1
+        both = state if isinstance(state, dict) else {"step": state.step, "rate": state.rate}
+        return kind(step=both["step"] + 1, rate=both["rate"] * 0.5), x * both["step"] ** -0.5
+
+    run, wanted = from_jax(advanced), jax.jit(advanced)
+    state = other = kind(step=1, rate=0.5)
+    for _ in range(3):
+        state, y = run(state, X)
+        other, z = wanted(other, X)
+        np.testing.assert_allclose(y, z)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+        assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    assert count == 2
+    for step in range(4):
+        run(kind(step=step, rate=0.1 * step), X)
+    assert count == 2
+
+
+def test_a_number_inside_of_a_module_of_equinox_is_known() -> None:
+    """As for `equinox.filter_jit`: here it is part of the model."""
+
+    class Model(eqx.Module):
+        width: int
+        weight: Any
+
+        def __call__(self, x: Any) -> Any:
+            return jnp.zeros(self.width).at[: x.size].set(x * self.weight)
+
+    def stepped(model: Any, x: Any) -> Any:
+        return eqx.tree_at(lambda m: m.weight, model, model.weight + 1), model(x)
+
+    model, y = from_jax(stepped)(Model(5, jnp.float32(2)), X)
+    assert model.width == 5
+    assert type(model.width) is int
+    np.testing.assert_array_equal(y, [2, 2, 2, 0, 0])
+
+
+def test_a_train_state_counts_its_steps() -> None:
+    state = TrainState.create(
+        apply_fn=None, params={"w": jnp.ones(2)}, tx=optax.adam(optax.linear_schedule(0.1, 0, 5))
+    )
+    other, count = state, 0
+
+    def step(state: Any) -> Any:
+        nonlocal count
+        count += 1
+        rate = state.step**-0.5
+        return state.apply_gradients(grads={"w": state.params["w"] * 2}), rate
+
+    run = from_jax(step)
+    for _ in range(3):
+        state, rate = run(state)
+    assert count == 1
+    for _ in range(3):
+        other, wanted = jax.jit(step)(other)
+    np.testing.assert_allclose(rate, wanted)
+    assert int(state.step) == 3
+    np.testing.assert_allclose(state.params["w"], other.params["w"], rtol=1e-6)
+
+
+def test_a_number_that_is_too_large_is_refused() -> None:
+    with pytest.raises(sd.ShardirError, match="the number 1099511627776 does not fit into int32"):
+        from_jax(lambda state: state.step + 1)(Flax(2**40, 1.0))
