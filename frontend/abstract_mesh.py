@@ -83,7 +83,7 @@ class AbstractMesh(Mesh):
         return f"Abstract{super().__repr__()}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (AbstractMesh, (self.axis_sizes, self.axis_names))
+        return (AbstractMesh, (self.axis_sizes, self.axis_names, self.axis_types))
 
 
 def is_abstract(devices: Sequence[Device]) -> bool:

@@ -188,7 +188,11 @@ class Call:
         return self.context.copy().run(traced)
 
     def emit(
-        self, spec: str, primal: "Primal", rule: Callable[[Moves], tuple[Block, ...]], name: str = ""
+        self,
+        spec: str,
+        primal: "Primal",
+        rule: Callable[[Moves], tuple[Block, ...]],
+        name: str = "",
     ) -> Any:
         """The operation for the call, whose derivative is `rule`; its results in containers.
 

@@ -11,7 +11,7 @@ from shardir.build import substitute
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned
-from shardir.frontend.custom import Moves, Call, Primal, fitted, moving, numbers, positional
+from shardir.frontend.custom import Call, Moves, Primal, fitted, moving, numbers, positional
 from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -62,7 +62,8 @@ class custom_vjp(CustomFunction):
         optimize_remat: bool = False,
     ) -> None:
         """Set the rule. With `symbolic_zeros`, `fwd` gets its arguments as objects that have a
-        `value`, and say whether a derivative by them is asked (`perturbed`); `optimize_remat` is accepted and changes nothing here."""
+        `value`, and say whether a derivative by them is asked (`perturbed`); `optimize_remat` is
+        accepted and changes nothing here."""
         for rule in (fwd, bwd):
             if not callable(rule):
                 raise ArgumentError(point(f"defvjp of {self._name} takes functions, got {rule!r}"))

@@ -44,6 +44,9 @@ def public(
     `cached=False` is for functions that call a function of the user: what such a function refers
     to may change from call to call, so it is traced every time, though compiled only once.
 
+    A parameter `out_sharding` is none that the function sees: whoever calls it may ask for the
+    layout of the result by it (`resharding.laid_out`).
+
     `name` is what the user knows the function by, in errors and programs, if it has another name.
 
     The function returns a container of tracers (or of anything `as_tracer` takes).
@@ -66,11 +69,14 @@ class Public:
     def __init__(self, fun: Callable[..., Any], outside: "Eager") -> None:
         update_wrapper(self, fun)
         self._fun, self.outside = fun, outside
+        self._is_laid_out = "out_sharding" in outside.names
         self._answers: Answers | None = None
         outside.thing = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         try:
+            if self._is_laid_out and "out_sharding" in options:
+                return self._laid_out(args, dict(options))
             if current() is not None:
                 return self._fun(*args, **options)
             return self.outside(args, options)
@@ -80,6 +86,13 @@ class Public:
         except RecursionError:
             check_ends((*args, *options.values()))
             raise
+
+    def _laid_out(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        # What lays out places arrays, by functions of the namespaces.
+        from shardir.frontend.resharding import laid_out
+
+        out_sharding = options.pop("out_sharding")
+        return laid_out(self(*args, **options), out_sharding)
 
     @property
     def static(self) -> "Static":
@@ -106,8 +119,8 @@ class Eager:
     def __init__(
         self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
     ) -> None:
-        names, self.positional, self.variadic = parameters_of(fun)
-        if unknown := [name for name in static if name not in names]:
+        self.names, self.positional, self.variadic = parameters_of(fun)
+        if unknown := [name for name in static if name not in self.names]:
             raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
         self.fun, self.cached, self.name = fun, cached, name
         self.static = frozenset(static)

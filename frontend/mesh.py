@@ -54,11 +54,12 @@ class _OneEach(type):
 
 
 class Mesh(metaclass=_OneEach):
-    """Devices along named axes, the last axis fastest. Meshes with equal devices, shape and
-    names are one object."""
+    """Devices along named axes, the last axis fastest. Meshes with equal devices, shape, names and
+    axis types are one object."""
 
     devices: DeviceArray
     axis_names: tuple[str, ...]
+    axis_types: tuple[AxisType, ...]
 
     @pointed
     def __init__(
@@ -80,9 +81,9 @@ class Mesh(metaclass=_OneEach):
                 f"the devices of a Mesh are arranged in {array.ndim} dimensions "
                 f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
             )
-        clean_axis_types(axis_types, names)
+        types = clean_axis_types(axis_types, names)
         # Frozen: set once here, past our own __setattr__.
-        self.__dict__.update(devices=array, axis_names=names)
+        self.__dict__.update(devices=array, axis_names=names, axis_types=types)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise MeshError(f"a Mesh is frozen, and {name!r} cannot be set; make another Mesh")
@@ -115,12 +116,7 @@ class Mesh(metaclass=_OneEach):
         """The same axes without the devices."""
         from shardir.frontend.abstract_mesh import AbstractMesh
 
-        return AbstractMesh(self.axis_sizes, self.axis_names)
-
-    @property
-    def axis_types(self) -> tuple[AxisType, ...]:
-        """What each axis is; there is only `AxisType.Auto`."""
-        return (AxisType.Auto,) * self.ndim
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @cached_property
     def device_assignment(self) -> tuple[Device, ...]:
@@ -139,7 +135,7 @@ class Mesh(metaclass=_OneEach):
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
-        return (self.device_assignment, self.axis_sizes, self.axis_names)
+        return (self.device_assignment, self.axis_sizes, self.axis_names, self.axis_types)
 
     @cached_property
     def _hash(self) -> int:
@@ -164,7 +160,7 @@ class Mesh(metaclass=_OneEach):
         return f"{repr(self)[:-1]}, axis_types=({types}{',' * (self.ndim == 1)}))"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Mesh, (np.array(self.devices), self.axis_names))
+        return (Mesh, (np.array(self.devices), self.axis_names, self.axis_types))
 
     def __enter__(self) -> "Mesh":
         enter_meshes((*_entered.get(), self))

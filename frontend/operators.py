@@ -280,10 +280,11 @@ class Operators:
         """The bits of this array read as another element type."""
         return _indexing("view")(self, (dtype, *more) if more else dtype)
 
-    def reshape(self, *shape: Any, order: str = "C") -> Any:
+    def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Any:
         """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""
         wanted = shape[0] if len(shape) == 1 else shape
-        return _function("reshape")(self, wanted, order=order)
+        options = {} if out_sharding is None else {"out_sharding": out_sharding}
+        return _function("reshape")(self, wanted, order=order, **options)
 
     def transpose(self, *axes: Any) -> Any:
         """`x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1, 0))`."""

@@ -1,5 +1,6 @@
 """`set_mesh`: a mesh that stays entered, until another is or a block ends."""
 
+from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.errors import MeshError
 from shardir.frontend.locations import point
 from shardir.frontend.mesh import Mesh, current_mesh, enter_meshes, entered_meshes
@@ -35,6 +36,12 @@ class set_mesh:
 
     def __exit__(self, *_: object) -> None:
         enter_meshes(self._before)
+
+
+def get_abstract_mesh() -> Mesh:
+    """The axes of the mesh that is entered, without its devices; no axes if there is none."""
+    mesh = current_mesh()
+    return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
 
 
 def get_mesh() -> Mesh:

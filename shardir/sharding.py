@@ -10,7 +10,8 @@ TABLE = {
     "shardir.frontend.mesh": ("Mesh",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
-    "shardir.frontend.setting_meshes": ("get_mesh", "set_mesh"),
+    "shardir.frontend.resharding": ("auto_axes", "explicit_axes", "reshard"),
+    "shardir.frontend.setting_meshes": ("get_abstract_mesh", "get_mesh", "set_mesh"),
     "shardir.frontend.shardings": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
 }
 """Where each public name is defined."""
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
     from shardir.frontend.mesh import Mesh as Mesh
     from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
-    from shardir.frontend.setting_meshes import get_mesh as get_mesh, set_mesh as set_mesh
+    from shardir.frontend.resharding import (
+        auto_axes as auto_axes,
+        explicit_axes as explicit_axes,
+        reshard as reshard,
+    )
+    from shardir.frontend.setting_meshes import (
+        get_abstract_mesh as get_abstract_mesh,
+        get_mesh as get_mesh,
+        set_mesh as set_mesh,
+    )
     from shardir.frontend.shardings import (
         NamedSharding as NamedSharding,
         Sharding as Sharding,

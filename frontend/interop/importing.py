@@ -106,7 +106,7 @@ class ImportedFunction:
 
     @boundary
     def _check_objects(self, arguments: Any) -> None:
-        """Raise `LostUpdateError` if an object that is updated is nobody's but a transformation's."""
+        """Raise `LostUpdateError` if an updated object is one that a transformation has made."""
         leaves = jax.tree_util.tree_leaves(arguments, is_leaf=is_graph_object)
         if any(is_graph_object(x) and is_copy(x) for x in leaves):
             raise LostUpdateError(

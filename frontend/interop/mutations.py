@@ -80,9 +80,7 @@ def _flatten(arguments: Any) -> tuple[list[Any], Any]:
     nnx = nnx_module()
     leaves, structure = jax.tree_util.tree_flatten(
         arguments,
-        is_leaf=None
-        if nnx is None
-        else lambda x: is_graph_object(x) or isinstance(x, nnx.State),
+        is_leaf=None if nnx is None else lambda x: is_graph_object(x) or isinstance(x, nnx.State),
     )
     return leaves, structure
 

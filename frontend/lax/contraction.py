@@ -13,7 +13,14 @@ from shardir.types import TensorType
 
 
 @public(static=("precision", "preferred_element_type"))
-def dot(lhs: Any, rhs: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    lhs: Any,
+    rhs: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """The last dimension of `lhs` with the first of `rhs`, vectors and matrices only."""
     x, y = as_tracer(lhs), as_tracer(rhs)
     if x.ndim not in (1, 2) or y.ndim not in (1, 2):
@@ -34,6 +41,8 @@ def dot_general(
     dimension_numbers: Any,
     precision: Any = None,
     preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """A contraction: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
@@ -94,6 +103,8 @@ def ragged_dot(
     group_sizes: Any,
     precision: Any = None,
     preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """The rows of `lhs` in groups that follow each other, each times a matrix of its own.
 

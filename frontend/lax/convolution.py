@@ -195,6 +195,8 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """A convolution of any number of spatial dimensions, strides, dilations and groups.
 

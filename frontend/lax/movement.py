@@ -28,7 +28,9 @@ from shardir.types import TensorType
 
 
 @public(static=("shape", "broadcast_dimensions"))
-def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> Any:
+def broadcast_in_dim(
+    operand: Any, shape: Any, broadcast_dimensions: Any, *, out_sharding: Any = None
+) -> Any:
     """`operand` repeated to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
     x = as_tracer(operand)
     result = x.value.type.with_shape(shape)
@@ -36,14 +38,16 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> Any
 
 
 @public(static=("sizes",))
-def broadcast(operand: Any, sizes: Any) -> Any:
+def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
     """`operand` with new leading dimensions of `sizes`."""
     x = as_tracer(operand)
     return _broadcast(x, (*shape_of(sizes), *x.shape))
 
 
 @public(static=("new_sizes", "dimensions"))
-def reshape(operand: Any, new_sizes: Any, dimensions: Any = None) -> Any:
+def reshape(
+    operand: Any, new_sizes: Any, dimensions: Any = None, *, out_sharding: Any = None
+) -> Any:
     """`operand`, its dimensions in the order `dimensions`, with another shape of the same size."""
     x = as_tracer(operand)
     if dimensions is not None:
@@ -187,7 +191,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 @public(static=("dtype", "shape", "dimension"))
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
     """The index along `dimension` of every element."""
     sizes = shape_of(shape)
     dim = axis_of(dimension, len(sizes))

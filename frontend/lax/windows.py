@@ -64,7 +64,12 @@ def _identity(op: str, dtype: str) -> Any:
 
 @public(static=("computation", "dimensions"), cached=False)
 def reduce(
-    operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Any
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Any,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """All elements along `dimensions` and the initial value, combined by `computation`.
 

@@ -17,6 +17,7 @@ from shardir.frontend.numpy.updates import update, update_masked
 from shardir.frontend.operands import kind_of
 from shardir.frontend.parameters import called
 from shardir.frontend.quoting import brief
+from shardir.frontend.resharding import laid_out
 
 MODES = ("drop", "fill", "clip", "promise_in_bounds")
 
@@ -55,7 +56,8 @@ class Place:
     All methods take `mode`, which says what becomes of indices out of range: updates are dropped
     ("drop", "fill", "promise_in_bounds", the default) or moved to the nearest element ("clip").
     An integer known to be out of range raises `IndexingError` unless a mode is given.
-    `indices_are_sorted` and `unique_indices` are accepted for compatibility.
+    `indices_are_sorted` and `unique_indices` are accepted for compatibility. `out_sharding` asks
+    for the layout of the result.
     """
 
     __slots__ = ("_array", "_index")
@@ -93,13 +95,16 @@ class Place:
         """Divided by `values`."""
         from shardir.frontend import numpy as snp
 
-        return snp.true_divide(self._array, self._factors(values, options))
+        out_sharding = options.pop("out_sharding", None)
+        made = snp.true_divide(self._array, self._factors(values, options))
+        return laid_out(made, out_sharding)
 
     def power(self, values: Any, **options: Any) -> Any:
         """To the power of `values`."""
         from shardir.frontend import numpy as snp
 
-        return snp.power(self._array, self._factors(values, options))
+        out_sharding = options.pop("out_sharding", None)
+        return laid_out(snp.power(self._array, self._factors(values, options)), out_sharding)
 
     def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
         """`ufunc` of what is there, once for each element."""
@@ -117,7 +122,8 @@ class Place:
         from shardir.frontend.numpy.indexing import get
 
         mode = _mode(options)
-        return get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
+        made = get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
+        return laid_out(made, options.get("out_sharding"))
 
     def __getattr__(self, name: str) -> NoReturn:
         known = sorted(method for method in vars(Place) if not method.startswith("_"))
@@ -129,7 +135,8 @@ class Place:
         return Place(snp.ones_like(self._array), self._index).multiply(values, **options)
 
     def _updated(self, op: str, values: Any, options: dict[str, Any]) -> Any:
-        return _update(self._array, self._index, values, op, _mode(options))
+        made = _update(self._array, self._index, values, op, _mode(options))
+        return laid_out(made, options.get("out_sharding"))
 
     def __repr__(self) -> str:
         return f"Place({self._array!r}, {self._index!r})"
@@ -146,7 +153,8 @@ def _update(x: Any, index: Any, values: Any, op: str, mode: str | None) -> Any:
 
 
 def _mode(options: dict[str, Any]) -> str | None:
-    known = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices")
+    known = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices",
+             "out_sharding")  # fmt: skip
     for option in options:
         if option not in known:
             raise ArgumentError(

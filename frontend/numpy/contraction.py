@@ -76,7 +76,14 @@ def _disagree(name: str, x: Tracer, i: int, y: Tracer, j: int) -> None:
 
 
 @public(static=STATIC)
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """The product of matrices, the last two axes; the axes before are a stack and broadcast.
 
     A vector counts as a row on the left and as a column on the right, which the result lacks.
@@ -98,7 +105,14 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
 
 
 @public(static=STATIC)
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """The product over the last axis of `a` and the last but one (the only one) of `b`.
 
     Scalars multiply. `precision` is accepted for compatibility and ignored.
@@ -202,7 +216,13 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 
 @public(static=("axes", *STATIC))
 def tensordot(
-    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The product over some axes: the last `axes` of `a` and first of `b`, or a pair of lists."""
     x, y = promote(a, b)

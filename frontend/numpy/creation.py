@@ -50,9 +50,15 @@ def _on(device: Any, made: Any, uneven: str | None = None) -> Any:
     return made if device is None else device_put(made, device, uneven=uneven)
 
 
+def _place(device: Any, out_sharding: Any) -> Any:
+    """Where a new array goes: `out_sharding` and `device` are two words for it."""
+    return device if out_sharding is None else out_sharding
+
+
 def asarray(
-    a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None
-) -> Any:
+    a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None,
+    device: Any = None, out_sharding: Any = None,
+) -> Any:  # fmt: skip
     """Numbers, NumPy arrays, nested lists of anything, and memory, as an array.
 
     Memory is what has `__array_interface__`, or is a buffer to Python, as `array.array` and
@@ -60,6 +66,7 @@ def asarray(
     difference: arrays never change. Raises `NotAnArrayError` for what is no array, such as lists
     of different lengths.
     """
+    device = _place(device, out_sharding)
     if dtype is order is device is None and current() is None:
         if type(a) is Array:
             return a
@@ -87,12 +94,13 @@ def asarray(
 
 def array(
     object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *,
-    device: Any = None,
+    device: Any = None, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
     """Like `asarray`, with at least `ndmin` dimensions; with `copy` never the array itself.
 
     So the result may be donated and `object` is still there.
     """
+    device = _place(device, out_sharding)
     rank = whole_of("ndmin of array", ndmin)
     if rank > MOST_DIMENSIONS:
         raise ArgumentError(
@@ -191,21 +199,21 @@ def copy(a: Any, order: Any = None) -> Any:
 
 
 @composed()
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of `shape` of zeros, float32 unless told."""
-    return _on(device, _zeros(shape, dtype))
+    return _on(_place(device, out_sharding), _zeros(shape, dtype))
 
 
 @composed()
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of `shape` of ones, float32 unless told."""
-    return _on(device, _splat(shape, 1, dtype))
+    return _on(_place(device, out_sharding), _splat(shape, 1, dtype))
 
 
 @composed()
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of `shape`; of zeros, as there are no numbers that nobody wrote."""
-    return _on(device, _zeros(shape, dtype))
+    return _on(_place(device, out_sharding), _zeros(shape, dtype))
 
 
 def _zeros(shape: Any, dtype: Any) -> Any:
@@ -228,8 +236,16 @@ def _splat(shape: Any, number: int, dtype: Any) -> Any:
 
 
 @composed()
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """An array of `shape` with `fill_value`, broadcast to it, everywhere."""
+    device = _place(device, out_sharding)
     whole = _as_whole(fill_value)
     if dtype is not None and whole is not None:
         return _on(device, _splat(shape, whole, dtype))
@@ -261,15 +277,19 @@ def _filled(value: Any, wanted: Abstract) -> Tracer:
 
 
 @composed(unused=True)
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def zeros_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """Zeros of the shape and element type of `a`, unless others are told."""
-    return full_like(a, 0, dtype, shape, device=device)
+    return full_like(a, 0, dtype, shape, device=_place(device, out_sharding))
 
 
 @composed(unused=True)
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def ones_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """Ones of the shape and element type of `a`, unless others are told."""
-    return full_like(a, 1, dtype, shape, device=device)
+    return full_like(a, 1, dtype, shape, device=_place(device, out_sharding))
 
 
 @composed(unused=True)
@@ -280,9 +300,16 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 @composed(unused=True)
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """`fill_value`, broadcast, in the shape and element type of `a`, unless others are told."""
+    device = _place(device, out_sharding)
     known = abstract_of(asarray(a) if isinstance(a, (list, tuple)) else a)
     sizes = known.type.shape if shape is None else shape_of(shape)
     name, weak = (known.type.dtype, known.weak) if dtype is None else (dtype_of(dtype), False)
@@ -315,7 +342,13 @@ def _full_like(fill_value: Any, type: TensorType, weak: bool) -> Any:
 
 @composed()
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """start, start + step, ... before stop; with one number, 0, 1, ... before that.
 
@@ -337,7 +370,7 @@ def arange(
         given = [b for b in bounds if b is not None]
         dtype = promotion.user_dtype(promotion.result_type(*map(kind_of, given))[0])
     first, last, gap = numbers
-    return _on(device, _arange(first, last, gap, dtype))
+    return _on(_place(device, out_sharding), _arange(first, last, gap, dtype))
 
 
 def _number(bound: Any) -> Any:

@@ -23,6 +23,7 @@ from shardir.frontend.operands import abstract_of, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.refusals import FOREIGN
+from shardir.frontend.resharding import laid_out
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
@@ -35,6 +36,7 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Products of elements, summed over the letters that the output lacks: `"bi,ih->bh"`.
 
@@ -47,7 +49,8 @@ def einsum(
     if out is not None:
         raise ArgumentError(point("einsum takes no out=; arrays never change"))
     text, arrays = _spelled(subscripts, operands)
-    return _einsum(text, *arrays, preferred_element_type=preferred_element_type)
+    made = _einsum(text, *arrays, preferred_element_type=preferred_element_type)
+    return laid_out(made, out_sharding)
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:

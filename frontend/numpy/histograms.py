@@ -24,6 +24,7 @@ from shardir.frontend.operands import (
     splat,
 )
 from shardir.frontend.quoting import brief
+from shardir.frontend.resharding import laid_out
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
 
@@ -31,7 +32,10 @@ FEW = 33
 """So many edges are compared with every element, which is quicker than to look for its bin."""
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(
+    x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:  # fmt: skip
     """How often each whole number from 0 on is in the vector `x`, or the sum of its `weights`.
 
     The result is as long as the numbers demand, at least `minlength`; `length` alone states it,
@@ -52,7 +56,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         numbers = numbers_of(x, "argument x of bincount")
         counted = numbers.size and numbers.dtype.kind in "iub"  # what else there is, is refused
         length = max(int(numbers.max()) + 1 if counted else 0, least)
-    return _bincount(x, weights, whole_of("length of bincount", length, 0))
+    counts = _bincount(x, weights, whole_of("length of bincount", length, 0))
+    return laid_out(counts, out_sharding)
 
 
 @public(static=("length",))

@@ -36,7 +36,9 @@ def _wanted(shape: Any, size: int) -> tuple[int, ...]:
 
 
 @public(static=("shape", "order", "copy"))
-def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+def reshape(
+    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None
+) -> Any:
     """The elements of `a`, in row-major order (`order="F"`: column-major), in another shape."""
     x = as_tracer(a)
     sizes = _wanted(shape, x.size)
@@ -48,7 +50,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
 
 @public(static=("order",))
-def ravel(a: Any, order: str = "C") -> Any:
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """All elements in one dimension."""
     return reshape(a, (-1,), order)
 
@@ -142,7 +144,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 
 @public(static=("shape",))
-def broadcast_to(array: Any, shape: Any) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     """`array` repeated to `shape` by NumPy's rules."""
     return broadcast(as_tracer(array), as_ints(shape))
 

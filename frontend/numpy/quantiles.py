@@ -31,6 +31,7 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.quoting import brief
 from shardir.frontend.refusals import refusing
+from shardir.frontend.resharding import laid_out
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS
@@ -65,11 +66,13 @@ def nanquantile(
 @refusing
 def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: bool = False,
+    method: str = "linear", keepdims: bool = False, *, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
     """`quantile` of `q` hundredths."""
     no_out("percentile", out)
-    return _quantile("percentile", a, _hundredth("percentile", q), axis, method, keepdims, False)
+    share = _hundredth("percentile", q)
+    made = _quantile("percentile", a, share, axis, method, keepdims, False)
+    return laid_out(made, out_sharding)
 
 
 @refusing

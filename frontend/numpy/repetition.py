@@ -18,6 +18,7 @@ from shardir.frontend.numpy.known import as_ints, frozen, is_known
 from shardir.frontend.numpy.taking import take
 from shardir.frontend.operands import as_tracer, broadcast, promote_to, reshape, splat
 from shardir.frontend.quoting import brief
+from shardir.frontend.resharding import laid_out
 from shardir.frontend.tracer import Tracer
 
 FEW = 4
@@ -42,20 +43,21 @@ def tile(A: Any, reps: Any) -> Any:
 
 @composed()
 def repeat(
-    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None
-) -> Any:
+    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:  # fmt: skip
     """Each element `repeats` times in a row along `axis` (without it, in the flat array).
 
     Counts for each element may be traced if `total_repeat_length` tells the size they make: it is
     cut off there, or lengthened by its last element.
     """
     if is_known(repeats):
-        return _repeated(a, frozen(repeats), axis, total_repeat_length)
+        return laid_out(_repeated(a, frozen(repeats), axis, total_repeat_length), out_sharding)
     if total_repeat_length is None:
         raise OperationTypeError(
             point("repeat with traced counts needs total_repeat_length=, the size it makes")
         )
-    return _repeated_by(a, repeats, axis, total_repeat_length)
+    return laid_out(_repeated_by(a, repeats, axis, total_repeat_length), out_sharding)
 
 
 @public(static=("axis", "total"), name="repeat")

@@ -32,7 +32,9 @@ def _integer(dtype: Any) -> np.dtype[Any]:
 
 
 @public(static=("shape", "dtype"))
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+def poisson(
+    key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Counts of events of which `lam` are expected, integers: small ones by counting (D. Knuth),
     others by transformed rejection (W. Hormann, 1993)."""
     kind = _integer(dtype)
@@ -86,7 +88,9 @@ def _rejected(key: Any, rate: Any, shape: Shape, kind: np.dtype[Any]) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def geometric(
+    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """How many trials it takes until one succeeds, each with probability `p`."""
     kind = _integer(dtype)
     chance = as_tracer(p)

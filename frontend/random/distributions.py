@@ -48,7 +48,7 @@ def _times(x: Tracer, factor: Any) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Normal numbers of mean 0 and variance 1; complex ones have it from both parts together."""
     kind = dtype_of(float if dtype is None else dtype)
     if kind in COMPLEX:
@@ -59,7 +59,9 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+def lognormal(
+    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """e to the power of normal numbers of mean 0 and standard deviation `sigma`."""
     name = floating(dtype)
     spread = convert(as_tracer(sigma), name)
@@ -87,7 +89,15 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 @public(static=("shape", "dtype"))
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+def truncated_normal(
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """Normal numbers of mean 0 and variance 1, given that they lie in (lower, upper)."""
     name = floating(dtype)
     low, high = (convert(as_tracer(x), name) for x in (lower, upper))
@@ -101,7 +111,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 @public(static=("shape",))
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = None) -> Any:
     """Bools, true with probability `p`, a float in [0, 1]; `shape` is that of `p` unless told."""
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
@@ -111,7 +121,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Exponentially distributed numbers of mean 1."""
     drawn = unit(single_key(key), shape_of(shape), floating(dtype))
     return snp.negative(snp.log1p(snp.negative(drawn)))
@@ -125,14 +135,20 @@ def gumbels(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def gumbel(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Standard Gumbel numbers: -log(-log(u)) of uniform u."""
     return gumbels(single_key(key), shape_of(shape), floating(dtype))
 
 
 @public(static=("axis", "shape", "replace"))
 def categorical(
-    key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    replace: bool = True,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Indices along `axis`, each with the probability whose logarithm its logit is.
 
@@ -179,7 +195,7 @@ def _different(
 
 
 @public(static=("shape", "dtype"))
-def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Laplace-distributed numbers of mean 0 and scale 1."""
     name = floating(dtype)
     low = NUMPY_DTYPES[name].type(-1) + NUMPY_DTYPES[name].type(_limits(name).eps)
@@ -193,7 +209,7 @@ def _above(key: Any, shape: Any, name: str, low: Any) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Logistically distributed numbers of mean 0 and scale 1."""
     name = floating(dtype)
     drawn = _above(key, shape, name, _limits(name).tiny)
@@ -201,7 +217,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Cauchy-distributed numbers of location 0 and scale 1."""
     name = floating(dtype)
     drawn = _above(key, shape, name, _limits(name).eps)
@@ -209,7 +225,9 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def pareto(
+    key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Pareto-distributed numbers of scale 1 and shape `b`."""
     name = floating(dtype)
     tail = convert(as_tracer(b), name)
@@ -217,7 +235,9 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+def rayleigh(
+    key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Rayleigh-distributed numbers: the length of two normal numbers of that `scale`."""
     name = floating(dtype)
     sigma = convert(as_tracer(scale), name)
@@ -237,7 +257,7 @@ def weibull_min(
 
 
 @public(static=("shape", "dtype"))
-def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """1 or -1, both with probability one half, of the default integer type unless told."""
     name = dtype_of(int if dtype is None else dtype)
     heads = bernoulli(key, 0.5, shape_of(shape))

@@ -95,7 +95,9 @@ def _gammas(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def gamma(
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Gamma-distributed numbers of shape `a` and scale 1 (Marsaglia and Tsang, 2000).
 
     They have the shape of `a` unless `shape` tells another it broadcasts to; see the module.
@@ -104,13 +106,17 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def loggamma(
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """The logarithms of gamma-distributed numbers, precise for small `a`."""
     return _gammas(key, a, shape, dtype, True)
 
 
 @public(static=("shape", "dtype"))
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def beta(
+    key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Beta-distributed numbers x / (x + y), where x and y are `gamma` numbers of shapes a and b."""
     name = floating(dtype)
     a, b = (convert(as_tracer(x), name) for x in (a, b))
@@ -126,7 +132,9 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+def dirichlet(
+    key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Vectors of positive numbers that sum to 1; `shape` is that of the result without them."""
     name = floating(dtype)
     alpha = convert(as_tracer(alpha), name)
@@ -135,14 +143,24 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 
 
 @public(static=("shape", "dtype"))
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def chisquare(
+    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Sums of squares of `df` normal numbers."""
     half = convert(as_tracer(df), floating(dtype)) / 2
     return snp.exp(_gammas(key, half, shape, dtype, True)) * 2
 
 
 @public(static=("shape", "dtype"))
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+def f(
+    key: Any,
+    dfnum: Any,
+    dfden: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """Quotients of mean squares of `dfnum` and `dfden` normal numbers."""
     name = floating(dtype)
     top, bottom = (convert(as_tracer(x), name) for x in (dfnum, dfden))
@@ -153,7 +171,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 
 @public(static=("shape", "dtype"))
-def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Any:
+def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Student's t, of `df` degrees of freedom."""
     half = convert(as_tracer(df), floating(dtype)) / 2
     wanted = wanted_shape(None if shape is None or shape == () else shape, half)
@@ -163,7 +181,9 @@ def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @public(static=("shape", "dtype"))
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+def generalized_normal(
+    key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Numbers of density proportional to exp(-|x|**p)."""
     keys, name = split(single_key(key)), floating(dtype)
     size = gamma(keys[0], 1 / as_tracer(p), shape, dtype)
@@ -172,7 +192,9 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
 
 
 @public(static=("d", "shape", "dtype"))
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
+def ball(
+    key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Uniform points of the unit ball of `d` dimensions under the p-norm."""
     keys = split(single_key(key))
     drawn = generalized_normal(keys[0], p, (*shape, d), dtype)

@@ -15,7 +15,15 @@ from shardir.frontend.trace import emit
 
 
 @public(static=("n", "shape", "dtype", "m"))
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
+def orthogonal(
+    key: Any,
+    n: int,
+    shape: Any = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """Matrices of n rows and m (or n) columns with orthonormal rows or columns.
 
     Square ones are spread evenly over all rotations and reflections (F. Mezzadri, "How to generate

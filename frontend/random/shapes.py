@@ -16,7 +16,7 @@ from shardir.types import NUMPY_DTYPES
 
 
 @public(static=("shape", "dtype"))
-def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """The lengths of vectors of three normal numbers."""
     drawn = normal(single_key(key), (*shape_of(shape), 3), dtype)
     return snp.sqrt(snp.sum(drawn * drawn, axis=-1))
@@ -36,7 +36,14 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 @public(static=("shape", "dtype"))
 def triangular(
-    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Numbers whose density rises from `left` to `mode` and falls to `right`."""
     name = floating(dtype)
@@ -50,7 +57,9 @@ def triangular(
 
 
 @public(static=("shape", "dtype"))
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+def wald(
+    key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Wald-distributed (inverse Gaussian) numbers of scale 1."""
     name = floating(dtype)
     mean = convert(as_tracer(mean), name)
@@ -74,6 +83,8 @@ def multivariate_normal(
     shape: Any = None,
     dtype: Any = None,
     method: str = "cholesky",
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Normal vectors of a mean and a covariance matrix; `shape` is that of the result without
     them. `method` is how the root of the matrix is taken: 'cholesky', 'eigh' or 'svd'."""

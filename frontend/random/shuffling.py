@@ -15,19 +15,22 @@ from shardir.frontend.promotion import dtype_of
 from shardir.frontend.random.distributions import gumbels
 from shardir.frontend.random.keys import single_key, split
 from shardir.frontend.random.uniformly import draw, randint, unit
+from shardir.frontend.resharding import laid_out
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, TensorType
 
 
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(
+    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
+) -> Any:
     """`x` in random order along `axis`; an integer stands for the numbers below it.
 
     `independent` shuffles every line along the axis on its own.
     """
     if _is_count(x):
-        return _permuted_numbers(key, int(x))
-    return _permuted(key, x, axis, independent)
+        return laid_out(_permuted_numbers(key, int(x)), out_sharding)
+    return laid_out(_permuted(key, x, axis, independent), out_sharding)
 
 
 def _is_count(x: Any) -> bool:

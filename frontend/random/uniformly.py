@@ -12,6 +12,7 @@ from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, 
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.random.keys import scheme, single_key, split
 from shardir.frontend.random.original import draw_original, words_of
+from shardir.frontend.resharding import laid_out
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
@@ -38,7 +39,7 @@ def draw(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
 
 
 @public(static=("shape", "dtype"))
-def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Return uniformly random bits of an unsigned integer type (u8, u16, u32, u64).
 
     The default is u64 with `enable_x64`, u32 without.
@@ -95,18 +96,21 @@ def _unit(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def uniform(
-    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
-) -> Any:
+    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
+    *, out_sharding: Any = None,
+) -> Any:  # fmt: skip
     """Floats in [minval, maxval), all alike probable; float32 unless told.
 
     Raises `RandomError` for a `dtype` that is not floating-point.
     """
     if is_number(minval) and is_number(maxval) and (minval, maxval) == (0, 1):
-        return _unit(key, shape, dtype)
-    return _uniform(key, shape, dtype, minval, maxval)
+        return laid_out(_unit(key, shape, dtype), out_sharding)
+    return laid_out(_uniform(key, shape, dtype, minval, maxval), out_sharding)
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+def randint(
+    key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Uniform integers in [minval, maxval), of the default integer type unless told.
 
     Bounds are integers, known or traced; those beyond the type's range mean its ends.
@@ -123,7 +127,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
         above, maxval = maxval > info.max, _end(maxval, working)
     if type(minval) is int:
         minval = _end(minval, working)
-    return _randint(key, minval, maxval, shape_of(shape), name, working, above)
+    drawn = _randint(key, minval, maxval, shape_of(shape), name, working, above)
+    return laid_out(drawn, out_sharding)
 
 
 def _inside(bound: Any, name: str, beyond: int) -> Any:
