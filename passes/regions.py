@@ -71,7 +71,9 @@ def rule_of(op: Op, b: Builder, moves: Sequence[bool]) -> tuple[Block, ...]:
 
     `moves` says for each operand whether a derivative by it is asked: a rule need not compute the
     others, and one that cannot is right where nobody asks. Whatever it says, the blocks take a
-    tangent, or give a gradient, for every operand that can have one. Raises `DifferentiateError` where there is only its name.
+    tangent, or give a gradient, for every operand that can have one.
+
+    Raises `DifferentiateError` where there is only its name.
     """
     blocks = op.blocks[1:]
     if not blocks:

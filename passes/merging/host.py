@@ -1,6 +1,6 @@
 """Calls of Python functions: once for each device, with what that device has.
 
-before: `%y = pure-callback(%x, function=f, method=expand_dims) : f32[2, 3]`, which differs along `a`
+before: `%y = pure-callback(%x, function=f, method=expand_dims) : f32[2, 3]`, differing along `a`
 after:  `%y = pure-callback(%x, function=f, batch=1, method=expand_dims) : f32[4, 2, 3]`
 
 The dimensions of devices are in front of those that the program has mapped, and the function is

@@ -223,9 +223,7 @@ def test_effects_happen_where_the_device_goes(last: int) -> None:
 
         return lax.while_loop(lambda c: c[1] < snp.minimum(me + 1, last), turn, (x, 0))[0]
 
-    mapped = sd.shard_map(
-        local, mesh=mesh(), in_specs=P("a"), out_specs=P("a"), check_vma=False
-    )
+    mapped = sd.shard_map(local, mesh=mesh(), in_specs=P("a"), out_specs=P("a"), check_vma=False)
     turns = np.minimum(np.arange(4) + 1, last)
     np.testing.assert_array_equal(sd.jit(mapped)(X), X + np.repeat(turns, 2)[:, None])
     assert seen == [(i, i) for i in range(last)]

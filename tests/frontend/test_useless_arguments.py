@@ -198,8 +198,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.make_mesh((1,), ("x",), axis_types=True),
         MeshError,
-        "the axis 'x' of a Mesh is True, and shardings are no part of types here; leave "
-        "axis_types out, and use with_sharding_constraint or shard_map",
+        "the axis 'x' of a Mesh has the type True; it is AxisType.Auto or AxisType.Explicit",
     ),
 ]
 

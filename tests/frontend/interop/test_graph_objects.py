@@ -240,9 +240,7 @@ def test_metrics_and_rngs_are_updated() -> None:
 
     found = []
     for wrap in (nnx.jit, from_jax):
-        metrics = nnx.MultiMetric(
-            loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy()
-        )
+        metrics = nnx.MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy())
         rngs, run = nnx.Rngs(0, noise=3), wrap(measured)
         noises = [np.asarray(run(metrics, rngs, X, Y.argmax(-1))) for _ in range(2)]
         assert not np.array_equal(*noises)
