@@ -126,7 +126,7 @@ def _traced(rule: Rule, moves: Moves | None, call: Call, primal: Primal) -> Bloc
 
     def flat(*leaves: Tracer) -> list[Tracer]:
         primals, given = leaves[:count], iter(leaves[count:])
-        tangents = [
+        tangents: list[Any] = [
             next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, NO_GRADIENT)
             for a in abstracts
         ]

@@ -46,7 +46,7 @@ class Tied(nnx.Module):
         return self.two(nnx.tanh(self.one(x)))[:, :2]
 
 
-class Count(nnx.Variable):  # type: ignore[type-arg]
+class Count(nnx.Variable):
     """A number of calls."""
 
 
@@ -114,7 +114,8 @@ def by_state(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
 def in_a_loop(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
     @nnx.scan(in_axes=(nnx.Carry, 0, 0), out_axes=(nnx.Carry, 0))
     def several(both: Any, x: Any, y: Any) -> Any:
-        return both, step(*both, x, y)
+        model, optimizer = both
+        return both, step(model, optimizer, x, y)
 
     _, losses = several((model, optimizer), jnp.stack([x, x + 1]), jnp.stack([y, y]))
     return losses
@@ -164,8 +165,15 @@ def train(run: Callable[..., Any], model: str, optimizer: str) -> tuple[Any, lis
 
 @pytest.mark.parametrize(
     ("model", "optimizer", "name"),
-    [(m, "sgd", s) for m in MODELS for s in STEPS if (m, s) != ("growing", "by state")]
-    + [("perceptron", o, "plain") for o in OPTIMIZERS if o != "sgd"],
+    [
+        ("perceptron", "adamw", "plain"),
+        ("perceptron", "clipped momentum", "nnx.jit"),
+        ("tied", "sgd", "plain"),
+        ("tied", "schedule", "by state"),
+        ("growing", "sgd", "nnx.jit"),
+        ("growing", "sgd", "returns the model"),
+        ("linear", "sgd", "aux"),
+    ],
 )
 def test_a_step_trains_as_under_nnx_jit(model: str, optimizer: str, name: str) -> None:
     function = STEPS[name]
@@ -243,7 +251,7 @@ def test_metrics_and_rngs_are_updated() -> None:
         metrics = nnx.MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy())
         rngs, run = nnx.Rngs(0, noise=3), wrap(measured)
         noises = [np.asarray(run(metrics, rngs, X, Y.argmax(-1))) for _ in range(2)]
-        assert not np.array_equal(*noises)
+        assert not np.array_equal(noises[0], noises[1])
         found.append((noises, jax.tree.map(float, metrics.compute())))
         metrics.reset()
         assert int(rngs.noise.count[...]) == 2

@@ -30,7 +30,11 @@ def by_switch(seen: list[float], x: Any) -> None:
 
 
 def by_scan(seen: list[float], x: Any) -> None:
-    lax.scan(lambda _, row: (None, note(seen, row)), None, x[1:3])
+    def body(carry: None, row: Any) -> tuple[None, None]:
+        note(seen, row)
+        return None, None
+
+    lax.scan(body, None, x[1:3])
 
 
 def by_nothing(seen: list[float], x: Any) -> None:
