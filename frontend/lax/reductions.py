@@ -26,7 +26,7 @@ def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[.
 
 
 def _reduction(name: str, core: str) -> Callable[..., Any]:
-    def reduce(operand: Any, axes: Any) -> Any:
+    def reduce(operand: Any, axes: Any, *, out_sharding: Any = None) -> Any:
         x = as_tracer(operand)
         return emit(core, x, dims=axes_of(axes, x.ndim), weak=x.weak_type)
 

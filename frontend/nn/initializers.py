@@ -7,6 +7,7 @@ convolution) count for both inputs and outputs.
 """
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from math import exp, prod, sqrt
 from typing import Any
 
@@ -16,6 +17,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.quoting import brief
+from shardir.frontend.resharding import laid_out
 
 __all__ = [
     "Initializer",
@@ -50,11 +52,24 @@ CLIPPED_COMPLEX = 0.95311164380491208
 """That of a standard normal complex number whose modulus is cut off at 2."""
 
 
+def _placing(init: Initializer) -> Initializer:
+    """Give an initializer the parameter `out_sharding`, which asks for the layout of its values."""
+
+    @wraps(init)
+    def placed(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
+        *given, last = args if len(args) == 4 else (*args, out_sharding)
+        return laid_out(init(*given, **options), last)
+
+    return placed
+
+
+@_placing
 def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
     """All zeros; the key is not used."""
     return jnp.zeros(shape, _float(dtype))
 
 
+@_placing
 def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
     """All ones; the key is not used."""
     return jnp.ones(shape, _float(dtype))
@@ -63,6 +78,7 @@ def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """An initializer of one value everywhere."""
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         return jnp.full(shape, value, dtype=_float(dtype))
 
@@ -72,6 +88,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """An initializer of uniform numbers from 0 to `scale`."""
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         drawn = random.uniform(key, shape, _float(dtype))
         return drawn * jnp.asarray(scale, drawn.dtype)
@@ -82,6 +99,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """An initializer of normal numbers with mean 0."""
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         drawn = random.normal(key, shape, _float(dtype))
         return drawn * jnp.asarray(stddev, drawn.dtype)
@@ -95,6 +113,7 @@ def truncated_normal(
     """An initializer of normal numbers that are cut off; `lower` and `upper` count in `stddev`
     before the cut."""
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         drawn = random.truncated_normal(key, lower, upper, shape, _float(dtype))
         return drawn * jnp.asarray(stddev, drawn.dtype)
@@ -134,6 +153,7 @@ def variance_scaling(
     _known("mode", mode, counts)
     _known("distribution", distribution, draws)
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         ins, outs = _fans(shape_of(shape), in_axis, out_axis, batch_axis)
         variance = scale / max(1.0, counts[mode](ins, outs))
@@ -231,6 +251,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     All dimensions but `column_axis` are the rows.
     """
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         sizes = shape_of(shape)
         if len(sizes) < 2:
@@ -261,6 +282,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     et al., "Dynamical Isometry and a Mean Field Theory of CNNs", 2018.
     """
 
+    @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         sizes = shape_of(shape)
         if len(sizes) not in (3, 4, 5) or sizes[-1] < sizes[-2]:

@@ -118,6 +118,15 @@ ASKED: dict[str, tuple[Callable[[], Any], P]] = {
     "randint": (lambda: sd.random.randint(key(), (8, 4), 0, 9, out_sharding=P("x")), P("x")),
     "permutation": (lambda: sd.random.permutation(key(), A, out_sharding=P("x")), P("x")),
     "bernoulli": (lambda: sd.random.bernoulli(key(), 0.5, (8,), out_sharding=P("x")), P("x")),
+    "reduce_sum": (lambda: lax.reduce_sum(A, (1,), out_sharding=P("x")), P("x")),
+    "initializer": (
+        lambda: sd.nn.initializers.glorot_normal()(key(), (8, 4), out_sharding=P("x")),
+        P("x"),
+    ),
+    "zeros of an initializer": (
+        lambda: sd.nn.initializers.zeros(key(), (8, 4), np.float32, P("x")),
+        P("x"),
+    ),
     "auto_axes": (lambda: auto_axes(lambda a: a * 2, out_sharding=P("x"))(A), P("x")),
     "explicit_axes": (
         lambda: explicit_axes(lambda a: a * 2, in_sharding=(P("x"),))(A),

@@ -101,8 +101,8 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         lambda: sd.pure_callback(len, X, vmap_method=X),
         ArgumentError,
         "vmap_method of pure_callback is array([1., 1., 1.], dtype=float32); it is "
-        "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', 'legacy_vectorized' or "
-        "None",
+        "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', 'legacy_vectorized' "
+        "or None",
     ),
     (
         lambda: sd.vjp(lambda x: x, X, has_aux=X),
