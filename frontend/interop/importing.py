@@ -63,9 +63,15 @@ def from_jax(
     containers, shapes and element types; containers that JAX knows (Equinox's modules, Flax's and
     Optax's states) are containers here, and results come back in them.
 
-    What is no array, strings and bools are known while tracing, and so are the numbers inside of
-    JAX's containers and the arguments in `static_argnums` and `static_argnames`. Raises
-    `UnknownPrimitiveError`, when it is traced, for a primitive that has no rule.
+    Numbers of Python are traced, also inside of containers, as by `jax.jit`. What is no array,
+    strings and bools are known while tracing, and so are the numbers inside of Equinox's modules
+    (as for `equinox.filter_jit`) and the arguments in `static_argnums` and `static_argnames`.
+
+    Objects of `flax.nnx` among the arguments (modules, optimizers, metrics, rngs, Variables) are
+    updated to what `fun` leaves, as by `nnx.jit`. Raises `LostUpdateError` where that is
+    impossible, because a transformation of ours has put a copy in the place of such an object, and
+    for a value that `fun` stores in a list or another container it was given and does not return.
+    Raises `UnknownPrimitiveError`, when it is traced, for a primitive that has no rule.
     """
     if not callable(fun):
         raise ArgumentError(point(f"from_jax takes a function, got {fun!r}"))

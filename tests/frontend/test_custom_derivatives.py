@@ -24,6 +24,7 @@ from shardir import (
 )
 from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend import numpy as snp
+from shardir.frontend.symbolic_zero import SymbolicZero
 from tests.refusing import first_line
 
 
@@ -313,3 +314,43 @@ def test_arguments_without_a_derivative_that_are_not_there() -> None:
     assert str(caught.value).startswith(
         "nondiff_argnums of lambda has 5, but its positional parameters are 1 (x)"
     )
+
+
+def test_rules_are_told_what_moves() -> None:
+    """With `symbolic_zeros`, by which arguments a derivative is asked, in every transformation."""
+    asked: list[tuple[bool, bool]] = []
+
+    @custom_jvp
+    def forward(x: Any, y: Any) -> Any:
+        return x * y
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        x, y = primals
+        moves = [not isinstance(t, SymbolicZero) for t in tangents]
+        asked.append((moves[0], moves[1]))
+        parts = [t * z for t, z, moved in zip(tangents, (y, x), moves, strict=True) if moved]
+        return forward(x, y), sum(parts) if parts else SymbolicZero(x.shape, x.dtype)
+
+    forward.defjvp(rule, symbolic_zeros=True)
+
+    @custom_vjp
+    def backward(x: Any, y: Any) -> Any:
+        return x * y
+
+    def ahead(x: Any, y: Any) -> Any:
+        asked.append((x.perturbed, y.perturbed))
+        return x.value * y.value, (x.value, y.value)
+
+    backward.defvjp(ahead, lambda kept, g: (g * kept[1], g * kept[0]), symbolic_zeros=True)
+    x, y = np.float32(2), np.float32(3)
+    for f in (forward, backward):
+        asked.clear()
+        assert float(grad(f)(x, y)) == 3
+        assert float(grad(f, argnums=1)(x, y)) == 2
+        assert list(map(float, grad(f, argnums=(0, 1))(x, y))) == [3, 2]
+        np.testing.assert_array_equal(vmap(grad(f), in_axes=(0, None))(snp.ones(2), y), [3, 3])
+        assert float(grad(jit(lambda x: f(x, y)))(x)) == 3
+        assert asked == [(True, False), (False, True), (True, True), (True, False), (True, False)]
+    asked.clear()
+    assert jvp(lambda x: forward(x, y), (x,), (x,)) == (6, 6)
+    assert asked == [(True, False)]

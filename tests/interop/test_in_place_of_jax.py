@@ -172,6 +172,30 @@ def test_the_command(tmp_path: Path) -> None:
     ]
 
 
+def test_a_program_of_explicit_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "explicit.py"
+    script.write_text(
+        "import jax, jax.numpy as jnp, numpy as np\n"
+        "from jax.sharding import AxisType, PartitionSpec as P, auto_axes, reshard\n"
+        "mesh = jax.make_mesh((2,), ('s',), axis_types=(AxisType.Explicit,))\n"
+        "y, w = np.arange(40, dtype=np.float32).reshape(5, 2, 4), np.ones(4, np.float32)\n"
+        "with jax.set_mesh(mesh):\n"
+        "    assert jax.sharding.get_abstract_mesh().axis_types == (AxisType.Explicit,)\n"
+        "    x = reshard(jnp.asarray(y), P(None, 's', None))\n"
+        "    got = jax.lax.map(lambda a: (w * a).sum(-1), x, batch_size=10)\n"
+        "    k = jax.random.normal(jax.random.key(1), (100,), out_sharding=P('s'))\n"
+        "    v = jax.jit(auto_axes(lambda a: a * 2, out_sharding=P('s')))(k)\n"
+        "    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):\n"
+        "        z = jax.jit(lambda: jax.nn.initializers.ones(k, (4,), out_sharding=P('s')))()\n"
+        "np.testing.assert_allclose(got, y.sum(-1))\n"
+        "np.testing.assert_array_equal(v, 2 * np.asarray(k))\n"
+        "print(x.sharding.spec, k.sharding.spec, v.sharding.spec, z.sharding.spec)\n"
+    )
+    run_script(script, [])
+    cut = "PartitionSpec('s',)"
+    assert capsys.readouterr().out == f"PartitionSpec(None, 's', None) {cut} {cut} {cut}\n"
+
+
 def said(kind: type[Exception], line: str) -> str:
     with pytest.raises(kind) as caught:
         Program().execute(f"import jax\n{line}", {})

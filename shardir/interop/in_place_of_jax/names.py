@@ -10,6 +10,8 @@ from collections.abc import Mapping
 MOVED: Mapping[str, str] = {
     "jax.custom_batching.custom_vmap": "custom_vmap",
     "jax.custom_batching.sequential_vmap": "sequential_vmap",
+    "jax.custom_derivatives.CustomVJPPrimal": "frontend.custom_vjp.CustomVJPPrimal",
+    "jax.custom_derivatives.SymbolicZero": "frontend.symbolic_zero.SymbolicZero",
     "jax.custom_derivatives.closure_convert": "closure_convert",
     "jax.custom_derivatives.custom_gradient": "custom_gradient",
     "jax.custom_derivatives.custom_jvp": "custom_jvp",

@@ -15,7 +15,7 @@ from shardir.frontend.devices import (
     local_device_count,
     local_devices,
 )
-from shardir.frontend.mesh import DeviceArray, create_device_mesh
+from shardir.frontend.mesh import DeviceArray, create_device_mesh, current_mesh
 from shardir.frontend.operands import abstract_of
 from shardir.frontend.platforms import TRAY
 from shardir.frontend.processes import process_count, process_index
@@ -110,8 +110,9 @@ def typeof(x: Any) -> ShapeDtypeStruct:
 
 
 def use_abstract_mesh(mesh: Any) -> Any:
-    """The block in which `mesh` is entered, which is the mesh itself."""
-    return mesh
+    """A block in which `mesh` is entered, or the mesh of devices around if it has the same axes."""
+    entered = current_mesh()
+    return entered if entered is not None and entered.shape == mesh.shape else mesh
 
 
 def safe_zip(*sequences: Any) -> list[Any]:

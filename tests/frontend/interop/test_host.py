@@ -25,6 +25,37 @@ def test_a_pure_callback_computes_on_the_host() -> None:
     np.testing.assert_array_equal(from_jax(f)(X), X * 2 + 1)
 
 
+@pytest.mark.parametrize("method", [None, "expand_dims", "sequential"])
+def test_a_pure_callback_is_called_for_each_device(method: str | None) -> None:
+    shapes = []
+
+    def host(x: Any) -> Any:
+        shapes.append(x.shape)
+        return np.asarray(x) * 2
+
+    def f(x: Any) -> Any:
+        return jax.pure_callback(
+            host, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method=method
+        )
+
+    mesh = jax.sharding.AbstractMesh((2,), ("i",))
+    mapped = jax.shard_map(f, mesh=mesh, in_specs=jax.P("i"), out_specs=jax.P("i"))
+    with sd.make_mesh((2,), ("i",)):
+        np.testing.assert_array_equal(from_jax(mapped)(X), X * 2)
+    assert shapes == [(1, 3)] * 2
+
+
+def test_a_callback_that_names_its_device() -> None:
+    one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    like = jax.ShapeDtypeStruct(X.shape, X.dtype)
+
+    def f(x: Any) -> Any:
+        y = jax.pure_callback(lambda v: np.asarray(v) + 1, like, x, sharding=one)
+        return jax.experimental.io_callback(lambda v: np.asarray(v) * 2, like, y, sharding=one)
+
+    np.testing.assert_array_equal(from_jax(f)(X), (X + 1) * 2)
+
+
 def test_an_io_callback_is_called_and_its_result_used() -> None:
     seen = []
 
