@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from shardir.build import Names
 from shardir.ir import Block, Op, Value
+from shardir.passes.program import acts_inside
 
 CHEAP = ("constant", "iota", "broadcast", "reshape", "convert", "axis-index")
 """Operations that are repeated rather than have their result kept, if their operands are."""
@@ -29,7 +30,7 @@ def live(ops: Sequence[Op], returns: Iterable[Value]) -> tuple[Op, ...]:
     needed = set(returns)
     kept = []
     for op in reversed(ops):
-        if op.spec.effect or any(value in needed for value in op.results):
+        if acts_inside(op) or any(value in needed for value in op.results):
             kept.append(op)
             needed.update(op.uses())
     return tuple(reversed(kept))

@@ -182,10 +182,13 @@ class Program(Executable):
     def _while(self, step: Step, env: Environment) -> None:
         op, (condition, body) = step.op, step.bodies
         carried = [env[v] for v in op.operands]
+        going = [True] * self._devices
         while True:
             env.update(zip(condition.block.params, carried, strict=True))
-            self._run(condition, env)
-            going = [bool(shard) for shard in env[condition.block.returns[0]]]
+            with env.among(going):
+                self._run(condition, env)
+            told = env[condition.block.returns[0]]
+            going = [before and bool(shard) for before, shard in zip(going, told, strict=True)]
             if not any(going):
                 break
             env.update(zip(body.block.params, carried, strict=True))

@@ -119,6 +119,14 @@ def in_loop_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
     return lax.while_loop(lambda c: c[1] < last, lambda c: (call(c[0]), c[1] + 1), (x, 0))[0]
 
 
+def in_condition_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
+    """Each device asks once more than it goes round; nobody asks for one that is done."""
+    last = snp.minimum(lax.axis_index("a") + 1, 2)
+    return lax.while_loop(
+        lambda c: (c[1] < last) & (call(c[0]).sum() >= 0), lambda c: (c[0] * 2, c[1] + 1), (x, 0)
+    )[0]
+
+
 def in_branch_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
     return lax.cond(lax.axis_index("a") % 2 == 0, call, lambda x: x, x)
 
@@ -130,6 +138,7 @@ def in_branch_of_its_own(call: Callable[[Any], Any], x: Any) -> Any:
         (in_while, [4] * 4, 8),
         (in_cond, [4] * 4, 8),
         (in_loop_of_its_own, [2, 4, 4, 4], 7),
+        (in_condition_of_its_own, [2, 4, 4, 4], 11),
         (in_branch_of_its_own, [2, 1, 2, 1], 2),
     ],
 )

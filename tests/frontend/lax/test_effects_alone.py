@@ -45,7 +45,16 @@ def by_nothing(seen: list[float], x: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [by_cond, by_switch, by_scan, by_nothing])
-@pytest.mark.parametrize("wrap", [sd.jit, sd.checkpoint, lambda f: sd.grad(lambda x: f(x).sum())])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        sd.jit,
+        sd.checkpoint,
+        lambda f: sd.grad(lambda x: f(x).sum()),
+        lambda f: lambda x: sd.jvp(f, (x,), (x,))[1],
+        lambda f: sd.hessian(lambda x: (f(x) ** 2).sum()),
+    ],
+)
 def test_effects_are_in_their_turn(
     body: Callable[[list[float], Any], None], wrap: Callable[[Any], Any]
 ) -> None:
