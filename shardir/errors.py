@@ -128,7 +128,7 @@ class DifferentiateError(ShardirError, TypeError, ValueError):
     """A program that has no derivative where one is asked for."""
 
 
-class VectorizeError(ShardirError, TypeError):
+class VectorizeError(ShardirError, TypeError, NotImplementedError):
     """A program that cannot be done many times at once."""
 
 

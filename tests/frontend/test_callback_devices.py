@@ -84,6 +84,7 @@ def test_a_vmap_inside_needs_a_method() -> None:
     )  # fmt: skip
     with pytest.raises(sd.ShardirError) as caught:
         mapped(X)
+    assert isinstance(caught.value, NotImplementedError)
     assert str(caught.value).startswith(
         "Host is called with one example at a time; say with vmap_method= what it is to be called "
         "with instead: 'sequential', 'expand_dims' or 'broadcast_all'"

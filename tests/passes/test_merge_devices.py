@@ -261,3 +261,64 @@ def test_what_cannot_be_one_program(ops: str, message: str) -> None:
 def test_programs_of_one_device_stay_as_they_are() -> None:
     module = parse(LAYERS)
     assert str(Pipeline.parse("merge-devices")(module)) == str(module)
+
+
+CALLS = """\
+mesh @m = [a=4]
+
+spmd func @main(
+  %x: f32[2, 3] of f32[8@a, 3],
+  %w: f32[3] of f32[3],
+) -> (f32[2, 3] of f32[8@a, 3], f32[3] of f32[3]) {
+  %y = pure-callback(%x, %w, function="f", method=METHOD) : f32[2, 3]
+  %z = pure-callback(%w, function="f", method=METHOD) : f32[3]
+  return %y, %z
+}
+"""
+
+
+@pytest.mark.parametrize("method", ["none", "expand_dims", "broadcast_all", "legacy_vectorized"])
+def test_a_function_of_the_host_is_called_for_each_device(method: str) -> None:
+    """Whatever it is called with under `vmap`: devices are none."""
+    program = parse(CALLS.replace("METHOD", f'"{method}"'))
+    assert (
+        str(merged(program, "merge-devices,cse,dce"))
+        == f"""\
+func @main(
+  %x: f32[8, 3],
+  %w: f32[3],
+) -> (f32[8, 3], f32[3]) {{
+  %x.pieces = reshape(%x) : f32[4, 2, 3]
+  %1 = broadcast(%w, dims=[1]) : f32[4, 3]
+  %y = pure-callback(%x.pieces, %1, function="f", batch=1, method="{method}") : f32[4, 2, 3]
+  %z = pure-callback(%w, function="f", method="{method}") : f32[3]
+  %y.whole = reshape(%y) : f32[8, 3]
+  return %y.whole, %z
+}}
+"""
+    )
+
+
+def test_a_function_of_the_host_on_some_devices_is_left_to_them() -> None:
+    program = parse(
+        """\
+mesh @m = [a=4]
+
+spmd func @main(
+  %x: f32[2] of f32[8@a],
+  %p: bool[1] of bool[4@a],
+) -> (f32[2] of f32[8@a]) {
+  %0 = reshape(%p) : bool[]
+  %y = case(%0) : f32[2] {
+    yield %x
+  } {
+    %c = pure-callback(%x, function="f", method="none") : f32[2]
+    yield %c
+  }
+  return %y
+}
+"""
+    )
+    with pytest.raises(MergeError) as caught:
+        merged(program, "merge-devices")
+    assert "%c = pure-callback is called on some of the devices only" in str(caught.value)
