@@ -1,7 +1,7 @@
 """Calls of Python functions: once for each device, with what that device has.
 
 before: `%y = pure-callback(%x, function=f, method=expand_dims) : f32[2, 3]`, differing along `a`
-after:  `%y = pure-callback(%x, function=f, batch=1, method=expand_dims) : f32[4, 2, 3]`
+after:  `%y = pure-callback(%x, function=f, method=expand_dims, batch=1) : f32[4, 2, 3]`
 
 The dimensions of devices are in front of those that the program has mapped, and the function is
 called once for each position along them, whatever it is to be called with under `vmap`: `method`

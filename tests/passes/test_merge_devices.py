@@ -290,7 +290,7 @@ func @main(
 ) -> (f32[8, 3], f32[3]) {{
   %x.pieces = reshape(%x) : f32[4, 2, 3]
   %1 = broadcast(%w, dims=[1]) : f32[4, 3]
-  %y = pure-callback(%x.pieces, %1, function="f", batch=1, method="{method}") : f32[4, 2, 3]
+  %y = pure-callback(%x.pieces, %1, function="f", method="{method}", batch=1) : f32[4, 2, 3]
   %z = pure-callback(%w, function="f", method="{method}") : f32[3]
   %y.whole = reshape(%y) : f32[8, 3]
   return %y.whole, %z
