@@ -118,6 +118,20 @@ class Mesh(metaclass=_OneEach):
 
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
+    @property
+    def auto_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type `AxisType.Auto`."""
+        return self._axes_of(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type `AxisType.Explicit`."""
+        return self._axes_of(AxisType.Explicit)
+
+    def _axes_of(self, kind: AxisType) -> tuple[str, ...]:
+        pairs = zip(self.axis_names, self.axis_types, strict=True)
+        return tuple(name for name, each in pairs if each is kind)
+
     @cached_property
     def device_assignment(self) -> tuple[Device, ...]:
         """The devices in order, the last axis fastest; there are none if it was made of none."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardir.frontend.array import Array
+from shardir.frontend.config import config
 from shardir.frontend.random import key_data
 
 _CONTEXT = "shardir.from_jax"
@@ -211,7 +212,8 @@ def as_jax_array(x: Array) -> Any:
         return x
     if x.signature.abstract.type.dtype == "key":
         return jax.random.wrap_key_data(jnp.asarray(np.asarray(key_data(x))))
-    return jnp.asarray(np.asarray(x))
+    with jax.enable_x64(config.enable_x64):  # Else JAX makes 32 bits of 64.
+        return jnp.asarray(np.asarray(x))
 
 
 def _leaves(tree: Any, states_too: bool) -> list[Any]:

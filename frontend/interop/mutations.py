@@ -7,14 +7,17 @@ reach those of the caller. Where the value is not returned either, it would be l
 import builtins
 import warnings
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
+import numpy as np
 
 from shardir.frontend.errors import LostUpdateError
 from shardir.frontend.interop.containers import paths_of
 from shardir.frontend.interop.graph_objects import is_graph_object, nnx_module
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief_with_type
 
 
 class Containers:
@@ -23,6 +26,9 @@ class Containers:
     def __init__(self, arguments: Any) -> None:
         self._arguments = arguments
         self._leaves, self._structure = _flatten(arguments)
+        self._attributes = {
+            i: dict(vars(x)) for i, x in enumerate(self._leaves) if _is_plain_object(x)
+        }
 
     def check(self, name: str, labels: Sequence[str], result: Any) -> None:
         """Raise `LostUpdateError` for a value that the function `name` stored, and did not return.
@@ -31,6 +37,7 @@ class Containers:
         it: that is a warning, as nothing is wrong with the numbers. `labels` are the names of the
         positional arguments.
         """
+        self._check_attributes(name, labels)
         leaves, structure = _flatten(self._arguments)
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if same and structure == self._structure:
@@ -63,6 +70,44 @@ class Containers:
                 UserWarning,
                 stacklevel=2,
             )
+
+    def _check_attributes(self, name: str, labels: Sequence[str]) -> None:
+        """Raise `LostUpdateError` for a change of an object that is no container.
+
+        The function runs once for many calls, so a change is one of tracing. Attributes that are
+        new, such as results that an object remembers, are changes only if they hold traced values.
+        """
+        for i, before in self._attributes.items():
+            for attribute, value in vars(self._leaves[i]).items():
+                if attribute in before and value is before[attribute]:
+                    continue
+                traced = any(
+                    isinstance(x, jax.core.Tracer) for x in jax.tree_util.tree_leaves(value)
+                )
+                if traced or (attribute in before and not _is_equal(value, before[attribute])):
+                    place = _places(self._structure, labels)[i]
+                    raise LostUpdateError(
+                        point(
+                            f"{name} changes the attribute {attribute!r} of its argument {place}, "
+                            f"{brief_with_type(self._leaves[i])}, which happens once, while it is "
+                            "traced, and not in every call: return the new value, or make the "
+                            "class a container that JAX knows (for objects of flax.nnx, nnx.split "
+                            "and nnx.merge)"
+                        )
+                    )
+
+
+def _is_plain_object(x: Any) -> bool:
+    """Whether an argument is an object with attributes, and neither an array nor code."""
+    kinds = (type, ModuleType, jax.Array, np.ndarray, np.generic)
+    return hasattr(x, "__dict__") and not isinstance(x, kinds) and not is_graph_object(x)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_subsequence(some: Sequence[Any], all: Sequence[Any]) -> bool:

@@ -48,6 +48,7 @@ def test_explicit_axes_are_known_as_such() -> None:
     mesh = make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Explicit))
     assert mesh.axis_types == (AxisType.Auto, AxisType.Explicit)
     assert str(mesh) == "Mesh('x': 2, 'y': 4, axis_types=(Auto, Explicit))"
+    assert (mesh.auto_axes, mesh.explicit_axes) == (("x",), ("y",))
     assert mesh.abstract_mesh.axis_types == mesh.axis_types
     assert mesh != make_mesh((2, 4), ("x", "y"))
     assert pickle.loads(pickle.dumps(mesh)) is mesh

@@ -271,6 +271,18 @@ def test_variables_are_updated() -> None:
     assert float(counter[...]) == 6
 
 
+def test_values_keep_their_64_bits() -> None:
+    def count(counter: Any) -> None:
+        counter[...] += 2.0**-40
+
+    with sd.enable_x64():
+        counter = nnx.Variable(np.ones((), np.float64))
+        for _ in range(2):
+            from_jax(count)(counter)
+        assert counter[...].dtype == np.float64
+        assert float(counter[...]) == 1 + 2.0**-39
+
+
 def test_it_is_traced_once_and_again_where_the_graph_is_another() -> None:
     count = 0
 

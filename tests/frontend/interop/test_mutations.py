@@ -116,6 +116,49 @@ def test_an_item_taken_out_stays_with_the_caller() -> None:
     assert set(batch) == {"x", "labels"}
 
 
+class Counter:
+    """An object that JAX does not know."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __repr__(self) -> str:
+        return "Counter()"
+
+    def remembers(self) -> int:
+        self.cached = 3
+        return self.cached
+
+
+def counts(counter: Any, x: Any) -> Any:
+    counter.calls += 1
+    return x
+
+
+def keeps_a_value(counter: Any, x: Any) -> Any:
+    counter.last = x * 2
+    return x
+
+
+@pytest.mark.parametrize(("function", "name"), [(counts, "calls"), (keeps_a_value, "last")])
+def test_a_change_of_an_object_happens_once_and_is_refused(
+    function: Callable[..., Any], name: str
+) -> None:
+    with pytest.raises(sd.ShardirError) as caught:
+        from_jax(function)(Counter(), X)
+    assert str(caught.value).partition("\n")[0] == (
+        f"{function.__name__} changes the attribute {name!r} of its argument counter, Counter() of "
+        "type Counter, which happens once, while it is traced, and not in every call: return the "
+        "new value, or make the class a container that JAX knows (for objects of flax.nnx, "
+        "nnx.split and nnx.merge)"
+    )
+
+
+def test_an_object_may_remember_what_it_has_computed() -> None:
+    run = from_jax(lambda counter, x: x * counter.remembers())
+    np.testing.assert_array_equal(run(Counter(), X), 3 * X)
+
+
 class Pair(NamedTuple):
     """A container of Python's."""
 
