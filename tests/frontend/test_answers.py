@@ -313,7 +313,8 @@ def test_parts_of_arguments_are_the_right_ones() -> None:
 def test_functions_are_as_functions_are() -> None:
     assert snp.add.__name__ == "add"
     assert [*inspect.signature(snp.clip).parameters] == ["arr", "min", "max"]
-    assert [*inspect.signature(snp.zeros).parameters] == ["shape", "dtype", "device"]
+    zeros = [*inspect.signature(snp.zeros).parameters]
+    assert zeros == ["shape", "dtype", "device", "out_sharding"]
     assert inspect.isroutine(snp.add)
     assert "add" in repr(snp.add)
     assert snp.add.__doc__
