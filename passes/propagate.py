@@ -161,7 +161,7 @@ class Propagate(Pass, name="propagate"):
             split_constants(draft)
         owners = flows(draft)
         said = statements(draft, units=not self.prepare)
-        bridges = state_ends(draft, said, steppers.shardings)
+        bridges = state_ends(draft, said, steppers.shardings, units=not self.prepare)
         constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
         groups = unite_groups(draft)
         spoke = settle_groups(draft, groups, owners, said, steppers.shardings.meshes)

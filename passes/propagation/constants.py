@@ -1,7 +1,8 @@
 """Give every use of a constant its own copy, so that each copy can be cut as its user is.
 
 A constant is a number or array, a count (`iota`), or what broadcasts, reshapes, slices and
-elementwise operations make of constants; so is a broadcast of any scalar. Making it twice costs
+elementwise operations make of constants, reshards and barriers included; so is a broadcast of any
+scalar. Making it twice costs
 nothing, while sharing it would tie together the shardings of all its users. Scalars stay shared:
 there is nothing to cut. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... What says
 that it is in a sharding group is no user; every copy is in the groups of the original.
@@ -22,7 +23,8 @@ from shardir.passes.propagation.priorities import is_elementwise
 SOURCES = ("constant", "iota")
 CARRIERS = ("broadcast", "reshape", "slice")
 GROUP = "sharding_group"
-ANNOTATIONS = ("propagation_barrier", "reshard", "sharding_constraint", "stop_gradient")
+IMPURE = ("sharding_constraint", "stop_gradient")
+"""Elementwise operations that are not copied."""
 
 
 def split_constants(draft: Draft) -> None:
@@ -38,7 +40,7 @@ def _constants(draft: Draft) -> dict[Value, Op]:
     expansions: dict[Value, Op] = {}
     for op in draft.walk():
         if op.name in SOURCES or (
-            (op.name in CARRIERS or (is_elementwise(op) and op.name not in ANNOTATIONS))
+            (op.name in CARRIERS or (is_elementwise(op) and op.name not in IMPURE))
             and all(value in constants for value in op.operands)
         ):
             constants[op.result] = op

@@ -69,6 +69,8 @@ class _Constraints:
         self.draft = draft
         self.owners = owners
         self.said = said
+        self.stated = {op: said.get(op.result) for op in draft.walk() if op.name == CONSTRAINT}
+        """The sharding of each constraint, without what preparation drops from shardings."""
         self.bridges = bridges
         self.spoke: dict[Value, Op] = {}
         self.places: dict[Op, Place] = {}
@@ -88,7 +90,7 @@ class _Constraints:
     def wish(self, op: Op, number: int) -> Sharding | None:
         """What an operation says that one of its operands should be."""
         if op.name == CONSTRAINT:
-            return op.result.sharding
+            return self.stated.get(op)
         return self.bridges[op.blocks[0].params[number]].whole
 
     def apply(self, op: Op, number: int, value: Value) -> None:
@@ -163,7 +165,7 @@ class _Constraints:
             self.draft.remove(op)
         else:
             op = self.draft.constraint(value, sharding, op.loc)
-            self.said[op.result] = sharding
+            self.said[op.result] = self.stated[op] = sharding
             self.draft.add(op, to)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
         self.draft.insert(op, at, to)

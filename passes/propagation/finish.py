@@ -21,15 +21,17 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
     if all(axis.size > 1 for axis in (*parts, *sharding.replicated, *sharding.unreduced)):
         return sharding
 
-    def real(axes: Axes) -> Axes:
-        return tuple(axis for axis in axes if axis.size > 1)
-
     return replace(
         sharding,
-        dims=tuple(replace(dim, axes=real(dim.axes)) for dim in sharding.dims),
-        replicated=real(sharding.replicated),
-        unreduced=real(sharding.unreduced),
+        dims=tuple(replace(dim, axes=sharding_axes(dim.axes)) for dim in sharding.dims),
+        replicated=sharding_axes(sharding.replicated),
+        unreduced=sharding_axes(sharding.unreduced),
     )
+
+
+def sharding_axes(axes: Axes) -> Axes:
+    """The axes of a size above 1: an axis of size 1 shards nothing."""
+    return tuple(axis for axis in axes if axis.size > 1)
 
 
 class Border(Enum):

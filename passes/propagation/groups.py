@@ -115,7 +115,7 @@ def settle_groups(
     spoke: dict[Value, Value] = {}
     for group in groups:
         stated = [said.get(owners.get(value, value)) for value in group.members]
-        wishes = [s for s in stated if s and any(dim.axes or not dim.open for dim in s.dims)]
+        wishes = [s for s in stated if s and _constrains(s, meshes)]
         if not wishes:
             continue
         if all(_same(wishes[0], wish, meshes) for wish in wishes):
@@ -160,6 +160,16 @@ def check_manual_results(
                         f"axis {wrong}; take it out of the group, or say replicated({wrong}) of "
                         "another member"
                     )
+
+
+def _constrains(sharding: Sharding, meshes: Mapping[str, Mesh]) -> bool:
+    """Whether a sharding says anything of the dimensions of a group's members.
+
+    One of a single device does not: in Shardy it has no dimensions, all of which are open.
+    """
+    if meshes[sharding.mesh].is_maximal:
+        return False
+    return any(dim.axes or not dim.open for dim in sharding.dims)
 
 
 def _same(one: Sharding, other: Sharding, meshes: Mapping[str, Mesh]) -> bool:

@@ -19,6 +19,7 @@ from shardir.ir import Op, Value
 from shardir.mesh import Mesh
 from shardir.ops.manual import Cuts
 from shardir.passes.propagation.draft import MANUAL, Draft
+from shardir.passes.propagation.finish import sharding_axes
 from shardir.passes.propagation.step import Shardings
 from shardir.placement import Axes, Axis, Dim, Sharding
 
@@ -110,21 +111,22 @@ def ends(op: Op) -> list[tuple[Value, Cuts, bool]]:
 
 
 def state_ends(
-    draft: Draft, said: dict[Value, Sharding], shardings: Shardings
+    draft: Draft, said: dict[Value, Sharding], shardings: Shardings, *, units: bool = False
 ) -> dict[Value, Bridge]:
     """The bridge of each parameter and result of a manual computation.
 
     They all say something, so that `said` grows: that a result is cut over the manual axes, and
-    what else is open.
+    what else is open. Manual axes of size 1 count if `units`.
     """
     bridges: dict[Value, Bridge] = {}
     for op in draft.walk():
         if op.name != MANUAL:
             continue
-        axes = op.attrs["axes"]
+        axes = op.attrs["axes"] if units else sharding_axes(op.attrs["axes"])
         owners = ends(op)
         mesh = _mesh(op, [said[v] for v, _, _ in owners if v in said], shardings.meshes)
-        for value, cuts, inwards in owners:
+        for value, stated, inwards in owners:
+            cuts = stated if units else tuple(map(sharding_axes, stated))
             own = said.get(value) or Sharding.open(mesh.name, value.type.rank)
             free = own if inwards else without_manual(own, axes)
             used = {axis.name for dim in cuts for axis in dim}

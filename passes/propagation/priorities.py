@@ -5,8 +5,8 @@ rounds before it allowed, and more. What costs nothing goes first: elementwise o
 everything without communication, then contractions and the like, and last the broadcasts
 forward, which would spread a cut to tensors that nothing else asks to cut.
 
-    round 0  elementwise operations, reshape, transpose and edges both ways, dynamic slices
-             forward; only where every operand has this one use
+    round 0  elementwise operations, reshape, transpose, edges and transfers between memories
+             both ways, dynamic slices forward; only where every operand has this one use
     round 1  the same without that condition
     round 2  all operations along pass-through factors; broadcasts only backward
     round 3  all factors; broadcasts still only backward
@@ -28,7 +28,7 @@ LAST = ROUNDS - 1
 class Traffic(Enum):
     """What kind of operation it is, as far as priorities care."""
 
-    THROUGH = "elementwise, reshape, transpose, edge"
+    THROUGH = "elementwise, reshape, transpose, edge, transfer between memories"
     SLICE = "dynamic slice or update"
     BROADCAST = "broadcast"
     OTHER = "other"
@@ -46,10 +46,18 @@ FIXED = {
 """What a barrier allows in every round."""
 
 
+TRANSFERS = ("stablehlo.custom_call @MoveToDevice", "stablehlo.custom_call @MoveToHost")
+"""Opaque operations that copy a value to another memory of the same devices."""
+ELEMENTWISE = ("stablehlo.reduce_precision", "stablehlo.round_nearest_afz")
+"""Opaque operations that MLIR declares elementwise."""
+
+
 def traffic(op: Op) -> Traffic:
     if op.name == "propagation_barrier":
         return BARRIERS[op.attrs["direction"]]
     if is_elementwise(op) or op.name in ("reshape", "transpose"):
+        return Traffic.THROUGH
+    if op.name == "opaque" and op.attrs["operation"] in TRANSFERS:
         return Traffic.THROUGH
     if op.name in ("dynamic_slice", "dynamic_update_slice"):
         return Traffic.SLICE
@@ -60,6 +68,8 @@ def is_elementwise(op: Op) -> bool:
     """Whether it counts as elementwise; reinterpreting bits does if the shape stays."""
     if op.name == "bitcast":
         return op.operands[0].type.shape == op.result.type.shape
+    if op.name == "opaque":
+        return op.attrs["operation"] in ELEMENTWISE
     return op.spec.elementwise
 
 
