@@ -25,6 +25,7 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.constraints import apply_constraints
 from shardir.passes.propagation.draft import MANUAL, Draft
+from shardir.passes.propagation.edges import without_edges
 from shardir.passes.propagation.finish import BORDERS, Border, at_the_border, without_unit_axes
 from shardir.passes.propagation.groups import (
     Group,
@@ -88,7 +89,7 @@ class Propagate(Pass, name="propagate"):
     def run(self, module: Module, record: Record | None) -> Module:
         meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
         if not meshes:
-            return module
+            return replace(module, functions=tuple(map(without_edges, module.functions)))
         rules = rules_in_force()
         module = rules.bind(module)
         steppers = Steppers(Shardings(module), explain=record is not None)
@@ -150,7 +151,7 @@ class Propagate(Pass, name="propagate"):
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, function.results, strict=True)
         return replace(
-            built,
+            without_edges(built),
             results=tuple(close(n, v.type, Border.FUNCTION, own) for n, v, own in results),
         )
 

@@ -16,6 +16,7 @@ from shardir.types import COMPLEX
 _REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 _MOVES = (
     "convert",
+    "data_flow_edge",
     "propagation_barrier",
     "reshard",
     "select",

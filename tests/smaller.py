@@ -43,8 +43,9 @@ def smaller(module: Module) -> Iterator[Module]:
         if sharding is not None:
             results = (*function.results[:i], None, *function.results[i + 1 :])
             yield _tidy(module, body, results)
+    moved = {op.result for op in body.ops if op.name in ("reshard", "sharding_constraint")}
     for value in body.values():
-        if value.sharding is not None:
+        if value.sharding is not None and value not in moved:
             yield _tidy(module, _plain(body, value), function.results)
 
 

@@ -142,7 +142,7 @@ def _same(x: Node) -> Node:
 
 
 for _name in (
-    "sharding_constraint", "reshard", "propagation_barrier", "checkpoint-name", "vary",
+    "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge", "checkpoint-name", "vary",
 ):  # fmt: skip
     pointwise(_name)(_same)
 

@@ -23,7 +23,7 @@ from shardir.passes.propagation.priorities import is_elementwise
 SOURCES = ("constant", "iota")
 CARRIERS = ("broadcast", "reshape", "slice")
 GROUP = "sharding_group"
-IMPURE = ("sharding_constraint", "stop_gradient")
+IMPURE = ("data_flow_edge", "sharding_constraint", "stop_gradient")
 """Elementwise operations that are not copied."""
 
 

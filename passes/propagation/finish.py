@@ -21,9 +21,14 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
     if all(axis.size > 1 for axis in (*parts, *sharding.replicated, *sharding.unreduced)):
         return sharding
 
+
+    def without(dim: Dim) -> Dim:
+        axes = sharding_axes(dim.axes)
+        return Dim(axes, dim.open, dim.priority if axes or dim.open else None)
+
     return replace(
         sharding,
-        dims=tuple(replace(dim, axes=sharding_axes(dim.axes)) for dim in sharding.dims),
+        dims=tuple(map(without, sharding.dims)),
         replicated=sharding_axes(sharding.replicated),
         unreduced=sharding_axes(sharding.unreduced),
     )

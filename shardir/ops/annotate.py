@@ -130,6 +130,24 @@ propagation_barrier = define(
 """`x`; shardings propagate through it only in the direction it allows."""
 
 
+data_flow_edge = define(
+    "data_flow_edge",
+    type=lambda x, *, result: x,
+    factors=lambda x, *, result: pointwise([x.shape], [x.shape]),
+    reference=lambda x, *, result: x,
+    vjp=lambda b, g, x, y: (g,),
+    jvp=linear,
+    edges=_barrier_edges,
+    elementwise=True,
+)
+"""`x`, where it enters or leaves a function that was called.
+
+Shardings pass it as they pass the edges of control flow, which is how OpenXLA Shardy sees the
+operands and results of a call. `propagate` replaces it: by `x`, or by a constraint where the two
+sides are sharded differently.
+"""
+
+
 checkpoint_name = define(
     "checkpoint-name",
     type=lambda x, *, label, result: x,

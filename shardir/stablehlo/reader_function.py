@@ -1,6 +1,6 @@
 """Reads the bodies of functions: names, blocks, calls, and operations without counterpart."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -252,7 +252,7 @@ class FunctionReader:
     def constant_of(self, value: Value) -> Attr:
         """The number that every element of a value is, if that is known; else `None`."""
         op = self.makers.get(value)
-        while op is not None and op.name in ("broadcast", "reshape"):
+        while op is not None and op.name in ("broadcast", "data_flow_edge", "reshape"):
             op = self.makers.get(op.operands[0])
         if op is None or op.name != "constant":
             return None
@@ -301,13 +301,15 @@ class FunctionReader:
         self.calling.append(str(callee.name))
         outer = self.values, self.wishes
         self.values, self.wishes = {}, self._wishes(callee.body, call.names)
-        for param, value in zip(callee.params, call.operands, strict=True):
+        types = [self.types.type(param.type) for param in callee.params]
+        said = self.open_where_silent(map(self.sharding_of, callee.params, types), types)
+        for param, type, value, sharding in zip(
+            callee.params, types, call.operands, said, strict=True
+        ):
             assert param.name is not None
-            type = self.types.type(param.type)
             if type != value.type:
                 raise call.fail(f"{callee.name} takes {type} here, not {value.type}", param.type)
-            said = self.sharding_of(param, type)
-            self.bind(str(param.name), self.constrained(call, value, said), param.name)
+            self.bind(str(param.name), self.across(call, value, sharding), param.name)
         params = tuple(self.values[str(param.name)] for param in callee.params)
         start = len(self.readings)
         returns = self.inline(callee.body)
@@ -321,16 +323,37 @@ class FunctionReader:
             raise call.fail(f"{callee.name} does not return what its call states", symbol)
         asked = [self.sharding_of(result, value.type)
                  for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
-        inner = (self.constrained(call, v, s) for v, s in zip(returns, asked, strict=True))
-        outer_asked = zip(inner, call.shardings, strict=True)
-        return tuple(self.constrained(call, v, s) for v, s in outer_asked)
+        given = (outer or inner for outer, inner in zip(call.shardings, asked, strict=True))
+        stated = self.open_where_silent(given, call.results)
+        return tuple(self.across(call, v, s) for v, s in zip(returns, stated, strict=True))
 
-    def constrained(self, call: Call, value: Value, sharding: Sharding | None) -> Value:
-        """The value under a constraint, if something is said about it."""
-        if sharding is None or value.sharding == sharding:
+    def open_where_silent(
+        self, stated: Iterable[Sharding | None], types: Sequence[TensorType]
+    ) -> list[Sharding | None]:
+        """What is stated of all operands or results of a call, as Shardy completes it.
+
+        Where something is said of one of them, the others are open on its mesh; that is more than
+        nothing, since constraints do not move there. Single devices do not count, and are
+        forgotten where nothing else is said.
+        """
+        said = list(stated)
+        if None not in said:
+            return said
+        meshes = (self.shardings.meshes[sharding.mesh] for sharding in said if sharding)
+        mesh = next((mesh.name for mesh in meshes if not mesh.is_maximal), None)
+        if mesh is None:
+            return [None] * len(said)
+        return [s or Sharding.open(mesh, type.rank) for s, type in zip(said, types, strict=True)]
+
+    def across(self, call: Call, value: Value, sharding: Sharding | None) -> Value:
+        """The value on the other side of a border of what is called, which is an edge.
+
+        Without a mesh no sharding can flow there.
+        """
+        if not self.shardings.meshes:
             return value
-        made = Value(value.type, self.names.fresh(call.wish("constrained")), sharding)
-        self.append("sharding_constraint", (value,), (made,), {}, (), call.written.loc)
+        made = Value(value.type, self.names.fresh(call.wish("edge")), sharding)
+        self.append("data_flow_edge", (value,), (made,), {}, (), call.written.loc)
         return made
 
     def _wishes(self, body: records.Block, names: list[str]) -> dict[str, str]:

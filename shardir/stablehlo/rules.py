@@ -241,6 +241,12 @@ def _constraint(w: Writer, op: Op) -> None:
     _move(w, op, "sdy.sharding_constraint")
 
 
+@RULES.rule(OPS["data_flow_edge"])
+def _data_flow_edge(w: Writer, op: Op) -> None:
+    """A constraint: there is no call whose edge it would be."""
+    _move(w, op, "sdy.sharding_constraint")
+
+
 @RULES.rule(OPS["reshard"])
 def _reshard(w: Writer, op: Op) -> None:
     _move(w, op, "sdy.reshard")

@@ -17,6 +17,7 @@ def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
 _APART = (
     "clamp",
     "convert",
+    "data_flow_edge",
     "propagation_barrier",
     "random_fold_in",
     "random_hash",
@@ -41,7 +42,7 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, x, *(s.value(x.type) for _ in range(arity - 1)))
 
 
-@sampler("stop_gradient", "reshard", "sharding_constraint")
+@sampler("stop_gradient", "data_flow_edge", "reshard", "sharding_constraint")
 def _(s: Scope, name: str) -> None:
     s.emit(name, s.tensor())
 

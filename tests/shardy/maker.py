@@ -8,7 +8,7 @@ from typing import Any
 from shardir import ops as ops  # declares the operations
 from shardir.axes import append
 from shardir.build import Builder, Names
-from shardir.ir import Value
+from shardir.ir import Function, Value
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.types import TensorType
@@ -23,6 +23,9 @@ MESHES = (
     (("x", 6), ("y", 2)),
     (("x", 4), ("y", 3), ("z", 2)),
     (("x", 12), ("y", 5)),
+    (("x", 4), ("one", 1)),
+    (("one", 1), ("x", 2), ("y", 4), ("uno", 1)),
+    (("one", 1),),
 )
 
 
@@ -46,6 +49,10 @@ class Options:
     manual: bool = True
     meshes: int = 1
     """Shardings are on the first of so many meshes, mostly."""
+    maximal: bool = False
+    """Whether some values are on a single device."""
+    calls: bool = False
+    """Whether functions are called, which only the text of a program can say."""
     kinds: Sequence[str] = ()
     """The kinds of operations, all if empty."""
 
@@ -64,6 +71,10 @@ class Maker:
     """A number for each shape that has groups."""
     local: tuple[str, ...] = ()
     """The manual axes."""
+    functions: list[Function] = field(default_factory=list)
+    """What is called."""
+    single: Mesh | None = None
+    """The mesh of a single device, if values may be on one."""
 
     def __post_init__(self) -> None:
         self.b = Builder(self.names)
@@ -151,6 +162,8 @@ class Maker:
         return atoms
 
     def sharding(self, shape: tuple[int, ...], *, closed: float = 0.4) -> Sharding:
+        if self.single and not self.local and self.chance(0.1):
+            return Sharding.whole(self.single.name, len(shape))
         mesh = self.random.choice(self.meshes) if self.chance(0.3) else self.meshes[0]
         atoms = self.atoms(mesh)
         self.random.shuffle(atoms)
@@ -195,6 +208,8 @@ class Maker:
                 self.group()
 
     def allowed(self, kind: str) -> bool:
+        if kind == "call":
+            return self.options.calls and self.depth < 2
         if kind == "manual":
             return self.options.manual and self.depth < 2
         return (self.options.regions and self.depth < 2) or kind not in ("while", "case")

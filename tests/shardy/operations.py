@@ -186,12 +186,35 @@ def _indices(m: Maker, batch: tuple[int, ...], width: int) -> Value:
     return param
 
 
+def _dims_to_look_up(m: Maker, rank: int) -> tuple[tuple[int, ...], list[int]]:
+    """Batching dimensions of an operand, and the dimensions that indices point along."""
+    batching = tuple(d for d in range(rank) if m.chance(0.2))
+    others = [d for d in range(rank) if d not in batching]
+    return batching, sorted(m.random.sample(others, m.random.randint(min(1, len(others)), len(others))))
+
+
+def _with_batching(
+    m: Maker, batch: tuple[int, ...], sizes: list[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Batch dimensions of indices with those of `sizes` among them, and where those are."""
+    total = len(batch) + len(sizes)
+    places = m.random.sample(range(total), len(sizes))
+    by_place = dict(zip(places, sizes, strict=True))
+    others = iter(batch)
+    return tuple(by_place[d] if d in by_place else next(others) for d in range(total)), tuple(places)
+
+
+def _batching(**dims: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    return dims if any(dims.values()) else {}
+
+
 def gather(m: Maker) -> Any:
     x = m.any()
-    looked_up = sorted(m.random.sample(range(x.type.rank), m.random.randint(1, x.type.rank)))
+    batching, looked_up = _dims_to_look_up(m, x.type.rank)
     collapsed = tuple(d for d in looked_up if m.chance(0.6))
     batch = m.shape(m.random.choice((1, 1, 2)))
-    offsets = [d for d in range(x.type.rank) if d not in collapsed]
+    batch, of_indices = _with_batching(m, batch, [x.type.shape[d] for d in batching])
+    offsets = [d for d in range(x.type.rank) if d not in (*collapsed, *batching)]
     sizes = [
         x.type.shape[d] if m.chance(0.6) else m.random.choice((1, x.type.shape[d])) for d in offsets
     ]
@@ -207,16 +230,17 @@ def gather(m: Maker) -> Any:
         offset_dims=offset_dims,
         collapsed_dims=collapsed,
         start_index_map=tuple(looked_up),
+        **_batching(operand_batching_dims=batching, indices_batching_dims=of_indices),
         result=x.type.with_shape(shape),
     )
 
 
 def scatter(m: Maker) -> Any:
     x = m.any()
-    looked_up = sorted(m.random.sample(range(x.type.rank), m.random.randint(1, x.type.rank)))
+    batching, looked_up = _dims_to_look_up(m, x.type.rank)
     inserted = tuple(d for d in looked_up if m.chance(0.6))
-    batch = m.shape(1)
-    window = [d for d in range(x.type.rank) if d not in inserted]
+    batch, of_indices = _with_batching(m, m.shape(1), [x.type.shape[d] for d in batching])
+    window = [d for d in range(x.type.rank) if d not in (*inserted, *batching)]
     sizes = [x.type.shape[d] if m.chance(0.7) else 1 for d in window]
     rank = len(batch) + len(window)
     window_dims = tuple(sorted(m.random.sample(range(rank), len(window))))
@@ -229,6 +253,7 @@ def scatter(m: Maker) -> Any:
         update_window_dims=window_dims,
         inserted_window_dims=inserted,
         scatter_dims=tuple(looked_up),
+        **_batching(operand_batching_dims=batching, indices_batching_dims=of_indices),
         op=m.random.choice(("add", "set", "max")),
     )
 

@@ -18,13 +18,18 @@ from jaxlib.mlir.passmanager import PassManager
 from shardir.factors import Factor, FactorRule, Kind
 from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.passes.propagation.finish import without_unit_axes
 from shardir.passes.propagation.manual import without_manual
 from shardir.placement import Axis, Dim, Sharding
 from shardir.stablehlo.printer import show
+from tests.shardy.calls import text_of
 
 PREPARE = (
-    "sdy-lift-inlined-meshes,sdy-remove-size-one-axes,sdy-constant-or-scalar-splitter,"
-    "sdy-manual-axes-cleanup,sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import"
+    "sdy-lift-inlined-meshes,sdy-remove-size-one-axes,sdy-propagate-sharding-from-func-to-call,"
+    "sdy-constant-or-scalar-splitter,sdy-manual-axes-cleanup,sdy-add-data-flow-edges,"
+    "sdy-flatten-call-graph,symbol-dce,"
+    "sdy-import-func-calls{add-data-flow-edges-on-named-computations=true},symbol-dce,"
+    "sdy-apply-sharding-constraints,sdy-sharding-group-import"
 )
 LEVELS = {
     "basic": "sdy-basic-propagate",
@@ -40,6 +45,10 @@ CLOSE = (
 
 Seen = tuple[Sharding | None, ...]
 _NUMBER = re.compile(r'"program":(\d+)')
+
+
+class NoAnswer(Exception):
+    """Shardy made a module that its own verification refuses."""
 
 
 @dataclass
@@ -84,8 +93,11 @@ def shardy(module: Module, level: str, *, close: bool) -> Decisions:
 
 def run(module: Module, passes: str) -> Decisions:
     with context(), ir.Location.unknown():
-        parsed = ir.Module.parse(show(module, locations=True))
-        PassManager.parse(f"builtin.module({passes})").run(parsed.operation)
+        parsed = ir.Module.parse(text_of(module))
+        try:
+            PassManager.parse(f"builtin.module({passes})").run(parsed.operation)
+        except ir.MLIRError as error:
+            raise NoAnswer(str(error)) from None
         return _Reader(module).read(parsed)
 
 
@@ -140,6 +152,8 @@ class _Reader:
         """The shardings of the parameters of an operation's blocks."""
         if op.name == "stablehlo.while":
             return results
+        if op.name == "sdy.named_computation":
+            return self.per_value(op, "in_shardings", len(op.operands))
         if op.name != "sdy.manual_computation":
             return ()
         manual = ir.Attribute(op.attributes["manual_axes"])
@@ -151,14 +165,16 @@ class _Reader:
         )
 
     def results(self, op: Any) -> Seen:
-        if op.name == "sdy.manual_computation":
-            per_value = sdy.TensorShardingPerValueAttr(op.attributes["out_shardings"])
-            return tuple(self.sharding(each) for each in per_value.shardings)
+        if op.name in ("sdy.manual_computation", "sdy.named_computation"):
+            return self.per_value(op, "out_shardings", len(op.results))
         if op.name in ("sdy.sharding_constraint", "sdy.reshard"):
             return (self.sharding(op.attributes["sharding"]),)
-        if "sdy.sharding" not in op.attributes:
-            return (None,) * len(op.results)
-        per_value = sdy.TensorShardingPerValueAttr(op.attributes["sdy.sharding"])
+        return self.per_value(op, "sdy.sharding", len(op.results))
+
+    def per_value(self, op: Any, name: str, count: int) -> Seen:
+        if name not in op.attributes:
+            return (None,) * count
+        per_value = sdy.TensorShardingPerValueAttr(op.attributes[name])
         return tuple(self.sharding(each) for each in per_value.shardings)
 
     def sharding(self, attr: Any) -> Sharding | None:
@@ -166,17 +182,18 @@ class _Reader:
             return None
         read = sdy.TensorShardingAttr(attr)
         mesh = self.meshes[str(read.mesh_or_ref).removeprefix("@").strip('"')]
+        if mesh.is_maximal:
+            return on_one_device(mesh)
         dims = tuple(
             self.dim(sdy.DimensionShardingAttr(each), mesh) for each in read.dimension_shardings
         )
-        return said(
-            Sharding(
-                mesh.name,
-                dims,
-                tuple(self.axis(each, mesh) for each in read.replicated_axes),
-                tuple(self.axis(each, mesh) for each in read.unreduced_axes),
-            )
+        sharding = Sharding(
+            mesh.name,
+            dims,
+            tuple(self.axis(each, mesh) for each in read.replicated_axes),
+            tuple(self.axis(each, mesh) for each in read.unreduced_axes),
         )
+        return said(without_unit_axes(sharding))
 
     def dim(self, attr: Any, mesh: Mesh) -> Dim:
         axes = tuple(self.axis(axis, mesh) for axis in attr.axes)
@@ -204,6 +221,14 @@ def said(sharding: Sharding | None) -> Sharding | None:
     return sharding
 
 
+def on_one_device(mesh: Mesh) -> Sharding:
+    """What compares equal to nothing but a tensor that is whole on the device of a mesh.
+
+    Shardy writes that as a sharding of no dimensions, we as one of whole dimensions.
+    """
+    return Sharding(mesh.name, (Dim((Axis("device", 1, 1),), False),))
+
+
 def ours(module: Module) -> Decisions:
     """The shardings of a module of ours, read as Shardy's are."""
     ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
@@ -211,7 +236,12 @@ def ours(module: Module) -> Decisions:
     meshes = firsts(module)
 
     def read(sharding: Sharding | None) -> Sharding | None:
-        return said(sharding and replace(sharding, mesh=meshes[sharding.mesh].name))
+        if sharding is None:
+            return None
+        mesh = meshes[sharding.mesh]
+        if mesh.is_maximal:
+            return on_one_device(mesh)
+        return said(replace(without_unit_axes(sharding), mesh=mesh.name))
 
     def of(values: tuple[Value, ...]) -> Seen:
         return tuple(read(value.sharding) for value in values)

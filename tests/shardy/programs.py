@@ -12,7 +12,7 @@ from random import Random
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Block, Function, Module
 from shardir.mesh import Mesh
-from tests.shardy import operations, regions
+from tests.shardy import annotations, calls, custom, operations, regions
 from tests.shardy.maker import KINDS, MESHES, Maker, Options
 
 KINDS.update(
@@ -43,6 +43,11 @@ KINDS.update(
         "convolution": operations.convolution,
         "complex": operations.complex_,
         "barrier": operations.barrier,
+        "propagation_barrier": annotations.propagation_barrier,
+        "reshard": annotations.reshard,
+        "transfer": annotations.transfer,
+        "custom": custom.custom_call,
+        "call": calls.call,
         "while": regions.while_,
         "case": regions.case_,
     }
@@ -57,6 +62,9 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     if options.meshes > 2 and random.random() < 0.5:
         meshes = (*meshes[:-1], replace(meshes[0], name=meshes[-1].name))
     m = Maker(random, options, meshes)
+    if options.maximal:
+        m.single = Mesh("single", (), (0,))
+        meshes = (*meshes, m.single)
     m.run()
     made = [v for op in m.b.ops for v in op.results]
     used = {v for op in m.b.ops for v in op.uses()}
@@ -70,4 +78,4 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     params = tuple(p for p in m.params if p in live)
     results = tuple(m.sharding(v.type.shape) if m.chance(0.3) else None for v in returns)
     block = Block(params, body.ops, body.returns)
-    return Module(meshes, (Function("main", block, results),))
+    return Module(meshes, (Function("main", block, results), *m.functions))

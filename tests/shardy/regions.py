@@ -18,7 +18,7 @@ def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[V
     """A block over some values of the pool."""
     inner = Maker(
         m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
-        m.depth + 1, m.shapes, m.local,
+        m.depth + 1, m.shapes, m.local, m.functions, m.single,
     )  # fmt: skip
     inner.pool = [*m.pool, *params, *params]
     inner.run()
@@ -70,7 +70,7 @@ def manual(m: Maker) -> Any:
     groups = False  # a group is within one manual computation, and numbers are given by shape
     inner = Maker(
         m.random, replace(m.options, size=m.random.randint(1, 4), groups=groups), m.meshes,
-        m.names, m.params, m.depth + 1, {}, (*m.local, *names),
+        m.names, m.params, m.depth + 1, {}, (*m.local, *names), m.functions,
     )  # fmt: skip
     first = replace(inner, meshes=m.meshes[:1], options=replace(m.options, priorities=False))
 

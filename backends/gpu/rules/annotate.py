@@ -7,6 +7,7 @@ from shardir.ir import Op
 SAME = (
     "sharding_constraint",
     "reshard",
+    "data_flow_edge",
     "propagation_barrier",
     "checkpoint-name",
     "stop_gradient",

@@ -24,6 +24,7 @@ MOVING_NOTHING = frozenset(
         "stop_gradient",
         "sharding_constraint",
         "optimization_barrier",
+        "data_flow_edge",
         "propagation_barrier",
         "checkpoint-name",
     }

@@ -170,7 +170,7 @@ def nextafter(a: Application) -> Held:
 
 MOVES: dict[str, Rule] = dict.fromkeys(
     (
-        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier",
+        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
         "checkpoint-name", "vary",
     ),
     identity,

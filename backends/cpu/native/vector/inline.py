@@ -21,7 +21,7 @@ from shardir.types import COMPLEX, FLOATS
 KEEPS = frozenset(
     (
         "neg", "abs", "sign", "floor", "ceil", "round", "maximum", "minimum", "clamp", "select",
-        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier",
+        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
         "checkpoint-name", "vary", "nextafter", "convert", "rem",
     )
 )  # fmt: skip

@@ -1,0 +1,36 @@
+"""Take out the edges of calls, which only propagation looks at.
+
+before: `%a = data_flow_edge(%x) : f32[8@x]`, `%y = sin(%a) : f32[8@x]` with `%x: f32[8@x]`
+after:  `%y = sin(%x) : f32[8@x]`
+
+Where the two sides of an edge are sharded differently, it becomes a constraint.
+"""
+
+from dataclasses import replace
+
+from shardir.ir import Block, Function, Value
+from shardir.opset import OPS
+
+EDGE = "data_flow_edge"
+
+
+def without_edges(function: Function) -> Function:
+    """The function without `data_flow_edge`; the function itself if it has none."""
+    if not any(op.name == EDGE for op in function.body.walk()):
+        return function
+    sources: dict[Value, Value] = {}
+
+    def block(old: Block) -> Block:
+        ops = []
+        for op in old.ops:
+            operands = tuple(sources.get(value, value) for value in op.operands)
+            if op.name == EDGE and operands[0].sharding == op.result.sharding:
+                sources[op.result] = operands[0]
+                continue
+            blocks = tuple(map(block, op.blocks))
+            spec = OPS["sharding_constraint"] if op.name == EDGE else op.spec
+            ops.append(replace(op, spec=spec, operands=operands, blocks=blocks))
+        returns = tuple(sources.get(value, value) for value in old.returns)
+        return Block(old.params, tuple(ops), returns)
+
+    return replace(function, body=block(function.body))

@@ -1,0 +1,34 @@
+"""Operations of random programs that say something of values, or move them."""
+
+from typing import Any
+
+from shardir import ops as ops  # declares the operations
+from shardir.ops.annotate import DIRECTIONS
+from shardir.opset import Symbol
+from shardir.stablehlo.attributes import tensor
+from tests.shardy.maker import Maker
+
+
+def propagation_barrier(m: Maker) -> Any:
+    return m.b.propagation_barrier(m.any(), direction=Symbol(m.random.choice(DIRECTIONS)))
+
+
+def reshard(m: Maker) -> Any:
+    x = m.any()
+    return m.b.reshard(x, sharding=m.sharding(x.type.shape))
+
+
+def transfer(m: Maker) -> Any:
+    """A copy to another memory, which no operation of ours is; or another pointwise call."""
+    x = m.any()
+    names = ("MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint")
+    name = f"stablehlo.custom_call @{m.random.choice(names)}"
+    return m.b.opaque(
+        x,
+        operation=name,
+        head=f"{name}(%)",
+        attributes="",
+        types=f": ({tensor(x.type)}) -> {tensor(x.type)}",
+        pointwise=True,
+        result=x.type,
+    )

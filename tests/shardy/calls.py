@@ -1,0 +1,92 @@
+"""Functions that random programs call, and the text of programs that call functions.
+
+Our IR has no calls: here a call is text that is carried through, so that the text of the whole
+program has it.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir import Function, Module, Value
+from shardir.stablehlo.attributes import tensor
+from shardir.stablehlo.printer import show
+from tests.shardy.maker import Maker
+from tests.shardy.regions import without_dead
+
+CALL = "func.call"
+
+
+def call(m: Maker) -> Any:
+    """A call of a function that is called already, or of a new one.
+
+    It has an operand that is no constant: of a call of constants Shardy makes a copy for each user.
+    """
+    if m.functions and m.chance(0.4):
+        function = m.random.choice(m.functions)
+        params = function.body.params
+        operands = [m.like(p.type.shape) if p.type.dtype == "f32" and p.type.rank
+                    else _argument(m, p) for p in params]  # fmt: skip
+        operands[-1] = _argument(m, params[-1])
+    else:
+        function, operands = _function(m)
+        m.functions.append(function)
+    types = tuple(value.type for value in function.body.returns)
+    listed = ", ".join(tensor(value.type) for value in operands)
+    return m.b.opaque(
+        *operands,
+        operation=CALL,
+        head=f"{CALL} @{function.name}({', '.join('%' for _ in operands)})",
+        attributes="",
+        types=f": ({listed}) -> ({', '.join(map(tensor, types))})",
+        result=types if len(types) > 1 else types[0],
+    )
+
+
+def _function(m: Maker) -> tuple[Function, list[Value]]:
+    """A new function, which uses all its parameters, and what it is called with first."""
+    operands = [m.any() for _ in range(m.random.randint(1, 3))]
+    last = _argument(m, m.any())
+    params = [
+        Value(x.type, m.names.fresh("a"), m.sharding(x.type.shape) if m.chance(0.3) else None)
+        for x in (*operands, last)
+    ]
+    options = replace(m.options, size=m.random.randint(1, 5), groups=False)
+    inner = Maker(
+        m.random, options, m.meshes, m.names, [], m.depth + 1, {}, m.local, m.functions, m.single
+    )
+    inner.pool = [*params, *params]
+    inner.run()
+    returns = [inner.any() for _ in range(m.random.randint(0, 2))]
+    returns.append(inner.b.neg(params[-1]))
+    body = without_dead(inner.b.block(params, returns))
+    used = {v for op in body.walk() for v in op.uses()} | set(body.returns)
+    passed = dict(zip(params, (*operands, last), strict=True))
+    passed |= {param: _argument(m, param) for param in inner.params}
+    kept = [p for p in (*inner.params, *params) if p in used]
+    body = replace(body, params=tuple(kept))
+    results = tuple(m.sharding(v.type.shape) if m.chance(0.2) else None for v in returns)
+    return Function(m.names.fresh("f"), body, results), [passed[p] for p in kept]
+
+
+def _argument(m: Maker, param: Value) -> Value:
+    made = replace(param, name=m.names.fresh("p"), sharding=None)
+    m.params.append(made)
+    return made
+
+
+def text_of(module: Module) -> str:
+    """The text of a program that calls functions, which are private."""
+    return re.sub(r"func\.func @(?!main\()", "func.func private @", show(module, locations=True))
+
+
+def called(module: Module) -> set[int]:
+    """The numbers of the calls of a numbered module."""
+    return {
+        op.loc.line
+        for function in module.functions
+        for op in function.body.walk()
+        if op.name == "opaque" and op.attrs["operation"] == CALL and op.loc
+    }
+
