@@ -89,7 +89,9 @@ class Propagate(Pass, name="propagate"):
     def run(self, module: Module, record: Record | None) -> Module:
         meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
         if not meshes:
-            return replace(module, functions=tuple(map(without_edges, module.functions)))
+            functions = tuple(map(without_edges, module.functions))
+            same = all(new is old for new, old in zip(functions, module.functions, strict=True))
+            return module if same else replace(module, functions=functions)
         rules = rules_in_force()
         module = rules.bind(module)
         steppers = Steppers(Shardings(module), explain=record is not None)
@@ -192,7 +194,8 @@ class Propagate(Pass, name="propagate"):
             found = shardings[number]
             if self.keep_open:
                 return found
-            if not type.rank and (found is None or not found.unreduced):
+            single = found is not None and shardings.meshes[found.mesh].is_maximal
+            if not type.rank and not single and (found is None or not found.unreduced):
                 return None  # there is nothing to say about a scalar
             if found is None and self.leave_open:
                 return Sharding.open(mesh.name, type.rank)

@@ -6,15 +6,18 @@ along some of the manual axes.
 
 from itertools import permutations
 
+import numpy as np
+
 from shardir import ops as ops  # declares the operations
 from shardir.groups import groups
 from shardir.ir import Value
 from shardir.mesh import Mesh
-from shardir.opset import Symbol
-from shardir.placement import Axes
+from shardir.opset import Dense, Symbol
+from shardir.placement import Axes, Axis, size_of
 from shardir.stablehlo.reader_call import Call, Unsupported, reads
 from shardir.stablehlo.reader_formulas import combined, formulas
 from shardir.stablehlo.reader_records import Typed
+from shardir.types import TensorType
 
 Values = tuple[Value, ...]
 
@@ -42,9 +45,60 @@ def _reduce_scatter(call: Call) -> Values:
 def _all_to_all(call: Call) -> Values:
     axes = _axes(call)
     split, concat = call.integer("split_dimension"), call.integer("concat_dimension")
-    if split == concat or len(call.operands) != 1:
-        raise Unsupported("it exchanges along one dimension")
+    if len(call.operands) != 1:
+        raise Unsupported("it exchanges several tensors at once")
+    if split == concat:
+        return _exchange_in_place(call, split, axes)
     return call.emit("all-to-all", *call.take(1), split=split, concat=concat, axes=axes)
+
+
+def _exchange_in_place(call: Call, dim: int, axes: Axes) -> Values:
+    """An exchange that splits and concatenates along one dimension.
+
+    Its pieces become a dimension of their own, in front of what each of them has.
+    """
+    (x,) = call.take(1)
+    count, shape = size_of(axes), x.type.shape
+    if dim >= len(shape) or shape[dim] % count:
+        raise call.fail(f"dimension {dim} of {x.type} has no {count} equal pieces")
+    divided = x.type.with_shape((*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]))
+    pieces = call.step("reshape", x, result=divided)
+    moved = call.step("all-to-all", pieces, split=dim, concat=dim + 1, axes=axes)
+    return call.emit("reshape", moved)
+
+
+@reads("cross-replica-sum")
+def _cross_replica_sum(call: Call) -> Values:
+    return call.emit("all-reduce", *call.take(1), axes=_axes(call), op=Symbol("add"))
+
+
+@reads("collective_broadcast")
+def _collective_broadcast(call: Call) -> Values:
+    """What the first device of each group has: the first piece of what all gather."""
+    (x,) = call.take(1)
+    axes, shape = _axes(call), x.type.shape
+    piece = call.step("reshape", x, result=x.type.with_shape((1, *shape)))
+    gathered = call.step("all-gather", piece, dim=0, axes=axes)
+    starts, strides = (0,) * (len(shape) + 1), (1,) * (len(shape) + 1)
+    first = call.step("slice", gathered, starts=starts, strides=strides, result=piece.type)
+    return call.emit("reshape", first)
+
+
+@reads("partition_id")
+def _partition_id(call: Call) -> Values:
+    """The device's position, or its id where the devices of the mesh are in another order."""
+    mesh, axes = _manual(call)
+    if {axis.name for axis in axes} != set(mesh.sizes):
+        raise Unsupported("not all axes of its mesh are manual")
+    whole = tuple(Axis.whole(name, mesh) for name in mesh.sizes)
+    place = call.step("axis-index", axes=whole)
+    if mesh.device_ids is not None:
+        kind = TensorType((mesh.size,), "i32")
+        ids = Dense(np.array(mesh.device_ids, np.int32))
+        table = call.step("constant", value=ids, result=kind)
+        found = call.step("dynamic_slice", table, place, result=kind.with_shape((1,)))
+        place = call.step("reshape", found, result=place.type)
+    return call.emit("convert", place)
 
 
 @reads("collective_permute")

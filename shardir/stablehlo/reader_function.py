@@ -242,10 +242,15 @@ class FunctionReader:
         return new
 
     def rename(self, new: Mapping[Value, Value]) -> None:
-        """Let operations of the current block that make a value in `new` make its new form."""
+        """Let operations of the current block make and use the new forms of values."""
         for i, op in enumerate(self.ops):
-            if any(value in new for value in op.results):
-                made = replace(op, results=tuple(new.get(v, v) for v in op.results))
+            if any(value in new for value in (*op.results, *op.uses())):
+                made = replace(
+                    op,
+                    operands=tuple(new.get(v, v) for v in op.operands),
+                    results=tuple(new.get(v, v) for v in op.results),
+                    blocks=tuple(substitute(block, dict(new)) for block in op.blocks),
+                )
                 self.ops[i] = made
                 self.makers.update(dict.fromkeys(made.results, made))
 

@@ -7,6 +7,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Value
 from shardir.stablehlo import (
     reader_collectives as reader_collectives,
+    reader_composed as reader_composed,
     reader_regions as reader_regions,
     reader_sdy as reader_sdy,
     reader_shapes as reader_shapes,
@@ -29,6 +30,7 @@ for _theirs, _ours in _BARE.items():
     READERS[f"stablehlo.{_theirs}"] = _bare(_ours)
 for _name in CHLO:
     READERS[f"chlo.{_name}"] = _bare(_name)
+READERS["chlo.tan"] = _bare("tan")
 READERS["chlo.next_after"] = _bare("nextafter")
 
 
@@ -45,9 +47,10 @@ def _compare(call: Call) -> Values:
     if direction not in ("eq", "ne", "lt", "le", "gt", "ge"):
         raise call.fail(f"values do not compare by {direction.upper()!r}")
     kind = str(call.attrs.get("compare_type", call.words[-1] if call.words else ""))
+    both = call.take(2)
     if "TOTALORDER" in kind:
-        raise Unsupported("floats in total order are not compared by an operation of ours")
-    return call.emit(direction, *call.take(2))
+        both = [reader_composed.in_total_order(call, x) for x in both]
+    return call.emit(direction, *both)
 
 
 @reads("constant", "sdy.constant")

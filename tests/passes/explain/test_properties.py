@@ -13,6 +13,7 @@ from shardir.passes.explain.parts import left_over, touches
 from shardir.passes.explain.program import tell
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagate import Propagate
+from shardir.passes.propagation.finish import sharding_axes
 from shardir.passes.propagation.record import Reason
 from shardir.placement import Axes, Axis, Sharding
 from tests.shardy.programs import program
@@ -118,7 +119,7 @@ def _free(source: Sharding | None, target: Sharding | None) -> bool:
     if source is None or target is None or source.unreduced:
         return True
     return all(
-        _joined(after)[: len(before)] == _joined(before)
+        _joined(sharding_axes(after))[: len(sharding_axes(before))] == _joined(sharding_axes(before))
         for before, after in zip(source.axes, target.axes, strict=True)
     )
 

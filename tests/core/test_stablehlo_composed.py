@@ -1,0 +1,230 @@
+"""Operations of StableHLO and CHLO that are several of ours, against StableHLO's interpreter."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jaxlib")
+
+from jax._src.interpreters import mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from shardir.interpret import evaluate
+from shardir.ops.opaque import unknown_operations
+from shardir.stablehlo.reader import read
+
+NAN, INF = float("nan"), float("inf")
+FLOATS = [0.0, -0.0, 0.49999997, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-40, -3e38, 65520.0, 1e-7, INF, -INF, NAN, 3.3]
+VECTOR = np.array(FLOATS, np.float32)
+COUNTS = np.arange(-8, 8, dtype=np.int32) * 123456789
+MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
+T = "tensor<16xf32>"
+
+REFERENCE = {
+    "afz": (f"stablehlo.round_nearest_afz %0 : {T}", T, [VECTOR]),
+    **{
+        f"e{e}m{m}": (f"stablehlo.reduce_precision %0, format = e{e}m{m} : {T}", T, [VECTOR])
+        for e, m in ((5, 10), (8, 7), (5, 2), (8, 23), (4, 3), (1, 0), (8, 0))
+    },
+    "dynamic broadcast": (
+        "stablehlo.dynamic_broadcast_in_dim %0, %1, dims = [1] : (tensor<4xf32>, tensor<2xi32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>",
+        [MATRIX[0], np.array([3, 4], np.int32)],
+    ),
+    "dynamic reshape": (
+        "stablehlo.dynamic_reshape %0, %1 : (tensor<3x4xf32>, tensor<2xi32>) -> tensor<2x6xf32>",
+        "tensor<2x6xf32>",
+        [MATRIX, np.array([2, 6], np.int32)],
+    ),
+    "dynamic iota": (
+        "stablehlo.dynamic_iota %0, dim = 1 : (tensor<2xi32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>",
+        [np.array([3, 4], np.int32)],
+    ),
+    "size": (
+        "stablehlo.get_dimension_size %0, dim = 1 : (tensor<3x4xf32>) -> tensor<i32>",
+        "tensor<i32>",
+        [MATRIX],
+    ),
+}
+
+
+def program(line: str, result: str, arrays: list[Any]) -> str:
+    names = {"float32": "f32", "int32": "i32", "uint32": "ui32", "int8": "i8", "int64": "i64"}
+    params = ", ".join(
+        f"%{i}: tensor<{''.join(f'{n}x' for n in a.shape)}{names[str(a.dtype)]}>"
+        for i, a in enumerate(arrays)
+    )
+    many = "," in result and result.startswith("(")
+    made = ", ".join(f"%y{i}" for i in range(result.count("tensor") if many else 1))
+    return (
+        f"func.func @main({params}) -> {result} {{\n  {made} = {line}\n"
+        f"  return {made} : {result.strip('()')}\n}}\n"
+    )
+
+
+def interpreted(text: str, arrays: list[Any]) -> list[Any]:
+    with mlir.make_ir_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        args = [mlir.ir_attribute(array) for array in arrays]
+        return [np.array(result) for result in stablehlo.eval_module(module, args)]
+
+
+def ours(text: str, arrays: list[Any]) -> list[Any]:
+    module = read(text)
+    assert not unknown_operations(module), str(module)
+    return list(evaluate(module.main, arrays))
+
+
+@pytest.mark.parametrize("case", REFERENCE)
+def test_the_interpreter_computes_the_same(case: str) -> None:
+    line, result, arrays = REFERENCE[case]
+    text = program(line, result, arrays)
+    for mine, theirs in zip(ours(text, arrays), interpreted(text, arrays), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+        if mine.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(mine), np.signbit(theirs))
+
+
+COMPARE = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
+           "EQ": np.equal, "NE": np.not_equal}  # fmt: skip
+
+
+def ordered(x: Any) -> Any:
+    """Integers in the total order of floats."""
+    bits = x.view(np.int32)
+    return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+def total(way: str) -> Any:
+    return lambda x, y: [COMPARE[way](ordered(x), ordered(y))]
+
+
+NUMBERS = {
+    **{
+        f"total {way}": (
+            f"stablehlo.compare {way}, %0, %1, TOTALORDER : ({T}, {T}) -> tensor<16xi1>",
+            "tensor<16xi1>",
+            [VECTOR, VECTOR[::-1].copy()],
+            total(way),
+        )
+        for way in COMPARE
+    },
+    "square": (f"chlo.square %0 : {T} -> {T}", T, [VECTOR], lambda x: [x * x]),
+    "is inf": (f"chlo.is_inf %0 : {T} -> tensor<16xi1>", "tensor<16xi1>", [VECTOR], lambda x: [np.isinf(x)]),
+    "is +inf": (f"chlo.is_pos_inf %0 : {T} -> tensor<16xi1>", "tensor<16xi1>", [VECTOR], lambda x: [np.isposinf(x)]),
+    "is -inf": (f"chlo.is_neg_inf %0 : {T} -> tensor<16xi1>", "tensor<16xi1>", [VECTOR], lambda x: [np.isneginf(x)]),
+    "tan": (f"chlo.tan %0 : {T} -> {T}", T, [VECTOR], lambda x: [np.tan(x)]),
+    "mulhi": (
+        "chlo.mulhi %0, %1 : tensor<16xi32>, tensor<16xi32> -> tensor<16xi32>",
+        "tensor<16xi32>",
+        [COUNTS, COUNTS[::-1].copy()],
+        lambda x, y: [(x.astype(np.int64) * y >> 32).astype(np.int32)],
+    ),
+    "like": (
+        "\"chlo.constant_like\"(%0) <{value = 2.5 : f32}> : (tensor<3x4xf32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>", [MATRIX], lambda x: [np.full_like(x, 2.5)],
+    ),
+    "broadcast add": (
+        "chlo.broadcast_add %0, %1 : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>", [MATRIX, MATRIX[0]], lambda x, y: [x + y],
+    ),
+    "broadcast subtract": (
+        "chlo.broadcast_subtract %0, %1 {broadcast_dimensions = array<i64: 0>} "
+        ": (tensor<3x4xf32>, tensor<3xf32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>", [MATRIX, MATRIX[:, 0].copy()], lambda x, y: [x - y[:, None]],
+    ),
+    "broadcast divide": (
+        "chlo.broadcast_divide %0, %1 : (tensor<f32>, tensor<3x4xf32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>", [np.float32(2), MATRIX + 1], lambda x, y: [x / y],
+    ),
+    "broadcast compare": (
+        "chlo.broadcast_compare %0, %1 {comparison_direction = #chlo<comparison_direction LT>} "
+        ": (tensor<3x4xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>",
+        "tensor<3x4xi1>", [MATRIX, MATRIX[1:2]], lambda x, y: [x < y],
+    ),
+    "batch norm": (
+        '"stablehlo.batch_norm_inference"(%0, %1, %2, %3, %4) <{epsilon = 1.0e-3 : f32, '
+        "feature_index = 1 : i64}> : (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>, "
+        "tensor<4xf32>, tensor<4xf32>) -> tensor<3x4xf32>",
+        "tensor<3x4xf32>",
+        [MATRIX, MATRIX[0], MATRIX[1], MATRIX[2], MATRIX[1] + 1],
+        lambda x, s, o, m, v: [(x - m) / np.sqrt(v + np.float32(1e-3)) * s + o],
+    ),
+    "training": (
+        '"stablehlo.batch_norm_training"(%0, %1, %2) <{epsilon = 1.0e-3 : f32, feature_index = 1 : i64}> '
+        ": (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)",
+        "(tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)",
+        [MATRIX**2, MATRIX[0], MATRIX[1]],
+        lambda x, s, o: [
+            (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-3) * s + o, x.mean(0), x.var(0)
+        ],
+    ),
+    "einsum": (
+        '"stablehlo.einsum"(%0, %1) <{einsum_config = "ab,cb->ca"}> '
+        ": (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x3xf32>",
+        "tensor<3x3xf32>", [MATRIX, MATRIX + 1], lambda x, y: [y @ x.T],
+    ),
+    "unary einsum": (
+        '"stablehlo.unary_einsum"(%0) <{einsum_config = "ab->b"}> : (tensor<3x4xf32>) -> tensor<4xf32>',
+        "tensor<4xf32>", [MATRIX], lambda x: [x.sum(0)],
+    ),
+    "index select": (
+        '"stablehlo.torch_index_select"(%0, %1) <{batch_dims = 0 : i64, dim = 1 : i64}> '
+        ": (tensor<3x4xf32>, tensor<2xi32>) -> tensor<3x2xf32>",
+        "tensor<3x2xf32>", [MATRIX, np.array([3, 1], np.int32)], lambda x, i: [x[:, i]],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_numpy_computes_the_same(case: str) -> None:
+    line, result, arrays, want = NUMBERS[case]
+    with np.errstate(all="ignore"):
+        wanted = want(*arrays)
+    for mine, theirs in zip(ours(program(line, result, arrays), arrays), wanted, strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
+
+
+def test_the_gradient_of_a_batch_norm_is_that_of_jax() -> None:
+    import jax
+
+    x, scale, gradient = MATRIX**2, MATRIX[0] + 1, MATRIX[::-1].copy()
+    line = (
+        '"stablehlo.batch_norm_grad"(%0, %1, %2, %3, %4) <{epsilon = 1.0e-3 : f32, '
+        "feature_index = 1 : i64}> : (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>, "
+        "tensor<4xf32>, tensor<3x4xf32>) -> (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)"
+    )
+    result = "(tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)"
+    arrays = [x, scale, x.mean(0), x.var(0), gradient]
+
+    def normal(x: Any, scale: Any, offset: Any) -> Any:
+        return (x - x.mean(0)) / jax.numpy.sqrt(x.var(0) + 1e-3) * scale + offset
+
+    _, pullback = jax.vjp(normal, x, scale, scale)
+    for mine, theirs in zip(ours(program(line, result, arrays), arrays), pullback(gradient), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+AMOUNTS = """\
+func.func @main(%x: tensor<3x4xf32>) -> (tensor<6x4xf32>, tensor<2x2xf32>) {
+  %low = stablehlo.constant dense<[1, 0]> : tensor<2xi32>
+  %two = stablehlo.constant dense<2> : tensor<2xi32>
+  %end = stablehlo.constant dense<[3, 4]> : tensor<2xi32>
+  %none = stablehlo.constant dense<0> : tensor<2xi32>
+  %high = stablehlo.constant dense<[2, 0]> : tensor<2xi32>
+  %z = stablehlo.constant dense<9.0> : tensor<f32>
+  %0 = stablehlo.dynamic_pad %x, %z, %low, %high, %none : (tensor<3x4xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<6x4xf32>
+  %1 = stablehlo.real_dynamic_slice %x, %none, %end, %two : (tensor<3x4xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x2xf32>
+  return %0, %1 : tensor<6x4xf32>, tensor<2x2xf32>
+}
+"""
+
+
+def test_constant_amounts_are_read() -> None:
+    padded, sliced = ours(AMOUNTS, [MATRIX])
+    np.testing.assert_array_equal(padded, np.pad(MATRIX, ((1, 2), (0, 0)), constant_values=9))
+    np.testing.assert_array_equal(sliced, MATRIX[::2, ::2])
