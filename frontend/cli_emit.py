@@ -11,6 +11,7 @@ from shardir.frontend.cli_files import CommandError
 from shardir.frontend.cli_functions import program_of
 from shardir.frontend.cli_options import Arguments, FileOrFunction, MeshSizes, Seed, Specs
 from shardir.frontend.emitting import SELFTEST_SECONDS, emission_of, write
+from shardir.ops.opaque import refuse_unknown
 
 EXAMPLES = """Examples:
 
@@ -47,6 +48,7 @@ def emit(
     """Write a program as source text for a target, and print the names of the files."""
     options = _options(option or ())
     program = program_of(file, mesh, args, specs)
+    refuse_unknown(program.module)
     lowered = program.lowered
     if lowered is None:
         given = load_arguments(program.module, inputs) if inputs else None

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 
@@ -99,15 +98,22 @@ def modules_of(text: str, name: str, form: Form | None) -> list[Module]:
 
 def _unknown(modules: list[Module]) -> list[str]:
     """One line for each kind of operation that nothing is known about."""
-    found = Counter(
-        (unknown.operation, unknown.reason)
-        for module in modules
-        for unknown in unknown_operations(module)
-    )
+    found: dict[tuple[str, str], list[str]] = {}
+    for module in modules:
+        for unknown in unknown_operations(module):
+            places = found.setdefault((unknown.operation, unknown.reason), [])
+            places.append(str(unknown.loc or "somewhere"))
     return [
         bounded(
-            f"warning: {operation} is carried through as text"
-            f"{f', {number} times' if number > 1 else ''}{f': {reason}' if reason else ''}"
+            f"warning: {operation} is carried through as text ({_places(places)})"
+            f"{f': {reason}' if reason else ''}"
         )
-        for (operation, reason), number in found.items()
+        for (operation, reason), places in found.items()
     ]
+
+
+def _places(places: list[str]) -> str:
+    """Up to three places, and how many more there are."""
+    named = list(dict.fromkeys(places))
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return ", ".join(named[:3]) + more

@@ -14,6 +14,7 @@ from shardir.interpret import mesh_of
 from shardir.ir import Module
 from shardir.machine_limits import check_runnable
 from shardir.passes import Pipeline
+from shardir.ops.opaque import refuse_unknown
 from shardir.passes.pipeline import DEFAULT
 from shardir.placement import Sharding
 from shardir.sampling import random_arguments
@@ -43,6 +44,7 @@ def run(
 ) -> None:
     """Run a program on all devices of its mesh and print its results and how they are cut."""
     module = read_module(file)
+    refuse_unknown(module)
     check_runnable(module)
     if save is not None:
         make_folder(save)

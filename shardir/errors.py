@@ -152,6 +152,10 @@ class DrawError(ShardirError, RuntimeError):
     """A picture that cannot be drawn."""
 
 
+class OpaqueOperationError(ShardirError, NotImplementedError):
+    """An operation of another language that only its text is known of."""
+
+
 class NoRule(ShardirError, NotImplementedError):
     """A target that has not been taught an operation."""
 

@@ -8,6 +8,7 @@ be pointwise.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from shardir.errors import OpaqueOperationError, counted
 from shardir.factor_text import parse_rule, show_shardy
 from shardir.factors import FactorRule, pointwise as pointwise_rule
 from shardir.ir import Loc, Module
@@ -95,3 +96,22 @@ def _unknown(module: Module) -> Iterator[Unknown]:
                 attrs = op.attrs
                 reason, known = attrs.get("reason", ""), attrs.get("pointwise", False)
                 yield Unknown(attrs["operation"], reason, op.loc, known)
+
+
+def refuse_unknown(module: Module) -> None:
+    """Raise `OpaqueOperationError` if a module has operations that are carried through as text.
+
+    Nothing can run them: only their operands and the types of their results are known.
+    """
+    unknown = unknown_operations(module)
+    if not unknown:
+        return
+    first = unknown[0]
+    where = f" at {first.loc}" if first.loc else ""
+    why = f": {first.reason}" if first.reason else ""
+    others = len(unknown) - 1
+    more = f" (and {counted(others, 'other operation')} like it)" if others else ""
+    raise OpaqueOperationError(
+        f"{first.operation}{where} is carried through as text, and cannot run{why}{more}; put "
+        "operations of StableHLO in its place"
+    )

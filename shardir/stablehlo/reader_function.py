@@ -8,7 +8,7 @@ from lark import Token
 
 from shardir.build import Names, substitute
 from shardir.errors import counted, suggestion
-from shardir.ir import Block, Function, Op, Value
+from shardir.ir import Block, Function, Loc, Op, Value
 from shardir.mesh import Mesh
 from shardir.opset import OPS, Attr
 from shardir.placement import Axes, Sharding
@@ -226,10 +226,20 @@ class FunctionReader:
         blocks: tuple[Block, ...],
         loc: Token | None,
     ) -> Op:
-        op = Op(OPS[name], operands, results, attrs, blocks, self.module.location(loc))
+        place = self.module.location(loc)
+        if place is None and name == "opaque":
+            place = self.place_in_text()
+        op = Op(OPS[name], operands, results, attrs, blocks, place)
         self.ops.append(op)
         self.makers.update(dict.fromkeys(results, op))
         return op
+
+    def place_in_text(self) -> Loc:
+        """Where the operation that is being read stands in the text."""
+        at = self.readings[-1][0].name.start_pos or 0
+        before = self.source.text[:at]
+        line = before.count("\n") + 1
+        return Loc(self.source.file, line, at - before.rfind("\n"))
 
     def say(self, value: Value, sharding: Sharding) -> Value:
         """Let a value that is already there have a sharding; what it is now."""

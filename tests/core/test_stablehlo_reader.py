@@ -4,6 +4,7 @@ import pytest
 
 from shardir.errors import ParseError
 from shardir.mesh import Mesh
+from shardir.passes import Propagate
 from shardir.stablehlo.reader import parts_of, read
 from shardir.text.printer import show as show_ir
 from shardir.verify import verify
@@ -24,10 +25,12 @@ func @main(
   %arg1: f32[16@data, 32@-],
 ) -> (f32[16]) {
   %0 = dot(%arg1, %arg0, dims="ab,bc->ac") : f32[16, 64]
+  %v1.edge = data_flow_edge(%0) : f32[16, 64]
   %cst = constant(value=0.0) : f32[]
   %v0 = broadcast(%cst, dims=[]) : f32[16, 64]
-  %1 = maximum(%0, %v0) : f32[16, 64]
-  %2 = sum(%1, dims=[1]) : f32[16]
+  %1 = maximum(%v1.edge, %v0) : f32[16, 64]
+  %v1.edge.1 = data_flow_edge(%1) : f32[16, 64]
+  %2 = sum(%v1.edge.1, dims=[1]) : f32[16]
   return %2
 }
 """
@@ -212,7 +215,7 @@ def test_devices_in_another_order() -> None:
     assert [mesh.device_ids for mesh in module.meshes] == [(1, 0), None]
 
 
-def test_what_a_callee_says_of_its_values_becomes_constraints() -> None:
+def test_what_a_callee_says_of_its_values_is_said_where_it_is_entered() -> None:
     text = """\
 sdy.mesh @m = <["a"=2]>
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
@@ -228,11 +231,17 @@ func.func private @g(%y: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]
 """
     module = read(text)
     assert [function.name for function in module.functions] == ["main"]
-    assert "\n".join(show_ir(module).splitlines()[5:9]) == (
-        "  %v0.constrained = sharding_constraint(%x) : f32[8@a]\n"
-        "  %0 = sin(%v0.constrained) : f32[8]\n"
-        "  %v1.constrained = sharding_constraint(%0) : f32[8@a]\n"
-        "  %1 = sin(%v1.constrained) : f32[8]"
+    assert "\n".join(show_ir(module).splitlines()[5:11]) == (
+        "  %v0.edge = data_flow_edge(%x) : f32[8@a]\n"
+        "  %0 = sin(%v0.edge) : f32[8]\n"
+        "  %v0.edge.1 = data_flow_edge(%0) : f32[8]\n"
+        "  %v1.edge = data_flow_edge(%v0.edge.1) : f32[8@a]\n"
+        "  %1 = sin(%v1.edge) : f32[8]\n"
+        "  %v1.edge.1 = data_flow_edge(%1) : f32[8]"
+    )
+    assert "\n".join(show_ir(Propagate()(module)).splitlines()[5:7]) == (
+        "  %0 = sin(%x) : f32[8@a]\n"
+        "  %1 = sin(%0) : f32[8@a]"
     )
 
 

@@ -189,7 +189,9 @@ attributes="", types=": (tensor<4xf32>) -> tensor<4xf32>") : f32[4]
 }
 """
     )
-    assert err == "warning: stablehlo.custom_call @mine is carried through as text\n"
+    assert err == (
+        "warning: stablehlo.custom_call @mine is carried through as text (two.mlir:7)\n"
+    )
 
 
 def test_opt_reads_stablehlo_from_standard_input(
@@ -211,4 +213,15 @@ def test_only_opt_takes_files_of_several_modules(
 
     assert capsys.readouterr().err.splitlines()[-1] == (
         "error: two.mlir has 2 modules, one after each // -----; only opt takes several"
+    )
+
+
+def test_what_is_carried_through_as_text_does_not_run(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("one.mlir").write_text(TWO.partition("// -----\n")[2])
+    assert run("run", "one.mlir") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: stablehlo.custom_call @mine at one.mlir:2 is carried through as text, and cannot "
+        "run; put operations of StableHLO in its place"
     )
