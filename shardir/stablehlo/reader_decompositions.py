@@ -31,10 +31,15 @@ def _cholesky(call: Call) -> Values:
 @reads("triangular_solve")
 def _triangular_solve(call: Call) -> Values:
     """From the right it is the transposed equation from the left."""
-    a, y = call.take(2)
     transpose = next(ours for ours, word in TRANSPOSES.items() if word == call.word("transpose_a"))
     lower, unit = _flag(call, "lower"), _flag(call, "unit_diagonal")
-    if _flag(call, "left_side"):
+    return solved(call, transpose, left=_flag(call, "left_side"), lower=lower, unit=unit)
+
+
+def solved(call: Call, transpose: str, *, left: bool, lower: bool, unit: bool) -> Values:
+    """The solution of a triangular equation, of which the operands are the two sides."""
+    a, y = call.take(2)
+    if left:
         said = Symbol(transpose)
         return call.emit("triangular_solve", a, y, lower=lower, transpose=said, unit=unit)
     if transpose == "adjoint":
@@ -42,7 +47,7 @@ def _triangular_solve(call: Call) -> Values:
     rank = y.type.rank
     perm = (*range(rank - 2), rank - 1, rank - 2)
     turned = Symbol("transpose" if transpose == "no" else "no")
-    solved = call.step(
+    turned_solution = call.step(
         "triangular_solve",
         a,
         call.step("transpose", y, perm=perm),
@@ -50,7 +55,7 @@ def _triangular_solve(call: Call) -> Values:
         transpose=turned,
         unit=unit,
     )
-    return call.emit("transpose", solved, perm=perm)
+    return call.emit("transpose", turned_solution, perm=perm)
 
 
 def _flag(call: Call, name: str) -> bool:

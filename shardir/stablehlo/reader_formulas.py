@@ -153,11 +153,16 @@ def _naive(a: str, b: str, dtype: str) -> tuple[str, str]:
     return f"LT({a},{b})", f"EQ({a},{b})"
 
 
-def exponentials() -> str:
-    """The formula that adds two exponentials, in logarithms."""
+def exponentials() -> tuple[str, str]:
+    """The formulas that add two exponentials, in logarithms: ours, JAX's."""
     high, low = "maximum(a0,b0)", "minimum(a0,b0)"
     gap = f"select(EQ({high},{low}),0.0,subtract({low},{high}))"
-    return f"add({high},log_plus_one(exponential({gap})))"
+    apart = "subtract(a0,b0)"
+    sum_of = f"add({high},log_plus_one(exponential(negate(abs({apart})))))"
+    return (
+        f"add({high},log_plus_one(exponential({gap})))",
+        f"select(NE({apart},{apart}),add(a0,b0),{sum_of})",
+    )
 
 
 def sides(params: Sequence[Token]) -> list[Token]:

@@ -15,6 +15,7 @@ from shardir.placement import Axes, Sharding
 from shardir.stablehlo import reader_records as records
 from shardir.stablehlo.opaque_rules import STATED
 from shardir.stablehlo.reader_call import READERS, SHARDING, Call, Unsupported
+from shardir.stablehlo.reader_lapack import is_lapack
 from shardir.stablehlo.reader_opaque import carry_through
 from shardir.stablehlo.reader_unused import without_unused
 from shardir.types import TensorType
@@ -203,7 +204,7 @@ class FunctionReader:
         try:
             if rule is None:
                 raise Unsupported("")
-            if STATED in call.attrs:
+            if STATED in call.attrs and not is_lapack(call):
                 raise Unsupported("it has a sharding rule of its own")
             results = rule(call)
         except Unsupported as error:

@@ -1,5 +1,6 @@
 """What operations of StableHLO are in our IR: those with regions."""
 
+from math import prod
 from typing import Any
 
 from lark import Token
@@ -19,8 +20,10 @@ from shardir.stablehlo.reader_formulas import (
     position,
     sides,
 )
+from shardir.stablehlo.reader_lifted import lifted
 from shardir.stablehlo.reader_shapes import pointers, scatter_dims
 from shardir.stablehlo.regions import identity
+from shardir.stablehlo.rules import NAMES
 from shardir.types import TensorType
 
 Values = tuple[Value, ...]
@@ -46,18 +49,30 @@ def _reduce(call: Call) -> Values:
     dims = call.integers("dimensions")
     names = _how(call, len(xs))
     if names is None:
-        return _position(call, xs, inits, dims)
+        found = _position(call, xs, inits, dims)
+        return folded(call, xs, inits, dims) if found is None else found
+    if any(c in ("or", "and") and x.type.dtype != "bool" for c, x in zip(names, xs, strict=True)):
+        return folded(call, xs, inits, dims)
     if len(xs) > 1:
-        raise Unsupported("it reduces several tensors at once")
+        made = [
+            _reduced_alone(call, x, init, combine, dims)
+            for x, init, combine in zip(xs, inits, names, strict=True)
+        ]
+        return _named(call, made)
     (x,), (init,), (combine,) = xs, inits, names
-    if combine in ("or", "and") and x.type.dtype != "bool":
-        raise Unsupported("it combines the bits of integers")
     if is_identity(call, init, combine):
         call.reader.spares(init)
         return call.emit(REDUCTIONS[combine], x, dims=dims)
     reduced = call.step(REDUCTIONS[combine], x, dims=dims)
     start = call.step("broadcast", init, result=reduced.type, dims=())
     return call.emit(ELEMENTWISE[combine], start, reduced)
+
+
+def _reduced_alone(call: Call, x: Value, init: Value, combine: str, dims: Ints) -> Value:
+    """One of several tensors that are reduced in one operation, each by itself."""
+    reduced = call.step(REDUCTIONS[combine], x, dims=dims)
+    start = call.step("broadcast", init, result=reduced.type, dims=())
+    return call.step(ELEMENTWISE[combine], start, reduced)
 
 
 def _named(call: Call, made: list[Value]) -> Values:
@@ -77,13 +92,13 @@ def _reduced(call: Call) -> tuple[list[Value], list[Value]]:
 
 def _how(call: Call, count: int) -> list[str] | None:
     """How each operand is combined by itself; `None` where they are combined together."""
-    words = [str(word) for word in call.words]
-    if "applies" in words:
-        name = words[words.index("applies") + 1].rpartition(".")[2]
-        if name not in COMBINE:
-            raise Unsupported(f"it applies {name}")
-        return [COMBINE[name]]
-    returned = formulas(call, *_region(call, 0))
+    name = applied(call)
+    if name is not None:
+        return [COMBINE[name]] if name in COMBINE else None
+    try:
+        returned = formulas(call, *region_of(call, 0))
+    except Unsupported:
+        return None
     names = [combined(formula, i) for i, formula in enumerate(returned)]
     if len(returned) != count:
         raise call.fail(f"its region returns {len(returned)} values for {count} operands")
@@ -91,7 +106,7 @@ def _how(call: Call, count: int) -> list[str] | None:
     return whole if len(whole) == count else None
 
 
-def _region(call: Call, number: int) -> tuple[records.Block, list[Token]]:
+def region_of(call: Call, number: int) -> tuple[records.Block, list[Token]]:
     """A region and its parameters, all left ones first."""
     if len(call.blocks) <= number:
         raise call.fail(f"{call.name} lacks a region")
@@ -102,14 +117,77 @@ def _region(call: Call, number: int) -> tuple[records.Block, list[Token]]:
     return block, sides([param.name for group in groups for param in group])
 
 
-def _position(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Values:
-    """The position of an extreme: the values and a count are reduced together."""
-    returned = formulas(call, *_region(call, 0))
-    if len(xs) != 2 or len(dims) != 1 or len(call.results) != 2:
-        raise Unsupported("it reduces by a computation of its own")
+def folded(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Values:
+    """A reduction by any computation: neighbours are combined until one element is left."""
+    kept = tuple(d for d in range(xs[0].type.rank) if d not in dims)
+    shape = tuple(xs[0].type.shape[d] for d in kept)
+    size = prod(xs[0].type.shape[d] for d in dims)
+    rows = [
+        call.step(
+            "reshape",
+            call.step("transpose", x, perm=(*kept, *dims)),
+            result=x.type.with_shape((*shape, size)),
+        )
+        for x in xs
+    ]
+    while size > 1:
+        half = size // 2
+        pairs = [_every_other(call, x, start, half) for start in (0, 1) for x in rows]
+        combined = _combined(call, pairs)
+        if size % 2:
+            rest = [_every_other(call, x, size - 1, 1) for x in rows]
+            combined = [
+                call.step("concatenate", x, y, dim=len(shape))
+                for x, y in zip(combined, rest, strict=True)
+            ]
+        rows, size = combined, half + size % 2
+    starts = [
+        call.step("broadcast", init, dims=(), result=x.type.with_shape(shape))
+        for init, x in zip(inits, xs, strict=True)
+    ]
+    if not size:
+        return _named(call, starts)
+    last = [call.step("reshape", x, result=x.type.with_shape(shape)) for x in rows]
+    return _named(call, _combined(call, [*starts, *last]))
+
+
+def _every_other(call: Call, x: Value, start: int, count: int) -> Value:
+    """Some elements of the last dimension, from `start` on."""
+    front = (0,) * (x.type.rank - 1)
+    return call.step(
+        "slice", x, starts=(*front, start), strides=(*(1 for _ in front), 2),
+        result=x.type.with_shape((*x.type.shape[:-1], count)),
+    )  # fmt: skip
+
+
+def _combined(call: Call, sides: list[Value]) -> list[Value]:
+    """What the region of a reduction makes of all elements of tensors: left ones, right ones."""
+    name = applied(call)
+    if name is None:
+        return lifted(call, *region_of(call, 0), sides)
+    ours = next((ours for ours, theirs in NAMES.items() if theirs == name), None)
+    if ours is None:
+        raise Unsupported(f"it applies {name}")
+    return [call.step(ours, *sides)]
+
+
+def applied(call: Call) -> str | None:
+    """The operation of `reduce(...) applies stablehlo.add`."""
+    words = [str(word) for word in call.words]
+    return words[words.index("applies") + 1].rpartition(".")[2] if "applies" in words else None
+
+
+def _position(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Values | None:
+    """The position of an extreme: the values and a count are reduced together.
+
+    `None` where it is another computation.
+    """
+    if applied(call) or len(xs) != 2 or len(dims) != 1 or len(call.results) != 2:
+        return None
     counted = call.reader.makers.get(xs[1])
     if counted is None or counted.name != "iota" or counted.attrs["dim"] != dims[0]:
-        raise Unsupported("it reduces by a computation of its own")
+        return None
+    returned = formulas(call, *region_of(call, 0))
     dtype = xs[0].type.dtype
     for better, combine, name in (("GT", "max", "argmax"), ("LT", "min", "argmin")):
         right = returned in position(better, dtype)
@@ -120,7 +198,7 @@ def _position(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Va
             results = _named(call, [extreme, place])
             call.reader.spares(results[0])
             return results
-    raise Unsupported("it reduces by a computation of its own")
+    return None
 
 
 @reads("reduce_window")
@@ -137,11 +215,12 @@ def _reduce_window(call: Call) -> Values:
         "base_dilation": call.integers("base_dilations", default=ones),
         "window_dilation": call.integers("window_dilations", default=ones),
     }
-    formula = formula_of(call, *_region(call, 0))
+    formula = formula_of(call, *region_of(call, 0))
     running = _running(x.type, **given)
-    if formula == exponentials() and {*window} == {1} and 1 in x.type.shape:
+    exponential = formula in exponentials()
+    if exponential and {*window} == {1} and 1 in x.type.shape:
         running = x.type.shape.index(1), False
-    if formula == exponentials() and running and call.reader.constant_of(init) == float("-inf"):
+    if exponential and running and call.reader.constant_of(init) == float("-inf"):
         call.reader.spares(init)
         return call.emit("cumlogsumexp", x, dim=running[0], reverse=running[1])
     combine = combined(formula, 0)
@@ -178,7 +257,7 @@ def _running(
 def _sort(call: Call) -> Values:
     if not call.operands:
         raise call.fail("sort takes at least 1 operand")
-    block, params = _region(call, 0)
+    block, params = region_of(call, 0)
     formula = formula_of(call, block, sides(params))
     types = [value.type for value in call.operands]
     keys = next((n for n in range(1, len(types) + 1) if formula in order(types, n)), None)
@@ -200,8 +279,10 @@ def _scatter(call: Call) -> Values:
         raise Unsupported("it scatters several operands together")
     x, indices, updates = call.operands
     dims, vector = scatter_dims(call)
-    formula = formula_of(call, *_region(call, 0))
+    formula = formula_of(call, *region_of(call, 0))
     combine = "set" if formula == "b0" else combined(formula, 0)
+    if formula == "subtract(a0,b0)":
+        updates, combine = call.step("neg", updates), "add"
     if combine not in ("add", "set", "mul", "min", "max"):
         raise Unsupported("it combines by a computation of its own")
     indices = pointers(call, indices, vector)
@@ -211,8 +292,8 @@ def _scatter(call: Call) -> Values:
 @reads("select_and_scatter")
 def _select_and_scatter(call: Call) -> Values:
     x, source, init = call.take(3)
-    better = formula_of(call, *_region(call, 0))
-    added = formula_of(call, *_region(call, 1))
+    better = formula_of(call, *region_of(call, 0))
+    added = formula_of(call, *region_of(call, 1))
     how = {"GE(a0,b0)": "max", "LE(a0,b0)": "min"}.get(better)
     if how is None or combined(added, 0) != "add" or not is_identity(call, init, "add"):
         raise Unsupported("it selects or scatters by a computation of its own")

@@ -9,6 +9,7 @@ from shardir.ir import Value
 from shardir.stablehlo import reader_records as records
 from shardir.stablehlo.reader_call import READERS, Call, Unsupported, reads
 from shardir.stablehlo.reader_decompositions import read_call
+from shardir.stablehlo.reader_lapack import read_lapack
 from shardir.stablehlo.reader_types import first_token
 
 Values = tuple[Value, ...]
@@ -285,6 +286,8 @@ def _custom_call(call: Call) -> Values:
         if any(entry.key == "largest" and str(entry.value) == "true" for entry in entries):
             return _top_k(call)
     made = read_call(call, target)
+    if made is None:
+        made = read_lapack(call, target)
     if made is None:
         raise Unsupported("")
     return made

@@ -1,0 +1,153 @@
+"""Calls of LAPACK, which is how JAX writes decompositions for CPUs, in our IR.
+
+What such a call leaves in memory beyond its answer (the other triangle of a factor, an operand that
+was overwritten) is not defined here: zeros, or the operand. The number that tells of a failure is 0
+where the decomposition has no way to fail here; JAX then reads NaN off the results.
+"""
+
+import re
+from collections.abc import Callable
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir import Value
+from shardir.opset import Attr
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_call import Call, Unsupported
+from shardir.stablehlo.reader_composed import renamed, splat
+from shardir.stablehlo.reader_decompositions import solved
+from shardir.types import COMPLEX, TensorType
+
+Values = tuple[Value, ...]
+Reader = Callable[[Call, dict[str, str]], Values]
+
+_TARGET = re.compile(r"lapack_[sdcz](potrf|trsm|getrf|gesdd|syevd|heevd|geev)_ffi")
+
+
+def read_lapack(call: Call, target: str) -> Values | None:
+    """A call of LAPACK by its name; `None` if it is none that we know."""
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        return None
+    config = call.attrs.get("mhlo.backend_config")
+    entries = config.entries if isinstance(config, records.Dict) else ()
+    letters = {entry.key.strip('"'): chr(call.types.integer(entry.value)) for entry in entries}
+    return _READERS[match[1]](call, letters)
+
+
+def is_lapack(call: Call) -> bool:
+    """Whether it is a call that `read_lapack` reads, whatever sharding rule it states."""
+    if call.name != "stablehlo.custom_call" or call.symbol is None:
+        return False
+    return _TARGET.fullmatch(call.types.string(call.symbol)) is not None
+
+
+def _made(call: Call, name: str, *operands: Value, **attrs: Attr) -> tuple[Value, ...]:
+    """The results of a step that has several."""
+    if call.reader.module.whole:
+        raise Unsupported("it is several operations of ours")
+    types = call.infer(name, operands, (), (), attrs)
+    values = tuple(Value(type, call.reader.names.fresh(call.wish(name))) for type in types)
+    call.reader.append(name, operands, values, attrs, (), call.written.loc)
+    return values
+
+
+def _zero(call: Call, type: TensorType) -> Value:
+    return splat(call, 0, type)
+
+
+def _cholesky(call: Call, letters: dict[str, str]) -> Values:
+    """It fails where our factor has NaN."""
+    (x,) = call.take(1)
+    if letters.get("uplo") != "L":
+        raise Unsupported("it reads the upper triangle")
+    factor = call.step("cholesky", x)
+    wrong = call.step("ne", factor, factor)
+    failed = call.step("any", wrong, dims=(x.type.rank - 2, x.type.rank - 1))
+    return renamed(call, [factor, call.step("convert", failed, result=call.results[1])])
+
+
+def _solve(call: Call, letters: dict[str, str]) -> Values:
+    transpose = {"N": "no", "T": "transpose", "C": "adjoint"}[letters.get("trans_x", "N")]
+    return solved(
+        call,
+        transpose,
+        left=letters.get("side") == "L",
+        lower=letters.get("uplo") == "L",
+        unit=letters.get("diag") == "U",
+    )
+
+
+def _lu(call: Call, letters: dict[str, str]) -> Values:
+    """Pivots are counted from 1; it tells of the first zero on the diagonal of U."""
+    (x,) = call.take(1)
+    packed, pivots, _ = _made(call, "lu", x)
+    rank, size = x.type.rank, min(x.type.shape[-2:])
+    from_one = call.step("add", pivots, splat(call, 1, pivots.type))
+    numbers = x.type.with_dtype("i32")
+    row = call.step("iota", dim=rank - 2, result=numbers)
+    column = call.step("iota", dim=rank - 1, result=numbers)
+    zero = call.step("eq", packed, _zero(call, x.type))
+    singular = call.step("and", zero, call.step("eq", row, column))
+    beyond = splat(call, size, numbers)
+    first = call.step(
+        "min", call.step("select", singular, row, beyond), dims=(rank - 2, rank - 1)
+    )
+    info = call.step("add", first, splat(call, 1, first.type))
+    regular = call.step("eq", first, splat(call, size, first.type))
+    told = call.step("select", regular, _zero(call, first.type), info)
+    return renamed(call, [packed, from_one, told])
+
+
+def _svd(call: Call, letters: dict[str, str]) -> Values:
+    (x,) = call.take(1)
+    mode = letters.get("mode", "A")
+    info = _zero(call, call.results[4])
+    if mode == "N":
+        (values,) = _made(call, "svd", x, full=False, vectors=False)
+        left, right = (_zero(call, type) for type in call.results[2:4])
+    else:
+        left, values, right = _made(call, "svd", x, full=mode == "A", vectors=True)
+    return renamed(call, [x_again(call, x), values, left, right, info])
+
+
+def x_again(call: Call, x: Value) -> Value:
+    """The operand as a result, where what overwrote it is not defined."""
+    return call.step("reshape", x, result=x.type)
+
+
+def _eigh(call: Call, letters: dict[str, str]) -> Values:
+    (x,) = call.take(1)
+    if letters.get("uplo") != "L":
+        raise Unsupported("it reads the upper triangle")
+    info = _zero(call, call.results[2])
+    if letters.get("mode") == "N":
+        (values,) = _made(call, "eigh", x, vectors=False)
+        return renamed(call, [x_again(call, x), values, info])
+    values, vectors = _made(call, "eigh", x, vectors=True)
+    return renamed(call, [vectors, values, info])
+
+
+def _eig(call: Call, letters: dict[str, str]) -> Values:
+    """Eigenvalues of a real matrix are two results: their real and imaginary parts."""
+    (x,) = call.take(1)
+    if letters.get("compute_left") == "V":
+        raise Unsupported("it asks for left eigenvectors")
+    wanted = letters.get("compute_right") == "V"
+    values, *rest = _made(call, "eig", x, vectors=wanted)
+    parts = [values]
+    if x.type.dtype not in COMPLEX:
+        parts = [call.step(name, values) for name in ("real", "imag")]
+    left, right, info = call.results[len(parts) :]
+    vectors = rest[0] if wanted else _zero(call, right)
+    return renamed(call, [*parts, _zero(call, left), vectors, _zero(call, info)])
+
+
+_READERS: dict[str, Reader] = {
+    "potrf": _cholesky,
+    "trsm": _solve,
+    "getrf": _lu,
+    "gesdd": _svd,
+    "syevd": _eigh,
+    "heevd": _eigh,
+    "geev": _eig,
+}
