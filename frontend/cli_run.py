@@ -13,8 +13,8 @@ from shardir.frontend.cli_options import File, Seed
 from shardir.interpret import mesh_of
 from shardir.ir import Module
 from shardir.machine_limits import check_runnable
-from shardir.passes import Pipeline
 from shardir.ops.opaque import refuse_unknown
+from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT
 from shardir.placement import Sharding
 from shardir.sampling import random_arguments

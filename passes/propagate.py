@@ -153,7 +153,7 @@ class Propagate(Pass, name="propagate"):
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, function.results, strict=True)
         return replace(
-            without_edges(built),
+            without_edges(built, exact=self.keep_open),
             results=tuple(close(n, v.type, Border.FUNCTION, own) for n, v, own in results),
         )
 

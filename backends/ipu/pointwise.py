@@ -142,7 +142,8 @@ def _same(x: Node) -> Node:
 
 
 for _name in (
-    "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge", "checkpoint-name", "vary",
+    "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
+    "checkpoint-name", "vary",
 ):  # fmt: skip
     pointwise(_name)(_same)
 

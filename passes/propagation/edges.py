@@ -3,19 +3,24 @@
 before: `%a = data_flow_edge(%x) : f32[8@x]`, `%y = sin(%a) : f32[8@x]` with `%x: f32[8@x]`
 after:  `%y = sin(%x) : f32[8@x]`
 
-Where the two sides of an edge are sharded differently, it becomes a constraint.
+Where the two sides of an edge are sharded differently, it becomes a constraint. Whether more axes
+may be added to a dimension makes no difference, unless that is asked for.
 """
 
 from dataclasses import replace
 
 from shardir.ir import Block, Function, Value
 from shardir.opset import OPS
+from shardir.placement import Sharding
 
 EDGE = "data_flow_edge"
 
 
-def without_edges(function: Function) -> Function:
-    """The function without `data_flow_edge`; the function itself if it has none."""
+def without_edges(function: Function, *, exact: bool = False) -> Function:
+    """The function without `data_flow_edge`; the function itself if it has none.
+
+    With `exact` the sides of an edge that is left out are open in the same dimensions.
+    """
     if not any(op.name == EDGE for op in function.body.walk()):
         return function
     sources: dict[Value, Value] = {}
@@ -24,7 +29,7 @@ def without_edges(function: Function) -> Function:
         ops = []
         for op in old.ops:
             operands = tuple(sources.get(value, value) for value in op.operands)
-            if op.name == EDGE and operands[0].sharding == op.result.sharding:
+            if op.name == EDGE and _alike(operands[0].sharding, op.result.sharding, exact):
                 sources[op.result] = operands[0]
                 continue
             blocks = tuple(map(block, op.blocks))
@@ -34,3 +39,9 @@ def without_edges(function: Function) -> Function:
         return Block(old.params, tuple(ops), returns)
 
     return replace(function, body=block(function.body))
+
+
+def _alike(one: Sharding | None, other: Sharding | None, exact: bool) -> bool:
+    if one is None or other is None or exact:
+        return one == other
+    return one.close() == other.close()

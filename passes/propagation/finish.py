@@ -21,7 +21,6 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
     if all(axis.size > 1 for axis in (*parts, *sharding.replicated, *sharding.unreduced)):
         return sharding
 
-
     def without(dim: Dim) -> Dim:
         axes = sharding_axes(dim.axes)
         return Dim(axes, dim.open, dim.priority if axes or dim.open else None)

@@ -2,8 +2,8 @@
 
 from shardir.ops.annotate import (
     checkpoint_name as checkpoint_name,
-    optimization_barrier as optimization_barrier,
     data_flow_edge as data_flow_edge,
+    optimization_barrier as optimization_barrier,
     propagation_barrier as propagation_barrier,
     reshard as reshard,
     sharding_constraint as sharding_constraint,

@@ -33,7 +33,13 @@ Lie = tuple[int, ...]
 """The axis of the nest for each dimension of a value that is not of size 1."""
 
 REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
-_ANNOTATIONS = ("sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge", "checkpoint-name")
+_ANNOTATIONS = (
+    "sharding_constraint",
+    "reshard",
+    "propagation_barrier",
+    "data_flow_edge",
+    "checkpoint-name",
+)
 _HASHES = ("random_fold_in", "random_hash")
 """Twenty rounds on pairs of words: loops of their own do them better."""
 _WORDS = ("f32", "i32", "u32", "f64", "i64", "u64")

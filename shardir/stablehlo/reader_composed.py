@@ -7,7 +7,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Value
 from shardir.opset import Dense
 from shardir.stablehlo.reader_call import READERS, Call, Rule, Unsupported, reads
-from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+from shardir.types import FLOATS, INTEGERS, TensorType
 
 Values = tuple[Value, ...]
 
@@ -74,9 +74,7 @@ def _round_away_from_zero(call: Call) -> Values:
     more = call.step("add", whole, splat(call, 1.0, x.type))
     rounded = call.step("select", half, more, whole)
     zero = splat(call, 0.0, x.type)
-    signed = call.step(
-        "select", call.step("lt", x, zero), call.step("neg", rounded), rounded
-    )
+    signed = call.step("select", call.step("lt", x, zero), call.step("neg", rounded), rounded)
     return call.emit("select", call.step("eq", x, zero), x, signed)
 
 
@@ -124,7 +122,10 @@ def _format(call: Call) -> tuple[int, int]:
         return call.integer("exponent_bits"), call.integer("mantissa_bits")
     text = str(call.attr("format"))
     exponent, _, mantissa = text.removeprefix("e").partition("m")
-    if not (text.startswith("e") and exponent.isdecimal() and mantissa.isdecimal()) or len(text) > 8:
+    if (
+        not (text.startswith("e") and exponent.isdecimal() and mantissa.isdecimal())
+        or len(text) > 8
+    ):
         raise call.fail("a format is written as e5m10")
     return int(exponent), int(mantissa)
 
@@ -180,8 +181,7 @@ def _together(name: str) -> Rule:
         shape = call.result.shape
         stated = call.integers("broadcast_dimensions", default=())
         call.operands[:] = [
-            _broadcast(call, x, shape, stated, alone=len(call.operands) == 2)
-            for x in call.operands
+            _broadcast(call, x, shape, stated, alone=len(call.operands) == 2) for x in call.operands
         ]
         return READERS[f"{dialect}.{_TOGETHER[name]}"](call)
 
@@ -317,9 +317,7 @@ def _normalized(
 ) -> tuple[Value, Value]:
     """`(x - mean) / sqrt(variance + epsilon)`, and that root as a vector."""
     epsilon = _float(call, "epsilon")
-    root = call.step(
-        "sqrt", call.step("add", variance, splat(call, epsilon, variance.type))
-    )
+    root = call.step("sqrt", call.step("add", variance, splat(call, epsilon, variance.type)))
     centred = call.step("sub", x, _along(call, mean, x.type, dim))
     return call.step("div", centred, _along(call, root, x.type, dim)), root
 

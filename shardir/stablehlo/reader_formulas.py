@@ -83,6 +83,8 @@ def _formula(call: Call, op: records.Op, name: str, inputs: list[str]) -> str:
         if token is None:
             raise Unsupported("its region has a constant of an unknown kind")
         return _number(call.types.constant(token, inner.result))
+    if name == "sdy.sharding_constraint" and len(inputs) == 1:
+        return inputs[0]  # of an element there is nothing to shard
     if inner.blocks or inner.params:
         raise Unsupported("its region is no simple computation")
     return f"{name}({','.join(inputs)})"

@@ -55,7 +55,7 @@ class FunctionReader:
         """Operations that only served others which are no more; dropped if nothing uses them."""
         self.calling: list[str] = []
         self.manual: tuple[Mesh, Axes] | None = None
-        """The axes of the manual computation that is being read, and their mesh."""
+        """The axes of the manual computations that are being read, and their mesh."""
         self.reading: records.Block | None = None
         """The block of the text that is being read."""
         self.said: dict[Value, Value] = {}

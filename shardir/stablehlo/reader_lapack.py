@@ -89,9 +89,7 @@ def _lu(call: Call, letters: dict[str, str]) -> Values:
     zero = call.step("eq", packed, _zero(call, x.type))
     singular = call.step("and", zero, call.step("eq", row, column))
     beyond = splat(call, size, numbers)
-    first = call.step(
-        "min", call.step("select", singular, row, beyond), dims=(rank - 2, rank - 1)
-    )
+    first = call.step("min", call.step("select", singular, row, beyond), dims=(rank - 2, rank - 1))
     info = call.step("add", first, splat(call, 1, first.type))
     regular = call.step("eq", first, splat(call, size, first.type))
     told = call.step("select", regular, _zero(call, first.type), info)

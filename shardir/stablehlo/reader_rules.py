@@ -12,7 +12,7 @@ from shardir.stablehlo import (
     reader_sdy as reader_sdy,
     reader_shapes as reader_shapes,
 )
-from shardir.stablehlo.reader_call import READERS, Call, Rule, Unsupported, reads
+from shardir.stablehlo.reader_call import READERS, Call, Rule, reads
 from shardir.stablehlo.rules import CHLO, NAMES
 
 Values = tuple[Value, ...]

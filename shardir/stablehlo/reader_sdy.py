@@ -153,7 +153,9 @@ def _manual_computation(call: Call) -> Values:
     call.said = [
         _without(sharding, axes) if _something(_free(sharding, axes)) else None for sharding in outs
     ]
-    outer, reader.manual = reader.manual, _on_its_mesh(call, [*ins, *outs], axes)
+    outer = reader.manual
+    around = outer[1] if outer is not None else ()
+    reader.manual = _on_its_mesh(call, [*ins, *outs], (*around, *axes))
     body = reader.block(block, inside)
     reader.manual = outer
     return call.emit(

@@ -1,6 +1,14 @@
 """Collectives in StableHLO text: those of Shardy's dialect, and those of manual computations."""
 
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir.interpret import run
+from shardir.ops.opaque import unknown_operations
 from shardir.passes import ReshardExactly
+from shardir.passes.pipeline import DEFAULT, Pipeline
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
 from shardir.text.printer import show
@@ -65,3 +73,57 @@ func @f(
     text = show(ReshardExactly()(module))
     assert "%x.whole = reshard(%x) : f32[16@-]" in text
     assert "%y = slice(%x.whole, starts=[0], strides=[1]) : f32[8@-]" in text
+
+
+EXCHANGE = """\
+sdy.mesh @m = <["e"=2]ORDER>
+func.func @main(%x: tensor<8x3xf32> {sdy.sharding = #sdy.sharding<@m, [{"e"}, {}]>}) -> TYPE {
+  %r = sdy.manual_computation(%x) in_shardings=[<@m, [{"e"}, {}]>]
+      out_shardings=[<@m, [{"e"}WHOLE]>] manual_axes={"e"} (%a: tensor<4x3xf32>) {
+    OPERATION
+    sdy.return %y : LOCAL
+  } : (tensor<8x3xf32>) -> TYPE
+  return %r : TYPE
+}
+"""
+X = np.arange(24, dtype=np.float32).reshape(8, 3)
+GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
+
+
+def computed(operation: str, *, scalar: bool = False, order: str = "") -> Any:
+    text = EXCHANGE.replace("OPERATION", operation).replace("ORDER", order)
+    text = text.replace("WHOLE", "" if scalar else ", {}")
+    text = text.replace("TYPE", "tensor<2xui32>" if scalar else "tensor<8x3xf32>")
+    text = text.replace("LOCAL", "tensor<1xui32>" if scalar else "tensor<4x3xf32>")
+    module = read(text)
+    assert not unknown_operations(module)
+    (result,) = run(Pipeline.parse(DEFAULT)(module), [X])
+    return result
+
+
+def test_an_exchange_along_one_dimension_swaps_pieces_of_it() -> None:
+    found = computed(
+        '%y = "stablehlo.all_to_all"(%a) <{concat_dimension = 0 : i64, split_count = 2 : i64, '
+        f"split_dimension = 0 : i64, {GROUPS}}}> : (tensor<4x3xf32>) -> tensor<4x3xf32>"
+    )
+    pieces = X.reshape(2, 2, 2, 3)  # device, piece, row, column
+    np.testing.assert_array_equal(found, pieces.swapaxes(0, 1).reshape(8, 3))
+
+
+def test_a_broadcast_gives_what_the_first_device_has() -> None:
+    found = computed(
+        f'%y = "stablehlo.collective_broadcast"(%a) <{{{GROUPS}}}> '
+        ": (tensor<4x3xf32>) -> tensor<4x3xf32>"
+    )
+    np.testing.assert_array_equal(found, np.concatenate([X[:4], X[:4]]))
+
+
+@pytest.mark.parametrize(("order", "ids"), [("", [0, 1]), (", device_ids=[1, 0]", [1, 0])])
+def test_a_partition_is_called_as_its_device(order: str, ids: list[int]) -> None:
+    found = computed(
+        "%p = stablehlo.partition_id : tensor<ui32>\n"
+        "    %y = stablehlo.reshape %p : (tensor<ui32>) -> tensor<1xui32>",
+        scalar=True,
+        order=order,
+    )
+    np.testing.assert_array_equal(found, np.array(ids, np.uint32))

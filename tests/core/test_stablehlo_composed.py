@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("jaxlib")
 
+import jax
 from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -16,7 +17,24 @@ from shardir.ops.opaque import unknown_operations
 from shardir.stablehlo.reader import read
 
 NAN, INF = float("nan"), float("inf")
-FLOATS = [0.0, -0.0, 0.49999997, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-40, -3e38, 65520.0, 1e-7, INF, -INF, NAN, 3.3]
+FLOATS = [
+    0.0,
+    -0.0,
+    0.49999997,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    1e-40,
+    -3e38,
+    65520.0,
+    1e-7,
+    INF,
+    -INF,
+    NAN,
+    3.3,
+]
 VECTOR = np.array(FLOATS, np.float32)
 COUNTS = np.arange(-8, 8, dtype=np.int32) * 123456789
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
@@ -29,7 +47,8 @@ REFERENCE = {
         for e, m in ((5, 10), (8, 7), (5, 2), (8, 23), (4, 3), (1, 0), (8, 0))
     },
     "dynamic broadcast": (
-        "stablehlo.dynamic_broadcast_in_dim %0, %1, dims = [1] : (tensor<4xf32>, tensor<2xi32>) -> tensor<3x4xf32>",
+        "stablehlo.dynamic_broadcast_in_dim %0, %1, dims = [1] : "
+        "(tensor<4xf32>, tensor<2xi32>) -> tensor<3x4xf32>",
         "tensor<3x4xf32>",
         [MATRIX[0], np.array([3, 4], np.int32)],
     ),
@@ -113,9 +132,24 @@ NUMBERS = {
         for way in COMPARE
     },
     "square": (f"chlo.square %0 : {T} -> {T}", T, [VECTOR], lambda x: [x * x]),
-    "is inf": (f"chlo.is_inf %0 : {T} -> tensor<16xi1>", "tensor<16xi1>", [VECTOR], lambda x: [np.isinf(x)]),
-    "is +inf": (f"chlo.is_pos_inf %0 : {T} -> tensor<16xi1>", "tensor<16xi1>", [VECTOR], lambda x: [np.isposinf(x)]),
-    "is -inf": (f"chlo.is_neg_inf %0 : {T} -> tensor<16xi1>", "tensor<16xi1>", [VECTOR], lambda x: [np.isneginf(x)]),
+    "is inf": (
+        f"chlo.is_inf %0 : {T} -> tensor<16xi1>",
+        "tensor<16xi1>",
+        [VECTOR],
+        lambda x: [np.isinf(x)],
+    ),
+    "is +inf": (
+        f"chlo.is_pos_inf %0 : {T} -> tensor<16xi1>",
+        "tensor<16xi1>",
+        [VECTOR],
+        lambda x: [np.isposinf(x)],
+    ),
+    "is -inf": (
+        f"chlo.is_neg_inf %0 : {T} -> tensor<16xi1>",
+        "tensor<16xi1>",
+        [VECTOR],
+        lambda x: [np.isneginf(x)],
+    ),
     "tan": (f"chlo.tan %0 : {T} -> {T}", T, [VECTOR], lambda x: [np.tan(x)]),
     "mulhi": (
         "chlo.mulhi %0, %1 : tensor<16xi32>, tensor<16xi32> -> tensor<16xi32>",
@@ -124,26 +158,36 @@ NUMBERS = {
         lambda x, y: [(x.astype(np.int64) * y >> 32).astype(np.int32)],
     ),
     "like": (
-        "\"chlo.constant_like\"(%0) <{value = 2.5 : f32}> : (tensor<3x4xf32>) -> tensor<3x4xf32>",
-        "tensor<3x4xf32>", [MATRIX], lambda x: [np.full_like(x, 2.5)],
+        '"chlo.constant_like"(%0) <{value = 2.5 : f32}> : (tensor<3x4xf32>) -> tensor<3x4xf32>',
+        "tensor<3x4xf32>",
+        [MATRIX],
+        lambda x: [np.full_like(x, 2.5)],
     ),
     "broadcast add": (
         "chlo.broadcast_add %0, %1 : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xf32>",
-        "tensor<3x4xf32>", [MATRIX, MATRIX[0]], lambda x, y: [x + y],
+        "tensor<3x4xf32>",
+        [MATRIX, MATRIX[0]],
+        lambda x, y: [x + y],
     ),
     "broadcast subtract": (
         "chlo.broadcast_subtract %0, %1 {broadcast_dimensions = array<i64: 0>} "
         ": (tensor<3x4xf32>, tensor<3xf32>) -> tensor<3x4xf32>",
-        "tensor<3x4xf32>", [MATRIX, MATRIX[:, 0].copy()], lambda x, y: [x - y[:, None]],
+        "tensor<3x4xf32>",
+        [MATRIX, MATRIX[:, 0].copy()],
+        lambda x, y: [x - y[:, None]],
     ),
     "broadcast divide": (
         "chlo.broadcast_divide %0, %1 : (tensor<f32>, tensor<3x4xf32>) -> tensor<3x4xf32>",
-        "tensor<3x4xf32>", [np.float32(2), MATRIX + 1], lambda x, y: [x / y],
+        "tensor<3x4xf32>",
+        [np.float32(2), MATRIX + 1],
+        lambda x, y: [x / y],
     ),
     "broadcast compare": (
         "chlo.broadcast_compare %0, %1 {comparison_direction = #chlo<comparison_direction LT>} "
         ": (tensor<3x4xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>",
-        "tensor<3x4xi1>", [MATRIX, MATRIX[1:2]], lambda x, y: [x < y],
+        "tensor<3x4xi1>",
+        [MATRIX, MATRIX[1:2]],
+        lambda x, y: [x < y],
     ),
     "batch norm": (
         '"stablehlo.batch_norm_inference"(%0, %1, %2, %3, %4) <{epsilon = 1.0e-3 : f32, '
@@ -154,27 +198,34 @@ NUMBERS = {
         lambda x, s, o, m, v: [(x - m) / np.sqrt(v + np.float32(1e-3)) * s + o],
     ),
     "training": (
-        '"stablehlo.batch_norm_training"(%0, %1, %2) <{epsilon = 1.0e-3 : f32, feature_index = 1 : i64}> '
-        ": (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)",
+        '"stablehlo.batch_norm_training"(%0, %1, %2) <{epsilon = 1.0e-3 : f32, '
+        "feature_index = 1 : i64}> "
+        ": (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>) -> "
+        "(tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)",
         "(tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>)",
         [MATRIX**2, MATRIX[0], MATRIX[1]],
-        lambda x, s, o: [
-            (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-3) * s + o, x.mean(0), x.var(0)
-        ],
+        lambda x, s, o: [(x - x.mean(0)) / np.sqrt(x.var(0) + 1e-3) * s + o, x.mean(0), x.var(0)],
     ),
     "einsum": (
         '"stablehlo.einsum"(%0, %1) <{einsum_config = "ab,cb->ca"}> '
         ": (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x3xf32>",
-        "tensor<3x3xf32>", [MATRIX, MATRIX + 1], lambda x, y: [y @ x.T],
+        "tensor<3x3xf32>",
+        [MATRIX, MATRIX + 1],
+        lambda x, y: [y @ x.T],
     ),
     "unary einsum": (
-        '"stablehlo.unary_einsum"(%0) <{einsum_config = "ab->b"}> : (tensor<3x4xf32>) -> tensor<4xf32>',
-        "tensor<4xf32>", [MATRIX], lambda x: [x.sum(0)],
+        '"stablehlo.unary_einsum"(%0) <{einsum_config = "ab->b"}> : '
+        "(tensor<3x4xf32>) -> tensor<4xf32>",
+        "tensor<4xf32>",
+        [MATRIX],
+        lambda x: [x.sum(0)],
     ),
     "index select": (
         '"stablehlo.torch_index_select"(%0, %1) <{batch_dims = 0 : i64, dim = 1 : i64}> '
         ": (tensor<3x4xf32>, tensor<2xi32>) -> tensor<3x2xf32>",
-        "tensor<3x2xf32>", [MATRIX, np.array([3, 1], np.int32)], lambda x, i: [x[:, i]],
+        "tensor<3x2xf32>",
+        [MATRIX, np.array([3, 1], np.int32)],
+        lambda x, i: [x[:, i]],
     ),
 }
 
@@ -190,7 +241,6 @@ def test_numpy_computes_the_same(case: str) -> None:
 
 
 def test_the_gradient_of_a_batch_norm_is_that_of_jax() -> None:
-    import jax
 
     x, scale, gradient = MATRIX**2, MATRIX[0] + 1, MATRIX[::-1].copy()
     line = (
@@ -205,7 +255,9 @@ def test_the_gradient_of_a_batch_norm_is_that_of_jax() -> None:
         return (x - x.mean(0)) / jax.numpy.sqrt(x.var(0) + 1e-3) * scale + offset
 
     _, pullback = jax.vjp(normal, x, scale, scale)
-    for mine, theirs in zip(ours(program(line, result, arrays), arrays), pullback(gradient), strict=True):
+    for mine, theirs in zip(
+        ours(program(line, result, arrays), arrays), pullback(gradient), strict=True
+    ):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -217,8 +269,11 @@ func.func @main(%x: tensor<3x4xf32>) -> (tensor<6x4xf32>, tensor<2x2xf32>) {
   %none = stablehlo.constant dense<0> : tensor<2xi32>
   %high = stablehlo.constant dense<[2, 0]> : tensor<2xi32>
   %z = stablehlo.constant dense<9.0> : tensor<f32>
-  %0 = stablehlo.dynamic_pad %x, %z, %low, %high, %none : (tensor<3x4xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<6x4xf32>
-  %1 = stablehlo.real_dynamic_slice %x, %none, %end, %two : (tensor<3x4xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x2xf32>
+  %0 = stablehlo.dynamic_pad %x, %z, %low, %high, %none
+      : (tensor<3x4xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>)
+      -> tensor<6x4xf32>
+  %1 = stablehlo.real_dynamic_slice %x, %none, %end, %two
+      : (tensor<3x4xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x2xf32>
   return %0, %1 : tensor<6x4xf32>, tensor<2x2xf32>
 }
 """
@@ -228,3 +283,96 @@ def test_constant_amounts_are_read() -> None:
     padded, sliced = ours(AMOUNTS, [MATRIX])
     np.testing.assert_array_equal(padded, np.pad(MATRIX, ((1, 2), (0, 0)), constant_values=9))
     np.testing.assert_array_equal(sliced, MATRIX[::2, ::2])
+
+
+def custom(a: Any, b: Any) -> Any:
+    return a + b + a * b
+
+
+REDUCED = {
+    "and": lambda x, n: jax.lax.reduce_and(n, (1,)),
+    "or": lambda x, n: jax.lax.reduce_or(n, (0, 1)),
+    "xor": lambda x, n: jax.lax.reduce_xor(n, (0,)),
+    "xor of bools": lambda x, n: jax.lax.reduce_xor(n > 0, (1,)),
+    "custom": lambda x, n: jax.lax.reduce(x, np.float32(0), custom, (0, 1)),
+    "two": lambda x, n: jax.lax.reduce(
+        (x, n),
+        (np.float32(0), np.int32(-99)),
+        lambda a, b: (a[0] + b[0], jax.lax.max(a[1], b[1])),
+        (1,),
+    ),
+    "together": lambda x, n: jax.lax.reduce(
+        (x, n),
+        (np.float32(-np.inf), np.int32(0)),
+        lambda a, b: (jax.lax.max(a[0], b[0]), jax.numpy.where(a[0] >= b[0], a[1], b[1])),
+        (1,),
+    ),
+    "running": lambda x, n: jax.lax.cumlogsumexp(x, axis=1),
+    "scatter": lambda x, n: x.at[n[0, :2] % 3].subtract(2.0),
+}
+
+
+def lowered(f: Any, *arrays: Any) -> tuple[list[Any], list[Any]]:
+    """What we and JAX compute of the text that JAX writes for a function."""
+    text = jax.jit(f, keep_unused=True).lower(*arrays).as_text()
+    return ours(text, list(arrays)), jax.tree.leaves(jax.jit(f)(*arrays))
+
+
+@pytest.mark.parametrize("case", REDUCED)
+@pytest.mark.parametrize("columns", [1, 2, 5, 8])
+def test_reductions_by_any_computation_are_those_of_jax(case: str, columns: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(3, columns)).astype(np.float32)
+    n = random.integers(-99, 99, (3, columns), np.int32)
+    mine, theirs = lowered(REDUCED[case], x, n)
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+SQUARE = np.random.default_rng(1).normal(size=(5, 5)).astype(np.float32)
+POSITIVE = SQUARE @ SQUARE.T + 5 * np.eye(5, dtype=np.float32)
+DECOMPOSED = {
+    "cholesky": lambda a: jax.numpy.linalg.cholesky(a),
+    "of no positive matrix": lambda a: jax.numpy.linalg.cholesky(-a),
+    "lower": lambda a: jax.scipy.linalg.solve_triangular(a, a[:, :2], lower=True),
+    "upper": lambda a: jax.scipy.linalg.solve_triangular(a, a[:, :2], trans=1),
+    "unit": lambda a: jax.lax.linalg.triangular_solve(a, a[:2], unit_diagonal=True),
+    "lu": lambda a: jax.lax.linalg.lu(a),
+    "solve": lambda a: jax.numpy.linalg.solve(a, a[0]),
+    "det": lambda a: jax.numpy.linalg.det(a),
+    "of a singular matrix": lambda a: jax.numpy.linalg.det(a * 0),
+    "singular values": lambda a: jax.numpy.linalg.svd(a, compute_uv=False),
+    "svd": lambda a: abs(jax.numpy.linalg.svd(a)[0]),
+    "eigenvalues": lambda a: jax.numpy.linalg.eigvalsh(a),
+    "eigenvectors": lambda a: abs(jax.numpy.linalg.eigh(a)[1]),
+    "general": lambda a: jax.numpy.sort(abs(jax.numpy.linalg.eigvals(a))),
+    "inverses": lambda a: jax.numpy.linalg.inv(jax.numpy.stack([a, 2 * a])),
+}
+
+
+@pytest.mark.parametrize("case", DECOMPOSED)
+def test_calls_of_lapack_are_decompositions(case: str) -> None:
+    mine, theirs = lowered(DECOMPOSED[case], POSITIVE)
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_a_map_computes_of_each_element() -> None:
+    text = """\
+func.func @main(%x: tensor<3x4xf32>, %k: tensor<f32>) -> tensor<3x4xf32> {
+  %0 = "stablehlo.map"(%x, %x) <{dimensions = array<i64: 0, 1>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.sine %a : tensor<f32>
+      %c = stablehlo.constant dense<2.0> : tensor<f32>
+      %m = stablehlo.multiply %s, %c : tensor<f32>
+      %n = stablehlo.multiply %m, %k : tensor<f32>
+      %t = stablehlo.add %n, %b : tensor<f32>
+      stablehlo.return %t : tensor<f32>
+  }) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+"""
+    (found,) = ours(text, [MATRIX, np.float32(3)])
+    np.testing.assert_allclose(found, 6 * np.sin(MATRIX) + MATRIX, rtol=1e-6)

@@ -240,8 +240,7 @@ func.func private @g(%y: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]
         "  %v1.edge.1 = data_flow_edge(%1) : f32[8]"
     )
     assert "\n".join(show_ir(Propagate()(module)).splitlines()[5:7]) == (
-        "  %0 = sin(%x) : f32[8@a]\n"
-        "  %1 = sin(%0) : f32[8@a]"
+        "  %0 = sin(%x) : f32[8@a]\n  %1 = sin(%0) : f32[8@a]"
     )
 
 

@@ -189,9 +189,7 @@ attributes="", types=": (tensor<4xf32>) -> tensor<4xf32>") : f32[4]
 }
 """
     )
-    assert err == (
-        "warning: stablehlo.custom_call @mine is carried through as text (two.mlir:7)\n"
-    )
+    assert err == ("warning: stablehlo.custom_call @mine is carried through as text (two.mlir:7)\n")
 
 
 def test_opt_reads_stablehlo_from_standard_input(

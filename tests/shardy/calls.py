@@ -89,4 +89,3 @@ def called(module: Module) -> set[int]:
         for op in function.body.walk()
         if op.name == "opaque" and op.attrs["operation"] == CALL and op.loc
     }
-

@@ -190,7 +190,9 @@ def _dims_to_look_up(m: Maker, rank: int) -> tuple[tuple[int, ...], list[int]]:
     """Batching dimensions of an operand, and the dimensions that indices point along."""
     batching = tuple(d for d in range(rank) if m.chance(0.2))
     others = [d for d in range(rank) if d not in batching]
-    return batching, sorted(m.random.sample(others, m.random.randint(min(1, len(others)), len(others))))
+    return batching, sorted(
+        m.random.sample(others, m.random.randint(min(1, len(others)), len(others)))
+    )
 
 
 def _with_batching(
@@ -201,7 +203,9 @@ def _with_batching(
     places = m.random.sample(range(total), len(sizes))
     by_place = dict(zip(places, sizes, strict=True))
     others = iter(batch)
-    return tuple(by_place[d] if d in by_place else next(others) for d in range(total)), tuple(places)
+    return tuple(by_place[d] if d in by_place else next(others) for d in range(total)), tuple(
+        places
+    )
 
 
 def _batching(**dims: tuple[int, ...]) -> dict[str, tuple[int, ...]]:

@@ -7,9 +7,10 @@ pytest.importorskip("jaxlib")
 from shardir.ir import Module
 from shardir.passes import Propagate
 from shardir.passes.propagation.priorities import ROUNDS
-from tests.shardy.compare import closed_disagreements, disagreements
+from tests.shardy.compare import agrees
+from tests.shardy.fuzz import drawn
 from tests.shardy.maker import KINDS, Options
-from tests.shardy.oracle import LEVELS, numbered, ours, run, whole_is_nothing
+from tests.shardy.oracle import NoAnswer, numbered, ours, run, whole_is_nothing
 from tests.shardy.programs import program
 
 PROGRAMS = {
@@ -18,33 +19,47 @@ PROGRAMS = {
     "constraints": Options(size=15, regions=False),
     "loops": Options(size=15),
     "meshes": Options(size=15, meshes=3),
+    "single devices": Options(size=15, meshes=2, maximal=True),
+    "calls": Options(size=10, calls=True),
     "large": Options(size=40),
 }
-COUNT = 50
+COUNT = 25
+MANY = 5_000
+"""Programs that are compared with `--long`; their options are drawn too."""
 
 
 def programs(kind: str) -> list[Module]:
     return [program(f"{kind} {seed}", PROGRAMS[kind]) for seed in range(COUNT)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_open_shardings_agree(kind: str, level: str) -> None:
+def test_shardings_agree(kind: str) -> None:
+    """At each level and in the end, but where Shardy makes what its own verification refuses."""
+    answered = 0
     for seed, module in enumerate(programs(kind)):
-        assert not disagreements(module, level), f"{kind} {seed}\n{module}"
+        found = agrees(module)
+        assert not found, f"{kind} {seed}\n{module}\n{found}"
+        answered += found is not None
+    assert answered >= COUNT - 3
 
 
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_final_shardings_agree(kind: str) -> None:
-    for seed, module in enumerate(programs(kind)):
-        assert not closed_disagreements(module), f"{kind} {seed}\n{module}"
+def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--long"):
+        pytest.skip("5,000 programs take an hour; --long asks for them")
+    for seed in range(MANY):
+        module = drawn(seed)
+        found = agrees(module)
+        assert not found, f"{seed}\n{module}\n{found}"
 
 
 @pytest.mark.parametrize("kind", ["constraints", "loops"])
 def test_the_border_agrees_with_the_whole_pipeline(kind: str) -> None:
     """Which cuts more operations than propagation itself, so operations are not compared."""
     for module in map(numbered, programs(kind)):
-        want = whole_is_nothing(run(module, "sdy-propagation-pipeline"))
+        try:
+            want = whole_is_nothing(run(module, "sdy-propagation-pipeline"))
+        except NoAnswer:
+            continue
         got = whole_is_nothing(ours(Propagate()(module)))
         assert (got.params, got.results) == (want.params, want.results), str(module)
 

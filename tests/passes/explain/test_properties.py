@@ -119,7 +119,8 @@ def _free(source: Sharding | None, target: Sharding | None) -> bool:
     if source is None or target is None or source.unreduced:
         return True
     return all(
-        _joined(sharding_axes(after))[: len(sharding_axes(before))] == _joined(sharding_axes(before))
+        _joined(sharding_axes(after))[: len(sharding_axes(before))]
+        == _joined(sharding_axes(before))
         for before, after in zip(source.axes, target.axes, strict=True)
     )
 

@@ -1,0 +1,123 @@
+"""What OpenXLA Shardy decides in cases that are easy to get wrong, as it decides them."""
+
+import pytest
+
+from shardir.passes import Propagate
+from shardir.stablehlo.reader import read
+from shardir.text.parser import parse
+from shardir.text.printer import show
+
+
+def propagated(text: str) -> list[str]:
+    module = read(text) if "func.func" in text else parse(text)
+    return [line.strip() for line in show(Propagate()(module)).splitlines() if " = " in line][1:]
+
+
+def test_an_axis_of_size_one_in_a_constraint_shards_nothing() -> None:
+    """`%h` is whole by the constraint, and its other users are free to be sharded over `a`."""
+    assert propagated("""\
+mesh @m = [a=2, one=1]
+
+func @main(
+  %x: f32[8, 8],
+) -> (f32[8, 8], f32[8, 8@a]) {
+  %h = sin(%x) : f32[8, 8]
+  %c = sharding_constraint(%h) : f32[8@-, 8@one]
+  %y = tanh(%h) : f32[8, 8]
+  %z = cos(%y) : f32[8, 8]
+  return %c, %z
+}
+""") == [
+        "%h = sin(%x) : f32[8@-, 8@-]",
+        "%c = sharding_constraint(%h) : f32[8@-, 8@-]",
+        "%y = tanh(%h) : f32[8@-, 8@a]",
+        "%z = cos(%y) : f32[8@-, 8@a]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    ["propagation_barrier(%i, direction=none)", "neg(%i)", "bitcast(%i)"],
+)
+def test_what_elementwise_operations_make_of_constants_is_copied(copied: str) -> None:
+    name = copied.partition("(")[0]
+    made = propagated(f"""\
+mesh @m = [a=2]
+
+func @main(
+  %x: f32[8@a, 8@-],
+) -> (f32[8, 8], f32[8@-, 8@a]) {{
+  %i = iota(dim=0) : f32[8, 8]
+  %b = {copied} : f32[8, 8]
+  %y = add(%x, %b) : f32[8, 8]
+  %z = sin(%b) : f32[8, 8]
+  return %y, %z
+}}
+""")
+    assert [line for line in made if f" {name}(" in line] == [
+        f"%b = {copied} : f32[8@a, 8@-]",
+        f"%b.1 = {copied.replace('%i', '%i.1')} : f32[8@-, 8@a]",
+    ]
+
+
+@pytest.mark.parametrize("target", ["MoveToHost", "MoveToDevice"])
+def test_a_copy_to_another_memory_comes_before_a_sort(target: str) -> None:
+    """It costs nothing, so that what the result is asked reaches `%h` in the first round."""
+    made = propagated(f"""\
+sdy.mesh @m = <["a"=2, "b"=4]>
+func.func @main(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {{sdy.sharding = #sdy.sharding<@m, \
+[{{?}}, {{"b"}}]>}}, tensor<8x8xf32> {{sdy.sharding = #sdy.sharding<@m, [{{"b"}}, {{}}]>}}) {{
+  %h = stablehlo.sine %x : tensor<8x8xf32>
+  %s = "stablehlo.sort"(%h) <{{dimension = 1 : i64}}> ({{
+    ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+      %c = stablehlo.compare LT, %p, %q : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+  }}) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %y = stablehlo.custom_call @{target}(%h) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %y, %s : tensor<8x8xf32>, tensor<8x8xf32>
+}}
+""")
+    assert made[0] == "%h = sin(%x) : f32[8@-, 8@b]"
+
+
+def test_a_single_device_says_nothing_to_its_group() -> None:
+    assert propagated("""\
+mesh @m = [a=2]
+mesh @max = [] devices=[0]
+
+func @main(
+  %x: f32[8, 8@a],
+  %u: f32[8, 8],
+) -> (f32[8, 8]) {
+  %v = sin(%u) : f32[8@-, 8@-] on @max
+  sharding_group(%v, group=1)
+  sharding_group(%x, group=1)
+  %y = tanh(%v) : f32[8, 8]
+  return %y
+}
+""")[1:] == ["%v = sin(%u) : f32[8@-, 8@a]", "%y = tanh(%v) : f32[8@-, 8@a]"]
+
+
+CALLED = """\
+sdy.mesh @m = <["a"=2, "b"=2]>
+func.func @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = func.call @f(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = func.call @f(%w) {sdy.sharding = #sdy.sharding_per_value<[<@m, [{}, {"b"}]>]>} \
+: (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+func.func private @f(%y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}, {?}]>}) \
+-> tensor<8x8xf32> {
+  %z = stablehlo.sine %y : tensor<8x8xf32>
+  return %z : tensor<8x8xf32>
+}
+"""
+
+
+def test_each_call_of_a_function_is_sharded_by_itself() -> None:
+    """Both sides of a border that are sharded alike are one value; others meet in a constraint."""
+    assert propagated(CALLED) == [
+        "%0 = sin(%x) : f32[8@a, 8@-]",
+        "%1 = sin(%w) : f32[8@a, 8@b]",
+        "%v1.edge.1 = sharding_constraint(%1) : f32[8@-, 8@b]",
+    ]
