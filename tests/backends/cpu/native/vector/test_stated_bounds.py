@@ -13,7 +13,14 @@ PAGE = Path(__file__).parents[5] / "docs/numerics.md"
 EXACT = {*test_exact.UNARY, *test_exact.BINARY, "select", "clamp", "convert"}
 """What `test_exact` compares bit by bit."""
 WORDS = {"random_hash", "random_fold_in"}
-UNCHANGED = {"checkpoint-name", "propagation_barrier", "reshard", "sharding_constraint", "vary"}
+UNCHANGED = {
+    "checkpoint-name",
+    "data_flow_edge",
+    "propagation_barrier",
+    "reshard",
+    "sharding_constraint",
+    "vary",
+}
 """What says something of a value, and leaves its numbers alone."""
 
 
