@@ -1,5 +1,6 @@
 """Operations of StableHLO and CHLO that are several of ours, against StableHLO's interpreter."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def total(way: str) -> Any:
     return lambda x, y: [COMPARE[way](ordered(x), ordered(y))]
 
 
-NUMBERS = {
+NUMBERS: dict[str, tuple[str, str, list[Any], Callable[..., Any]]] = {
     **{
         f"total {way}": (
             f"stablehlo.compare {way}, %0, %1, TOTALORDER : ({T}, {T}) -> tensor<16xi1>",

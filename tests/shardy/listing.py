@@ -128,11 +128,11 @@ class _Lister:
         self.aliases: dict[int, list[tuple[str, tuple[str, ...]]]] = {}
         self.made: dict[str, Op] = {}
         self.values = {v.name: v for v in _values(function.body)}
-        for value, op in read.makers.items() if read else ():
+        for result, op in read.makers.items() if read else ():
             # Where an edge of a call is no more, its value is the one that it led from.
             source = self.values.get(op.operands[0].name) if op.operands else None
             if op.name == "data_flow_edge" and source is not None:
-                self.values.setdefault(value.name, source)
+                self.values.setdefault(result.name, source)
         self.number: dict[str, int] = {}
         made = {value.name for op, _ in _walk(function.body, 0) for value in op.results}
         for number, (written, values) in enumerate(self.readings):
