@@ -295,7 +295,9 @@ def _index_select(call: Call) -> Values:
     front = range(batch, dim)
     behind = range(dim + rank - batch, dim + rank - batch + x.type.rank - dim - 1)
     batches = tuple(range(batch))
-    more: dict[str, Any] = {"operand_batching_dims": batches, "indices_batching_dims": batches} if batch else {}
+    more: dict[str, Any] = (
+        {"operand_batching_dims": batches, "indices_batching_dims": batches} if batch else {}
+    )
     return call.emit(
         "gather", x, pointers,
         offset_dims=(*front, *behind), collapsed_dims=(dim,), start_index_map=(dim,), **more,
