@@ -164,7 +164,7 @@ class _Making:
             return replace(op, blocks=(first, *finish(op.blocks[1:])))
         if trace is None:
             return replace(op, blocks=(first,))
-        rule = Hosted(op.attrs["rule"], lambda: finish(trace()))
+        rule = Hosted(op.attrs["rule"], lambda moves: finish(trace(moves)))
         return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
 
     def known(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:

@@ -29,6 +29,8 @@ def _gather() -> Iterator[Sample]:
             ROWS,
             t("f32", 4, 6),
             sources=(anything, indices),
+            # A window that sticks out is read from inside, and has no derivative.
+            smooth=indices is INSIDE,
         )
     yield Sample(
         ops.gather,
@@ -63,6 +65,7 @@ def _gather() -> Iterator[Sample]:
         },
         t("f32", 2, 2, 4, 3),
         sources=(anything, BEYOND),
+        smooth=False,
     )
 
 

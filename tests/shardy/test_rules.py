@@ -21,6 +21,7 @@ OWN = (
     "random_fold_in",
     "random_hash",
     "propagation_barrier",
+    "data_flow_edge",
     *CALLED,
 )
 """Operations that Shardy treats by other means than a rule, or does not have."""

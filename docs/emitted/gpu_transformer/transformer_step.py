@@ -240,12 +240,6 @@ def maximum(x, y):
 
 
 @triton.jit
-def minimum(x, y):
-    """The smaller; NaN if either is."""
-    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
 def logistic_f32(x):
     """1 / (1 + exp(-x)), from whichever exponential is small."""
     small = libdevice.exp(-tl.abs(x))
@@ -253,85 +247,15 @@ def logistic_f32(x):
 
 
 @triton.jit
-def compute_v77_kernel(targets_ptr, v80_ptr, v77_ptr, v85_ptr, v95_ptr, BLOCK: tl.constexpr):
-    """lt, add, select, ge, and, clamp over 2x6
-
-    %225 = reshape(%targets) : i32[2, 6, 1]
-    %226 = constant(value=0) : i32[2, 6, 1]
-    %227 = lt(%225, %226) : bool[2, 6, 1]
-    %228 = constant(value=16) : i32[2, 6, 1]
-    %229 = add(%225, %228) : i32[2, 6, 1]
-    %77 = select(%227, %229, %225) : i32[2, 6, 1]
-    %231 = reshape(%77) : i32[2, 6, 1, 1]
-    %232 = constant(value=0) : i32[2, 6, 1, 1]
-    %233 = ge(%231, %232) : bool[2, 6, 1, 1]
-    %235 = broadcast(%80, dims=[3]) : i32[2, 6, 1, 1]
-    %236 = lt(%231, %235) : bool[2, 6, 1, 1]
-    %85 = and(%233, %236) : bool[2, 6, 1, 1]
-    %238 = constant(value=0) : i32[]
-    %239 = constant(value=15) : i32[]
-    %95 = clamp(%238, %231, %239) : i32[2, 6, 1, 1]
-    yield %77, %85, %95
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < 12
-    targets = tl.load(targets_ptr + at, mask)
-    v80 = tl.load(v80_ptr)
-    v227 = targets < 0
-    v229 = targets + 16
-    v77 = tl.where(v227, v229, targets)
-    v233 = v77 >= 0
-    v236 = v77 < v80
-    v85 = v233 & v236
-    v95 = minimum(maximum(v77, 0), 15)
-    tl.store(v77_ptr + at, v77, mask)
-    tl.store(v85_ptr + at, v85, mask)
-    tl.store(v95_ptr + at, v95, mask)
-
-
-def compute_v77_reference(targets, v80):
-    """The same in plain torch."""
-    v225 = targets.reshape(2, 6, 1)  # reshape: i32[2, 6, 1]
-    v227 = v225 < 0  # lt: bool[2, 6, 1]
-    v229 = v225 + 16  # add: i32[2, 6, 1]
-    v77 = torch.where(v227, v229, v225)  # select: i32[2, 6, 1]
-    v231 = v77.reshape(2, 6, 1, 1)  # reshape: i32[2, 6, 1, 1]
-    v233 = v231 >= 0  # ge: bool[2, 6, 1, 1]
-    v235 = v80.expand(2, 6, 1, 1)  # broadcast: i32[2, 6, 1, 1]
-    v236 = v231 < v235  # lt: bool[2, 6, 1, 1]
-    v85 = v233 & v236  # and: bool[2, 6, 1, 1]
-    v95 = v231.clamp(0, 15)  # clamp: i32[2, 6, 1, 1]
-    return v77, v85, v95
-
-
-def compute_v77(targets, v80):
-    if not (targets.is_cuda or INTERPRETED):
-        return compute_v77_reference(targets, v80)
-    targets = targets.contiguous()
-    v80 = v80.contiguous()
-    v77 = torch.empty((2, 6, 1), dtype=torch.int32, device=targets.device)
-    v85 = torch.empty((2, 6, 1, 1), dtype=torch.bool, device=targets.device)
-    v95 = torch.empty((2, 6, 1, 1), dtype=torch.int32, device=targets.device)
-    compute_v77_kernel[(1,)](
-        targets, v80, v77, v85, v95, BLOCK=16, num_warps=1, enable_fp_fusion=False
-    )
-    return v77, v85, v95
-
-
-@triton.jit
-def compute_v4_kernel(tokens_ptr, v4_ptr, v138_ptr, BLOCK: tl.constexpr):
-    """lt, add, select, clamp over 2x6
+def compute_v4_kernel(tokens_ptr, v4_ptr, BLOCK: tl.constexpr):
+    """lt, add, select over 2x6
 
     %14 = constant(value=0) : i32[2, 6]
     %45 = lt(%tokens, %14) : bool[2, 6]
     %51 = constant(value=16) : i32[2, 6]
     %53 = add(%tokens, %51) : i32[2, 6]
     %4 = select(%45, %53, %tokens) : i32[2, 6]
-    %111 = constant(value=0) : i32[]
-    %120 = reshape(%4) : i32[2, 6, 1]
-    %121 = constant(value=15) : i32[]
-    %138 = clamp(%111, %120, %121) : i32[2, 6, 1]
-    yield %4, %138
+    yield %4
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < 12
@@ -339,9 +263,7 @@ def compute_v4_kernel(tokens_ptr, v4_ptr, v138_ptr, BLOCK: tl.constexpr):
     v45 = tokens < 0
     v53 = tokens + 16
     v4 = tl.where(v45, v53, tokens)
-    v138 = minimum(maximum(v4, 0), 15)
     tl.store(v4_ptr + at, v4, mask)
-    tl.store(v138_ptr + at, v138, mask)
 
 
 def compute_v4_reference(tokens):
@@ -349,9 +271,7 @@ def compute_v4_reference(tokens):
     v45 = tokens < 0  # lt: bool[2, 6]
     v53 = tokens + 16  # add: i32[2, 6]
     v4 = torch.where(v45, v53, tokens)  # select: i32[2, 6]
-    v120 = v4.reshape(2, 6, 1)  # reshape: i32[2, 6, 1]
-    v138 = v120.clamp(0, 15)  # clamp: i32[2, 6, 1]
-    return v4, v138
+    return v4
 
 
 def compute_v4(tokens):
@@ -359,48 +279,47 @@ def compute_v4(tokens):
         return compute_v4_reference(tokens)
     tokens = tokens.contiguous()
     v4 = torch.empty((2, 6), dtype=torch.int32, device=tokens.device)
-    v138 = torch.empty((2, 6, 1), dtype=torch.int32, device=tokens.device)
-    compute_v4_kernel[(1,)](tokens, v4, v138, BLOCK=16, num_warps=1, enable_fp_fusion=False)
-    return v4, v138
+    compute_v4_kernel[(1,)](tokens, v4, BLOCK=16, num_warps=1, enable_fp_fusion=False)
+    return v4
 
 
 @triton.jit
 def compute_v9_kernel(x_ptr, params_scale_ptr, v9_ptr, v18_ptr, h_ptr, COLUMNS: tl.constexpr):
     """sum, div, sub, mul, add, sqrt over 2x6x8
 
-    %128 = sum(%x, dims=[2]) : f32[2, 6]
-    %131 = reshape(%128) : f32[2, 6, 1]
-    %136 = constant(value=8.0) : f32[2, 6, 1]
-    %9 = div(%131, %136) : f32[2, 6, 1]
-    %150 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %centred = sub(%x, %150) : f32[2, 6, 8]
-    %153 = mul(%centred, %centred) : f32[2, 6, 8]
-    %162 = sum(%153, dims=[2]) : f32[2, 6]
-    %165 = reshape(%162) : f32[2, 6, 1]
-    %166 = div(%165, %136) : f32[2, 6, 1]
-    %167 = constant(value=1e-05) : f32[2, 6, 1]
-    %168 = add(%166, %167) : f32[2, 6, 1]
-    %18 = sqrt(%168) : f32[2, 6, 1]
-    %170 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %171 = div(%centred, %170) : f32[2, 6, 8]
-    %172 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
-    %h = mul(%171, %172) : f32[2, 6, 8]
+    %108 = sum(%x, dims=[2]) : f32[2, 6]
+    %117 = reshape(%108) : f32[2, 6, 1]
+    %118 = constant(value=8.0) : f32[2, 6, 1]
+    %9 = div(%117, %118) : f32[2, 6, 1]
+    %125 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %centred = sub(%x, %125) : f32[2, 6, 8]
+    %128 = mul(%centred, %centred) : f32[2, 6, 8]
+    %144 = sum(%128, dims=[2]) : f32[2, 6]
+    %147 = reshape(%144) : f32[2, 6, 1]
+    %156 = div(%147, %118) : f32[2, 6, 1]
+    %159 = constant(value=1e-05) : f32[2, 6, 1]
+    %160 = add(%156, %159) : f32[2, 6, 1]
+    %18 = sqrt(%160) : f32[2, 6, 1]
+    %162 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %163 = div(%centred, %162) : f32[2, 6, 8]
+    %164 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
+    %h = mul(%163, %164) : f32[2, 6, 8]
     yield %9, %18, %h
     """
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + row * 8 + column)
-    v128 = tl.sum(x, 0)
-    v9 = tl.div_rn(v128, 8.0)
+    v108 = tl.sum(x, 0)
+    v9 = tl.div_rn(v108, 8.0)
     centred = x - v9
-    v153 = centred * centred
-    v162 = tl.sum(v153, 0)
-    v166 = tl.div_rn(v162, 8.0)
-    v168 = v166 + 1e-05
-    v18 = tl.sqrt_rn(v168)
-    v171 = tl.div_rn(centred, v18)
+    v128 = centred * centred
+    v144 = tl.sum(v128, 0)
+    v156 = tl.div_rn(v144, 8.0)
+    v160 = v156 + 1e-05
+    v18 = tl.sqrt_rn(v160)
+    v163 = tl.div_rn(centred, v18)
     params_scale = tl.load(params_scale_ptr + column)
-    h = v171 * params_scale
+    h = v163 * params_scale
     tl.store(v9_ptr + row, v9)
     tl.store(v18_ptr + row, v18)
     tl.store(h_ptr + row * 8 + column, h)
@@ -408,21 +327,21 @@ def compute_v9_kernel(x_ptr, params_scale_ptr, v9_ptr, v18_ptr, h_ptr, COLUMNS: 
 
 def compute_v9_reference(x, params_scale):
     """The same in plain torch."""
-    v128 = x.sum(2)  # sum: f32[2, 6]
-    v131 = v128.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v9 = v131 / 8.0  # div: f32[2, 6, 1]
-    v150 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    centred = x - v150  # sub: f32[2, 6, 8]
-    v153 = centred * centred  # mul: f32[2, 6, 8]
-    v162 = v153.sum(2)  # sum: f32[2, 6]
-    v165 = v162.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v166 = v165 / 8.0  # div: f32[2, 6, 1]
-    v168 = v166 + 1e-05  # add: f32[2, 6, 1]
-    v18 = torch.sqrt(v168)  # sqrt: f32[2, 6, 1]
-    v170 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v171 = centred / v170  # div: f32[2, 6, 8]
-    v172 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    h = v171 * v172  # mul: f32[2, 6, 8]
+    v108 = x.sum(2)  # sum: f32[2, 6]
+    v117 = v108.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v9 = v117 / 8.0  # div: f32[2, 6, 1]
+    v125 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    centred = x - v125  # sub: f32[2, 6, 8]
+    v128 = centred * centred  # mul: f32[2, 6, 8]
+    v144 = v128.sum(2)  # sum: f32[2, 6]
+    v147 = v144.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v156 = v147 / 8.0  # div: f32[2, 6, 1]
+    v160 = v156 + 1e-05  # add: f32[2, 6, 1]
+    v18 = torch.sqrt(v160)  # sqrt: f32[2, 6, 1]
+    v162 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v163 = centred / v162  # div: f32[2, 6, 8]
+    v164 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    h = v163 * v164  # mul: f32[2, 6, 8]
     return v9, v18, h
 
 
@@ -444,19 +363,19 @@ def compute_v9(x, params_scale):
 def compute_v39_kernel(v25_ptr, mask_ptr, v39_ptr, v40_ptr, attention_ptr, COLUMNS: tl.constexpr):
     """div, select, max, stop_gradient, sub, exp and 1 more over 2x2x6x6
 
-    %174 = constant(value=2.0) : f32[2, 2, 6, 6]
-    %scores = div(%25, %174) : f32[2, 2, 6, 6]
-    %175 = broadcast(%mask, dims=[2, 3]) : bool[2, 2, 6, 6]
-    %176 = constant(value=-1000000000.0) : f32[2, 2, 6, 6]
-    %177 = select(%175, %scores, %176) : f32[2, 2, 6, 6]
-    %178 = max(%177, dims=[3]) : f32[2, 2, 6]
-    %179 = stop_gradient(%178) : f32[2, 2, 6]
-    %180 = broadcast(%179, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
-    %181 = sub(%177, %180) : f32[2, 2, 6, 6]
-    %39 = exp(%181) : f32[2, 2, 6, 6]
+    %166 = constant(value=2.0) : f32[2, 2, 6, 6]
+    %scores = div(%25, %166) : f32[2, 2, 6, 6]
+    %167 = broadcast(%mask, dims=[2, 3]) : bool[2, 2, 6, 6]
+    %168 = constant(value=-1000000000.0) : f32[2, 2, 6, 6]
+    %169 = select(%167, %scores, %168) : f32[2, 2, 6, 6]
+    %170 = max(%169, dims=[3]) : f32[2, 2, 6]
+    %171 = stop_gradient(%170) : f32[2, 2, 6]
+    %172 = broadcast(%171, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
+    %173 = sub(%169, %172) : f32[2, 2, 6, 6]
+    %39 = exp(%173) : f32[2, 2, 6, 6]
     %40 = sum(%39, dims=[3]) : f32[2, 2, 6]
-    %184 = broadcast(%40, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
-    %attention = div(%39, %184) : f32[2, 2, 6, 6]
+    %176 = broadcast(%40, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
+    %attention = div(%39, %176) : f32[2, 2, 6, 6]
     yield %39, %40, %attention
     """
     row = tl.program_id(0)
@@ -466,10 +385,10 @@ def compute_v39_kernel(v25_ptr, mask_ptr, v39_ptr, v40_ptr, attention_ptr, COLUM
     scores = tl.div_rn(v25, 2.0)
     i = row % 6
     mask = tl.load(mask_ptr + i * 6 + column, column_mask)
-    v177 = tl.where(mask, scores, -1e+09)
-    v178 = tl.reduce(tl.where(column_mask, v177, float("-inf")), 0, maximum)
-    v181 = v177 - v178
-    v39 = libdevice.exp(v181)
+    v169 = tl.where(mask, scores, -1e+09)
+    v170 = tl.reduce(tl.where(column_mask, v169, float("-inf")), 0, maximum)
+    v173 = v169 - v170
+    v39 = libdevice.exp(v173)
     v40 = tl.sum(tl.where(column_mask, v39, 0.0), 0)
     attention = tl.div_rn(v39, v40)
     tl.store(v39_ptr + row * 6 + column, v39, column_mask)
@@ -480,15 +399,15 @@ def compute_v39_kernel(v25_ptr, mask_ptr, v39_ptr, v40_ptr, attention_ptr, COLUM
 def compute_v39_reference(v25, mask):
     """The same in plain torch."""
     scores = v25 / 2.0  # div: f32[2, 2, 6, 6]
-    v175 = mask.expand(2, 2, 6, 6)  # broadcast: bool[2, 2, 6, 6]
-    v177 = torch.where(v175, scores, -1000000000.0)  # select: f32[2, 2, 6, 6]
-    v178 = v177.amax(3)  # max: f32[2, 2, 6]
-    v180 = v178.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
-    v181 = v177 - v180  # sub: f32[2, 2, 6, 6]
-    v39 = torch.exp(v181)  # exp: f32[2, 2, 6, 6]
+    v167 = mask.expand(2, 2, 6, 6)  # broadcast: bool[2, 2, 6, 6]
+    v169 = torch.where(v167, scores, -1000000000.0)  # select: f32[2, 2, 6, 6]
+    v170 = v169.amax(3)  # max: f32[2, 2, 6]
+    v172 = v170.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
+    v173 = v169 - v172  # sub: f32[2, 2, 6, 6]
+    v39 = torch.exp(v173)  # exp: f32[2, 2, 6, 6]
     v40 = v39.sum(3)  # sum: f32[2, 2, 6]
-    v184 = v40.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
-    attention = v39 / v184  # div: f32[2, 2, 6, 6]
+    v176 = v40.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
+    attention = v39 / v176  # div: f32[2, 2, 6, 6]
     return v39, v40, attention
 
 
@@ -528,23 +447,23 @@ def compute_x_1_kernel(
     """add, sum, div, sub, mul, sqrt over 2x6x8
 
     %x.1 = add(%x, %42) : f32[2, 6, 8]
-    %191 = sum(%x.1, dims=[2]) : f32[2, 6]
-    %192 = reshape(%191) : f32[2, 6, 1]
-    %193 = constant(value=8.0) : f32[2, 6, 1]
-    %46 = div(%192, %193) : f32[2, 6, 1]
-    %195 = broadcast(%46, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %centred.1 = sub(%x.1, %195) : f32[2, 6, 8]
-    %196 = mul(%centred.1, %centred.1) : f32[2, 6, 8]
-    %197 = sum(%196, dims=[2]) : f32[2, 6]
-    %198 = reshape(%197) : f32[2, 6, 1]
-    %199 = div(%198, %193) : f32[2, 6, 1]
-    %200 = constant(value=1e-05) : f32[2, 6, 1]
-    %202 = add(%199, %200) : f32[2, 6, 1]
-    %55 = sqrt(%202) : f32[2, 6, 1]
-    %207 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %211 = div(%centred.1, %207) : f32[2, 6, 8]
-    %212 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
-    %59 = mul(%211, %212) : f32[2, 6, 8]
+    %183 = sum(%x.1, dims=[2]) : f32[2, 6]
+    %184 = reshape(%183) : f32[2, 6, 1]
+    %185 = constant(value=8.0) : f32[2, 6, 1]
+    %46 = div(%184, %185) : f32[2, 6, 1]
+    %187 = broadcast(%46, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %centred.1 = sub(%x.1, %187) : f32[2, 6, 8]
+    %188 = mul(%centred.1, %centred.1) : f32[2, 6, 8]
+    %189 = sum(%188, dims=[2]) : f32[2, 6]
+    %190 = reshape(%189) : f32[2, 6, 1]
+    %191 = div(%190, %185) : f32[2, 6, 1]
+    %192 = constant(value=1e-05) : f32[2, 6, 1]
+    %193 = add(%191, %192) : f32[2, 6, 1]
+    %55 = sqrt(%193) : f32[2, 6, 1]
+    %199 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %201 = div(%centred.1, %199) : f32[2, 6, 8]
+    %205 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
+    %59 = mul(%201, %205) : f32[2, 6, 8]
     yield %x.1, %46, %55, %59
     """
     row = tl.program_id(0)
@@ -552,17 +471,17 @@ def compute_x_1_kernel(
     x = tl.load(x_ptr + row * 8 + column)
     v42 = tl.load(v42_ptr + row * 8 + column)
     x_1 = x + v42
-    v191 = tl.sum(x_1, 0)
-    v46 = tl.div_rn(v191, 8.0)
+    v183 = tl.sum(x_1, 0)
+    v46 = tl.div_rn(v183, 8.0)
     centred_1 = x_1 - v46
-    v196 = centred_1 * centred_1
-    v197 = tl.sum(v196, 0)
-    v199 = tl.div_rn(v197, 8.0)
-    v202 = v199 + 1e-05
-    v55 = tl.sqrt_rn(v202)
-    v211 = tl.div_rn(centred_1, v55)
+    v188 = centred_1 * centred_1
+    v189 = tl.sum(v188, 0)
+    v191 = tl.div_rn(v189, 8.0)
+    v193 = v191 + 1e-05
+    v55 = tl.sqrt_rn(v193)
+    v201 = tl.div_rn(centred_1, v55)
     params_scale = tl.load(params_scale_ptr + column)
-    v59 = v211 * params_scale
+    v59 = v201 * params_scale
     tl.store(x_1_ptr + row * 8 + column, x_1)
     tl.store(v46_ptr + row, v46)
     tl.store(v55_ptr + row, v55)
@@ -572,21 +491,21 @@ def compute_x_1_kernel(
 def compute_x_1_reference(x, v42, params_scale):
     """The same in plain torch."""
     x_1 = x + v42  # add: f32[2, 6, 8]
-    v191 = x_1.sum(2)  # sum: f32[2, 6]
-    v192 = v191.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v46 = v192 / 8.0  # div: f32[2, 6, 1]
-    v195 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    centred_1 = x_1 - v195  # sub: f32[2, 6, 8]
-    v196 = centred_1 * centred_1  # mul: f32[2, 6, 8]
-    v197 = v196.sum(2)  # sum: f32[2, 6]
-    v198 = v197.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v199 = v198 / 8.0  # div: f32[2, 6, 1]
-    v202 = v199 + 1e-05  # add: f32[2, 6, 1]
-    v55 = torch.sqrt(v202)  # sqrt: f32[2, 6, 1]
-    v207 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v211 = centred_1 / v207  # div: f32[2, 6, 8]
-    v212 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v59 = v211 * v212  # mul: f32[2, 6, 8]
+    v183 = x_1.sum(2)  # sum: f32[2, 6]
+    v184 = v183.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v46 = v184 / 8.0  # div: f32[2, 6, 1]
+    v187 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    centred_1 = x_1 - v187  # sub: f32[2, 6, 8]
+    v188 = centred_1 * centred_1  # mul: f32[2, 6, 8]
+    v189 = v188.sum(2)  # sum: f32[2, 6]
+    v190 = v189.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v191 = v190 / 8.0  # div: f32[2, 6, 1]
+    v193 = v191 + 1e-05  # add: f32[2, 6, 1]
+    v55 = torch.sqrt(v193)  # sqrt: f32[2, 6, 1]
+    v199 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v201 = centred_1 / v199  # div: f32[2, 6, 8]
+    v205 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v59 = v201 * v205  # mul: f32[2, 6, 8]
     return x_1, v46, v55, v59
 
 
@@ -602,6 +521,63 @@ def compute_x_1(x, v42, params_scale):
         x, v42, params_scale, x_1, v46, v55, v59, COLUMNS=8, num_warps=1, enable_fp_fusion=False
     )
     return x_1, v46, v55, v59
+
+
+@triton.jit
+def compute_v77_kernel(targets_ptr, v80_ptr, v77_ptr, v85_ptr, BLOCK: tl.constexpr):
+    """lt, add, select, ge, and over 2x6
+
+    %218 = reshape(%targets) : i32[2, 6, 1]
+    %219 = constant(value=0) : i32[2, 6, 1]
+    %220 = lt(%218, %219) : bool[2, 6, 1]
+    %221 = constant(value=16) : i32[2, 6, 1]
+    %222 = add(%218, %221) : i32[2, 6, 1]
+    %77 = select(%220, %222, %218) : i32[2, 6, 1]
+    %224 = reshape(%77) : i32[2, 6, 1, 1]
+    %225 = constant(value=0) : i32[2, 6, 1, 1]
+    %226 = ge(%224, %225) : bool[2, 6, 1, 1]
+    %228 = broadcast(%80, dims=[3]) : i32[2, 6, 1, 1]
+    %229 = lt(%224, %228) : bool[2, 6, 1, 1]
+    %85 = and(%226, %229) : bool[2, 6, 1, 1]
+    yield %77, %85
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < 12
+    targets = tl.load(targets_ptr + at, mask)
+    v80 = tl.load(v80_ptr)
+    v220 = targets < 0
+    v222 = targets + 16
+    v77 = tl.where(v220, v222, targets)
+    v226 = v77 >= 0
+    v229 = v77 < v80
+    v85 = v226 & v229
+    tl.store(v77_ptr + at, v77, mask)
+    tl.store(v85_ptr + at, v85, mask)
+
+
+def compute_v77_reference(targets, v80):
+    """The same in plain torch."""
+    v218 = targets.reshape(2, 6, 1)  # reshape: i32[2, 6, 1]
+    v220 = v218 < 0  # lt: bool[2, 6, 1]
+    v222 = v218 + 16  # add: i32[2, 6, 1]
+    v77 = torch.where(v220, v222, v218)  # select: i32[2, 6, 1]
+    v224 = v77.reshape(2, 6, 1, 1)  # reshape: i32[2, 6, 1, 1]
+    v226 = v224 >= 0  # ge: bool[2, 6, 1, 1]
+    v228 = v80.expand(2, 6, 1, 1)  # broadcast: i32[2, 6, 1, 1]
+    v229 = v224 < v228  # lt: bool[2, 6, 1, 1]
+    v85 = v226 & v229  # and: bool[2, 6, 1, 1]
+    return v77, v85
+
+
+def compute_v77(targets, v80):
+    if not (targets.is_cuda or INTERPRETED):
+        return compute_v77_reference(targets, v80)
+    targets = targets.contiguous()
+    v80 = v80.contiguous()
+    v77 = torch.empty((2, 6, 1), dtype=torch.int32, device=targets.device)
+    v85 = torch.empty((2, 6, 1, 1), dtype=torch.bool, device=targets.device)
+    compute_v77_kernel[(1,)](targets, v80, v77, v85, BLOCK=16, num_warps=1, enable_fp_fusion=False)
+    return v77, v85
 
 
 @triton.jit
@@ -644,58 +620,58 @@ def compute_v61(v60):
 def compute_logs_kernel(logits_ptr, logs_grad_ptr, logs_ptr, v67_grad_ptr, COLUMNS: tl.constexpr):
     """max, stop_gradient, sub, exp, sum, log and 4 more over 2x6x16
 
-    %216 = max(%logits, dims=[2]) : f32[2, 6]
-    %217 = stop_gradient(%216) : f32[2, 6]
-    %218 = broadcast(%217, dims=[0, 1]) : f32[2, 6, 16]
-    %219 = sub(%logits, %218) : f32[2, 6, 16]
-    %220 = exp(%219) : f32[2, 6, 16]
-    %221 = sum(%220, dims=[2]) : f32[2, 6]
-    %222 = log(%221) : f32[2, 6]
-    %223 = broadcast(%222, dims=[0, 1]) : f32[2, 6, 16]
-    %logs = sub(%219, %223) : f32[2, 6, 16]
+    %209 = max(%logits, dims=[2]) : f32[2, 6]
+    %210 = stop_gradient(%209) : f32[2, 6]
+    %211 = broadcast(%210, dims=[0, 1]) : f32[2, 6, 16]
+    %212 = sub(%logits, %211) : f32[2, 6, 16]
+    %213 = exp(%212) : f32[2, 6, 16]
+    %214 = sum(%213, dims=[2]) : f32[2, 6]
+    %215 = log(%214) : f32[2, 6]
+    %216 = broadcast(%215, dims=[0, 1]) : f32[2, 6, 16]
+    %logs = sub(%212, %216) : f32[2, 6, 16]
     %71.grad = neg(%logs.grad) : f32[2, 6, 16]
     %70.grad = sum(%71.grad, dims=[2]) : f32[2, 6]
-    %69.grad = div(%70.grad, %221) : f32[2, 6]
+    %69.grad = div(%70.grad, %214) : f32[2, 6]
     %68.grad = broadcast(%69.grad, dims=[0, 1]) : f32[2, 6, 16]
-    %224 = mul(%68.grad, %220) : f32[2, 6, 16]
-    %67.grad = add(%logs.grad, %224) : f32[2, 6, 16]
+    %217 = mul(%68.grad, %213) : f32[2, 6, 16]
+    %67.grad = add(%logs.grad, %217) : f32[2, 6, 16]
     yield %logs, %67.grad
     """
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     logits = tl.load(logits_ptr + row * 16 + column)
     logs_grad = tl.load(logs_grad_ptr + row * 16 + column)
-    v216 = tl.reduce(logits, 0, maximum)
-    v219 = logits - v216
-    v220 = libdevice.exp(v219)
-    v221 = tl.sum(v220, 0)
-    v222 = libdevice.log(v221)
-    logs = v219 - v222
+    v209 = tl.reduce(logits, 0, maximum)
+    v212 = logits - v209
+    v213 = libdevice.exp(v212)
+    v214 = tl.sum(v213, 0)
+    v215 = libdevice.log(v214)
+    logs = v212 - v215
     v71_grad = -logs_grad
     v70_grad = tl.sum(v71_grad, 0)
-    v69_grad = tl.div_rn(v70_grad, v221)
-    v224 = v69_grad * v220
-    v67_grad = logs_grad + v224
+    v69_grad = tl.div_rn(v70_grad, v214)
+    v217 = v69_grad * v213
+    v67_grad = logs_grad + v217
     tl.store(logs_ptr + row * 16 + column, logs)
     tl.store(v67_grad_ptr + row * 16 + column, v67_grad)
 
 
 def compute_logs_reference(logits, logs_grad):
     """The same in plain torch."""
-    v216 = logits.amax(2)  # max: f32[2, 6]
-    v218 = v216.reshape(2, 6, 1).expand(2, 6, 16)  # broadcast: f32[2, 6, 16]
-    v219 = logits - v218  # sub: f32[2, 6, 16]
-    v220 = torch.exp(v219)  # exp: f32[2, 6, 16]
-    v221 = v220.sum(2)  # sum: f32[2, 6]
-    v222 = torch.log(v221)  # log: f32[2, 6]
-    v223 = v222.reshape(2, 6, 1).expand(2, 6, 16)  # broadcast: f32[2, 6, 16]
-    logs = v219 - v223  # sub: f32[2, 6, 16]
+    v209 = logits.amax(2)  # max: f32[2, 6]
+    v211 = v209.reshape(2, 6, 1).expand(2, 6, 16)  # broadcast: f32[2, 6, 16]
+    v212 = logits - v211  # sub: f32[2, 6, 16]
+    v213 = torch.exp(v212)  # exp: f32[2, 6, 16]
+    v214 = v213.sum(2)  # sum: f32[2, 6]
+    v215 = torch.log(v214)  # log: f32[2, 6]
+    v216 = v215.reshape(2, 6, 1).expand(2, 6, 16)  # broadcast: f32[2, 6, 16]
+    logs = v212 - v216  # sub: f32[2, 6, 16]
     v71_grad = -logs_grad  # neg: f32[2, 6, 16]
     v70_grad = v71_grad.sum(2)  # sum: f32[2, 6]
-    v69_grad = v70_grad / v221  # div: f32[2, 6]
+    v69_grad = v70_grad / v214  # div: f32[2, 6]
     v68_grad = v69_grad.reshape(2, 6, 1).expand(2, 6, 16)  # broadcast: f32[2, 6, 16]
-    v224 = v68_grad * v220  # mul: f32[2, 6, 16]
-    v67_grad = logs_grad + v224  # add: f32[2, 6, 16]
+    v217 = v68_grad * v213  # mul: f32[2, 6, 16]
+    v67_grad = logs_grad + v217  # add: f32[2, 6, 16]
     return logs, v67_grad
 
 
@@ -723,8 +699,8 @@ def compute_logs(logits, logs_grad):
 def compute_v88_part_kernel(v86_ptr, v79_ptr, v88_part_ptr, BLOCK: tl.constexpr):
     """select, sum over 2x6
 
-    %243 = constant(value=nan) : f32[2, 6, 1]
-    %chosen = select(%86, %79, %243) : f32[2, 6, 1]
+    %233 = constant(value=nan) : f32[2, 6, 1]
+    %chosen = select(%86, %79, %233) : f32[2, 6, 1]
     %88.part = sum(%chosen, dims=[0, 1, 2]) : f32[]
     yield %88.part
     """
@@ -758,23 +734,23 @@ def compute_v88_part(v86, v79):
 def compute_v91_kernel(v88_ptr, v91_ptr):
     """div, neg over one element
 
-    %245 = constant(value=24.0) : f32[]
-    %246 = div(%88, %245) : f32[]
-    %91 = neg(%246) : f32[]
+    %235 = constant(value=24.0) : f32[]
+    %236 = div(%88, %235) : f32[]
+    %91 = neg(%236) : f32[]
     yield %91
     """
     v88 = tl.load(v88_ptr)
-    v246 = tl.div_rn(v88, 24.0)
-    v91 = -v246
+    v236 = tl.div_rn(v88, 24.0)
+    v91 = -v236
     tl.store(v91_ptr, v91)
 
 
 def compute_v91_reference(v88):
     """The same in plain torch."""
     device = v88.device
-    v245 = torch.full((), 24.0, dtype=torch.float32, device=device)  # constant: f32[]
-    v246 = v88 / v245  # div: f32[]
-    v91 = -v246  # neg: f32[]
+    v235 = torch.full((), 24.0, dtype=torch.float32, device=device)  # constant: f32[]
+    v236 = v88 / v235  # div: f32[]
+    v91 = -v236  # neg: f32[]
     return v91
 
 
@@ -791,13 +767,13 @@ def compute_v91(v88):
 def compute_v60_grad_kernel(h_1_grad_ptr, v61_ptr, v60_ptr, v60_grad_ptr, BLOCK: tl.constexpr):
     """mul, sub, add over 2x6x8
 
-    %251 = mul(%h.1.grad, %61) : f32[2, 6, 8]
+    %241 = mul(%h.1.grad, %61) : f32[2, 6, 8]
     %61.grad = mul(%h.1.grad, %60) : f32[2, 6, 8]
-    %253 = constant(value=1) : f32[2, 6, 8]
-    %254 = sub(%253, %61) : f32[2, 6, 8]
-    %255 = mul(%61, %254) : f32[2, 6, 8]
-    %256 = mul(%61.grad, %255) : f32[2, 6, 8]
-    %60.grad = add(%251, %256) : f32[2, 6, 8]
+    %243 = constant(value=1) : f32[2, 6, 8]
+    %244 = sub(%243, %61) : f32[2, 6, 8]
+    %245 = mul(%61, %244) : f32[2, 6, 8]
+    %246 = mul(%61.grad, %245) : f32[2, 6, 8]
+    %60.grad = add(%241, %246) : f32[2, 6, 8]
     yield %60.grad
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -805,23 +781,23 @@ def compute_v60_grad_kernel(h_1_grad_ptr, v61_ptr, v60_ptr, v60_grad_ptr, BLOCK:
     h_1_grad = tl.load(h_1_grad_ptr + at, mask)
     v61 = tl.load(v61_ptr + at, mask)
     v60 = tl.load(v60_ptr + at, mask)
-    v251 = h_1_grad * v61
+    v241 = h_1_grad * v61
     v61_grad = h_1_grad * v60
-    v254 = 1.0 - v61
-    v255 = v61 * v254
-    v256 = v61_grad * v255
-    v60_grad = v251 + v256
+    v244 = 1.0 - v61
+    v245 = v61 * v244
+    v246 = v61_grad * v245
+    v60_grad = v241 + v246
     tl.store(v60_grad_ptr + at, v60_grad, mask)
 
 
 def compute_v60_grad_reference(h_1_grad, v61, v60):
     """The same in plain torch."""
-    v251 = h_1_grad * v61  # mul: f32[2, 6, 8]
+    v241 = h_1_grad * v61  # mul: f32[2, 6, 8]
     v61_grad = h_1_grad * v60  # mul: f32[2, 6, 8]
-    v254 = 1.0 - v61  # sub: f32[2, 6, 8]
-    v255 = v61 * v254  # mul: f32[2, 6, 8]
-    v256 = v61_grad * v255  # mul: f32[2, 6, 8]
-    v60_grad = v251 + v256  # add: f32[2, 6, 8]
+    v244 = 1.0 - v61  # sub: f32[2, 6, 8]
+    v245 = v61 * v244  # mul: f32[2, 6, 8]
+    v246 = v61_grad * v245  # mul: f32[2, 6, 8]
+    v60_grad = v241 + v246  # add: f32[2, 6, 8]
     return v60_grad
 
 
@@ -837,24 +813,24 @@ def compute_v60_grad(h_1_grad, v61, v60):
 
 
 @triton.jit
-def compute_v104_part_kernel(
+def compute_v101_part_kernel(
     x_1_ptr,
     v46_ptr,
     v55_ptr,
     v59_grad_ptr,
-    v104_part_ptr,
+    v101_part_ptr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """sub, div, mul, sum over 2x6x8
 
-    %275 = broadcast(%46, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %centred.1 = sub(%x.1, %275) : f32[2, 6, 8]
-    %277 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %278 = div(%centred.1, %277) : f32[2, 6, 8]
-    %58.grad = mul(%59.grad, %278) : f32[2, 6, 8]
-    %104.part = sum(%58.grad, dims=[0, 1]) : f32[8]
-    yield %104.part
+    %265 = broadcast(%46, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %centred.1 = sub(%x.1, %265) : f32[2, 6, 8]
+    %267 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %268 = div(%centred.1, %267) : f32[2, 6, 8]
+    %58.grad = mul(%59.grad, %268) : f32[2, 6, 8]
+    %101.part = sum(%58.grad, dims=[0, 1]) : f32[8]
+    yield %101.part
     """
     column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     row = tl.arange(0, ROWS)[:, None]
@@ -864,32 +840,32 @@ def compute_v104_part_kernel(
     v46 = tl.load(v46_ptr + row, row_mask)
     centred_1 = x_1 - v46
     v55 = tl.load(v55_ptr + row, row_mask)
-    v278 = tl.div_rn(centred_1, v55)
-    v58_grad = v59_grad * v278
-    v104_part = tl.sum(tl.where(row_mask, v58_grad, 0.0), 0, keep_dims=True)
-    tl.store(v104_part_ptr + column, v104_part)
+    v268 = tl.div_rn(centred_1, v55)
+    v58_grad = v59_grad * v268
+    v101_part = tl.sum(tl.where(row_mask, v58_grad, 0.0), 0, keep_dims=True)
+    tl.store(v101_part_ptr + column, v101_part)
 
 
-def compute_v104_part_reference(x_1, v46, v55, v59_grad):
+def compute_v101_part_reference(x_1, v46, v55, v59_grad):
     """The same in plain torch."""
-    v275 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    centred_1 = x_1 - v275  # sub: f32[2, 6, 8]
-    v277 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v278 = centred_1 / v277  # div: f32[2, 6, 8]
-    v58_grad = v59_grad * v278  # mul: f32[2, 6, 8]
-    v104_part = v58_grad.sum((0, 1))  # sum: f32[8]
-    return v104_part
+    v265 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    centred_1 = x_1 - v265  # sub: f32[2, 6, 8]
+    v267 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v268 = centred_1 / v267  # div: f32[2, 6, 8]
+    v58_grad = v59_grad * v268  # mul: f32[2, 6, 8]
+    v101_part = v58_grad.sum((0, 1))  # sum: f32[8]
+    return v101_part
 
 
-def compute_v104_part(x_1, v46, v55, v59_grad):
+def compute_v101_part(x_1, v46, v55, v59_grad):
     if not (x_1.is_cuda or INTERPRETED):
-        return compute_v104_part_reference(x_1, v46, v55, v59_grad)
+        return compute_v101_part_reference(x_1, v46, v55, v59_grad)
     x_1, v46, v55, v59_grad = (x.contiguous() for x in (x_1, v46, v55, v59_grad))
-    v104_part = torch.empty((8,), dtype=torch.float32, device=x_1.device)
-    compute_v104_part_kernel[(1,)](
-        x_1, v46, v55, v59_grad, v104_part, ROWS=16, COLUMNS=8, num_warps=1, enable_fp_fusion=False
+    v101_part = torch.empty((8,), dtype=torch.float32, device=x_1.device)
+    compute_v101_part_kernel[(1,)](
+        x_1, v46, v55, v59_grad, v101_part, ROWS=16, COLUMNS=8, num_warps=1, enable_fp_fusion=False
     )
-    return v104_part
+    return v101_part
 
 
 @triton.jit
@@ -905,35 +881,35 @@ def compute_x_1_grad_kernel(
 ):
     """sub, div, mul, neg, sum, add over 2x6x8
 
-    %258 = broadcast(%46, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %centred.1 = sub(%x.1, %258) : f32[2, 6, 8]
-    %260 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %261 = div(%centred.1, %260) : f32[2, 6, 8]
-    %262 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
-    %57.grad = mul(%59.grad, %262) : f32[2, 6, 8]
-    %263 = div(%57.grad, %260) : f32[2, 6, 8]
-    %264 = mul(%263, %261) : f32[2, 6, 8]
-    %56.grad = neg(%264) : f32[2, 6, 8]
-    %265 = sum(%56.grad, dims=[2]) : f32[2, 6]
-    %55.grad = reshape(%265) : f32[2, 6, 1]
-    %266 = constant(value=0.5) : f32[2, 6, 1]
-    %267 = mul(%55.grad, %266) : f32[2, 6, 1]
-    %54.grad = div(%267, %55) : f32[2, 6, 1]
-    %268 = constant(value=8.0) : f32[2, 6, 1]
-    %50.grad = div(%54.grad, %268) : f32[2, 6, 1]
+    %248 = broadcast(%46, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %centred.1 = sub(%x.1, %248) : f32[2, 6, 8]
+    %250 = broadcast(%55, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %251 = div(%centred.1, %250) : f32[2, 6, 8]
+    %252 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
+    %57.grad = mul(%59.grad, %252) : f32[2, 6, 8]
+    %253 = div(%57.grad, %250) : f32[2, 6, 8]
+    %254 = mul(%253, %251) : f32[2, 6, 8]
+    %56.grad = neg(%254) : f32[2, 6, 8]
+    %255 = sum(%56.grad, dims=[2]) : f32[2, 6]
+    %55.grad = reshape(%255) : f32[2, 6, 1]
+    %256 = constant(value=0.5) : f32[2, 6, 1]
+    %257 = mul(%55.grad, %256) : f32[2, 6, 1]
+    %54.grad = div(%257, %55) : f32[2, 6, 1]
+    %258 = constant(value=8.0) : f32[2, 6, 1]
+    %50.grad = div(%54.grad, %258) : f32[2, 6, 1]
     %49.grad = reshape(%50.grad) : f32[2, 6]
     %48.grad = broadcast(%49.grad, dims=[0, 1]) : f32[2, 6, 8]
-    %269 = mul(%48.grad, %centred.1) : f32[2, 6, 8]
-    %270 = add(%263, %269) : f32[2, 6, 8]
-    %centred.1.grad = add(%270, %269) : f32[2, 6, 8]
+    %259 = mul(%48.grad, %centred.1) : f32[2, 6, 8]
+    %260 = add(%253, %259) : f32[2, 6, 8]
+    %centred.1.grad = add(%260, %259) : f32[2, 6, 8]
     %47.grad = neg(%centred.1.grad) : f32[2, 6, 8]
-    %271 = add(%x.2.grad, %centred.1.grad) : f32[2, 6, 8]
-    %272 = sum(%47.grad, dims=[2]) : f32[2, 6]
-    %46.grad = reshape(%272) : f32[2, 6, 1]
-    %44.grad = div(%46.grad, %268) : f32[2, 6, 1]
+    %261 = add(%x.2.grad, %centred.1.grad) : f32[2, 6, 8]
+    %262 = sum(%47.grad, dims=[2]) : f32[2, 6]
+    %46.grad = reshape(%262) : f32[2, 6, 1]
+    %44.grad = div(%46.grad, %258) : f32[2, 6, 1]
     %43.grad = reshape(%44.grad) : f32[2, 6]
-    %273 = broadcast(%43.grad, dims=[0, 1]) : f32[2, 6, 8]
-    %x.1.grad = add(%271, %273) : f32[2, 6, 8]
+    %263 = broadcast(%43.grad, dims=[0, 1]) : f32[2, 6, 8]
+    %x.1.grad = add(%261, %263) : f32[2, 6, 8]
     yield %x.1.grad
     """
     row = tl.program_id(0)
@@ -944,56 +920,56 @@ def compute_x_1_grad_kernel(
     v46 = tl.load(v46_ptr + row)
     centred_1 = x_1 - v46
     v55 = tl.load(v55_ptr + row)
-    v261 = tl.div_rn(centred_1, v55)
+    v251 = tl.div_rn(centred_1, v55)
     params_scale = tl.load(params_scale_ptr + column)
     v57_grad = v59_grad * params_scale
-    v263 = tl.div_rn(v57_grad, v55)
-    v264 = v263 * v261
-    v56_grad = -v264
-    v265 = tl.sum(v56_grad, 0)
-    v267 = v265 * 0.5
-    v54_grad = tl.div_rn(v267, v55)
+    v253 = tl.div_rn(v57_grad, v55)
+    v254 = v253 * v251
+    v56_grad = -v254
+    v255 = tl.sum(v56_grad, 0)
+    v257 = v255 * 0.5
+    v54_grad = tl.div_rn(v257, v55)
     v50_grad = tl.div_rn(v54_grad, 8.0)
-    v269 = v50_grad * centred_1
-    v270 = v263 + v269
-    centred_1_grad = v270 + v269
+    v259 = v50_grad * centred_1
+    v260 = v253 + v259
+    centred_1_grad = v260 + v259
     v47_grad = -centred_1_grad
-    v271 = x_2_grad + centred_1_grad
-    v272 = tl.sum(v47_grad, 0)
-    v44_grad = tl.div_rn(v272, 8.0)
-    x_1_grad = v271 + v44_grad
+    v261 = x_2_grad + centred_1_grad
+    v262 = tl.sum(v47_grad, 0)
+    v44_grad = tl.div_rn(v262, 8.0)
+    x_1_grad = v261 + v44_grad
     tl.store(x_1_grad_ptr + row * 8 + column, x_1_grad)
 
 
 def compute_x_1_grad_reference(x_1, v46, v55, v59_grad, params_scale, x_2_grad):
     """The same in plain torch."""
-    v258 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    centred_1 = x_1 - v258  # sub: f32[2, 6, 8]
-    v260 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v261 = centred_1 / v260  # div: f32[2, 6, 8]
-    v262 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v57_grad = v59_grad * v262  # mul: f32[2, 6, 8]
-    v263 = v57_grad / v260  # div: f32[2, 6, 8]
-    v264 = v263 * v261  # mul: f32[2, 6, 8]
-    v56_grad = -v264  # neg: f32[2, 6, 8]
-    v265 = v56_grad.sum(2)  # sum: f32[2, 6]
-    v55_grad = v265.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v267 = v55_grad * 0.5  # mul: f32[2, 6, 1]
-    v54_grad = v267 / v55  # div: f32[2, 6, 1]
+    v248 = v46.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    centred_1 = x_1 - v248  # sub: f32[2, 6, 8]
+    v250 = v55.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v251 = centred_1 / v250  # div: f32[2, 6, 8]
+    v252 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v57_grad = v59_grad * v252  # mul: f32[2, 6, 8]
+    v253 = v57_grad / v250  # div: f32[2, 6, 8]
+    v254 = v253 * v251  # mul: f32[2, 6, 8]
+    v56_grad = -v254  # neg: f32[2, 6, 8]
+    v255 = v56_grad.sum(2)  # sum: f32[2, 6]
+    v55_grad = v255.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v257 = v55_grad * 0.5  # mul: f32[2, 6, 1]
+    v54_grad = v257 / v55  # div: f32[2, 6, 1]
     v50_grad = v54_grad / 8.0  # div: f32[2, 6, 1]
     v49_grad = v50_grad.reshape(2, 6)  # reshape: f32[2, 6]
     v48_grad = v49_grad.reshape(2, 6, 1).expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v269 = v48_grad * centred_1  # mul: f32[2, 6, 8]
-    v270 = v263 + v269  # add: f32[2, 6, 8]
-    centred_1_grad = v270 + v269  # add: f32[2, 6, 8]
+    v259 = v48_grad * centred_1  # mul: f32[2, 6, 8]
+    v260 = v253 + v259  # add: f32[2, 6, 8]
+    centred_1_grad = v260 + v259  # add: f32[2, 6, 8]
     v47_grad = -centred_1_grad  # neg: f32[2, 6, 8]
-    v271 = x_2_grad + centred_1_grad  # add: f32[2, 6, 8]
-    v272 = v47_grad.sum(2)  # sum: f32[2, 6]
-    v46_grad = v272.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v261 = x_2_grad + centred_1_grad  # add: f32[2, 6, 8]
+    v262 = v47_grad.sum(2)  # sum: f32[2, 6]
+    v46_grad = v262.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
     v44_grad = v46_grad / 8.0  # div: f32[2, 6, 1]
     v43_grad = v44_grad.reshape(2, 6)  # reshape: f32[2, 6]
-    v273 = v43_grad.reshape(2, 6, 1).expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    x_1_grad = v271 + v273  # add: f32[2, 6, 8]
+    v263 = v43_grad.reshape(2, 6, 1).expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    x_1_grad = v261 + v263  # add: f32[2, 6, 8]
     return x_1_grad
 
 
@@ -1031,19 +1007,19 @@ def compute_v25_grad_kernel(
 ):
     """div, mul, neg, sum, add, select over 2x2x6x6
 
-    %280 = broadcast(%40, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
-    %281 = div(%attention.grad, %280) : f32[2, 2, 6, 6]
-    %282 = mul(%281, %attention) : f32[2, 2, 6, 6]
-    %41.grad = neg(%282) : f32[2, 2, 6, 6]
+    %270 = broadcast(%40, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
+    %271 = div(%attention.grad, %270) : f32[2, 2, 6, 6]
+    %272 = mul(%271, %attention) : f32[2, 2, 6, 6]
+    %41.grad = neg(%272) : f32[2, 2, 6, 6]
     %40.grad = sum(%41.grad, dims=[3]) : f32[2, 2, 6]
-    %283 = broadcast(%40.grad, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
-    %39.grad = add(%281, %283) : f32[2, 2, 6, 6]
+    %273 = broadcast(%40.grad, dims=[0, 1, 2]) : f32[2, 2, 6, 6]
+    %39.grad = add(%271, %273) : f32[2, 2, 6, 6]
     %38.grad = mul(%39.grad, %39) : f32[2, 2, 6, 6]
-    %285 = broadcast(%mask, dims=[2, 3]) : bool[2, 2, 6, 6]
-    %286 = constant(value=0) : f32[2, 2, 6, 6]
-    %scores.grad = select(%285, %38.grad, %286) : f32[2, 2, 6, 6]
-    %287 = constant(value=2.0) : f32[2, 2, 6, 6]
-    %25.grad = div(%scores.grad, %287) : f32[2, 2, 6, 6]
+    %275 = broadcast(%mask, dims=[2, 3]) : bool[2, 2, 6, 6]
+    %276 = constant(value=0) : f32[2, 2, 6, 6]
+    %scores.grad = select(%275, %38.grad, %276) : f32[2, 2, 6, 6]
+    %277 = constant(value=2.0) : f32[2, 2, 6, 6]
+    %25.grad = div(%scores.grad, %277) : f32[2, 2, 6, 6]
     yield %25.grad
     """
     row = tl.program_id(0)
@@ -1053,11 +1029,11 @@ def compute_v25_grad_kernel(
     attention = tl.load(attention_ptr + row * 6 + column, column_mask)
     v39 = tl.load(v39_ptr + row * 6 + column, column_mask)
     v40 = tl.load(v40_ptr + row)
-    v281 = tl.div_rn(attention_grad, v40)
-    v282 = v281 * attention
-    v41_grad = -v282
+    v271 = tl.div_rn(attention_grad, v40)
+    v272 = v271 * attention
+    v41_grad = -v272
     v40_grad = tl.sum(tl.where(column_mask, v41_grad, 0.0), 0)
-    v39_grad = v281 + v40_grad
+    v39_grad = v271 + v40_grad
     v38_grad = v39_grad * v39
     i = row % 6
     mask = tl.load(mask_ptr + i * 6 + column, column_mask)
@@ -1068,16 +1044,16 @@ def compute_v25_grad_kernel(
 
 def compute_v25_grad_reference(attention_grad, v40, attention, v39, mask):
     """The same in plain torch."""
-    v280 = v40.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
-    v281 = attention_grad / v280  # div: f32[2, 2, 6, 6]
-    v282 = v281 * attention  # mul: f32[2, 2, 6, 6]
-    v41_grad = -v282  # neg: f32[2, 2, 6, 6]
+    v270 = v40.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
+    v271 = attention_grad / v270  # div: f32[2, 2, 6, 6]
+    v272 = v271 * attention  # mul: f32[2, 2, 6, 6]
+    v41_grad = -v272  # neg: f32[2, 2, 6, 6]
     v40_grad = v41_grad.sum(3)  # sum: f32[2, 2, 6]
-    v283 = v40_grad.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
-    v39_grad = v281 + v283  # add: f32[2, 2, 6, 6]
+    v273 = v40_grad.reshape(2, 2, 6, 1).expand(2, 2, 6, 6)  # broadcast: f32[2, 2, 6, 6]
+    v39_grad = v271 + v273  # add: f32[2, 2, 6, 6]
     v38_grad = v39_grad * v39  # mul: f32[2, 2, 6, 6]
-    v285 = mask.expand(2, 2, 6, 6)  # broadcast: bool[2, 2, 6, 6]
-    scores_grad = torch.where(v285, v38_grad, 0.0)  # select: f32[2, 2, 6, 6]
+    v275 = mask.expand(2, 2, 6, 6)  # broadcast: bool[2, 2, 6, 6]
+    scores_grad = torch.where(v275, v38_grad, 0.0)  # select: f32[2, 2, 6, 6]
     v25_grad = scores_grad / 2.0  # div: f32[2, 2, 6, 6]
     return v25_grad
 
@@ -1104,81 +1080,81 @@ def compute_v25_grad(attention_grad, v40, attention, v39, mask):
 
 
 @triton.jit
-def compute_v124_part_kernel(
+def compute_v121_part_kernel(
     x_ptr,
     v9_ptr,
     v18_ptr,
+    v117_part_ptr,
+    v118_part_ptr,
     v120_part_ptr,
     v121_part_ptr,
-    v123_part_ptr,
-    v124_part_ptr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """sub, div, add, mul, sum over 2x6x8
 
-    %289 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %centred = sub(%x, %289) : f32[2, 6, 8]
-    %291 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %292 = div(%centred, %291) : f32[2, 6, 8]
-    %293 = add(%120.part, %121.part) : f32[2, 6, 8]
-    %h.grad = add(%293, %123.part) : f32[2, 6, 8]
-    %21.grad = mul(%h.grad, %292) : f32[2, 6, 8]
-    %124.part = sum(%21.grad, dims=[0, 1]) : f32[8]
-    yield %124.part
+    %279 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %centred = sub(%x, %279) : f32[2, 6, 8]
+    %281 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %282 = div(%centred, %281) : f32[2, 6, 8]
+    %283 = add(%117.part, %118.part) : f32[2, 6, 8]
+    %h.grad = add(%283, %120.part) : f32[2, 6, 8]
+    %21.grad = mul(%h.grad, %282) : f32[2, 6, 8]
+    %121.part = sum(%21.grad, dims=[0, 1]) : f32[8]
+    yield %121.part
     """
     column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     row = tl.arange(0, ROWS)[:, None]
     row_mask = row < 12
     x = tl.load(x_ptr + row * 8 + column, row_mask)
+    v117_part = tl.load(v117_part_ptr + row * 8 + column, row_mask)
+    v118_part = tl.load(v118_part_ptr + row * 8 + column, row_mask)
     v120_part = tl.load(v120_part_ptr + row * 8 + column, row_mask)
-    v121_part = tl.load(v121_part_ptr + row * 8 + column, row_mask)
-    v123_part = tl.load(v123_part_ptr + row * 8 + column, row_mask)
     v9 = tl.load(v9_ptr + row, row_mask)
     centred = x - v9
     v18 = tl.load(v18_ptr + row, row_mask)
-    v292 = tl.div_rn(centred, v18)
-    v293 = v120_part + v121_part
-    h_grad = v293 + v123_part
-    v21_grad = h_grad * v292
-    v124_part = tl.sum(tl.where(row_mask, v21_grad, 0.0), 0, keep_dims=True)
-    tl.store(v124_part_ptr + column, v124_part)
+    v282 = tl.div_rn(centred, v18)
+    v283 = v117_part + v118_part
+    h_grad = v283 + v120_part
+    v21_grad = h_grad * v282
+    v121_part = tl.sum(tl.where(row_mask, v21_grad, 0.0), 0, keep_dims=True)
+    tl.store(v121_part_ptr + column, v121_part)
 
 
-def compute_v124_part_reference(x, v9, v18, v120_part, v121_part, v123_part):
+def compute_v121_part_reference(x, v9, v18, v117_part, v118_part, v120_part):
     """The same in plain torch."""
-    v289 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    centred = x - v289  # sub: f32[2, 6, 8]
-    v291 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v292 = centred / v291  # div: f32[2, 6, 8]
-    v293 = v120_part + v121_part  # add: f32[2, 6, 8]
-    h_grad = v293 + v123_part  # add: f32[2, 6, 8]
-    v21_grad = h_grad * v292  # mul: f32[2, 6, 8]
-    v124_part = v21_grad.sum((0, 1))  # sum: f32[8]
-    return v124_part
+    v279 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    centred = x - v279  # sub: f32[2, 6, 8]
+    v281 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v282 = centred / v281  # div: f32[2, 6, 8]
+    v283 = v117_part + v118_part  # add: f32[2, 6, 8]
+    h_grad = v283 + v120_part  # add: f32[2, 6, 8]
+    v21_grad = h_grad * v282  # mul: f32[2, 6, 8]
+    v121_part = v21_grad.sum((0, 1))  # sum: f32[8]
+    return v121_part
 
 
-def compute_v124_part(x, v9, v18, v120_part, v121_part, v123_part):
+def compute_v121_part(x, v9, v18, v117_part, v118_part, v120_part):
     if not (x.is_cuda or INTERPRETED):
-        return compute_v124_part_reference(x, v9, v18, v120_part, v121_part, v123_part)
-    x, v9, v18, v120_part, v121_part, v123_part = (
-        x.contiguous() for x in (x, v9, v18, v120_part, v121_part, v123_part)
+        return compute_v121_part_reference(x, v9, v18, v117_part, v118_part, v120_part)
+    x, v9, v18, v117_part, v118_part, v120_part = (
+        x.contiguous() for x in (x, v9, v18, v117_part, v118_part, v120_part)
     )
-    v124_part = torch.empty((8,), dtype=torch.float32, device=x.device)
-    compute_v124_part_kernel[(1,)](
+    v121_part = torch.empty((8,), dtype=torch.float32, device=x.device)
+    compute_v121_part_kernel[(1,)](
         x,
         v9,
         v18,
+        v117_part,
+        v118_part,
         v120_part,
         v121_part,
-        v123_part,
-        v124_part,
         ROWS=16,
         COLUMNS=8,
         num_warps=1,
         enable_fp_fusion=False,
     )
-    return v124_part
+    return v121_part
 
 
 @triton.jit
@@ -1186,143 +1162,143 @@ def compute_x_grad_kernel(
     x_ptr,
     v9_ptr,
     v18_ptr,
+    v117_part_ptr,
+    v118_part_ptr,
     v120_part_ptr,
-    v121_part_ptr,
-    v123_part_ptr,
     params_scale_ptr,
-    v203_ptr,
+    v197_ptr,
     x_1_grad_ptr,
     x_grad_ptr,
     COLUMNS: tl.constexpr,
 ):
     """sub, div, add, mul, neg, sum and 1 more over 2x6x8
 
-    %300 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %centred = sub(%x, %300) : f32[2, 6, 8]
-    %302 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
-    %303 = div(%centred, %302) : f32[2, 6, 8]
-    %304 = add(%120.part, %121.part) : f32[2, 6, 8]
-    %h.grad = add(%304, %123.part) : f32[2, 6, 8]
-    %305 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
-    %20.grad = mul(%h.grad, %305) : f32[2, 6, 8]
-    %306 = div(%20.grad, %302) : f32[2, 6, 8]
-    %307 = mul(%306, %303) : f32[2, 6, 8]
-    %19.grad = neg(%307) : f32[2, 6, 8]
-    %308 = sum(%19.grad, dims=[2]) : f32[2, 6]
-    %18.grad = reshape(%308) : f32[2, 6, 1]
-    %309 = constant(value=0.5) : f32[2, 6, 1]
-    %310 = mul(%18.grad, %309) : f32[2, 6, 1]
-    %17.grad = div(%310, %18) : f32[2, 6, 1]
-    %311 = constant(value=8.0) : f32[2, 6, 1]
-    %13.grad = div(%17.grad, %311) : f32[2, 6, 1]
+    %290 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %centred = sub(%x, %290) : f32[2, 6, 8]
+    %292 = broadcast(%18, dims=[0, 1, 2]) : f32[2, 6, 8]
+    %293 = div(%centred, %292) : f32[2, 6, 8]
+    %294 = add(%117.part, %118.part) : f32[2, 6, 8]
+    %h.grad = add(%294, %120.part) : f32[2, 6, 8]
+    %295 = broadcast(%params.scale, dims=[2]) : f32[2, 6, 8]
+    %20.grad = mul(%h.grad, %295) : f32[2, 6, 8]
+    %296 = div(%20.grad, %292) : f32[2, 6, 8]
+    %297 = mul(%296, %293) : f32[2, 6, 8]
+    %19.grad = neg(%297) : f32[2, 6, 8]
+    %298 = sum(%19.grad, dims=[2]) : f32[2, 6]
+    %18.grad = reshape(%298) : f32[2, 6, 1]
+    %299 = constant(value=0.5) : f32[2, 6, 1]
+    %300 = mul(%18.grad, %299) : f32[2, 6, 1]
+    %17.grad = div(%300, %18) : f32[2, 6, 1]
+    %301 = constant(value=8.0) : f32[2, 6, 1]
+    %13.grad = div(%17.grad, %301) : f32[2, 6, 1]
     %12.grad = reshape(%13.grad) : f32[2, 6]
     %11.grad = broadcast(%12.grad, dims=[0, 1]) : f32[2, 6, 8]
-    %312 = mul(%11.grad, %centred) : f32[2, 6, 8]
-    %313 = add(%306, %312) : f32[2, 6, 8]
-    %centred.grad = add(%313, %312) : f32[2, 6, 8]
+    %302 = mul(%11.grad, %centred) : f32[2, 6, 8]
+    %303 = add(%296, %302) : f32[2, 6, 8]
+    %centred.grad = add(%303, %302) : f32[2, 6, 8]
     %10.grad = neg(%centred.grad) : f32[2, 6, 8]
-    %315 = constant(value=-0.0) : f32[2, 6, 8]
-    %x.1.grad.part = select(%203, %x.1.grad, %315) : f32[2, 6, 8]
-    %316 = add(%x.1.grad.part, %centred.grad) : f32[2, 6, 8]
-    %317 = sum(%10.grad, dims=[2]) : f32[2, 6]
-    %9.grad = reshape(%317) : f32[2, 6, 1]
-    %7.grad = div(%9.grad, %311) : f32[2, 6, 1]
+    %305 = constant(value=-0.0) : f32[2, 6, 8]
+    %x.1.grad.part = select(%197, %x.1.grad, %305) : f32[2, 6, 8]
+    %306 = add(%x.1.grad.part, %centred.grad) : f32[2, 6, 8]
+    %307 = sum(%10.grad, dims=[2]) : f32[2, 6]
+    %9.grad = reshape(%307) : f32[2, 6, 1]
+    %7.grad = div(%9.grad, %301) : f32[2, 6, 1]
     %6.grad = reshape(%7.grad) : f32[2, 6]
-    %318 = broadcast(%6.grad, dims=[0, 1]) : f32[2, 6, 8]
-    %x.grad = add(%316, %318) : f32[2, 6, 8]
+    %308 = broadcast(%6.grad, dims=[0, 1]) : f32[2, 6, 8]
+    %x.grad = add(%306, %308) : f32[2, 6, 8]
     yield %x.grad
     """
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + row * 8 + column)
+    v117_part = tl.load(v117_part_ptr + row * 8 + column)
+    v118_part = tl.load(v118_part_ptr + row * 8 + column)
     v120_part = tl.load(v120_part_ptr + row * 8 + column)
-    v121_part = tl.load(v121_part_ptr + row * 8 + column)
-    v123_part = tl.load(v123_part_ptr + row * 8 + column)
     x_1_grad = tl.load(x_1_grad_ptr + row * 8 + column)
     v9 = tl.load(v9_ptr + row)
     centred = x - v9
     v18 = tl.load(v18_ptr + row)
-    v303 = tl.div_rn(centred, v18)
-    v304 = v120_part + v121_part
-    h_grad = v304 + v123_part
+    v293 = tl.div_rn(centred, v18)
+    v294 = v117_part + v118_part
+    h_grad = v294 + v120_part
     params_scale = tl.load(params_scale_ptr + column)
     v20_grad = h_grad * params_scale
-    v306 = tl.div_rn(v20_grad, v18)
-    v307 = v306 * v303
-    v19_grad = -v307
-    v308 = tl.sum(v19_grad, 0)
-    v310 = v308 * 0.5
-    v17_grad = tl.div_rn(v310, v18)
+    v296 = tl.div_rn(v20_grad, v18)
+    v297 = v296 * v293
+    v19_grad = -v297
+    v298 = tl.sum(v19_grad, 0)
+    v300 = v298 * 0.5
+    v17_grad = tl.div_rn(v300, v18)
     v13_grad = tl.div_rn(v17_grad, 8.0)
-    v312 = v13_grad * centred
-    v313 = v306 + v312
-    centred_grad = v313 + v312
+    v302 = v13_grad * centred
+    v303 = v296 + v302
+    centred_grad = v303 + v302
     v10_grad = -centred_grad
-    v203 = tl.load(v203_ptr)
-    x_1_grad_part = tl.where(v203, x_1_grad, -0.0)
-    v316 = x_1_grad_part + centred_grad
-    v317 = tl.sum(v10_grad, 0)
-    v7_grad = tl.div_rn(v317, 8.0)
-    x_grad = v316 + v7_grad
+    v197 = tl.load(v197_ptr)
+    x_1_grad_part = tl.where(v197, x_1_grad, -0.0)
+    v306 = x_1_grad_part + centred_grad
+    v307 = tl.sum(v10_grad, 0)
+    v7_grad = tl.div_rn(v307, 8.0)
+    x_grad = v306 + v7_grad
     tl.store(x_grad_ptr + row * 8 + column, x_grad)
 
 
 def compute_x_grad_reference(
-    x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad
+    x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad
 ):
     """The same in plain torch."""
-    v300 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    centred = x - v300  # sub: f32[2, 6, 8]
-    v302 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v303 = centred / v302  # div: f32[2, 6, 8]
-    v304 = v120_part + v121_part  # add: f32[2, 6, 8]
-    h_grad = v304 + v123_part  # add: f32[2, 6, 8]
-    v305 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v20_grad = h_grad * v305  # mul: f32[2, 6, 8]
-    v306 = v20_grad / v302  # div: f32[2, 6, 8]
-    v307 = v306 * v303  # mul: f32[2, 6, 8]
-    v19_grad = -v307  # neg: f32[2, 6, 8]
-    v308 = v19_grad.sum(2)  # sum: f32[2, 6]
-    v18_grad = v308.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v310 = v18_grad * 0.5  # mul: f32[2, 6, 1]
-    v17_grad = v310 / v18  # div: f32[2, 6, 1]
+    v290 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    centred = x - v290  # sub: f32[2, 6, 8]
+    v292 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v293 = centred / v292  # div: f32[2, 6, 8]
+    v294 = v117_part + v118_part  # add: f32[2, 6, 8]
+    h_grad = v294 + v120_part  # add: f32[2, 6, 8]
+    v295 = params_scale.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    v20_grad = h_grad * v295  # mul: f32[2, 6, 8]
+    v296 = v20_grad / v292  # div: f32[2, 6, 8]
+    v297 = v296 * v293  # mul: f32[2, 6, 8]
+    v19_grad = -v297  # neg: f32[2, 6, 8]
+    v298 = v19_grad.sum(2)  # sum: f32[2, 6]
+    v18_grad = v298.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v300 = v18_grad * 0.5  # mul: f32[2, 6, 1]
+    v17_grad = v300 / v18  # div: f32[2, 6, 1]
     v13_grad = v17_grad / 8.0  # div: f32[2, 6, 1]
     v12_grad = v13_grad.reshape(2, 6)  # reshape: f32[2, 6]
     v11_grad = v12_grad.reshape(2, 6, 1).expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    v312 = v11_grad * centred  # mul: f32[2, 6, 8]
-    v313 = v306 + v312  # add: f32[2, 6, 8]
-    centred_grad = v313 + v312  # add: f32[2, 6, 8]
+    v302 = v11_grad * centred  # mul: f32[2, 6, 8]
+    v303 = v296 + v302  # add: f32[2, 6, 8]
+    centred_grad = v303 + v302  # add: f32[2, 6, 8]
     v10_grad = -centred_grad  # neg: f32[2, 6, 8]
-    x_1_grad_part = torch.where(v203, x_1_grad, -0.0)  # select: f32[2, 6, 8]
-    v316 = x_1_grad_part + centred_grad  # add: f32[2, 6, 8]
-    v317 = v10_grad.sum(2)  # sum: f32[2, 6]
-    v9_grad = v317.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    x_1_grad_part = torch.where(v197, x_1_grad, -0.0)  # select: f32[2, 6, 8]
+    v306 = x_1_grad_part + centred_grad  # add: f32[2, 6, 8]
+    v307 = v10_grad.sum(2)  # sum: f32[2, 6]
+    v9_grad = v307.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
     v7_grad = v9_grad / 8.0  # div: f32[2, 6, 1]
     v6_grad = v7_grad.reshape(2, 6)  # reshape: f32[2, 6]
-    v318 = v6_grad.reshape(2, 6, 1).expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
-    x_grad = v316 + v318  # add: f32[2, 6, 8]
+    v308 = v6_grad.reshape(2, 6, 1).expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
+    x_grad = v306 + v308  # add: f32[2, 6, 8]
     return x_grad
 
 
-def compute_x_grad(x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad):
+def compute_x_grad(x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad):
     if not (x.is_cuda or INTERPRETED):
         return compute_x_grad_reference(
-            x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad
+            x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad
         )
-    x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad = (
+    x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad = (
         x.contiguous()
-        for x in (x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad)
+        for x in (x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad)
     )
     x_grad = torch.empty((2, 6, 8), dtype=torch.float32, device=x.device)
     compute_x_grad_kernel[(12,)](
         x,
         v9,
         v18,
+        v117_part,
+        v118_part,
         v120_part,
-        v121_part,
-        v123_part,
         params_scale,
-        v203,
+        v197,
         x_1_grad,
         x_grad,
         COLUMNS=8,
@@ -1333,191 +1309,191 @@ def compute_x_grad(x, v9, v18, v120_part, v121_part, v123_part, params_scale, v2
 
 
 @triton.jit
-def compute_v143_kernel(v98_ptr, v140_ptr, params_embed_ptr, v143_ptr, BLOCK: tl.constexpr):
+def compute_v137_kernel(v95_ptr, v134_ptr, params_embed_ptr, v137_ptr, BLOCK: tl.constexpr):
     """add, mul, sub over 16x8
 
-    %params.embed.grad = add(%98, %140) : f32[16, 8]
-    %331 = constant(value=0.1) : f32[16, 8]
-    %332 = mul(%331, %params.embed.grad) : f32[16, 8]
-    %143 = sub(%params.embed, %332) : f32[16, 8]
-    yield %143
+    %params.embed.grad = add(%95, %134) : f32[16, 8]
+    %321 = constant(value=0.1) : f32[16, 8]
+    %322 = mul(%321, %params.embed.grad) : f32[16, 8]
+    %137 = sub(%params.embed, %322) : f32[16, 8]
+    yield %137
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    v98 = tl.load(v98_ptr + at)
-    v140 = tl.load(v140_ptr + at)
+    v95 = tl.load(v95_ptr + at)
+    v134 = tl.load(v134_ptr + at)
     params_embed = tl.load(params_embed_ptr + at)
-    params_embed_grad = v98 + v140
-    v332 = 0.1 * params_embed_grad
-    v143 = params_embed - v332
-    tl.store(v143_ptr + at, v143)
+    params_embed_grad = v95 + v134
+    v322 = 0.1 * params_embed_grad
+    v137 = params_embed - v322
+    tl.store(v137_ptr + at, v137)
 
 
-def compute_v143_reference(v98, v140, params_embed):
+def compute_v137_reference(v95, v134, params_embed):
     """The same in plain torch."""
-    params_embed_grad = v98 + v140  # add: f32[16, 8]
-    v332 = 0.1 * params_embed_grad  # mul: f32[16, 8]
-    v143 = params_embed - v332  # sub: f32[16, 8]
-    return v143
+    params_embed_grad = v95 + v134  # add: f32[16, 8]
+    v322 = 0.1 * params_embed_grad  # mul: f32[16, 8]
+    v137 = params_embed - v322  # sub: f32[16, 8]
+    return v137
 
 
-def compute_v143(v98, v140, params_embed):
-    if not (v98.is_cuda or INTERPRETED):
-        return compute_v143_reference(v98, v140, params_embed)
-    v98, v140, params_embed = (x.contiguous() for x in (v98, v140, params_embed))
-    v143 = torch.empty((16, 8), dtype=torch.float32, device=v98.device)
-    compute_v143_kernel[(1,)](
-        v98, v140, params_embed, v143, BLOCK=128, num_warps=1, enable_fp_fusion=False
+def compute_v137(v95, v134, params_embed):
+    if not (v95.is_cuda or INTERPRETED):
+        return compute_v137_reference(v95, v134, params_embed)
+    v95, v134, params_embed = (x.contiguous() for x in (v95, v134, params_embed))
+    v137 = torch.empty((16, 8), dtype=torch.float32, device=v95.device)
+    compute_v137_kernel[(1,)](
+        v95, v134, params_embed, v137, BLOCK=128, num_warps=1, enable_fp_fusion=False
     )
-    return v143
+    return v137
 
 
 @triton.jit
-def compute_v146_kernel(v104_row_ptr, v124_ptr, params_scale_ptr, v146_ptr, BLOCK: tl.constexpr):
+def compute_v140_kernel(v101_row_ptr, v121_ptr, params_scale_ptr, v140_ptr, BLOCK: tl.constexpr):
     """add, mul, sub over 8
 
-    %294 = reshape(%104.row) : f32[8]
-    %params.scale.grad = add(%294, %124) : f32[8]
-    %296 = constant(value=0.1) : f32[8]
-    %297 = mul(%296, %params.scale.grad) : f32[8]
-    %146 = sub(%params.scale, %297) : f32[8]
-    yield %146
+    %284 = reshape(%101.row) : f32[8]
+    %params.scale.grad = add(%284, %121) : f32[8]
+    %286 = constant(value=0.1) : f32[8]
+    %287 = mul(%286, %params.scale.grad) : f32[8]
+    %140 = sub(%params.scale, %287) : f32[8]
+    yield %140
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    v104_row = tl.load(v104_row_ptr + at)
-    v124 = tl.load(v124_ptr + at)
+    v101_row = tl.load(v101_row_ptr + at)
+    v121 = tl.load(v121_ptr + at)
     params_scale = tl.load(params_scale_ptr + at)
-    params_scale_grad = v104_row + v124
-    v297 = 0.1 * params_scale_grad
-    v146 = params_scale - v297
-    tl.store(v146_ptr + at, v146)
+    params_scale_grad = v101_row + v121
+    v287 = 0.1 * params_scale_grad
+    v140 = params_scale - v287
+    tl.store(v140_ptr + at, v140)
 
 
-def compute_v146_reference(v104_row, v124, params_scale):
+def compute_v140_reference(v101_row, v121, params_scale):
     """The same in plain torch."""
-    v294 = v104_row.reshape(8)  # reshape: f32[8]
-    params_scale_grad = v294 + v124  # add: f32[8]
-    v297 = 0.1 * params_scale_grad  # mul: f32[8]
-    v146 = params_scale - v297  # sub: f32[8]
-    return v146
+    v284 = v101_row.reshape(8)  # reshape: f32[8]
+    params_scale_grad = v284 + v121  # add: f32[8]
+    v287 = 0.1 * params_scale_grad  # mul: f32[8]
+    v140 = params_scale - v287  # sub: f32[8]
+    return v140
 
 
-def compute_v146(v104_row, v124, params_scale):
-    if not (v104_row.is_cuda or INTERPRETED):
-        return compute_v146_reference(v104_row, v124, params_scale)
-    v104_row, v124, params_scale = (x.contiguous() for x in (v104_row, v124, params_scale))
-    v146 = torch.empty((8,), dtype=torch.float32, device=v104_row.device)
-    compute_v146_kernel[(1,)](
-        v104_row, v124, params_scale, v146, BLOCK=8, num_warps=1, enable_fp_fusion=False
+def compute_v140(v101_row, v121, params_scale):
+    if not (v101_row.is_cuda or INTERPRETED):
+        return compute_v140_reference(v101_row, v121, params_scale)
+    v101_row, v121, params_scale = (x.contiguous() for x in (v101_row, v121, params_scale))
+    v140 = torch.empty((8,), dtype=torch.float32, device=v101_row.device)
+    compute_v140_kernel[(1,)](
+        v101_row, v121, params_scale, v140, BLOCK=8, num_warps=1, enable_fp_fusion=False
     )
-    return v146
+    return v140
 
 
 @triton.jit
-def compute_v149_kernel(params_q_grad_ptr, params_q_ptr, v149_ptr, BLOCK: tl.constexpr):
+def compute_v143_kernel(params_q_grad_ptr, params_q_ptr, v143_ptr, BLOCK: tl.constexpr):
     """mul, sub over 8x2x4
 
-    %334 = constant(value=0.1) : f32[8, 2, 4]
-    %335 = mul(%334, %params.q.grad) : f32[8, 2, 4]
-    %149 = sub(%params.q, %335) : f32[8, 2, 4]
-    yield %149
+    %324 = constant(value=0.1) : f32[8, 2, 4]
+    %325 = mul(%324, %params.q.grad) : f32[8, 2, 4]
+    %143 = sub(%params.q, %325) : f32[8, 2, 4]
+    yield %143
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     params_q_grad = tl.load(params_q_grad_ptr + at)
     params_q = tl.load(params_q_ptr + at)
-    v335 = 0.1 * params_q_grad
-    v149 = params_q - v335
-    tl.store(v149_ptr + at, v149)
+    v325 = 0.1 * params_q_grad
+    v143 = params_q - v325
+    tl.store(v143_ptr + at, v143)
 
 
-def compute_v149_reference(params_q_grad, params_q):
+def compute_v143_reference(params_q_grad, params_q):
     """The same in plain torch."""
-    v335 = 0.1 * params_q_grad  # mul: f32[8, 2, 4]
-    v149 = params_q - v335  # sub: f32[8, 2, 4]
-    return v149
+    v325 = 0.1 * params_q_grad  # mul: f32[8, 2, 4]
+    v143 = params_q - v325  # sub: f32[8, 2, 4]
+    return v143
 
 
-def compute_v149(params_q_grad, params_q):
+def compute_v143(params_q_grad, params_q):
     if not (params_q_grad.is_cuda or INTERPRETED):
-        return compute_v149_reference(params_q_grad, params_q)
+        return compute_v143_reference(params_q_grad, params_q)
     params_q_grad = params_q_grad.contiguous()
     params_q = params_q.contiguous()
-    v149 = torch.empty((8, 2, 4), dtype=torch.float32, device=params_q_grad.device)
-    compute_v149_kernel[(1,)](
-        params_q_grad, params_q, v149, BLOCK=64, num_warps=1, enable_fp_fusion=False
+    v143 = torch.empty((8, 2, 4), dtype=torch.float32, device=params_q_grad.device)
+    compute_v143_kernel[(1,)](
+        params_q_grad, params_q, v143, BLOCK=64, num_warps=1, enable_fp_fusion=False
     )
-    return v149
+    return v143
 
 
 @triton.jit
-def compute_v158_kernel(params_o_grad_ptr, params_o_ptr, v158_ptr, BLOCK: tl.constexpr):
+def compute_v152_kernel(params_o_grad_ptr, params_o_ptr, v152_ptr, BLOCK: tl.constexpr):
     """mul, sub over 2x4x8
 
-    %343 = constant(value=0.1) : f32[2, 4, 8]
-    %344 = mul(%343, %params.o.grad) : f32[2, 4, 8]
-    %158 = sub(%params.o, %344) : f32[2, 4, 8]
-    yield %158
+    %333 = constant(value=0.1) : f32[2, 4, 8]
+    %334 = mul(%333, %params.o.grad) : f32[2, 4, 8]
+    %152 = sub(%params.o, %334) : f32[2, 4, 8]
+    yield %152
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     params_o_grad = tl.load(params_o_grad_ptr + at)
     params_o = tl.load(params_o_ptr + at)
-    v344 = 0.1 * params_o_grad
-    v158 = params_o - v344
-    tl.store(v158_ptr + at, v158)
+    v334 = 0.1 * params_o_grad
+    v152 = params_o - v334
+    tl.store(v152_ptr + at, v152)
 
 
-def compute_v158_reference(params_o_grad, params_o):
+def compute_v152_reference(params_o_grad, params_o):
     """The same in plain torch."""
-    v344 = 0.1 * params_o_grad  # mul: f32[2, 4, 8]
-    v158 = params_o - v344  # sub: f32[2, 4, 8]
-    return v158
+    v334 = 0.1 * params_o_grad  # mul: f32[2, 4, 8]
+    v152 = params_o - v334  # sub: f32[2, 4, 8]
+    return v152
 
 
-def compute_v158(params_o_grad, params_o):
+def compute_v152(params_o_grad, params_o):
     if not (params_o_grad.is_cuda or INTERPRETED):
-        return compute_v158_reference(params_o_grad, params_o)
+        return compute_v152_reference(params_o_grad, params_o)
     params_o_grad = params_o_grad.contiguous()
     params_o = params_o.contiguous()
-    v158 = torch.empty((2, 4, 8), dtype=torch.float32, device=params_o_grad.device)
-    compute_v158_kernel[(1,)](
-        params_o_grad, params_o, v158, BLOCK=64, num_warps=1, enable_fp_fusion=False
+    v152 = torch.empty((2, 4, 8), dtype=torch.float32, device=params_o_grad.device)
+    compute_v152_kernel[(1,)](
+        params_o_grad, params_o, v152, BLOCK=64, num_warps=1, enable_fp_fusion=False
     )
-    return v158
+    return v152
 
 
 @triton.jit
-def compute_v161_kernel(params_up_grad_ptr, params_up_ptr, v161_ptr, BLOCK: tl.constexpr):
+def compute_v155_kernel(params_up_grad_ptr, params_up_ptr, v155_ptr, BLOCK: tl.constexpr):
     """mul, sub over 8x8
 
-    %346 = constant(value=0.1) : f32[8, 8]
-    %347 = mul(%346, %params.up.grad) : f32[8, 8]
-    %161 = sub(%params.up, %347) : f32[8, 8]
-    yield %161
+    %336 = constant(value=0.1) : f32[8, 8]
+    %337 = mul(%336, %params.up.grad) : f32[8, 8]
+    %155 = sub(%params.up, %337) : f32[8, 8]
+    yield %155
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     params_up_grad = tl.load(params_up_grad_ptr + at)
     params_up = tl.load(params_up_ptr + at)
-    v347 = 0.1 * params_up_grad
-    v161 = params_up - v347
-    tl.store(v161_ptr + at, v161)
+    v337 = 0.1 * params_up_grad
+    v155 = params_up - v337
+    tl.store(v155_ptr + at, v155)
 
 
-def compute_v161_reference(params_up_grad, params_up):
+def compute_v155_reference(params_up_grad, params_up):
     """The same in plain torch."""
-    v347 = 0.1 * params_up_grad  # mul: f32[8, 8]
-    v161 = params_up - v347  # sub: f32[8, 8]
-    return v161
+    v337 = 0.1 * params_up_grad  # mul: f32[8, 8]
+    v155 = params_up - v337  # sub: f32[8, 8]
+    return v155
 
 
-def compute_v161(params_up_grad, params_up):
+def compute_v155(params_up_grad, params_up):
     if not (params_up_grad.is_cuda or INTERPRETED):
-        return compute_v161_reference(params_up_grad, params_up)
+        return compute_v155_reference(params_up_grad, params_up)
     params_up_grad = params_up_grad.contiguous()
     params_up = params_up.contiguous()
-    v161 = torch.empty((8, 8), dtype=torch.float32, device=params_up_grad.device)
-    compute_v161_kernel[(1,)](
-        params_up_grad, params_up, v161, BLOCK=64, num_warps=1, enable_fp_fusion=False
+    v155 = torch.empty((8, 8), dtype=torch.float32, device=params_up_grad.device)
+    compute_v155_kernel[(1,)](
+        params_up_grad, params_up, v155, BLOCK=64, num_warps=1, enable_fp_fusion=False
     )
-    return v161
+    return v155
 
 
 # The program of one device
@@ -1537,27 +1513,7 @@ def main(
     targets,
 ):
     device = comm.device
-    # iota: i32[6, 6]
-    v185 = torch.arange(6, dtype=torch.int32, device=device)[:, None].expand(6, 6)
-    v186 = torch.arange(6, dtype=torch.int32, device=device).expand(6, 6)  # iota: i32[6, 6]
-    v187 = v185 >= v186  # ge: bool[6, 6]
-    v188 = torch.full((6, 6), True, dtype=torch.bool, device=device)  # constant: bool[6, 6]
-    mask = torch.where(v187, v188, False)  # select: bool[6, 6]
-    v63 = params_embed.T  # transpose: f32[8, 16]
-    v80 = constant_0(device)  # constant: i32[1]
-    # fused: i32[2, 6, 1], bool[2, 6, 1, 1], i32[2, 6, 1, 1]
-    v77, v85, v95 = compute_v77(targets, v80)
-    v78 = v77.reshape(2, 6, 1, 1)  # reshape: i32[2, 6, 1, 1]
-    v86 = v85.all(3)  # all: bool[2, 6, 1]
-    # constant: f32[2, 6, 1]
-    chosen_grad_1 = torch.full((2, 6, 1), -0.041666668, dtype=torch.float32, device=device)
-    v79_grad = torch.where(v86, chosen_grad_1, 0.0)  # select: f32[2, 6, 1]
-    v96 = torch.full((2, 6, 16), 0.0, dtype=torch.float32, device=device)  # constant: f32[2, 6, 16]
-    # scatter: f32[2, 6, 16]
-    logs_grad = scatter_windows(v96, v95, v79_grad, "add", {}, [2], {0: 0, 1: 1})
-    v201 = comm.axis_index(("model",))  # axis-index: i32[]
-    v203 = v201 == 0  # eq: bool[]
-    v4, v138 = compute_v4(tokens)  # fused: i32[2, 6], i32[2, 6, 1]
+    v4 = compute_v4(tokens)  # fused: i32[2, 6]
     v5 = v4.reshape(2, 6, 1)  # reshape: i32[2, 6, 1]
     x = take_rows(params_embed, v5[..., 0])  # gather: f32[2, 6, 8]
     v9, v18, h = compute_v9(x, params_scale)  # fused: f32[2, 6, 1], f32[2, 6, 1], f32[2, 6, 8]
@@ -1565,6 +1521,12 @@ def main(
     v23 = torch.einsum("btd,dhk->bthk", h, params_k)  # dot: f32[2, 6, 2, 4]
     v24 = torch.einsum("btd,dhk->bthk", h, params_v)  # dot: f32[2, 6, 2, 4]
     v25 = torch.einsum("bthk,bshk->bhts", v22, v23)  # dot: f32[2, 2, 6, 6]
+    # iota: i32[6, 6]
+    v177 = torch.arange(6, dtype=torch.int32, device=device)[:, None].expand(6, 6)
+    v178 = torch.arange(6, dtype=torch.int32, device=device).expand(6, 6)  # iota: i32[6, 6]
+    v179 = v177 >= v178  # ge: bool[6, 6]
+    v180 = torch.full((6, 6), True, dtype=torch.bool, device=device)  # constant: bool[6, 6]
+    mask = torch.where(v179, v180, False)  # select: bool[6, 6]
     # fused: f32[2, 2, 6, 6], f32[2, 2, 6], f32[2, 2, 6, 6]
     v39, v40, attention = compute_v39(v25, mask)
     mixed = torch.einsum("bhts,bshk->bthk", attention, v24)  # dot: f32[2, 6, 2, 4]
@@ -1573,6 +1535,17 @@ def main(
     # fused: f32[2, 6, 8], f32[2, 6, 1], f32[2, 6, 1], f32[2, 6, 8]
     x_1, v46, v55, v59 = compute_x_1(x, v42, params_scale)
     v60 = v59 @ params_up  # dot: f32[2, 6, 8]
+    v63 = params_embed.T  # transpose: f32[8, 16]
+    v80 = constant_0(device)  # constant: i32[1]
+    v77, v85 = compute_v77(targets, v80)  # fused: i32[2, 6, 1], bool[2, 6, 1, 1]
+    v78 = v77.reshape(2, 6, 1, 1)  # reshape: i32[2, 6, 1, 1]
+    v86 = v85.all(3)  # all: bool[2, 6, 1]
+    # constant: f32[2, 6, 1]
+    chosen_grad_1 = torch.full((2, 6, 1), -0.041666668, dtype=torch.float32, device=device)
+    v79_grad = torch.where(v86, chosen_grad_1, 0.0)  # select: f32[2, 6, 1]
+    v93 = torch.full((2, 6, 16), 0.0, dtype=torch.float32, device=device)  # constant: f32[2, 6, 16]
+    # scatter: f32[2, 6, 16]
+    logs_grad = scatter_windows(v93, v78, v79_grad, "add", {}, [2], {0: 0, 1: 1})
     v61, h_1 = compute_v61(v60)  # fused: f32[2, 6, 8], f32[2, 6, 8]
     v62_part = h_1 @ params_down  # dot: f32[2, 6, 8]
     v62 = comm.all_reduce(v62_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
@@ -1586,17 +1559,19 @@ def main(
     x_2_grad = v67_grad @ v63.T  # dot: f32[2, 6, 8]
     v63_grad_part = torch.einsum("abi,abh->ih", x_2, v67_grad)  # dot: f32[8, 16]
     v63_grad = comm.all_reduce(v63_grad_part, op="add", axes=("data",))  # all-reduce: f32[8, 16]
-    v98 = v63_grad.T  # transpose: f32[16, 8]
+    v95 = v63_grad.T  # transpose: f32[16, 8]
     h_1_grad = x_2_grad @ params_down.T  # dot: f32[2, 6, 8]
     params_down_grad_part = torch.einsum("abi,abh->ih", h_1, x_2_grad)  # dot: f32[8, 8]
     v60_grad = compute_v60_grad(h_1_grad, v61, v60)  # fused: f32[2, 6, 8]
     v59_grad_part = v60_grad @ params_up.T  # dot: f32[2, 6, 8]
     params_up_grad_part = torch.einsum("abi,abh->ih", v59, v60_grad)  # dot: f32[8, 8]
     v59_grad = comm.all_reduce(v59_grad_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
-    v104_part = compute_v104_part(x_1, v46, v55, v59_grad)  # fused: f32[8]
+    v101_part = compute_v101_part(x_1, v46, v55, v59_grad)  # fused: f32[8]
     params_down_grad_part_row = params_down_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
     params_up_grad_part_row = params_up_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
-    v104_part_row = v104_part.reshape(1, 8)  # reshape: f32[1, 8]
+    v101_part_row = v101_part.reshape(1, 8)  # reshape: f32[1, 8]
+    v195 = comm.axis_index(("model",))  # axis-index: i32[]
+    v197 = v195 == 0  # eq: bool[]
     # fused: f32[2, 6, 8]
     x_1_grad = compute_x_1_grad(x_1, v46, v55, v59_grad, params_scale, x_2_grad)
     mixed_grad = torch.einsum("btd,hkd->bthk", x_1_grad, params_o)  # dot: f32[2, 6, 2, 4]
@@ -1606,11 +1581,11 @@ def main(
     v25_grad = compute_v25_grad(attention_grad, v40, attention, v39, mask)  # fused: f32[2, 2, 6, 6]
     v22_grad = torch.einsum("bhts,bshk->bthk", v25_grad, v23)  # dot: f32[2, 6, 2, 4]
     v23_grad = torch.einsum("bhts,bthk->bshk", v25_grad, v22)  # dot: f32[2, 6, 2, 4]
-    v120_part = torch.einsum("bthk,dhk->btd", v24_grad, params_v)  # dot: f32[2, 6, 8]
+    v117_part = torch.einsum("bthk,dhk->btd", v24_grad, params_v)  # dot: f32[2, 6, 8]
     params_v_grad_part = torch.einsum("btd,bthk->dhk", h, v24_grad)  # dot: f32[8, 2, 4]
-    v121_part = torch.einsum("bthk,dhk->btd", v23_grad, params_k)  # dot: f32[2, 6, 8]
+    v118_part = torch.einsum("bthk,dhk->btd", v23_grad, params_k)  # dot: f32[2, 6, 8]
     params_k_grad_part = torch.einsum("btd,bthk->dhk", h, v23_grad)  # dot: f32[8, 2, 4]
-    v123_part = torch.einsum("bthk,dhk->btd", v22_grad, params_q)  # dot: f32[2, 6, 8]
+    v120_part = torch.einsum("bthk,dhk->btd", v22_grad, params_q)  # dot: f32[2, 6, 8]
     params_q_grad_part = torch.einsum("btd,bthk->dhk", h, v22_grad)  # dot: f32[8, 2, 4]
     params_o_grad_part_row = params_o_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
     params_v_grad_part_row = params_v_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
@@ -1621,7 +1596,7 @@ def main(
         [
             params_down_grad_part_row,
             params_up_grad_part_row,
-            v104_part_row,
+            v101_part_row,
             params_o_grad_part_row,
             params_v_grad_part_row,
             params_k_grad_part_row,
@@ -1635,7 +1610,7 @@ def main(
     params_down_grad = params_down_grad_row.reshape(8, 8)  # reshape: f32[8, 8]
     params_up_grad_row = params_down_grad_together[:, 64:128]  # slice: f32[1, 64]
     params_up_grad = params_up_grad_row.reshape(8, 8)  # reshape: f32[8, 8]
-    v104_row = params_down_grad_together[:, 128:136]  # slice: f32[1, 8]
+    v101_row = params_down_grad_together[:, 128:136]  # slice: f32[1, 8]
     params_o_grad_row = params_down_grad_together[:, 136:200]  # slice: f32[1, 64]
     params_o_grad = params_o_grad_row.reshape(2, 4, 8)  # reshape: f32[2, 4, 8]
     params_v_grad_row = params_down_grad_together[:, 200:264]  # slice: f32[1, 64]
@@ -1644,27 +1619,27 @@ def main(
     params_k_grad = params_k_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
     params_q_grad_row = params_down_grad_together[:, 328:]  # slice: f32[1, 64]
     params_q_grad = params_q_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
-    v124_part = compute_v124_part(x, v9, v18, v120_part, v121_part, v123_part)  # fused: f32[8]
-    v124 = comm.all_reduce(v124_part, op="add", axes=("data", "model"))  # all-reduce: f32[8]
+    v121_part = compute_v121_part(x, v9, v18, v117_part, v118_part, v120_part)  # fused: f32[8]
+    v121 = comm.all_reduce(v121_part, op="add", axes=("data", "model"))  # all-reduce: f32[8]
     # fused: f32[2, 6, 8]
     x_grad = compute_x_grad(
-        x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad
+        x, v9, v18, v117_part, v118_part, v120_part, params_scale, v197, x_1_grad
     )
-    v206 = comm.axis_index(("data", "model"))  # axis-index: i32[]
-    v208 = v206 == 0  # eq: bool[]
-    v326 = torch.full((16, 8), 0.0, dtype=torch.float32, device=device)  # constant: f32[16, 8]
-    v210 = torch.where(v208, v326, -0.0)  # select: f32[16, 8]
-    v140_part = scatter_windows(v210, v138, x_grad, "add", {2: 1}, [0], {})  # scatter: f32[16, 8]
-    v140 = comm.all_reduce(v140_part, op="add", axes=("data", "model"))  # all-reduce: f32[16, 8]
-    v143 = compute_v143(v98, v140, params_embed)  # fused: f32[16, 8]
-    v146 = compute_v146(v104_row, v124, params_scale)  # fused: f32[8]
-    v149 = compute_v149(params_q_grad, params_q)  # fused: f32[8, 2, 4]
-    v152 = compute_v149(params_k_grad, params_k)  # fused: f32[8, 2, 4]
-    v155 = compute_v149(params_v_grad, params_v)  # fused: f32[8, 2, 4]
-    v158 = compute_v158(params_o_grad, params_o)  # fused: f32[2, 4, 8]
-    v161 = compute_v161(params_up_grad, params_up)  # fused: f32[8, 8]
-    v164 = compute_v161(params_down_grad, params_down)  # fused: f32[8, 8]
-    return (v164, v143, v152, v158, v149, v146, v161, v155, v91)
+    v200 = comm.axis_index(("data", "model"))  # axis-index: i32[]
+    v202 = v200 == 0  # eq: bool[]
+    v316 = torch.full((16, 8), 0.0, dtype=torch.float32, device=device)  # constant: f32[16, 8]
+    v204 = torch.where(v202, v316, -0.0)  # select: f32[16, 8]
+    v134_part = scatter_windows(v204, v5, x_grad, "add", {2: 1}, [0], {})  # scatter: f32[16, 8]
+    v134 = comm.all_reduce(v134_part, op="add", axes=("data", "model"))  # all-reduce: f32[16, 8]
+    v137 = compute_v137(v95, v134, params_embed)  # fused: f32[16, 8]
+    v140 = compute_v140(v101_row, v121, params_scale)  # fused: f32[8]
+    v143 = compute_v143(params_q_grad, params_q)  # fused: f32[8, 2, 4]
+    v146 = compute_v143(params_k_grad, params_k)  # fused: f32[8, 2, 4]
+    v149 = compute_v143(params_v_grad, params_v)  # fused: f32[8, 2, 4]
+    v152 = compute_v152(params_o_grad, params_o)  # fused: f32[2, 4, 8]
+    v155 = compute_v155(params_up_grad, params_up)  # fused: f32[8, 8]
+    v158 = compute_v155(params_down_grad, params_down)  # fused: f32[8, 8]
+    return (v158, v137, v146, v152, v143, v140, v155, v149, v91)
 
 
 # What it takes and returns

@@ -295,13 +295,14 @@ def test_gather() -> None:
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
     rows = np.array([[2], [7], [-1], [0]], np.int32)
-    got = both(lambda x, i: lax.gather(x, i, numbers, (1, 5)), x, rows)
+    got = both(lambda x, i: lax.gather(x, i, numbers, (1, 5), mode="fill"), x, rows)
     same(got, np.stack([x[2], np.full(5, np.nan, "f"), np.full(5, np.nan, "f"), x[0]]))
-    got = both(lambda x, i: lax.gather(x, i, numbers, (1, 5), mode="clip"), x, rows)
-    same(got, x[[2, 3, 0, 0]])
+    for mode in (None, "clip", "promise_in_bounds"):
+        got = both(lambda x, i, mode=mode: lax.gather(x, i, numbers, (1, 5), mode=mode), x, rows)
+        same(got, x[[2, 3, 0, 0]])
     boxes = lax.GatherDimensionNumbers((1, 2), (), (0, 1))
     starts = np.array([[1, 2], [3, 3]], np.int32)
-    got = both(lambda x, i: lax.gather(x, i, boxes, (2, 2), fill_value=-1), x, starts)
+    got = both(lambda x, i: lax.gather(x, i, boxes, (2, 2), mode="fill", fill_value=-1), x, starts)
     same(got, np.stack([x[1:3, 2:4], np.full((2, 2), -1, "f")]))
     got = both(lambda x, i: lax.gather(x, i, boxes, (2, 2), mode=lax.GatherScatterMode.CLIP), x,
                starts)  # fmt: skip

@@ -96,7 +96,10 @@ def test_initial(name: str) -> None:
     check(name, FLOATS, axis=1, initial=0.5, where=MASK)
     if name != "nanmax":
         check(name, WHOLE, initial=3)
-    assert run(getattr(snp, name), WHOLE[0], initial=0.5).dtype == np.float32
+    # As in JAX, the element type is the array's: the initial value is converted to it.
+    whole = run(getattr(snp, name), WHOLE[0], initial=0.5)
+    assert whole.dtype == np.int32
+    assert whole == run(getattr(snp, name), WHOLE[0], initial=0)
 
 
 def test_extremes_of_bools_are_bools_whatever_they_start_from() -> None:
