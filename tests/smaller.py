@@ -1,8 +1,10 @@
 """Programs that are smaller than another one: to show a fault without what has no part in it."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from shardir.build import substitute
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.placement import Sharding
 from tests.shardy.regions import without_dead
@@ -20,7 +22,8 @@ def smallest(module: Module, fails: Callable[[Module], bool]) -> Module:
 def smaller(module: Module) -> Iterator[Module]:
     """Programs with one result, one operation or one sharding less.
 
-    A result may give way to what it is made of.
+    A result may give way to what it is made of. In functions that are called, which keep their
+    types, what an operation makes may give way to another value of the same type.
     """
     function = module.main
     body = function.body
@@ -47,6 +50,33 @@ def smaller(module: Module) -> Iterator[Module]:
     for value in body.values():
         if value.sharding is not None and value not in moved:
             yield _tidy(module, _plain(body, value), function.results)
+    for callee in module.functions:
+        if callee is not function:
+            for simpler in _simpler(callee):
+                functions = tuple(simpler if f is callee else f for f in module.functions)
+                yield replace(module, functions=functions)
+
+
+def _simpler(function: Function) -> Iterator[Function]:
+    """Forms of a function that is called, of the same type."""
+    body = function.body
+    known = list(body.params)
+    for op in body.ops:
+        fitting = [[v for v in known if v.type == result.type] for result in op.results]
+        if all(fitting):
+            taken = {r: values[0] for r, values in zip(op.results, fitting, strict=True)}
+            ops = tuple(each for each in body.ops if each is not op)
+            short = substitute(Block(body.params, ops, body.returns), taken)
+            yield replace(function, body=without_dead(short))
+        known += op.results
+    for i, sharding in enumerate(function.results):
+        if sharding is not None:
+            results = (*function.results[:i], None, *function.results[i + 1 :])
+            yield replace(function, results=results)
+    moved = {op.result for op in body.ops if op.name in ("reshard", "sharding_constraint")}
+    for value in body.values():
+        if value.sharding is not None and value not in moved:
+            yield replace(function, body=_plain(body, value))
 
 
 def _plain(body: Block, value: Value) -> Block:
@@ -67,9 +97,21 @@ def _plain(body: Block, value: Value) -> Block:
 
 
 def _tidy(module: Module, body: Block, results: tuple[Sharding | None, ...]) -> Module:
-    """Without dead operations and unused parameters."""
+    """Without dead operations, unused parameters, and functions that nothing calls."""
     body = without_dead(body)
     used = {v for op in body.ops for v in op.uses()} | set(body.returns)
     params = tuple(p for p in body.params if p in used)
     function = Function("main", replace(body, params=params), results)
-    return replace(module, functions=(function,))
+    called, waiting = {"main"}, [function]
+    while waiting:
+        found = {name for op in waiting.pop().body.walk() for name in _callees(op)} - called
+        called |= found
+        waiting += (f for f in module.functions if f.name in found)
+    functions = (function, *(f for f in module.functions if f is not module.main))
+    return replace(module, functions=tuple(f for f in functions if f.name in called))
+
+
+def _callees(op: Op) -> list[str]:
+    """The functions that an operation calls, which is carried through as text."""
+    head = op.attrs.get("head", "")
+    return re.findall(r"func\.call @([\w.]+)", head) if isinstance(head, str) else []

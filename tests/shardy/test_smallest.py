@@ -1,0 +1,29 @@
+"""A program on which we disagree is cut down together with the functions that it calls."""
+
+import pytest
+
+pytest.importorskip("jaxlib")
+
+from shardir.ir import Module
+from tests.shardy.calls import CALL
+from tests.shardy.compare import inlined
+from tests.shardy.maker import Options
+from tests.shardy.programs import program
+from tests.smaller import smallest
+
+
+def test_what_is_called_is_kept_and_cut_down_too() -> None:
+    module = program("calls 4", Options(size=10, calls=True))
+
+    def calls(part: Module) -> bool:
+        """Whether it still calls a function, with all that it calls."""
+        made = [op for op in part.main.body.ops if op.attrs.get("operation") == CALL]
+        return bool(made) and bool(inlined(part).main.body.ops)
+
+    small = smallest(module, calls)
+    (call,) = small.main.body.ops
+    assert call.attrs["operation"] == CALL
+    _, callee = small.functions
+    assert f"@{callee.name}(" in str(call.attrs["head"])
+    (before,) = (f for f in module.functions if f.name == callee.name)
+    assert len(callee.body.ops) < len(before.body.ops)
