@@ -33,8 +33,9 @@ def without_edges(function: Function, *, exact: bool = False) -> Function:
                 sources[op.result] = operands[0]
                 continue
             blocks = tuple(map(block, op.blocks))
-            spec = OPS["sharding_constraint"] if op.name == EDGE else op.spec
-            ops.append(replace(op, spec=spec, operands=operands, blocks=blocks))
+            if op.name == EDGE:
+                op = replace(op, spec=OPS["sharding_constraint"], attrs={})
+            ops.append(replace(op, operands=operands, blocks=blocks))
         returns = tuple(sources.get(value, value) for value in old.returns)
         return Block(old.params, tuple(ops), returns)
 

@@ -263,7 +263,7 @@ class _Connector:
         op = self.holders.get(user) if isinstance(user, Block) else user
         if op is None:
             return
-        if op is user and op.name == MANUAL:
+        if op is user and (op.name == MANUAL or op.attrs.get("entering")):
             return  # Shardy looks for the edge at the operand, not at the parameter that owns it
         if op in self.node_of:
             yield self.node_of[op]

@@ -130,17 +130,21 @@ propagation_barrier = define(
 """`x`; shardings propagate through it only in the direction it allows."""
 
 
+def _edge_type(x: TensorType, *, entering: bool = False, result: Any) -> TensorType:
+    return x
+
+
 data_flow_edge = define(
     "data_flow_edge",
-    type=lambda x, *, result: x,
-    factors=lambda x, *, result: pointwise([x.shape], [x.shape]),
-    reference=lambda x, *, result: x,
-    vjp=lambda b, g, x, y: (g,),
+    type=_edge_type,
+    factors=lambda x, *, entering=False, result: pointwise([x.shape], [x.shape]),
+    reference=lambda x, *, entering=False, result: x,
+    vjp=lambda b, g, x, y, *, entering=False: (g,),
     jvp=linear,
     edges=_barrier_edges,
     elementwise=True,
 )
-"""`x`, where it enters or leaves a function that was called.
+"""`x`, where it enters (`entering`) or leaves a function that was called.
 
 Shardings pass it as they pass the edges of control flow, which is how OpenXLA Shardy sees the
 operands and results of a call. `propagate` replaces it: by `x`, or by a constraint where the two

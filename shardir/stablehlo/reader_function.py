@@ -325,7 +325,8 @@ class FunctionReader:
             assert param.name is not None
             if type != value.type:
                 raise call.fail(f"{callee.name} takes {type} here, not {value.type}", param.type)
-            self.bind(str(param.name), self.across(call, value, sharding), param.name)
+            inner = self.across(call, value, sharding, entering=True)
+            self.bind(str(param.name), inner, param.name)
         params = tuple(self.values[str(param.name)] for param in callee.params)
         start = len(self.readings)
         returns = self.inline(callee.body)
@@ -341,7 +342,10 @@ class FunctionReader:
                  for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
         given = (outer or inner for outer, inner in zip(call.shardings, asked, strict=True))
         stated = self.open_where_silent(given, call.results)
-        return tuple(self.across(call, v, s) for v, s in zip(returns, stated, strict=True))
+        return tuple(
+            self.across(call, value, sharding, entering=False)
+            for value, sharding in zip(returns, stated, strict=True)
+        )
 
     def open_where_silent(
         self, stated: Iterable[Sharding | None], types: Sequence[TensorType]
@@ -361,7 +365,9 @@ class FunctionReader:
             return [None] * len(said)
         return [s or Sharding.open(mesh, type.rank) for s, type in zip(said, types, strict=True)]
 
-    def across(self, call: Call, value: Value, sharding: Sharding | None) -> Value:
+    def across(
+        self, call: Call, value: Value, sharding: Sharding | None, *, entering: bool
+    ) -> Value:
         """The value on the other side of a border of what is called, which is an edge.
 
         Without a mesh no sharding can flow there.
@@ -369,7 +375,8 @@ class FunctionReader:
         if not self.shardings.meshes:
             return value
         made = Value(value.type, self.names.fresh(call.wish("edge")), sharding)
-        self.append("data_flow_edge", (value,), (made,), {}, (), call.written.loc)
+        attrs = {"entering": True} if entering else {}
+        self.append("data_flow_edge", (value,), (made,), attrs, (), call.written.loc)
         return made
 
     def _wishes(self, body: records.Block, names: list[str]) -> dict[str, str]:

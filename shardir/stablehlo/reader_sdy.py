@@ -122,14 +122,16 @@ def _named_computation(call: Call) -> Values:
     for param, value, said in zip(params, call.operands, ins, strict=True):
         if reader.types.type(param.type) != value.type:
             raise call.fail(f"this parameter is given {value.type}", param.type)
-        reader.bind(str(param.name), reader.across(call, value, said), param.name)
+        inner = reader.across(call, value, said, entering=True)
+        reader.bind(str(param.name), inner, param.name)
     returns = reader.inline(block)
     reader.values = outer
     if [value.type for value in returns] != call.results:
         raise call.fail("a named computation does not return what it states")
     outs = shardings(call, "out_shardings", call.results)
     return tuple(
-        reader.across(call, value, said) for value, said in zip(returns, outs, strict=True)
+        reader.across(call, value, said, entering=False)
+        for value, said in zip(returns, outs, strict=True)
     )
 
 

@@ -25,7 +25,7 @@ func @main(
   %arg1: f32[16@data, 32@-],
 ) -> (f32[16]) {
   %0 = dot(%arg1, %arg0, dims="ab,bc->ac") : f32[16, 64]
-  %v1.edge = data_flow_edge(%0) : f32[16, 64]
+  %v1.edge = data_flow_edge(%0, entering=true) : f32[16, 64]
   %cst = constant(value=0.0) : f32[]
   %v0 = broadcast(%cst, dims=[]) : f32[16, 64]
   %1 = maximum(%v1.edge, %v0) : f32[16, 64]
@@ -232,10 +232,10 @@ func.func private @g(%y: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]
     module = read(text)
     assert [function.name for function in module.functions] == ["main"]
     assert "\n".join(show_ir(module).splitlines()[5:11]) == (
-        "  %v0.edge = data_flow_edge(%x) : f32[8@a]\n"
+        "  %v0.edge = data_flow_edge(%x, entering=true) : f32[8@a]\n"
         "  %0 = sin(%v0.edge) : f32[8]\n"
         "  %v0.edge.1 = data_flow_edge(%0) : f32[8]\n"
-        "  %v1.edge = data_flow_edge(%v0.edge.1) : f32[8@a]\n"
+        "  %v1.edge = data_flow_edge(%v0.edge.1, entering=true) : f32[8@a]\n"
         "  %1 = sin(%v1.edge) : f32[8]\n"
         "  %v1.edge.1 = data_flow_edge(%1) : f32[8]"
     )

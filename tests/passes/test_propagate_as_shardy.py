@@ -3,9 +3,11 @@
 import pytest
 
 from shardir.passes import Propagate
+from shardir.placement import Sharding
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
 from shardir.text.printer import show
+from shardir.verify import verify
 
 
 def propagated(text: str) -> list[str]:
@@ -121,3 +123,80 @@ def test_each_call_of_a_function_is_sharded_by_itself() -> None:
         "%1 = sin(%w) : f32[8@a, 8@b]",
         "%v1.edge.1 = sharding_constraint(%1) : f32[8@-, 8@b]",
     ]
+
+
+def test_an_operand_that_is_sharded_otherwise_than_its_parameter_meets_it_in_a_constraint() -> None:
+    stated = CALLED.replace(
+        "%x: tensor<8x8xf32>",
+        '%x: tensor<8x8xf32> {sdy.sharding = \
+#sdy.sharding<@m, [{"b"}, {}]>}',
+    )
+    module = Propagate()(read(stated))
+    verify(module)
+    assert [line.strip() for line in show(module).splitlines() if "v0.edge" in line] == [
+        "%v0.edge = sharding_constraint(%x) : f32[8@a, 8@-]",
+        "%0 = sin(%v0.edge) : f32[8@a, 8@-]",
+    ]
+
+
+LATE = """\
+sdy.mesh @m = <["x"=2, "y"=2]>
+func.func @main(%p: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32> {results}) {{
+  {first}
+  {second}
+  return %r, %s : tensor<8x8xf32>, tensor<8x8xf32>
+}}
+func.func private @f(%a: tensor<8x8xf32>) -> tensor<8x8xf32> {{
+  %n = stablehlo.negate %a : tensor<8x8xf32>
+  return %n : tensor<8x8xf32>
+}}
+func.func private @g(%a: tensor<8x8xf32>) -> tensor<8x8xf32> {{
+  return %a : tensor<8x8xf32>
+}}
+"""
+"""`%p` becomes sharded by what the second operation says, after the first call was looked at."""
+WANTED = '{sdy.sharding = #sdy.sharding<@m, [{"y"}, {}]>}'
+
+
+def call(name: str, callee: str, value: str) -> str:
+    return f"{name} = func.call @{callee}({value}) : (tensor<8x8xf32>) -> tensor<8x8xf32>"
+
+
+def axes(sharding: Sharding | None) -> list[str]:
+    """The axes that shard the dimensions, in order."""
+    assert sharding is not None
+    return [axis.name for dim in sharding.dims for axis in dim.axes]
+
+
+@pytest.mark.parametrize("callee", ["f", "g"])
+@pytest.mark.parametrize(
+    "second",
+    [
+        "%s = stablehlo.cosine %p : tensor<8x8xf32>",
+        call("%s", "f", "%p"),
+        "%t = stablehlo.add %p, %p : tensor<8x8xf32>\n  " + call("%s", "g", "%t"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("level", "reached"), [("basic", False), ("aggressive", False), ("op-priority", True)]
+)
+def test_an_operand_of_a_call_that_changes_enters_it_in_the_next_round(
+    level: str, reached: bool, callee: str, second: str
+) -> None:
+    """Levels of one round never look at the first call again, and the last has five rounds."""
+    text = LATE.format(results=WANTED, first=call("%r", callee, "%p"), second=second)
+    function = Propagate(level=level)(read(text)).main
+    assert axes(function.body.params[0].sharding) == ["y"]
+    assert list(map(axes, function.results)) == [["y"] if reached else [], ["y"]]
+
+
+@pytest.mark.parametrize("level", ["basic", "aggressive"])
+def test_what_a_call_returns_leaves_it_at_once(level: str) -> None:
+    """The second operation asks `%r`, and what `%r` is made of is inside the call."""
+    text = LATE.format(
+        results=WANTED,
+        first=call("%r", "f", "%p"),
+        second="%s = stablehlo.cosine %r : tensor<8x8xf32>",
+    )
+    (param,) = Propagate(level=level)(read(text)).main.body.params
+    assert axes(param.sharding) == ["y"]

@@ -44,13 +44,10 @@ def test_shardings_agree(kind: str) -> None:
 
 
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
-    """All but one in a thousand, which call a function (docs/propagation.md)."""
+    """At each level and in the end, but where Shardy makes what its own verification refuses."""
     if not request.config.getoption("--long"):
         pytest.skip("5,000 programs take an hour; --long asks for them")
-    different = [seed for seed in range(MANY) if agrees(drawn(seed))]
-    calling = [seed for seed in different if len(drawn(seed).functions) > 1]
-    assert different == calling
-    assert len(different) <= MANY // 1_000, different
+    assert [seed for seed in range(MANY) if agrees(drawn(seed))] == []
 
 
 @pytest.mark.parametrize("kind", ["constraints", "loops"])
