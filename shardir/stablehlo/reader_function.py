@@ -341,7 +341,9 @@ class FunctionReader:
         asked = [self.sharding_of(result, value.type)
                  for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
         given = (outer or inner for outer, inner in zip(call.shardings, asked, strict=True))
-        stated = self.open_where_silent(given, call.results)
+        stated: Sequence[Sharding | None] = call.shardings
+        if None in stated:
+            stated = self.open_where_silent(given, call.results)
         return tuple(
             self.across(call, value, sharding, entering=False)
             for value, sharding in zip(returns, stated, strict=True)
@@ -357,8 +359,6 @@ class FunctionReader:
         forgotten where nothing else is said.
         """
         said = list(stated)
-        if None not in said:
-            return said
         meshes = (self.shardings.meshes[sharding.mesh] for sharding in said if sharding)
         mesh = next((mesh.name for mesh in meshes if not mesh.is_maximal), None)
         if mesh is None:

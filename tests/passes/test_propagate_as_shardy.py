@@ -139,6 +139,46 @@ def test_an_operand_that_is_sharded_otherwise_than_its_parameter_meets_it_in_a_c
     ]
 
 
+@pytest.mark.parametrize("where", ["parameter", "result"])
+def test_a_function_of_which_only_a_single_device_is_said_says_nothing(where: str) -> None:
+    single = "{sdy.sharding = #sdy.sharding<@single, []>}"
+    param, result = (single, "") if where == "parameter" else ("", single)
+    module = read(f"""\
+sdy.mesh @m = <["a"=2]>
+sdy.mesh @single = <[], device_ids=[0]>
+func.func @main(%x: tensor<8xf32> {{sdy.sharding = #sdy.sharding<@m, [{{"a"}}]>}}) \
+-> tensor<8xf32> {{
+  %0 = func.call @f(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}}
+func.func private @f(%y: tensor<8xf32> {param}) -> (tensor<8xf32> {result}) {{
+  %z = stablehlo.sine %y : tensor<8xf32>
+  return %z : tensor<8xf32>
+}}
+""")
+    (made,) = Propagate()(module).main.body.ops
+    assert (made.name, axes(made.result.sharding)) == ("sin", ["a"])
+
+
+def test_a_single_device_that_a_call_states_of_its_result_stays() -> None:
+    module = read("""\
+sdy.mesh @m = <["a"=2]>
+sdy.mesh @single = <[], device_ids=[0]>
+func.func @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]>}) -> tensor<8xf32> {
+  %0 = func.call @f(%x) {sdy.sharding = #sdy.sharding_per_value<[<@single, []>]>} \
+: (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func private @f(%y: tensor<8xf32>) -> tensor<8xf32> {
+  %z = stablehlo.sine %y : tensor<8xf32>
+  return %z : tensor<8xf32>
+}
+""")
+    last = Propagate()(module).main.body.ops[-1]
+    assert last.result.sharding is not None
+    assert (last.name, last.result.sharding.mesh) == ("sharding_constraint", "single")
+
+
 LATE = """\
 sdy.mesh @m = <["x"=2, "y"=2]>
 func.func @main(%p: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32> {results}) {{

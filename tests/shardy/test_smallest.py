@@ -13,7 +13,7 @@ from tests.smaller import smallest
 
 
 def test_what_is_called_is_kept_and_cut_down_too() -> None:
-    module = program("calls 4", Options(size=10, calls=True))
+    module = program("calls 8", Options(size=4, calls=True))
 
     def calls(part: Module) -> bool:
         """Whether it still calls a function, with all that it calls."""
