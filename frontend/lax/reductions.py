@@ -156,6 +156,11 @@ def _turned(x: Tracer, dim: int) -> Tracer:
     return back
 
 
+FEW_ELEMENTS = 4
+"""So many elements are combined one by one: halves of them would move more between devices that
+share the axis, and take one combination more."""
+
+
 def _running(
     combined: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
     xs: list[Tracer],
@@ -169,6 +174,8 @@ def _running(
     size = xs[0].shape[dim]
     if size < 2:
         return xs
+    if size <= FEW_ELEMENTS:
+        return _one_by_one(combined, xs, dim)
     pairs = combined(
         [_every_other(x, dim, 0, size // 2) for x in xs],
         [_every_other(x, dim, 1, size // 2) for x in xs],
@@ -183,6 +190,19 @@ def _running(
         )
         starts = [joined((start, rest), dim) for start, rest in zip(starts, between, strict=True)]
     return [_interleaved(a, b, dim) for a, b in zip(starts, ends, strict=True)]
+
+
+def _one_by_one(
+    combined: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
+    xs: list[Tracer],
+    dim: int,
+) -> list[Tracer]:
+    """Combine each element with the result before it."""
+    rows = [[piece(x, dim, i, i + 1) for x in xs] for i in range(xs[0].shape[dim])]
+    results = rows[:1]
+    for row in rows[1:]:
+        results.append(combined(results[-1], row))
+    return [joined(column, dim) for column in zip(*results, strict=True)]
 
 
 def _every_other(x: Tracer, dim: int, start: int, count: int) -> Tracer:

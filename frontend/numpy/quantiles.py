@@ -37,6 +37,8 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS
 
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+ROUNDINGS = {"lower": "floor", "higher": "ceil", "nearest": "round"}
+"""The operation that makes a whole place of one between two elements."""
 
 
 @refusing
@@ -160,9 +162,10 @@ def _few(q: Any) -> tuple[float, ...] | None:
     )
 
 
-FEW_PLACES, FEW_LINES, LONG = 1, 3, 1 << 16
-"""So many computed places in so few lines, or in lines so long, are looked for one by one. Of
-several, each would gather lines that devices share, where sorting gathers them once."""
+LONG = 1 << 16
+"""A computed place in lines of so many elements is selected. Shorter lines are sorted, and so are
+lines of which several places are read: devices that share a line then gather it once, and nothing
+else."""
 
 STATIC = ("axis", "method", "keepdims", "nans", "name")
 
@@ -185,7 +188,7 @@ def _rows(
     """One array for each fraction."""
     x, lines, dims = _lined(name, a, axis)
     if nans and lines.value.type.dtype in FLOATS:
-        rows = [_at_known(lines, each, method) for each in q]
+        rows = _rows_of_numbers(lines, q, method)
     else:
         ranked = _sorted(lines)
         last = lines.shape[0] - 1
@@ -194,11 +197,49 @@ def _rows(
     return [kept(row, x, dims) for row in rows] if keepdims else rows
 
 
+def _rows_of_numbers(lines: Tracer, q: tuple[float, ...], method: str) -> list[Tracer]:
+    """The elements at known fractions of the numbers, of lines that may contain NaN."""
+    if len(q) == 1 and lines.shape[0] >= LONG:
+        return [_at_known(lines, q[0], method)]
+    first = _row(lines, 0)
+    fractions = _stacked([like(first, each) for each in q])
+    found = _read(lines, fractions, method, True)
+    return [_row(found, i) for i in range(len(q))]
+
+
 def _at_known(lines: Tracer, q: float, method: str) -> Tracer:
-    """The elements at a fraction of the numbers."""
-    fraction = like(_row(lines, 0), q)
-    found = _read(lines, reshape(fraction, (1, *fraction.shape)), method, True, q)
-    return reshape(found, found.shape[1:])
+    """The elements at a known fraction of the numbers, without sorting all of them.
+
+    As many NaN become -inf as move the wanted element to the place where it would be without NaN.
+    That place is known, so it can be selected without sorting the others, and the lines keep their
+    size, so devices that share a line gather nothing but the line.
+    """
+    count, kind = lines.shape[0], lines.value.type.dtype
+    missing = is_nan(lines)
+    nans = reduced("sum", convert(missing, "i32"), (0,), False)
+    numbers = same("neg", nans) + count
+    last = convert(same("maximum", numbers - 1, like(numbers, 0)), kind)
+    place = same("mul", like(last, q), last)
+    most = floor(q * (count - 1))
+    # Rounding may put `place` just beside a whole number, on the other side than `most`.
+    down = same("minimum", convert(same("floor", place), "i32"), like(nans, most))
+    down = same("maximum", down, same("neg", nans) + most)
+    lowered = same("neg", down) + most
+    rank = emit("cumsum", convert(missing, "i32"), dim=0, reverse=False)
+    early = same("le", rank, spread(lowered, lines.shape, range(1, lines.ndim)))
+    least = splat(-np.inf, lines.value.type)
+    ranked = _sorted(same("select", same("and", missing, early), least, lines))
+    low, high = _row(ranked, most), _row(ranked, min(most + 1, count - 1))
+    part = same("sub", place, convert(down, kind))
+    none, whole = like(part, 0), like(part, 1)
+    if method in ROUNDINGS:
+        chosen = convert(same(ROUNDINGS[method], place), "i32")
+        return same("select", same("gt", chosen, down), high, low)
+    share = like(part, 0.5) if method == "midpoint" else part
+    between = same("add", same("mul", low, same("sub", whole, share)), same("mul", high, share))
+    # An infinity times nothing would be NaN.
+    found = same("select", same("ge", part, whole), high, between)
+    return same("select", same("le", part, none), low, found)
 
 
 def _stacked(rows: Sequence[Tracer]) -> Tracer:
@@ -265,13 +306,14 @@ def _with_nan(found: Tracer, lines: Tracer) -> Tracer:
     return same("select", is_nan(last), last, found)
 
 
-def _read(
-    lines: Tracer, fractions: Tracer, method: str, nans: bool, known: float | None = None
-) -> Tracer:
+def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
     """The elements at fractions of the way from the least to the largest, line by line.
 
-    With `nans` to the largest number. `known` is the only fraction, where that is known.
+    With `nans` to the largest number.
     """
+    is_sorted = fractions.shape[0] > 1 or lines.shape[0] < LONG
+    if is_sorted:
+        lines = _sorted(lines)
     if nans:
         numbers = same("not", is_nan(lines))
         counts = reduced("sum", convert(numbers, lines.value.type.dtype), (0,), False)
@@ -283,29 +325,31 @@ def _read(
     if method == "nearest":
         place = same("round", place)
     down, up = same("floor", place), same("ceil", place)
-    low, high = _between(lines, convert(down, "i32"), convert(up, "i32"), known)
+    places = convert(down, "i32"), convert(up, "i32")
+    low, high = _taken(lines, *places) if is_sorted else _between(lines, *places)
     found = _blended(low, high, same("sub", place, down), method)
     if nans:
         return found
-    unknown = spread(reduced("any", is_nan(lines), (0,), False), found.shape, range(1, found.ndim))
+    if is_sorted:
+        unknown = is_nan(broadcast(_row(lines, lines.shape[0] - 1), found.shape))
+    else:
+        any_nan = reduced("any", is_nan(lines), (0,), False)
+        unknown = spread(any_nan, found.shape, range(1, found.ndim))
     return same("select", unknown, like(found, np.nan), found)
 
 
-def _between(lines: Tracer, down: Tracer, up: Tracer, known: float | None) -> tuple[Tracer, Tracer]:
-    """The elements that sorting puts at places, and those at the same or the next ones."""
+def _taken(ranked: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:
+    """The elements at two places each of sorted lines."""
     from shardir.frontend.numpy.taking import take_along_axis
 
-    count, others = lines.shape[0], lines.value.type.size // lines.shape[0]
-    if down.shape[0] > FEW_PLACES or (others > FEW_LINES and count < LONG):
-        ranked = _sorted(lines)
-        low, high = (
-            take_along_axis(ranked, i, axis=0, mode="promise_in_bounds") for i in (down, up)
-        )
-        return low, high
-    first = same("maximum", same("minimum", down, like(down, count - 1)), like(down, 0))
-    most = count - 1 if known is None else floor(known * (count - 1))
-    pairs = [_moved(lines, _row(first, i), most) for i in range(down.shape[0])]
-    low, high = map(_stacked, zip(*pairs, strict=True))
+    low, high = (take_along_axis(ranked, i, axis=0, mode="promise_in_bounds") for i in (down, up))
+    return low, high
+
+
+def _between(lines: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:
+    """The elements that sorting puts at one place, and those at the same or the next one."""
+    first = same("maximum", same("minimum", down, like(down, lines.shape[0] - 1)), like(down, 0))
+    low, high = (_stacked([row]) for row in _moved(lines, _row(first, 0), lines.shape[0] - 1))
     return low, same("select", same("eq", down, up), low, high)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.frontend.numpy import quantiles
 
 METHODS = ("linear", "lower", "higher", "midpoint")
 RANDOM = np.random.default_rng(3)
@@ -55,9 +56,9 @@ def test_at_traced_fractions(method: Any) -> None:
     assert np.isnan(snp.quantile(drawn(9, 0), snp.asarray([np.nan, 0.5]))[0])
 
 
-def test_nothing_is_sorted_for_few_of_them() -> None:
-    x = drawn(5000, 0.1)
-    for function in (snp.nanmedian, lambda x: snp.nanquantile(x, [0.1, 0.9])):
+def test_nothing_is_sorted_for_one_place_of_long_lines() -> None:
+    x = drawn(quantiles.LONG, 0.1)
+    for function in (snp.nanmedian, lambda x: snp.nanquantile(x, [0.9])):
         text = sd.jit(function).lower(x).compile().as_text("schedule")
         assert "pick: " in text
         assert "sort" not in text
@@ -72,3 +73,23 @@ def test_derivatives_and_batches() -> None:
     found = sd.vmap(lambda x, q: snp.nanquantile(x, q))(batch, fractions)
     wide = batch.astype(float)
     close(found, [np.nanquantile(row, q) for row, q in zip(wide, fractions, strict=True)])
+
+
+@pytest.mark.parametrize("long", [2, 1 << 16], ids=("selected", "sorted"))
+@pytest.mark.parametrize("method", [*METHODS, "nearest"])
+def test_places_beside_whole_numbers(
+    method: str, long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.29 of 100 is less than 29 in f64 and 29 in f32; 0.9 of 3 is nearest to 3."""
+    monkeypatch.setattr(quantiles, "LONG", long)
+    for count, q, missing in ((101, 0.29, 0), (103, 0.29, 2), (4, 0.9, 0), (9, 0.7, 3), (5, 1, 5)):
+        x = np.arange(count, dtype=np.float32)[::-1].copy()
+        x[:missing] = np.nan
+        found = sd.jit(lambda x, q=q: snp.nanquantile(x, q, method=method))(x)
+        place = np.float32(q) * np.float32(count - missing - 1)
+        down, up = np.floor(place), np.ceil(place)
+        wanted = {
+            "linear": place, "lower": down, "higher": up, "midpoint": (down + up) / 2,
+            "nearest": np.round(place),
+        }[method]  # fmt: skip
+        close(found, wanted if missing < count else np.nan)

@@ -12,6 +12,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 VECTOR = np.random.default_rng(3).standard_normal(4096).astype(np.float32)
@@ -25,6 +26,12 @@ CASES: dict[str, tuple[Callable[..., Any], Any, int]] = {
     "levels": (lambda p, x, q: p.quantile(x, q), LEVELS, GATHERED + ONE_BOOL),
     "two levels": (lambda p, x, q: p.quantile(x, q), LEVELS[:2], GATHERED + ONE_BOOL),
     "known levels": (lambda p, x, q: p.quantile(x, LEVELS), 0, GATHERED),
+    "nanmedian": (lambda p, x, k: p.nanmedian(x), 0, GATHERED),
+    "nanmedian of rows": (lambda p, x, k: p.nanmedian(x.reshape(512, 8), 0), 0, GATHERED * 9 // 8),
+    "nanquantile": (lambda p, x, k: p.nanquantile(x, 0.3), 0, GATHERED),
+    "nanquantile, nearest": (lambda p, x, k: p.nanquantile(x, 0.3, method="nearest"), 0, GATHERED),
+    "nanpercentile": (lambda p, x, q: p.nanpercentile(x, 100 * LEVELS), 0, GATHERED),
+    "level": (lambda p, x, q: p.quantile(x, q), LEVELS[0], GATHERED + ONE_BOOL),
     "integer division": (lambda p, x, k: x.astype("i4") // 3, 0, 0),
 }
 
@@ -38,3 +45,20 @@ def test_no_more_is_sent_than_by_jax(name: str) -> None:
     assert jitted.lower(x, other).compile().communication().total.sent <= sent
     wanted = function(np, VECTOR, other)
     np.testing.assert_allclose(jitted(x, other), wanted, rtol=1e-5, atol=1e-6)
+
+
+SCANS: dict[str, tuple[tuple[int, ...], P, Callable[..., Any], int, int]] = {
+    "matrices": ((64, 4, 4), P("x"), snp.matmul, 0, 5440),
+    "rows of matrices": ((64, 8, 8), P(None, "x"), snp.matmul, 0, 26880),
+    "products": ((64, 32), P("x"), snp.multiply, 0, 4496),
+    "sums along dimension 1": ((64, 32), P(None, "x"), snp.add, 1, 6720),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_associative_scans_send_no_more_than_by_jax(name: str) -> None:
+    shape, spec, combine, axis, sent = SCANS[name]
+    mesh = sd.make_mesh((8,), ("x",))
+    x = sd.device_put(np.ones(shape, np.float32), NamedSharding(mesh, spec))
+    jitted = sd.jit(lambda x: lax.associative_scan(combine, x, axis=axis))
+    assert jitted.lower(x).compile().communication().total.sent <= sent
