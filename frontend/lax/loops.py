@@ -13,7 +13,7 @@ import numpy as np
 from shardir.frontend import tree
 from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
-from shardir.frontend.errors import ArgumentError, ControlFlowError
+from shardir.frontend.errors import ArgumentError, ControlFlowError, NumberError
 from shardir.frontend.lax.blocks import (
     Body,
     check_structure,
@@ -26,7 +26,7 @@ from shardir.frontend.lax.blocks import (
     with_kinds,
 )
 from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer, convert, splat
+from shardir.frontend.operands import as_tracer, convert, kind_of, splat
 from shardir.frontend.parameters import check_call
 from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.quoting import brief
@@ -34,7 +34,7 @@ from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import shown
 from shardir.frontend.varying import vma_of, vma_of_returns
-from shardir.types import INTEGERS, TensorType
+from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 from shardir.vma import NONE, Varying
 
 
@@ -118,6 +118,7 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
     if length is not None:
         if not hasattr(length, "__index__"):
             raise ControlFlowError(point(f"the length of scan is a whole number, got {length!r}"))
+        _check_counted("the length of scan", index(length), canonical("i64"))
         sizes.append(index(length))
     if not sizes:
         raise ControlFlowError(point("scan without xs needs length="))
@@ -125,6 +126,20 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
         told = ", ".join(str(size) for size in sizes)
         raise ControlFlowError(point(f"scan needs one leading size, got {told}"))
     return sizes[0]
+
+
+def _check_counted(what: str, number: int, dtype: str) -> None:
+    """Raise `NumberError` unless a number that a loop counts to is one of the integer type."""
+    bounds = np.iinfo(NUMPY_DTYPES[dtype])
+    if not bounds.min <= number <= bounds.max:
+        wider = dtype == canonical("i64") == "i32"
+        hint = "; shardir.enable_x64() makes it int64" if wider else ""
+        raise NumberError(
+            point(
+                f"{what} is {number}, which does not fit into {bounds.dtype}, the type that the "
+                f"loop counts in{hint}"
+            )
+        )
 
 
 @public(static=("cond_fun", "body_fun"), cached=False)
@@ -204,13 +219,24 @@ def fori_loop(
     """`init_val` through `body_fun(i, value) -> value` for i = lower, ..., upper - 1.
 
     With bounds known while tracing it is a `scan`, which has derivatives; otherwise a
-    `while_loop`. Bounds must be integers. `unroll` is accepted for compatibility and ignored.
+    `while_loop`. Bounds are integers of one type; a Python number takes the type of the other
+    bound. `unroll` is accepted for compatibility and ignored. Raises `NumberError` for known bounds
+    whose indices, or whose number of rounds, do not fit the type of the index, and
+    `ControlFlowError` for bounds of two types.
     """
     if unroll is not None:
         whole_of("unroll of fori_loop", unroll, least=0)
     start, stop = _known(lower), _known(upper)
     if start is not None and stop is not None:
-        return _counted(start, max(stop - start, 0), body_fun, init_val)
+        count = max(stop - start, 0)
+        _check_counted("lower of fori_loop", start, canonical("i64"))
+        _check_counted("the last index of fori_loop", max(start, stop - 1), canonical("i64"))
+        _check_counted("the number of rounds of fori_loop", count, canonical("i64"))
+        return _counted(start, count, body_fun, init_val)
+    for name, given, other in (("lower", start, upper), ("upper", stop, lower)):
+        if given is not None and hasattr(other, "dtype"):
+            dtype, is_weak = kind_of(other)
+            _check_counted(f"{name} of fori_loop", given, canonical("i64") if is_weak else dtype)
     return _bounded(lower, upper, body_fun, init_val)
 
 
@@ -242,7 +268,15 @@ def _bounded(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any
             raise ControlFlowError(
                 point(f"the bounds of fori_loop are integers of rank 0, got {bound.value.type}")
             )
-    dtype = next((b.value.type.dtype for b in bounds if not b.weak_type), canonical("i64"))
+    typed = list(dict.fromkeys(b.value.type.dtype for b in bounds if not b.weak_type))
+    if len(typed) > 1:
+        raise ControlFlowError(
+            point(
+                f"the bounds of fori_loop are integers of one type, got {' and '.join(typed)}; "
+                "convert one with astype"
+            )
+        )
+    dtype = typed[0] if typed else canonical("i64")
     weak = all(bound.weak_type for bound in bounds)
     first, last = (convert(bound, dtype, weak) for bound in bounds)
 

@@ -14,6 +14,7 @@ from shardir.frontend.errors import (
     ArgumentError,
     ControlFlowError,
     LeakedTracerError,
+    NumberError,
     TracedValueError,
 )
 from shardir.frontend.jit import jit
@@ -367,3 +368,63 @@ def test_the_index_of_a_loop_takes_the_type_of_what_it_is_added_to() -> None:
     for found in (total(3), jit(lambda: total(3))(), jit(total)(3)):
         assert found.dtype == np.int8
         assert int(found) == 4
+
+
+HUGE = 10**30
+LOOPS: list[tuple[Callable[..., Any], str]] = [
+    (
+        lambda: lax.fori_loop(0, HUGE, lambda i, c: c, 0),
+        f"the last index of fori_loop is {HUGE - 1}, which does not fit into int32",
+    ),
+    (
+        lambda: lax.fori_loop(-HUGE, 0, lambda i, c: c, 0),
+        f"lower of fori_loop is {-HUGE}, which does not fit into int32",
+    ),
+    (
+        lambda: lax.fori_loop(HUGE, 0, lambda i, c: c, 0),
+        f"lower of fori_loop is {HUGE}, which does not fit into int32",
+    ),
+    (
+        lambda: lax.fori_loop(2**31 - 3, 2**31 + 5, lambda i, c: i, 0),
+        f"the last index of fori_loop is {2**31 + 4}, which does not fit into int32",
+    ),
+    (
+        lambda: lax.fori_loop(-(2**31), 2**31 - 1, lambda i, c: c, 0),
+        f"the number of rounds of fori_loop is {2**32 - 1}, which does not fit into int32",
+    ),
+    (
+        lambda: lax.scan(lambda c, x: (c, x), 0, None, length=2**31),
+        f"the length of scan is {2**31}, which does not fit into int32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("loop", "says"), LOOPS, ids=[says for _, says in LOOPS])
+def test_a_loop_counts_no_further_than_its_type(loop: Callable[..., Any], says: str) -> None:
+    hint = ", the type that the loop counts in; shardir.enable_x64() makes it int64"
+    for run in (loop, jit(loop)):
+        with pytest.raises(NumberError) as caught:
+            run()
+        assert str(caught.value).partition("\n")[0] == says + hint
+
+
+def test_a_loop_counts_further_in_64_bits() -> None:
+    with sd.enable_x64():
+        assert int(lax.fori_loop(2**40, 2**40 + 3, lambda i, c: i, 0)) == 2**40 + 2
+        with pytest.raises(NumberError, match=r"length of scan is 1\d{30}, .* int64, the type"):
+            lax.scan(lambda c, x: (c, x), 0, None, length=HUGE)
+
+
+def test_a_number_beside_a_typed_bound_fits_its_type() -> None:
+    def rounds(lower: Any, upper: Any) -> Any:
+        return lax.fori_loop(lower, upper, lambda i, c: c + 1, 0)
+
+    narrow = snp.int8(0)
+    assert int(rounds(narrow, 127)) == 127
+    assert int(rounds(2, snp.uint8(200))) == 198
+    says = "upper of fori_loop is 300, which does not fit into int8, the type that the loop counts"
+    for run in (rounds, jit(rounds, static_argnums=1)):
+        with pytest.raises(NumberError, match=says):
+            run(narrow, 300)
+    with pytest.raises(ControlFlowError, match="integers of one type, got i8 and i32; convert one"):
+        rounds(narrow, snp.int32(300))
