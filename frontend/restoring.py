@@ -50,6 +50,9 @@ from shardir.types import NUMPY_DTYPES, TensorType
 MAX_NAMES = 10
 """Names of arrays that an error lists."""
 
+MAX_ATTEMPTS = 4
+"""Times that a checkpoint is read which another job keeps replacing meanwhile."""
+
 STORED_DTYPES: Mapping[str, str] = {
     "BOOL": "bool",
     "I8": "int8",
@@ -83,7 +86,7 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     Raises `CheckpointError` when the folder is no checkpoint or a damaged one, or has other arrays
     than `like`. Every part that is read is compared with its checksum, if it was saved with one.
     Where arrays are loaded together, every process raises when one does, or finds no checkpoint or
-    another one.
+    another one. Where another job replaces the checkpoint meanwhile, the new one is loaded.
     """
     target = path_of(folder, "loaded from")
     need_safetensors()
@@ -96,36 +99,55 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     given = [sharding for _, sharding in asked.values()] if asked else []
     given += [granted(wish, word) for wish in wishes if is_wish(wish)]
     together = not all(each is None or each.is_fully_addressable for each in given)
-    root, text, why = folder_to_load(target), None, ""
-    try:
-        text = _read(target, root)
-    except CheckpointError as error:
-        if not together:
-            raise
-        why = str(error)
-    if together:
-        agree_to_load(target, text, why)
-    assert text is not None
-    found: list[Any] = []
-    pattern = like
-    try:
-        index = parse_index(root / INDEX, text)
-        if asked is None:
-            # Without `like`, numbers of which nothing is asked stand in its place.
-            pattern = dict.fromkeys(index.entries, 0)
-            spread = spread_wishes(shardings, pattern, word)
-            asked = {
-                name: (_Anything(), granted(wish, word))
-                for name, wish in zip(named_leaves(pattern), spread, strict=True)
-            }
-        found = _leaves(root, index, asked)
-    except CheckpointError as error:
-        if not together:
-            raise
-        why = str(error)
-    if together:
-        agree_to_have_loaded(why)
+    for attempt in range(MAX_ATTEMPTS):
+        root, text, why = folder_to_load(target), None, ""
+        try:
+            text = _read(target, root)
+        except CheckpointError as error:
+            if not together:
+                raise
+            why = str(error)
+        if together:
+            agree_to_load(target, text, why)
+        assert text is not None
+        found: list[Any] = []
+        pattern, wanted = like, asked
+        try:
+            index = parse_index(root / INDEX, text)
+            if wanted is None:
+                # Without `like`, numbers of which nothing is asked stand in its place.
+                pattern = dict.fromkeys(index.entries, 0)
+                spread = spread_wishes(shardings, pattern, word)
+                wanted = {
+                    name: (_Anything(), granted(wish, word))
+                    for name, wish in zip(named_leaves(pattern), spread, strict=True)
+                }
+            found = _leaves(root, index, wanted)
+        except CheckpointError as error:
+            is_replaced = attempt + 1 < MAX_ATTEMPTS and _is_replaced(target, text)
+            if not together:
+                if is_replaced:
+                    continue
+                raise
+            why = str(error)
+            if agree_to_have_loaded(why, is_replaced):
+                continue
+        else:
+            if together and agree_to_have_loaded("", False):
+                continue
+        break
     return tree.unflatten(tree.structure(pattern), found)
+
+
+def _is_replaced(target: Path, text: bytes) -> bool:
+    """Return whether a checkpoint has another index by now than `text`.
+
+    A job that replaces a checkpoint removes the files of the one before.
+    """
+    try:
+        return read_index(folder_to_load(target)) != text
+    except OSError:
+        return False
 
 
 @pointed

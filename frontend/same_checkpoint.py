@@ -78,13 +78,23 @@ def agree_to_load(root: Path, index: bytes | None, why: str) -> None:
             )
 
 
-def agree_to_have_loaded(why: str) -> None:
-    """Raises `CheckpointError` in all processes when one could not read its parts, and says `why`:
-    none goes on with what it has while another begins anew."""
+def agree_to_have_loaded(why: str, is_replaced: bool) -> bool:
+    """Return whether all processes are to read the checkpoint again.
+
+    They are when one could not read its parts, as `why` says, and each that could not has found
+    that the checkpoint is replaced meanwhile. Raises `CheckpointError` in all when one could not
+    for another reason: none goes on with what it has while another begins anew.
+    """
     link = here().link
-    if link is not None:
-        rows = link.gather(json.dumps(why).encode(), "loading a checkpoint")
-        raise_together([json.loads(row) for row in rows])
+    if link is None:
+        return is_replaced
+    message = json.dumps([why, is_replaced]).encode()
+    rows = [json.loads(row) for row in link.gather(message, "loading a checkpoint")]
+    failed = [replaced for why, replaced in rows if why]
+    if failed and all(failed):
+        return True
+    raise_together([why for why, _ in rows])
+    return False
 
 
 def raise_together(whys: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import shardir as sd
 from shardir.checkpoints import exists, load, save
+from shardir.frontend import restoring
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.killing import Killed, Killer
@@ -330,3 +331,54 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(limit: int, tmp_path: 
     assert sorted(path.name for path in tmp_path.rglob("*")) == [
         "a", "index.json", "process-00000.safetensors",
     ]  # fmt: skip
+
+
+def replaced_while_loading(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
+    """Another job replaces the checkpoint whenever its index has been read, so many times."""
+    parse, left = restoring.parse_index, iter(range(times))
+
+    def parse_index(path: Path, text: bytes) -> Any:
+        if next(left, None) is not None:
+            save(folder, state(NEW, 2), overwrite=True)
+        return parse(path, text)
+
+    monkeypatch.setattr(restoring, "parse_index", parse_index)
+
+
+@pytest.mark.parametrize("like", [True, False])
+def test_a_checkpoint_that_is_replaced_while_it_is_loaded_is_read_again(
+    like: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_disk: None
+) -> None:
+    save(tmp_path / "a", state(OLD, 1))
+    replaced_while_loading(monkeypatch, tmp_path / "a", 1)
+    if like:
+        assert loaded(tmp_path / "a") == 2
+        return
+    found = load(tmp_path / "a")
+    np.testing.assert_array_equal(np.asarray(found["w"]), NEW)
+
+
+def test_a_checkpoint_that_is_replaced_again_and_again_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_disk: None
+) -> None:
+    save(tmp_path / "a", state(OLD, 1))
+    replaced_while_loading(monkeypatch, tmp_path / "a", restoring.MAX_ATTEMPTS - 1)
+    assert loaded(tmp_path / "a") == 2
+    replaced_while_loading(monkeypatch, tmp_path / "a", 1000)
+    with pytest.raises(CheckpointError, match=r"process-00000\.safetensors of the checkpoint cann"):
+        load(tmp_path / "a", state(OLD, 0))
+
+
+def test_a_file_that_is_gone_from_a_checkpoint_that_stays_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a", state(OLD, 1))
+    (tmp_path / "a" / "process-00000.safetensors").unlink()
+    reads: list[Path] = []
+    parse = restoring.parse_index
+    monkeypatch.setattr(
+        restoring, "parse_index", lambda path, text: reads.append(path) or parse(path, text)
+    )
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load(tmp_path / "a", state(OLD, 0))
+    assert len(reads) == 1

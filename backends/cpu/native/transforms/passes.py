@@ -76,7 +76,9 @@ def circle(length: int) -> npt.NDArray[np.complex128]:
 @cache
 def parted(length: int) -> tuple[int, int] | None:
     """Two factors of the length of long rows, about as large; the first fills vectors."""
-    if radices(length) is None or length % 2:
+    # first * (a + b) is at least 2 * sqrt(length) for all factors first * a * b of a length: longer
+    # ones are not searched for them.
+    if 4 * length > TURNS**2 or radices(length) is None or length % 2:
         return None
     found = [
         (max(n, length // n), n)
