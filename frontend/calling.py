@@ -23,7 +23,7 @@ from shardir.frontend.fingerprint import fingerprint
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan, lower
 from shardir.frontend.mesh import current_mesh
-from shardir.frontend.operands import abstract_of, as_tracer, is_number
+from shardir.frontend.operands import abstract_of, as_tracer, is_number, no_array
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.running import conditions
@@ -35,6 +35,10 @@ from shardir.frontend.tracer import Tracer
 MANY = 4096
 """A cache that has grown to so many programs starts anew."""
 
+
+MAX_LISTED_NUMBERS = 1024
+"""Numbers of a list that an eager call takes: each is an argument of the program it compiles, which
+takes seconds for thousands of them."""
 
 _NUMBERS = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
 
@@ -160,6 +164,9 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
             _describe(options[key], key in eager.static, leaves, shape)
     except UnhashableError as error:
         raise _unhashable(eager, args, options) from error
+    if eager.cached and len(leaves) > MAX_LISTED_NUMBERS:
+        for arg in (*args, *options.values()):
+            _check_not_listed(arg)
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
     where = (tuple(shape), signatures, surroundings())
     there = eager.programs.get(where) if eager.cached else None
@@ -241,6 +248,22 @@ def _describe(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> No
                 shape.append(PLACE)
             else:
                 shape.append(static_key(part))
+
+
+def _check_not_listed(arg: Any) -> None:
+    """Raise `NotAnArrayError` for a long list of nothing but numbers, which should be one array."""
+    if not isinstance(arg, (list, tuple)):
+        return
+    parts = tree.leaves(arg)
+    if len(parts) > MAX_LISTED_NUMBERS and all(
+        is_number(part) or isinstance(part, np.generic) for part in parts
+    ):
+        raise no_array(
+            arg,
+            "",
+            f"is a {type(arg).__name__} of {len(parts)} numbers, and at most {MAX_LISTED_NUMBERS} "
+            "are taken one by one; make it one array with snp.array",
+        )
 
 
 def _filled(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:

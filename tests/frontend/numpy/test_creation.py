@@ -1,5 +1,6 @@
 """Arrays made of numbers, shapes, lists and places."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import ml_dtypes
@@ -328,3 +329,36 @@ def test_arange_counts_without_making_the_numbers(monkeypatch: pytest.MonkeyPatc
 def test_arange_without_an_end(end: Any) -> None:
     with pytest.raises(ArgumentError, match=r"arange from 0 to .* by 1 has no finite length"):
         snp.arange(end)
+
+
+LISTED = [1] * 100_000
+LONG_LISTS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: snp.sin(LISTED), "argument x of sin is a list of 100000 numbers"),
+    (lambda: snp.sum([[1.5] * 1000] * 2), "argument a of sum is a list of 2000 numbers"),
+    (lambda: snp.stack(LISTED), "argument arrays of stack is a list of 100000 numbers"),
+    (
+        lambda: snp.concatenate([LISTED, LISTED]),
+        "argument arrays of concatenate is a list of 200000 numbers",
+    ),
+    (
+        lambda: snp.sin(tuple(np.ones(2000, np.float32))),
+        "argument x of sin is a tuple of 2000 numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), LONG_LISTS, ids=[says for _, says in LONG_LISTS])
+def test_a_long_list_of_numbers_is_not_taken_one_by_one(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(NotAnArrayError) as caught:
+        call()
+    hint = ", and at most 1024 are taken one by one; make it one array with snp.array"
+    assert str(caught.value).partition("\n")[0] == says + hint
+
+
+@pytest.mark.parametrize("make", [snp.array, snp.asarray])
+def test_a_long_list_becomes_one_array(make: Callable[..., Any]) -> None:
+    whole, real, rows = make(LISTED), make([1.5] * 100_000), make([LISTED, LISTED])
+    assert (whole.dtype, whole.shape, whole.weak_type) == (np.int32, (100_000,), False)
+    assert (real.dtype, real.shape, real.weak_type) == (np.float32, (100_000,), False)
+    assert rows.shape == (2, 100_000)
+    assert make(LISTED, np.uint8).dtype == np.uint8
