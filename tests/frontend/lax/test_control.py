@@ -402,9 +402,9 @@ LOOPS: list[tuple[Callable[..., Any], str]] = [
 @pytest.mark.parametrize(("loop", "says"), LOOPS, ids=[says for _, says in LOOPS])
 def test_a_loop_counts_no_further_than_its_type(loop: Callable[..., Any], says: str) -> None:
     hint = ", the type that the loop counts in; shardir.enable_x64() makes it int64"
-    for run in (loop, jit(loop)):
+    for call in (loop, jit(loop)):
         with pytest.raises(NumberError) as caught:
-            run()
+            call()
         assert str(caught.value).partition("\n")[0] == says + hint
 
 
@@ -423,8 +423,8 @@ def test_a_number_beside_a_typed_bound_fits_its_type() -> None:
     assert int(rounds(narrow, 127)) == 127
     assert int(rounds(2, snp.uint8(200))) == 198
     says = "upper of fori_loop is 300, which does not fit into int8, the type that the loop counts"
-    for run in (rounds, jit(rounds, static_argnums=1)):
+    for call in (rounds, jit(rounds, static_argnums=1)):
         with pytest.raises(NumberError, match=says):
-            run(narrow, 300)
+            call(narrow, 300)
     with pytest.raises(ControlFlowError, match="integers of one type, got i8 and i32; convert one"):
         rounds(narrow, snp.int32(300))
