@@ -14,7 +14,7 @@ import pytest
 
 import shardir as sd
 from shardir.checkpoints import exists, load, save
-from shardir.frontend import restoring
+from shardir.frontend import checkpoint_index, restoring
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.killing import Killed, Killer
@@ -335,12 +335,12 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(limit: int, tmp_path: 
 
 def replaced_while_loading(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
     """Another job replaces the checkpoint whenever its index has been read, so many times."""
-    parse, left = restoring.parse_index, iter(range(times))
+    left = iter(range(times))
 
     def parse_index(path: Path, text: bytes) -> Any:
         if next(left, None) is not None:
             save(folder, state(NEW, 2), overwrite=True)
-        return parse(path, text)
+        return checkpoint_index.parse_index(path, text)
 
     monkeypatch.setattr(restoring, "parse_index", parse_index)
 
@@ -375,10 +375,12 @@ def test_a_file_that_is_gone_from_a_checkpoint_that_stays_is_an_error(
     save(tmp_path / "a", state(OLD, 1))
     (tmp_path / "a" / "process-00000.safetensors").unlink()
     reads: list[Path] = []
-    parse = restoring.parse_index
-    monkeypatch.setattr(
-        restoring, "parse_index", lambda path, text: reads.append(path) or parse(path, text)
-    )
+
+    def parse_index(path: Path, text: bytes) -> Any:
+        reads.append(path)
+        return checkpoint_index.parse_index(path, text)
+
+    monkeypatch.setattr(restoring, "parse_index", parse_index)
     with pytest.raises(CheckpointError, match="cannot be read"):
         load(tmp_path / "a", state(OLD, 0))
     assert len(reads) == 1
