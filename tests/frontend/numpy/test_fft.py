@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.native.transforms.passes import parted
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
@@ -102,3 +103,8 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
 def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
     assert_refused(lambda: run(call, COMPLEX), kind, message)
+
+
+@pytest.mark.parametrize("length", [2**62, 10**30])
+def test_factors_of_huge_lengths_are_not_searched_for(length: int) -> None:
+    assert parted(length) is None
