@@ -87,8 +87,8 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "must return a pair (carry, y), it returned one array"),
     (lambda: sd.jit(same).lower(A).compile()(A.T), ArgumentError, "argument x of same is "
      "f32[4, 8], and it was compiled for f32[8, 4]; lower it for such arguments"),
-    (lambda: odd(snp.zeros)(), ArgumentError, "zeros takes (shape, dtype, device): missing a "
-     "required argument: 'shape'"),
+    (lambda: odd(snp.zeros)(), ArgumentError, "zeros takes (shape, dtype, device, "
+     "out_sharding): missing a required argument: 'shape'"),
     (lambda: snp.save(odd(3), A), ArgumentError, "save writes to a path or an open file, got 3 of "
      "type int"),
     (lambda: snp.frombuffer(odd("a")), ArgumentError, "frombuffer does not take ('a'): a "
