@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shardir import ops
 from shardir.interpret import evaluate
 from shardir.ir import Module
 from shardir.passes.differentiate import vjp
@@ -21,7 +22,12 @@ MOVING = [
     and any(value.type.dtype in INEXACT for value in sample.function().body.returns)
 ]
 SMOOTH = [sample for sample in MOVING if sample.smooth]
-PAIRED = [sample for sample in MOVING if not sample.blocks]
+# As in JAX, windows out of range are read from inside, tangents too, and have no cotangent.
+PAIRED = [
+    sample
+    for sample in MOVING
+    if not sample.blocks and (sample.smooth or sample.spec is not ops.gather)
+]
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)
