@@ -61,7 +61,7 @@ def manual_axes(mesh: "Mesh", names: Sequence[str]) -> Iterator[None]:
 
 
 def is_in_manual_region() -> bool:
-    """Whether devices are on their own around the line, along any axis of a mesh."""
+    """Return whether devices are on their own around the line, along any axis of a mesh."""
     return bool(_manual.get())
 
 

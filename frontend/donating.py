@@ -33,7 +33,7 @@ def usable(
 
 
 def is_consumed(leaf: Any, devices: tuple[Device, ...]) -> bool:
-    """Whether a program on these devices takes the memory of a donated argument itself.
+    """Return whether a program on these devices takes the memory of a donated argument itself.
 
     What is moved, cut or converted on the way is a copy, and the copy is what is consumed.
     """

@@ -185,7 +185,7 @@ def position(axis: Axis) -> Tracer:
 
 
 def is_exchange(op: Op, axes: Axes) -> bool:
-    """Whether an operation, or one of its blocks, sends anything along any of the axes."""
+    """Return whether an operation, or one of its blocks, sends anything along any of the axes."""
     ops = [op, *(inner for block in op.blocks for inner in block.walk())]
     return any(
         each.spec.collective and any(a.overlaps(b) for a in axes for b in each.attrs["axes"])

@@ -76,7 +76,7 @@ def visualize_sharding(
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether standard output can show a text."""
+    """Return whether standard output can show a text."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

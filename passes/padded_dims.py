@@ -154,7 +154,7 @@ def _row(value: Value, stacked: Sequence[Value], found: Mapping[Value, Dims]) ->
 
 
 def _is_settled(op: Op, known: Mapping[Value, Dims], found: Mapping[Value, Dims]) -> bool:
-    """Whether another sweep over the edges of `op` would change nothing."""
+    """Return whether another sweep over the edges of `op` would change nothing."""
     return all(
         _meet([known[edge.targets[0]], *(_row(s, edge.stacked, found) for s in edge.sources)])
         == known[edge.targets[0]]

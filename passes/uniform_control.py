@@ -159,7 +159,7 @@ class _Rewriter:
     def _condition(
         self, b: Builder, op: Op, carried: Sequence[Value], active: Value | None
     ) -> Value:
-        """Whether the loop goes on here if its carried values are `carried`."""
+        """Return whether the loop goes on here if its carried values are `carried`."""
         condition = op.blocks[0]
         copies: dict[Value, Value] = dict(zip(condition.params, carried, strict=True))
         ops = [copied(each, copies, self.names) for each in condition.ops]
@@ -184,7 +184,7 @@ class _Rewriter:
 
 
 def _none_of(b: Builder, flags: Sequence[Value]) -> Value:
-    """Whether no flag holds."""
+    """Return whether no flag holds."""
     if not flags:
         return b.full(True, FLAG)
     held = flags[0]
@@ -195,7 +195,7 @@ def _none_of(b: Builder, flags: Sequence[Value]) -> Value:
 
 
 def _both(b: Builder, active: Value | None, flag: Value) -> Value:
-    """Whether a device is active, and the flag holds there."""
+    """Return whether a device is active, and the flag holds there."""
     if active is None:
         return flag
     both: Value = b.and_(active, flag)

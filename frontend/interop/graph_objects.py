@@ -31,7 +31,7 @@ def nnx_module() -> ModuleType | None:
 
 
 def is_graph_object(x: Any) -> bool:
-    """Whether `x` is an nnx object or a Variable, which a function can change in place."""
+    """Return whether `x` is an nnx object or a Variable, which a function can change in place."""
     nnx = nnx_module()
     return nnx is not None and bool(nnx.graphlib.is_graph_node(x))
 
@@ -88,7 +88,7 @@ jax.tree_util.register_pytree_with_keys(SplitObject, _with_keys, _unflatten, _fl
 
 
 def is_split_object(x: Any) -> bool:
-    """Whether `x` is a `SplitObject`."""
+    """Return whether `x` is a `SplitObject`."""
     return isinstance(x, SplitObject)
 
 
@@ -118,7 +118,7 @@ jax.tree_util.register_dataclass(
 
 
 def holds_objects(arguments: Any, states_too: bool = False) -> bool:
-    """Whether an nnx object is among the arguments.
+    """Return whether an nnx object is among the arguments.
 
     `states_too` says that Variables in an `nnx.State` count as objects, as they do for `nnx.jit`;
     for any other function a State is data.

@@ -98,7 +98,7 @@ class Containers:
 
 
 def _is_plain_object(x: Any) -> bool:
-    """Whether an argument is an object with attributes, and neither an array nor code."""
+    """Return whether an argument is an object with attributes, and neither an array nor code."""
     kinds = (type, ModuleType, jax.Array, np.ndarray, np.generic)
     return hasattr(x, "__dict__") and not isinstance(x, kinds) and not is_graph_object(x)
 
@@ -111,7 +111,7 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 
 def _is_subsequence(some: Sequence[Any], all: Sequence[Any]) -> bool:
-    """Whether `all` without some of its elements is `some`."""
+    """Return whether `all` without some of its elements is `some`."""
     rest = iter(all)
     return builtins.all(any(x is each for each in rest) for x in some)
 

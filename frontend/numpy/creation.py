@@ -43,6 +43,7 @@ from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_ends
 from shardir.frontend.unwritten import FEWEST, unwritten_zeros
+from shardir.frontend.wishes import granted
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
@@ -51,8 +52,12 @@ def _on(device: Any, made: Any, uneven: str | None = None) -> Any:
 
 
 def _place(device: Any, out_sharding: Any) -> Any:
-    """Where a new array goes: `out_sharding` and `device` are two words for it."""
-    return device if out_sharding is None else out_sharding
+    """Return the device or sharding of a new array, which one of the two arguments states."""
+    if out_sharding is None:
+        return device
+    if device is not None:
+        raise ArgumentError(point("both device and out_sharding are given; leave one of them out"))
+    return granted(out_sharding, "out_sharding")
 
 
 def asarray(

@@ -163,7 +163,7 @@ def check_manual_results(
 
 
 def _constrains(sharding: Sharding, meshes: Mapping[str, Mesh]) -> bool:
-    """Whether a sharding says anything of the dimensions of a group's members.
+    """Return whether a sharding says anything of the dimensions of a group's members.
 
     One of a single device does not: in Shardy it has no dimensions, all of which are open.
     """

@@ -22,7 +22,7 @@ def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Int
     """Return the cotangent added up where it was read from.
 
     As in JAX, what a window out of range read of the nearest elements has no derivative: the
-    scatter drops its cotangent. Who wants the derivative of clamping clamps the indices first.
+    scatter drops its cotangent. For the derivative of clamping, clamp the indices first.
     """
     read = GATHER.read(dims)
     layout = Layout.of(x.type.shape, y.type.rank, read)

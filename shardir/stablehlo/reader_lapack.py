@@ -35,7 +35,7 @@ def read_lapack(call: Call, target: str) -> Values | None:
 
 
 def is_lapack(call: Call) -> bool:
-    """Whether it is a call that `read_lapack` reads, whatever sharding rule it states."""
+    """Return whether it is a call that `read_lapack` reads, whatever sharding rule it states."""
     if call.name != "stablehlo.custom_call" or call.symbol is None:
         return False
     return _TARGET.fullmatch(call.types.string(call.symbol)) is not None

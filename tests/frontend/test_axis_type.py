@@ -204,3 +204,15 @@ def test_what_is_no_layout_is_refused() -> None:
         snp.dot(A, B, out_sharding="x")
     with pytest.raises(ArgumentError, match=r"^sin takes "):
         snp.sin(A, **{"out_sharding": P("x")})
+
+
+@pytest.mark.parametrize("make", [snp.zeros, snp.ones, snp.empty, snp.asarray])
+def test_a_new_array_has_one_place(make: Callable[..., Any]) -> None:
+    with pytest.raises(ArgumentError) as error:
+        make(3, device=sd.devices()[0], out_sharding=P())
+    assert str(error.value).startswith(
+        "both device and out_sharding are given; leave one of them out"
+    )
+    with pytest.raises(ArgumentError) as error:
+        make(3, out_sharding=3)
+    assert str(error.value).startswith("out_sharding has 3 of type int, which is no sharding")
