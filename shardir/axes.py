@@ -1,12 +1,12 @@
-"""Sub-axes: what parts of mesh axes have to do with one another.
+"""Sub-axes: relations between parts of mesh axes.
 
-An axis of size n seen as a reshape [pre, size, n / (pre * size)] has the sub-axis (pre)size in
-the middle. Two sub-axes of one axis *coexist* when one reshape shows both; only then can one
-tensor be cut along the two. A list of axes cuts a dimension from major to minor, so what two
-lists have in common is a prefix, and the last axis of a prefix may be a major part of the axis
-it stands for: (a, b:(1)2) is a prefix of (a, b).
+An axis of size n, seen as a reshape to [pre, size, n / (pre * size)], has the sub-axis (pre)size in
+the middle. Two sub-axes of one axis *coexist* if one reshape contains both; only then can one
+tensor be sharded along both. A list of axes shards a dimension from major to minor, so the common
+part of two lists is a prefix. The last axis of a prefix may be a major part of the corresponding
+axis: (a, b:(1)2) is a prefix of (a, b).
 
-The algebra is that of OpenXLA Shardy, whose whole axis is here the sub-axis (1)n.
+The algebra is that of OpenXLA Shardy, where a full axis corresponds to the sub-axis (1)n here.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from shardir.placement import Axes, Axis, size_of
 
 
 def coexist(a: Axis, b: Axis) -> bool:
-    """Whether one reshape of the axis shows both (always, for different axes)."""
+    """Return whether one reshape of the axis contains both (always true for different axes)."""
     if a.name != b.name:
         return True
     low, high = sorted((a.pre, b.pre))
@@ -27,12 +27,12 @@ def coexist(a: Axis, b: Axis) -> bool:
 
 
 def starts(a: Axis, b: Axis) -> bool:
-    """Whether `a` is `b` or a major part of it."""
+    """Return whether `a` is `b` or a major part of it."""
     return a.name == b.name and a.pre == b.pre and a.size <= b.size
 
 
 def clear_of(axis: Axis, others: Iterable[Axis]) -> Axis | None:
-    """The largest major part of `axis` that overlaps none of `others`; `None` if there is none."""
+    """Return the largest major part of `axis` that overlaps none of `others`, or `None`."""
     for other in others:
         if other.name != axis.name:
             continue
@@ -46,12 +46,12 @@ def clear_of(axis: Axis, others: Iterable[Axis]) -> Axis | None:
 
 
 def overlap(axes: Iterable[Axis], others: Axes) -> bool:
-    """Whether no tensor can be cut along all of `axes` and of `others`."""
+    """Return whether no tensor can be sharded along all of `axes` and `others`."""
     return any(a.overlaps(b) or not coexist(a, b) for a in axes for b in others)
 
 
 def append(axes: Axes, axis: Axis) -> Axes:
-    """`axes` and then `axis`, as one axis where it continues the last of them."""
+    """Return `axes` followed by `axis`, merged with the last axis if it continues that one."""
     if axes and axes[-1].name == axis.name and axes[-1].next == axis.pre:
         last = axes[-1]
         return (*axes[:-1], Axis(last.name, last.pre, last.size * axis.size))
@@ -59,7 +59,7 @@ def append(axes: Axes, axis: Axis) -> Axes:
 
 
 def is_prefix(axes: Axes, of: Axes) -> bool:
-    """Whether `axes` begins `of`, or is it."""
+    """Return whether `axes` is a prefix of `of` or equal to it."""
     if not axes:
         return True
     last = len(axes) - 1
@@ -67,12 +67,12 @@ def is_prefix(axes: Axes, of: Axes) -> bool:
 
 
 def is_strict_prefix(axes: Axes, of: Axes) -> bool:
-    """Whether `axes` begins `of` and is shorter."""
+    """Return whether `axes` is a prefix of `of` and differs from it."""
     return is_prefix(axes, of) and axes != of
 
 
 def common_prefix(first: Axes, second: Axes) -> Axes:
-    """The longest list that begins both."""
+    """Return the longest common prefix."""
     common: list[Axis] = []
     for a, b in zip(first, second, strict=False):
         if a == b:
@@ -85,9 +85,10 @@ def common_prefix(first: Axes, second: Axes) -> Axes:
 
 
 def truncate(axes: Axes, keep: Callable[[Axis, int], Axis | None]) -> Axes:
-    """The axes up to the first that `keep` shortens (to that part of it) or refuses.
+    """Return the axes up to the first one that `keep` shortens or rejects.
 
-    `keep` is given an axis and into how many pieces those before it cut.
+    `keep` receives an axis and the number of shards along the axes before it. It returns the axis,
+    a part of it (which then ends the list), or `None` to reject it.
     """
     kept: list[Axis] = []
     pieces = 1
@@ -103,7 +104,7 @@ def truncate(axes: Axes, keep: Callable[[Axis, int], Axis | None]) -> Axes:
 
 
 def dividing_prefix(axes: Axes, size: int) -> Axes:
-    """The longest prefix that cuts `size` positions into even pieces."""
+    """Return the longest prefix whose number of shards divides `size`."""
     if size % size_of(axes) == 0:
         return axes
 

@@ -1,8 +1,8 @@
-"""Building blocks of operations, one checked operation at a time.
+"""Construction of blocks from operations that are checked one by one.
 
 `Builder` collects operations; `b.add(x, y)` is `b.emit(OPS["add"], x, y)`. It applies the
-operation's type rule and gives the result a name. `substitute` rebuilds a block under a mapping
-of values, which is how a pass carries an unchanged part of a program over.
+operation's type rule and names the result. `substitute` rebuilds a block under a mapping of values;
+passes use it to copy unchanged parts of a program.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,26 +19,27 @@ from shardir.types import TensorType
 
 
 class Names:
-    """Hands out names that no other value of the function has."""
+    """Generates names that are unique in a function."""
 
     def __init__(self, taken: Sequence[str] = ()) -> None:
         self._taken = set(taken)
         self._number = count()
         self._next: dict[str, int] = {}
 
-    def fresh(self, wish: str = "") -> str:
-        """`wish`, or `wish.1`, `wish.2`, ... when it is taken; without a wish the next number.
+    def fresh(self, name_hint: str = "") -> str:
+        """Return `name`, or `name.1`, `name.2`, ... if it is taken; for an empty name, the next
+        number.
 
-        A number that is taken counts as no wish: it was nobody's choice.
+        A numeric name that is taken counts as an empty name, because it was generated.
         """
-        if not wish or (wish.isdigit() and wish in self._taken):
+        if not name_hint or (name_hint.isdigit() and name_hint in self._taken):
             name = next(name for n in self._number if (name := str(n)) not in self._taken)
-        elif wish not in self._taken:
-            name = wish
+        elif name_hint not in self._taken:
+            name = name_hint
         else:
-            numbers = count(self._next.get(wish, 1))
-            n, name = next((n, s) for n in numbers if (s := f"{wish}.{n}") not in self._taken)
-            self._next[wish] = n + 1
+            numbers = count(self._next.get(name_hint, 1))
+            n, name = next((n, s) for n in numbers if (s := f"{name_hint}.{n}") not in self._taken)
+            self._next[name_hint] = n + 1
         self._taken.add(name)
         return name
 
@@ -92,7 +93,7 @@ class Builder:
         """Append an operation; returns its result, or a tuple of its results.
 
         `result` states the result type where it is a choice (broadcast, reshape, convert, ...).
-        `name` is a wish for the result's name, `sharding` is given to every result.
+        `name` is a name_hint for the result's name, `sharding` is given to every result.
         """
         types = infer(spec, operands, result, attrs, blocks)
         results = tuple(Value(t, self.names.fresh(name or ""), sharding) for t in types)

@@ -1,4 +1,4 @@
-"""Errors say what is wrong, where, and what to do about it."""
+"""Error classes. Each message states what is wrong, where, and what to do."""
 
 import re
 from collections.abc import Iterable
@@ -7,28 +7,29 @@ from itertools import islice
 from typing import Any
 
 MOST_CHARACTERS = 8000
-"""Of a whole message."""
+"""The maximum length of a message."""
 MOST_IN_A_LINE = 1000
-"""Characters of one line of a message."""
+"""The maximum length of one line of a message."""
 MOST_OF_A_SOURCE = 160
-"""Characters of a line of the user's text that an error shows."""
+"""The maximum number of characters of a line of user text that an error shows."""
 MOST_TO_SUGGEST = 100
-"""Characters of a name that is compared with known names."""
+"""The maximum length of a name that is compared with known names."""
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters but for the end of a line and the tabulator, what turns the direction of
-text, and halves of surrogate pairs, which no encoding has."""
+"""Control characters except newline and tab, bidirectional controls, and lone surrogates, which no
+encoding can represent.
+"""
 
 
 def printable(text: str) -> str:
-    """The text with its control characters escaped, but for ends of lines and tabulators."""
+    """Return the text with control characters escaped, except newlines and tabs."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def clipped(text: str, most: int) -> str:
-    """A text of at most about `most` characters: of a longer one the beginning and the end."""
+    """Return a text of at most about `most` characters: the start and the end of a longer text."""
     if len(text) <= most:
         return text
     start, end = most * 2 // 3, most // 4
@@ -37,34 +38,34 @@ def clipped(text: str, most: int) -> str:
 
 
 def bounded(message: str) -> str:
-    """A message without control characters, of bounded lines and a bounded length."""
+    """Return the message without control characters, with bounded lines and bounded length."""
     lines = [printable(clipped(line, MOST_IN_A_LINE)) for line in message.split("\n")]
     return clipped("\n".join(lines), MOST_CHARACTERS)
 
 
 class ShardirError(Exception):
-    """Base of every error this package raises on purpose.
+    """Base class of the errors that this package raises deliberately.
 
-    Its message is of bounded length, whatever the size of what it speaks of, and control characters
-    in it are escaped.
+    The message has a bounded length whatever the size of the values that it shows, and its control
+    characters are escaped.
     """
 
     def __init__(self, *args: object, **options: Any) -> None:
         shown = (bounded(arg) if isinstance(arg, str) else arg for arg in args)
-        super().__init__(*shown, **options)  # Of `ImportError`: the name of the module.
+        super().__init__(*shown, **options)  # ImportError accepts the module's name as a keyword.
 
     begun = False
-    """Whether a program was running already: what was donated to it may have been written over."""
+    """Whether execution had started, so that donated arrays may have been overwritten."""
 
 
 class ParseError(ShardirError, ValueError):
-    """Text that is not IR. Shows the line and points at the token."""
+    """Text that is not valid IR. The message shows the line and marks the token."""
 
     def __init__(
         self, message: str, text: str, line: int, column: int, width: int, file: str
     ) -> None:
         self.line, self.column = line, column
-        # The text may be long, so that only the line is looked for.
+        # The text may be long; extract only the line.
         start = 0
         for _ in range(line - 1):
             start = text.find("\n", start) + 1
@@ -83,7 +84,7 @@ class ParseError(ShardirError, ValueError):
 
 
 def _window(source: str, at: int, width: int) -> tuple[str, str, int]:
-    """What a line has in front of a place and from there on, and how wide the place is shown."""
+    """Return the text of a line before and from a column on, and the width of the marked part."""
     before, after = source[:at].ljust(at), source[at:]
     if len(source) > MOST_OF_A_SOURCE:
         if len(before) > MOST_OF_A_SOURCE // 2:
@@ -97,15 +98,15 @@ def _window(source: str, at: int, width: int) -> tuple[str, str, int]:
 
 
 class OperationTypeError(ShardirError, TypeError, ValueError):
-    """Operands or attributes that an operation does not take.
+    """Operands or attributes that an operation does not accept.
 
-    Of a wrong shape NumPy says ValueError, and JAX now the one, now the other: code that was
-    written to catch either catches this.
+    NumPy raises ValueError for an invalid shape and JAX raises either TypeError or ValueError; this
+    class derives from both, so that code which catches either one works.
     """
 
 
 class VerifyError(ShardirError, ValueError):
-    """A module that breaks the rules of the IR; lists every fault."""
+    """A module that violates the rules of the IR; the message lists every fault."""
 
 
 class PipelineError(ShardirError, ValueError):
@@ -113,7 +114,7 @@ class PipelineError(ShardirError, ValueError):
 
 
 class RuleError(ShardirError, ValueError):
-    """A factor rule that cannot be read, or that does not fit an operation."""
+    """A factor rule that cannot be parsed, or that does not fit an operation."""
 
 
 class PropagateError(ShardirError, ValueError):
@@ -121,31 +122,31 @@ class PropagateError(ShardirError, ValueError):
 
 
 class PartitionError(ShardirError, ValueError):
-    """A program that cannot be cut the way its shardings ask."""
+    """A program that cannot be partitioned as its shardings request."""
 
 
 class DifferentiateError(ShardirError, TypeError, ValueError):
-    """A program that has no derivative where one is asked for."""
+    """A program that is not differentiable where a derivative is requested."""
 
 
 class VectorizeError(ShardirError, TypeError, NotImplementedError):
-    """A program that cannot be done many times at once."""
+    """A program that cannot be vectorized (vmap)."""
 
 
 class MergeError(ShardirError, ValueError):
-    """A per-device program that does not run as one program over the arrays of all devices."""
+    """A per-device program that cannot be converted to one program over batched arrays."""
 
 
 class InterpretError(ShardirError, RuntimeError):
-    """A program that cannot be run as it is: wrong arguments, devices that disagree."""
+    """A program that cannot be executed: invalid arguments, or diverging devices."""
 
 
 class TimeLimitError(InterpretError):
-    """A program that has not ended within the time it was given."""
+    """A program that exceeds its time limit."""
 
 
 class NumbersError(ShardirError, ArithmeticError):
-    """A pass that changed what a program computes."""
+    """A pass that changed the result of a program."""
 
 
 class DrawError(ShardirError, RuntimeError):
@@ -153,11 +154,11 @@ class DrawError(ShardirError, RuntimeError):
 
 
 class OpaqueOperationError(ShardirError, NotImplementedError):
-    """An operation of another language that only its text is known of."""
+    """An operation of another dialect of which only the text is available."""
 
 
 class NoRule(ShardirError, NotImplementedError):
-    """A target that has not been taught an operation."""
+    """An operation for which a target has no lowering."""
 
     def __init__(self, target: str, op: str, where: str, file: str) -> None:
         super().__init__(
@@ -167,9 +168,10 @@ class NoRule(ShardirError, NotImplementedError):
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """`did you mean 'relu'?`, or nothing when no known name is close to the wrong one.
+    """Return `did you mean 'relu'?`, or an empty text if no known name is close.
 
-    Comparing takes time by the product of lengths, so that long names have none close to them.
+    The time of the comparison is proportional to the product of the lengths, so long names are not
+    compared.
     """
     if len(wrong) > MOST_TO_SUGGEST:
         return ""
@@ -179,5 +181,5 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 result`, `2 results`."""
+    """Return a number with its noun: `1 result`, `2 results`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,7 @@
-"""Reads the text of factor rules, ours and Shardy's: `([i, jk])->([i]) {i=8, j=2, k=4}`."""
+"""Parser for the text of factor rules, also in Shardy's form:
+
+`([i, jk])->([i]) {i=8, j=2, k=4}`.
+"""
 
 import re
 from dataclasses import replace
@@ -18,20 +21,20 @@ _KINDS = (
 
 @lru_cache(maxsize=1 << 12)
 def parse_rule(text: str) -> FactorRule:
-    """The rule that a text says; raises `ValueError` where it says none.
+    """Return the rule that a text describes; raise `ValueError` if the text is not a rule.
 
-    Equal texts give one rule, whose identity other parts go by.
+    Equal texts return the same object, because callers compare rules by identity.
     """
     try:
         return _parse(text)
     except (IndexError, KeyError, ValueError):
         raise ValueError(
-            f"{text!r} is no factor rule such as ([i, k])->([i]) {{i=8, k=4}}"
+            f"{text!r} is not a factor rule such as ([i, k])->([i]) {{i=8, k=4}}"
         ) from None
 
 
 def show_shardy(rule: FactorRule) -> str:
-    """A rule as OpenXLA Shardy writes it, whose words are a little different."""
+    """Return the rule in the syntax of OpenXLA Shardy."""
     text = str(rule).replace(") -> (", ")->(").replace(" need-replication=", " need_replication=")
     return text.replace(" blocked=", " blocked_propagation=")
 

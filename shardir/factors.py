@@ -1,11 +1,12 @@
-"""Factor rules: an operation's loop structure, written like an einsum.
+"""Factor rules: the iteration space of an operation, written like an einsum.
 
-A factor names one loop of the operation. `bi,ih->bh` says that `dot` loops over `b`, `i` and
-`h`, which dimension of each operand and result every loop walks, and that `i` is summed away.
-From that one rule follow sharding propagation (a loop is cut everywhere or nowhere),
-partitioning (cut loops run on local shapes; a cut reduced loop leaves a pending sum) and
-batching (one more loop). A dimension may walk several factors, major to minor, as the sides of a
-reshape do. The model is that of OpenXLA Shardy (docs/propagation.md there).
+A factor is one index of the operation's iteration space. `bi,ih->bh` states that `dot` has the
+factors `b`, `i` and `h`, which dimension of each operand and result each factor maps to, and that
+`i` is reduced. Sharding propagation (a factor has one sharding in all tensors), partitioning
+(sharded factors run on local shapes; a sharded reduced factor leaves an unreduced result) and
+batching (one more factor) follow from that rule. A dimension may map to several factors, major to
+minor, as the dimensions of a reshape do. The model is that of OpenXLA Shardy (docs/propagation.md
+there).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,16 +17,16 @@ from typing import Self
 
 
 class Kind(Enum):
-    """What it takes to run an operation with a factor cut."""
+    """What an operation requires to run with a factor sharded."""
 
     PASS = "pass-through"
-    """Nothing: every device works on its piece alone."""
+    """Nothing: every device computes its shard independently."""
     REDUCE = "reduction"
-    """The devices' results are combined afterwards by the rule's `reduction`."""
+    """The partial results of the devices are combined afterwards by the rule's `reduction`."""
     REPLICATE = "need-replication"
-    """It cannot be cut: gathered before the operation."""
+    """The factor cannot be sharded: operands are gathered along it before the operation."""
     PERMUTE = "permutation"
-    """Pieces must be exchanged with neighbours (halos, shifts)."""
+    """Neighbouring devices exchange rows (halos, shifts)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +34,21 @@ class Factor:
     size: int
     kind: Kind = Kind.PASS
     blocked: bool = False
-    """Whether propagation may not move along it."""
+    """Whether propagation along this factor is blocked."""
 
 
 TensorFactors = tuple[tuple[int, ...], ...]
-"""For each dimension of a tensor, the factors it walks, major to minor."""
+"""For each dimension of a tensor, the factors that it maps to, major to minor."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorRule:
     """`operands` and `results` map tensors to factors, which are indices into `factors`.
 
-    A tensor that takes no part (a scalar that is used whole) has an empty mapping for each of its
-    dimensions. `reduction` says how partial results over a cut reduced factor combine; `None`
-    when combining is not enough, so that such factors are gathered unless the operation
-    declares its own partitioning.
+    A tensor that does not participate (a scalar operand) has an empty mapping for each of its
+    dimensions. `reduction` is the operation that combines partial results over a sharded reduced
+    factor; `None` if combination does not suffice, so that such factors are gathered unless the
+    operation declares its own partitioning.
     """
 
     operands: tuple[TensorFactors, ...]
@@ -57,7 +58,7 @@ class FactorRule:
 
     @property
     def tensors(self) -> tuple[TensorFactors, ...]:
-        """Operands, then results."""
+        """The operands followed by the results."""
         return self.operands + self.results
 
     def of_kind(self, kind: Kind) -> tuple[int, ...]:
@@ -84,7 +85,7 @@ class FactorRule:
 
 
 def _names() -> Iterator[str]:
-    """i, j, ..., z, then z_1, z_2, ... (Shardy's order)."""
+    """Yield i, j, ..., z, then z_1, z_2, ... (Shardy's order)."""
     yield from "ijklmnopqrstuvwxyz"
     yield from (f"z_{n}" for n in count(1))
 
@@ -93,7 +94,7 @@ Shape = Sequence[int]
 
 
 class RuleBuilder:
-    """Collects the factors of one operation, in the order they are added."""
+    """Collects the factors of one operation in the order of addition."""
 
     def __init__(self, operands: Sequence[Shape], results: Sequence[Shape]) -> None:
         self._shapes = [tuple(shape) for shape in (*operands, *results)]
@@ -110,7 +111,7 @@ class RuleBuilder:
         *,
         blocked: bool = False,
     ) -> Self:
-        """Add a factor that walks the given dimension of each tensor (`None`: takes no part)."""
+        """Add a factor that maps to the given dimension of each tensor (`None`: not mapped)."""
         for dims, dim in zip(self._dims, (*operands, *results), strict=True):
             if dim is not None:
                 dims[dim].append(len(self._factors))
@@ -118,9 +119,9 @@ class RuleBuilder:
         return self
 
     def add_pointwise(self, shape: Shape, *, skip: Sequence[int] = ()) -> Self:
-        """Add one pass-through factor a dimension of `shape`, but not for dimensions in `skip`.
+        """Add one pass-through factor per dimension of `shape`, except for dimensions in `skip`.
 
-        Tensors of rank 0 take no part.
+        Tensors of rank 0 are not mapped.
         """
         for dim, size in enumerate(shape):
             if dim not in skip:
@@ -129,9 +130,9 @@ class RuleBuilder:
         return self
 
     def build(self, reduction: str | None = "add") -> FactorRule:
-        """The rule; a dimension without a factor gets one of its own, which nothing can cut.
+        """Return the rule. A dimension without a factor gets one of its own that cannot be sharded.
 
-        Its size is 1: in conflicts, what no loop walks does not make a tensor larger.
+        Its size is 1, so that it does not count towards tensor size when conflicts are resolved.
         """
         for dims in self._dims:
             for dim in dims:
@@ -145,15 +146,15 @@ class RuleBuilder:
 
 
 def pointwise(operands: Sequence[Shape], results: Sequence[Shape]) -> FactorRule:
-    """Every dimension of the result is one loop; operands of rank 0 take no part."""
+    """Return the rule in which each result dimension is a factor; scalars are not mapped."""
     return RuleBuilder(operands, results).add_pointwise(results[0]).build()
 
 
 def einsum(dims: str, operands: Sequence[Shape], reduction: str = "add") -> FactorRule:
-    """The loops of an einsum such as `bi,ih->bh`, batch, free, then contracted ones.
+    """Return the rule of an einsum such as `bi,ih->bh`.
 
-    Order (it decides ties in propagation): factors in all tensors, then those of each operand
-    that the result keeps, then the reduced ones.
+    The order of factors decides ties in propagation: batch factors (in all tensors), free factors
+    of each operand, then contracted factors.
     """
     inputs, output = dims.split("->")
     terms = inputs.split(",")

@@ -1,4 +1,4 @@
-"""What is wrong with a module: each fault with its line of text, the wrong part underlined."""
+"""Diagnostics of the verifier: each fault with its line of IR text, the faulty part underlined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from shardir.text.printer import Printer, unique_names
 
 @dataclass(frozen=True)
 class Fault:
-    """A rule that is broken: what is wrong, in which function, and the text it is about.
+    """A violated rule: a message, the function, and the line of text.
 
-    `op` and `value` are what it is about, where there is one; `width` characters of `line` from
-    `start` on are to blame.
+    `op` and `value` are the operation and value concerned, if any; `width` characters of `line`
+    from `start` on are underlined.
     """
 
     message: str
@@ -37,14 +37,14 @@ class Fault:
 
 
 class Faults:
-    """The faults of one function, as they are found."""
+    """Collects the faults of one function."""
 
     def __init__(self, function: Function, meshes: Mapping[str, Mesh]) -> None:
         self.function, self.meshes = function, meshes
         self.faults: list[Fault] = []
 
     def name(self, value: Value) -> str:
-        """What a value is called in the text, where no two share a name."""
+        """Return the name of a value in the text, where names are unique."""
         return self.spellings[value]
 
     @cached_property
@@ -58,13 +58,13 @@ class Faults:
     def at_op(
         self, message: str, op: Op, part: str = "name", index: int = 0, value: Value | None = None
     ) -> None:
-        """About a part of an operation, such as one of its `results`."""
+        """Add a fault about a part of an operation, such as one of its `results`."""
         line = self.printer.op(op, self.spellings)
         start, width = line.span(part, index)
         self.add(message, str(line), start, width, op, value)
 
     def at_block(self, message: str, block: Block, owner: Op | None, part: str, index: int) -> None:
-        """About a parameter of a block, or a value that leaves it."""
+        """Add a fault about a parameter of a block or a value that it returns."""
         values = block.params if part == "params" else block.returns
         if part == "params":
             pieces = [self.printer.param(p, self.spellings) for p in values]
@@ -75,7 +75,7 @@ class Faults:
         self.add(message, *_pointed(before, pieces, after, index), owner, values[index])
 
     def at_head(self, message: str, index: int | None = None) -> None:
-        """About the results that the head of the function states."""
+        """Add a fault about the results that the function's signature declares."""
         pieces = self.printer.results(self.function)
         before = f"func @{self.function.name}(...) -> ("
         if index is None:
@@ -96,6 +96,6 @@ class Faults:
 
 
 def _pointed(before: str, pieces: list[str], after: str, index: int) -> tuple[str, int, int]:
-    """A line of pieces, and where one of them is."""
+    """Return a line made of comma-separated parts, and the start and width of one of them."""
     start = len(before) + sum(len(piece) + 2 for piece in pieces[:index])
     return f"{before}{', '.join(pieces)}{after}", start, len(pieces[index])

@@ -1,8 +1,8 @@
-"""A block as a networkx graph: a view for analysis and drawing, never the program itself.
+"""A block as a networkx graph, for analysis and drawing; the graph is not a program.
 
-Nodes are the operations of the block, and the values that come into it from elsewhere (parameters
-and what it captures). An edge leads from where a value is made to an operation that uses it, also
-if it is a block of that operation which does; its attribute `values` has the values that flow.
+Nodes are the operations of the block and the values that enter it (parameters and captured values).
+An edge connects the definition of a value with an operation that uses it directly or in one of its
+blocks; the edge attribute `values` holds the values.
 """
 
 import shutil
@@ -20,7 +20,7 @@ Node = Op | Value
 
 
 def graph_of(block: Block) -> nx.DiGraph:
-    """The graph of a block; operations come in their order, which is topological."""
+    """Return the graph of a block, with operations in block order, which is topological."""
     graph: nx.DiGraph = nx.DiGraph()
     maker: dict[Value, Node] = {value: value for value in (*block.params, *block.captures())}
     graph.add_nodes_from(maker)
@@ -37,10 +37,10 @@ def graph_of(block: Block) -> nx.DiGraph:
 
 
 def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
-    """The operations that must run one after another and weigh the most together.
+    """Return the critical path: the chain of dependent operations with the largest total weight.
 
-    No machine is faster than this path, however many operations it runs at once. Of two paths of
-    one weight it is the one that comes first in the block.
+    The total weight is a lower bound on the time with unlimited parallelism. Of two paths with
+    equal weight, the one that comes first in the block is returned.
     """
     graph = graph_of(block)
     longest: dict[Op, float] = {}
@@ -59,12 +59,12 @@ def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
 
 
 def to_dot(module: Module) -> str:
-    """The first function in Graphviz's language: operations as boxes, blocks as frames."""
+    """Return the first function as Graphviz DOT: operations as boxes, blocks as clusters."""
     return "\n".join(["digraph {", *_Drawing(module).lines(), "}\n"])
 
 
 def to_svg(module: Module) -> str:
-    """The first function drawn by Graphviz; raises `DrawError` when that is not installed."""
+    """Return the first function as SVG drawn by Graphviz; raise `DrawError` without Graphviz."""
     dot = shutil.which("dot")
     if dot is None:
         raise DrawError(
@@ -80,7 +80,7 @@ def to_svg(module: Module) -> str:
 
 
 class _Drawing:
-    """The lines of a drawing; nodes are numbered in reading order."""
+    """Writes the lines of a drawing and numbers nodes in program order."""
 
     def __init__(self, module: Module) -> None:
         self.body = module.main.body

@@ -1,11 +1,11 @@
 """The IR: values, operations, blocks, functions and modules.
 
-Everything here is frozen. A pass never edits a module; it returns a new one. Values and
-operations compare by identity, so they can key dictionaries: an analysis is a
-`dict[Value, ...]` beside the module, never a field inside it.
+All classes here are frozen. A pass never edits a module; it returns a new one. Values and
+operations compare by identity, so they can be dictionary keys: an analysis is a `dict[Value, ...]`
+beside the module, never a field of it.
 
-Blocks of an operation (the body of a loop) may use values of the blocks around them; such values
-are the constants of a loop. A value has one definition in the whole function.
+The blocks of an operation (such as the body of a loop) may use values of the enclosing blocks; such
+captured values are loop-invariant. Each value has one definition in its function (SSA form).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from shardir.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Loc:
-    """Where in the user's program an operation came from."""
+    """The position in the user's program that an operation was traced from."""
 
     file: str
     line: int
@@ -32,11 +32,11 @@ class Loc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A tensor that exists once: a parameter or a result of one operation.
+    """A tensor in SSA form: a block parameter or one result of one operation.
 
-    `name` is for people. A value keeps its name through every pass, so that the text before and
-    after a pass differs only where the pass did something. `sharding` is `None` when nothing has
-    been said about it.
+    `name` is for readers. A value keeps its name through every pass, so that the text before and
+    after a pass differs only where the pass changed the program. `sharding` is `None` while no
+    sharding is stated or inferred.
     """
 
     type: TensorType
@@ -48,7 +48,7 @@ class Value:
 class Op:
     """One application of an operation to values.
 
-    `why` says, for an operation that a pass made, what it is for.
+    `why` states the purpose of an operation that a pass created.
     """
 
     spec: OpSpec
@@ -65,17 +65,17 @@ class Op:
 
     @property
     def result(self) -> Value:
-        """The only result."""
+        """The only result; raises `ValueError` if the operation has another number of results."""
         (result,) = self.results
         return result
 
     @property
     def tensors(self) -> tuple[Value, ...]:
-        """Operands, then results; in step with `FactorRule.tensors`."""
+        """The operands followed by the results, in the order of `FactorRule.tensors`."""
         return self.operands + self.results
 
     def factors(self) -> FactorRule | None:
-        """The loops of this operation, and the dimensions each one walks."""
+        """Return the factor rule: the factors of this operation and the dimensions they map to."""
         return factor_rule(
             self.spec,
             tuple(value.type for value in self.operands),
@@ -84,11 +84,11 @@ class Op:
         )
 
     def edges(self) -> tuple["Edge", ...]:
-        """How values flow into and out of its blocks."""
+        """Return the data flow edges into and out of the blocks of this operation."""
         return self.spec.edges(self) if self.spec.edges else ()
 
     def uses(self) -> Iterator[Value]:
-        """Operands, and what its blocks use of the blocks around it (with repetitions)."""
+        """Yield the operands and the values that the blocks capture, with repetitions."""
         yield from self.operands
         for block in self.blocks:
             yield from block.captures()
@@ -96,27 +96,27 @@ class Op:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Operations in dependency order, from parameters to returned values."""
+    """Operations in topological order, with parameters and returned values."""
 
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
     returns: tuple[Value, ...]
 
     def values(self) -> Iterator[Value]:
-        """Every value defined here, blocks of its operations not included."""
+        """Yield every value that this block defines, excluding those of nested blocks."""
         yield from self.params
         for op in self.ops:
             yield from op.results
 
     def walk(self) -> Iterator[Op]:
-        """Every operation, each before those of its own blocks."""
+        """Yield every operation, each before the operations of its blocks."""
         for op in self.ops:
             yield op
             for block in op.blocks:
                 yield from block.walk()
 
     def captures(self) -> tuple[Value, ...]:
-        """The values it uses but does not define, in order of first use."""
+        """Return the values that the block uses but does not define, in order of first use."""
         defined = set(self.values())
         used: dict[Value, None] = {}
         for op in self.ops:
@@ -127,10 +127,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value of many spellings: what flows from `sources` is what `targets` show.
+    """A data flow edge: the values of `sources` flow to all `targets`, so all have one sharding.
 
-    The first target owns the edge (the result of the loop). Those in `stacked` have one more
-    dimension in front than the others (what a scan takes apart and puts together).
+    The first target owns the edge (the result of a loop operation). Values in `stacked` have one
+    additional leading dimension (the stacked inputs and outputs of a scan).
     """
 
     sources: tuple[Value, ...]
@@ -140,7 +140,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """What a per-device tensor is a shard of."""
+    """The global type and sharding of a per-device tensor."""
 
     type: TensorType
     sharding: Sharding
@@ -148,7 +148,7 @@ class Global:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """How the global arguments and results of an `spmd` function are cut."""
+    """The global types and shardings of the arguments and results of an `spmd` function."""
 
     params: tuple[Global, ...]
     results: tuple[Global, ...]
@@ -158,7 +158,7 @@ class Interface:
 class Function:
     """A named block. `spmd` is set once the body is a per-device program.
 
-    `results` are the shardings asked of the results; `None` where nothing is.
+    `result_shardings` are the requested shardings of the results; `None` where none is requested.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """Meshes and functions; a program starts at the first function."""
+    """Meshes and functions. The first function is the entry point."""
 
     meshes: tuple[Mesh, ...]
     functions: tuple[Function, ...]

@@ -1,7 +1,7 @@
-"""Meshes: devices arranged along named axes.
+"""Device meshes: devices arranged along named axes.
 
-A mesh is a name, its axes in order (the first is major), and the ids of its devices in row-major
-order of their coordinates. Nothing here needs the devices to exist.
+A mesh has a name, ordered axes (the first is major), and the ids of its devices in row-major order
+of their coordinates. The devices need not exist on this machine.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from math import prod
 
 @dataclass(frozen=True)
 class Mesh:
-    """`axes` are (name, size) pairs, major first.
+    """A mesh. `axes` are (name, size) pairs, major to minor.
 
-    `device_ids` is `None` for 0, 1, 2, ... . A mesh without axes and with one device id means
-    "everything on that device" (Shardy's maximal mesh).
+    `device_ids` is `None` for the iota order 0, 1, 2, ... . A mesh without axes and with one device
+    id places whole tensors on that device (Shardy's maximal mesh).
     """
 
     name: str
@@ -29,7 +29,7 @@ class Mesh:
 
     @cached_property
     def size(self) -> int:
-        """Number of devices."""
+        """The number of devices."""
         return prod(size for _, size in self.axes)
 
     @property
@@ -37,13 +37,14 @@ class Mesh:
         return not self.axes and self.device_ids is not None
 
     def coordinates(self) -> Iterator[dict[str, int]]:
-        """Every device as its position along each axis, the last axis fastest."""
+        """Yield the coordinates of every device in row-major order (the last axis varies fastest).
+        """
         for point in product(*(range(size) for _, size in self.axes)):
             yield dict(zip(self.sizes, point, strict=True))
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How far apart neighbours along an axis are in row-major order of devices."""
+        """The stride of each axis in the row-major order of devices."""
         strides, stride = {}, self.size
         for name, size in self.axes:
             stride //= size

@@ -1,4 +1,4 @@
-"""How arrays are spread: meshes and the ways to say who holds what."""
+"""Public names for meshes, shardings and partition specs (compare `jax.sharding`)."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ TABLE = {
     "shardir.frontend.setting_meshes": ("get_abstract_mesh", "get_mesh", "set_mesh"),
     "shardir.frontend.shardings": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.abstract_mesh import AbstractMesh as AbstractMesh

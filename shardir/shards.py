@@ -1,4 +1,4 @@
-"""Global arrays as the shards that devices hold, and back."""
+"""Conversion between global arrays and the shards of devices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,9 +20,9 @@ Array = npt.NDArray[Any]
 def window(
     sharding: Sharding, shape: tuple[int, ...], mesh: Mesh, device: int
 ) -> tuple[slice, ...]:
-    """Which part of a tensor of `shape` a device holds.
+    """Return the slices of a global tensor of `shape` that a device holds.
 
-    Where a dimension does not divide, the last parts are shorter, or empty.
+    If a dimension is not divisible, the last shards are shorter or empty.
     """
     slices = []
     for dim, size in zip(sharding.dims, shape, strict=True):
@@ -35,11 +35,11 @@ def window(
 
 
 def cut(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Array:
-    """The part of a global array that a device holds.
+    """Return a device's shard of a global array.
 
-    A part that is shorter than the others is as long, and has the least welcome numbers at its
-    end: nothing may come of them. Of a pending array the first device along the pending axes
-    holds all there is.
+    All shards have the same shape: a shorter shard is padded at its end with values that make any
+    accidental use visible (NaN, the largest integer, true). For an unreduced sharding, the first
+    device along the unreduced axes holds the value and the others the identity of the reduction.
     """
     part = array[window(sharding, array.shape, mesh, device)]
     shape = sharding.local_shape(array.shape)
@@ -54,15 +54,15 @@ def cut(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Array:
 
 
 def _worst(dtype: np.dtype[Any]) -> Any:
-    """What shows when it is counted in: not a number, the largest integer, true."""
+    """Return a padding value that is visible in results: NaN, the largest integer or true."""
     return np.iinfo(dtype).max if dtype.kind in "iu" else True if dtype.kind == "b" else np.nan
 
 
 def join(shards: Sequence[Array], type: TensorType, sharding: Sharding, mesh: Mesh) -> Array:
-    """The global array whose parts the devices hold, without what lies past its end.
+    """Return the global array that consists of the devices' shards, without padding.
 
-    What is pending is combined. Raises `InterpretError` when two devices hold different values
-    for the same part.
+    Partial results along unreduced axes are combined. Raises `InterpretError` if two devices hold
+    different values for the same shard.
     """
     if sharding.unreduced:
         exchange = OPS["all-reduce"].exchange
@@ -79,7 +79,7 @@ def join(shards: Sequence[Array], type: TensorType, sharding: Sharding, mesh: Me
             whole[place] = own
         elif whole[place].tobytes() != np.ascontiguousarray(own).tobytes():
             raise InterpretError(
-                f"devices {earlier} and {device} hold different values for the same part of "
+                f"devices {earlier} and {device} hold different values for the same shard of "
                 f"a tensor {type}"
             )
     return whole

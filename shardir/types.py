@@ -1,8 +1,8 @@
-"""Tensor types: a shape and an element type, nothing about devices.
+"""Tensor types: a shape and an element type, without sharding.
 
-An element type is a short name, as in text (`f32`). `key` is the element type of random keys:
-one threefry key per element, stored as one 64-bit word (high half first), so that every
-operation that only moves data works on arrays of keys as on any other.
+An element type has a short name, as in the text (`f32`). `key` is the element type of random keys:
+each element is one threefry key, stored as one 64-bit word (high half first), so that operations
+that only move data accept arrays of keys like other arrays.
 """
 
 from collections.abc import Sequence
@@ -30,27 +30,29 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "c128": np.dtype(np.complex128),
     "key": np.dtype(np.uint64),
 }
-"""How the elements of each type are stored in a NumPy array."""
+"""The NumPy element type that stores each element type."""
 
 DTYPES = tuple(NUMPY_DTYPES)
 SIGNED = ("i8", "i16", "i32", "i64")
 TOKEN = "token"
-"""The element type of tokens, which only order what happens: they hold nothing, and no array is
-one. Programs of other languages have them."""
+"""The element type of tokens, which only order side effects.
+
+A token has no elements and no array. StableHLO programs contain tokens.
+"""
 UNSIGNED = ("u8", "u16", "u32", "u64")
 INTEGERS = SIGNED + UNSIGNED
 FLOATS = ("f16", "bf16", "f32", "f64")
 COMPLEX = ("c64", "c128")
 INEXACT = FLOATS + COMPLEX
 REAL_OF = {"c64": "f32", "c128": "f64"}
-COMPLEX_OF = {real: whole for whole, real in REAL_OF.items()}
-"""The element type of the real and imaginary parts."""
+COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
+"""The complex element type for each element type of real and imaginary parts."""
 
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name != "key"}
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a NumPy element type; raises `TypeError` for one the IR does not have."""
+    """Return the name of a NumPy element type; raise `TypeError` if the IR has no such type."""
     try:
         return _NAMES[np.dtype(dtype)]
     except KeyError:
@@ -73,7 +75,7 @@ class TensorType:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         size = 1
         for extent in self.shape:
             size *= extent
@@ -85,9 +87,9 @@ class TensorType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy element type that stores it; raises `TypeError` for a token."""
+        """The NumPy element type of the storage; raises `TypeError` for a token."""
         if self.dtype == TOKEN:
-            raise TypeError("a token holds nothing; it only orders what happens")
+            raise TypeError("a token has no elements; it only orders side effects")
         return NUMPY_DTYPES[self.dtype]
 
     def with_shape(self, shape: Sequence[int]) -> Self:

@@ -65,7 +65,7 @@ def test_a_stated_rule_that_is_none_is_pointed_at() -> None:
         read(PROGRAM.replace("([i, j])->([j, i]) {i=8, j=4}, custom", "([i])"))
 
     assert str(caught.value) == (
-        "'#sdy.op_sharding_rule<([i])>' is no factor rule such as ([i, k])->([i]) {i=8, k=4}\n"
+        "'#sdy.op_sharding_rule<([i])>' is not a factor rule such as ([i, k])->([i]) {i=8, k=4}\n"
         " --> <text>:5:28\n"
         "  |\n"
         "5 |       {sdy.sharding_rule = #sdy.op_sharding_rule<([i])>}\n"
