@@ -1,9 +1,9 @@
-"""Whether two programs compute the same: arguments to try, and how near results must be.
+"""Numeric comparison of program results, with tolerances for reordered sums.
 
-Programs that add in another order differ in their last digits. How much that may be depends on
-the narrowest type a program computes in. A comparison, a rounding or a division by almost nothing
-can make much of a last digit, so results that differ count only where the program is steady:
-where arguments that differ as little give nearly the same results.
+Programs that sum in a different order differ by rounding errors, whose size depends on the
+narrowest type that the program uses. Comparisons, roundings and ill-conditioned divisions can
+amplify them, so a difference counts only where the program is numerically stable: where slightly
+perturbed arguments give nearly the same results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from shardir.ir import Module, Value
 Array = npt.NDArray[Any]
 
 ROUNDING = {"bf16": 1e-1, "f16": 2e-2, "f32": 2e-4, "c64": 2e-4, "f64": 1e-9, "c128": 1e-9}
-"""How far results may differ, relative to the largest, when sums are taken in another order."""
+"""The tolerance of results relative to the largest element, for sums in a different order."""
 
 
 def rounding(module: Module) -> float:
-    """The tolerance for the narrowest type that the first function computes in."""
+    """Return the tolerance for the narrowest type in the first function."""
     dtypes = {value.type.dtype for value in _values(module)}
     return max((by for dtype, by in ROUNDING.items() if dtype in dtypes), default=0.0)
 
@@ -34,13 +34,14 @@ def _values(module: Module) -> Iterator[Value]:
 
 
 def distance(want: Array, got: Array, tolerance: float) -> float:
-    """How far two arrays are apart, in units of what is tolerated: more than 1 is too far.
+    """Return the distance of two arrays in units of the tolerance: above 1 they disagree.
 
-    Whole numbers and bools must be equal; NaN is equal to NaN.
+    Integers and bools must be equal; NaN equals NaN.
     """
     if want.dtype.kind in "biu":
         return 0.0 if np.array_equal(want, got) else np.inf
-    with np.errstate(all="ignore"):  # Of NaNs that signal, NumPy warns when they are widened.
+    # NumPy warns when signaling NaNs are converted to a wider type.
+    with np.errstate(all="ignore"):
         a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         finite = np.abs(a[np.isfinite(a)])
@@ -49,14 +50,14 @@ def distance(want: Array, got: Array, tolerance: float) -> float:
 
 
 def agree(want: Sequence[Array], got: Sequence[Array], tolerance: float) -> bool:
-    """Whether all arrays are as near as is tolerated."""
+    """Return whether all arrays agree within the tolerance."""
     return all(distance(a, b, tolerance) <= 1 for a, b in zip(want, got, strict=True))
 
 
 def steady(
     module: Module, arguments: Sequence[Array], want: Sequence[Array], tolerance: float
 ) -> bool:
-    """Whether arguments that differ in their last digits give results near `want`."""
+    """Return whether slightly perturbed arguments give results near `want`."""
     shaken = ([_shaken(x, tolerance, seed) for x in arguments] for seed in range(1, 6))
     return all(agree(want, run(module, moved), tolerance) for moved in shaken)
 

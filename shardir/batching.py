@@ -1,9 +1,9 @@
-"""How an operation gets one more loop around it.
+"""Batching rules: adding one leading dimension to an operation.
 
-`vectorize` puts one dimension in front of some values. An operation that uses such a value becomes
-the same operation over one more loop, which walks the first dimension of everything that has it.
-For elementwise operations that follows from their factors. Where attributes name dimensions, the
-operation declares which do (`further`), and where more has to happen it declares a rule.
+`vectorize` adds a leading batch dimension to some values. An operation that uses such a value
+becomes the same operation with one more factor, which maps to the first dimension of every batched
+value. For elementwise operations that follows from their factors. Operations whose attributes name
+dimensions declare these (`shift_dims`); operations that need other changes declare a rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from shardir.ir import Op, Value
 
 Rule = Callable[..., Any]
-"""What an operation declares as its `batch`: (builder, many, operands..., attributes) -> the
-result or a tuple of them. `many` is a `Many`; operands have the new dimension or not, as it says.
-A result that does not depend on any operand that has it may come without it."""
+"""The type of a batching rule:
+
+(builder, batching, operands..., attributes) -> the result or a tuple of results. `batching` is a
+`BatchedOp`, which states the operands that have the new dimension. A result that depends on no
+batched operand may lack the new dimension.
+"""
 
 
 @dataclass(frozen=True)
 class Many:
-    """One application of an operation that is to be done `size` times.
+    """One application of an operation that is batched `size` times.
 
-    `op` is the operation without the new dimension; `batched` says which operands have it.
+    `op` is the operation without the new dimension; `batched` states which operands have it.
     """
 
     op: "Op"
@@ -33,7 +36,7 @@ class Many:
     batched: tuple[bool, ...]
 
     def type(self, type: TensorType) -> TensorType:
-        """The type with the new dimension."""
+        """Return the type with the new dimension."""
         return type.with_shape((self.size, *type.shape))
 
     @property
@@ -43,19 +46,19 @@ class Many:
 
     @property
     def stated(self) -> Any:
-        """The result type or types, as `Builder.emit` takes them."""
+        """The result type or types in the form that `Builder.emit` accepts."""
         results = self.results
         return results[0] if len(results) == 1 else results
 
     def all(self, b: Any, operands: Sequence["Value"]) -> tuple["Value", ...]:
-        """The operands, each with the new dimension."""
+        """Return the operands, each with the new dimension."""
         pairs = zip(operands, self.batched, strict=True)
         return tuple(x if batched else repeated(b, x, self.size) for x, batched in pairs)
 
 
 def repeated(b: Any, x: "Value", size: int) -> "Value":
-    """`x` with a new dimension in front along which it repeats."""
-    why, b.why = b.why, "one for all of the batch"
+    """Return `x` broadcast along a new leading dimension."""
+    why, b.why = b.why, "broadcast along the batch dimension"
     type = x.type.with_shape((size, *x.type.shape))
     made: Value = b.broadcast(x, dims=tuple(range(1, type.rank)), result=type)
     b.why = why
@@ -63,7 +66,7 @@ def repeated(b: Any, x: "Value", size: int) -> "Value":
 
 
 def beside(b: Any, x: "Value", type: TensorType) -> "Value":
-    """`x`, one element for each of the new dimension, repeated to `type` along all the others."""
+    """Return `x`, one element per batch entry, broadcast to `type` along the other dimensions."""
     if x.type.shape == type.shape:
         return x
     made: Value = b.broadcast(x, dims=(0,), result=type.with_dtype(x.type.dtype))
@@ -71,9 +74,9 @@ def beside(b: Any, x: "Value", type: TensorType) -> "Value":
 
 
 def elementwise(b: Any, many: Many, *operands: "Value", **attrs: Any) -> Any:
-    """The rule of an operation whose loops walk all operands alike.
+    """Apply the batching rule of an operation whose factors map to all operands alike.
 
-    Operands of rank 0 that serve a whole tensor stay as they are, unless they differ.
+    Scalar operands stay scalars unless they are batched.
     """
     result = many.results[0]
     given = []
@@ -86,10 +89,10 @@ def elementwise(b: Any, many: Many, *operands: "Value", **attrs: Any) -> Any:
 
 
 def further(*names: str, **ahead: Any) -> Rule:
-    """The rule of an operation that runs over one more dimension of all operands and results.
+    """Return the rule of an operation whose operands and results all get the new dimension.
 
-    The attributes `names` hold numbers of dimensions, which count one further. Those of `ahead`
-    have an entry for each dimension, and get that one for the new dimension.
+    The attributes `names` hold dimension indices, which are incremented. The attributes in `ahead`
+    have one entry per dimension and get the given entry for the new one.
     """
 
     def rule(b: Any, many: Many, *operands: "Value", **attrs: Any) -> Any:
@@ -104,5 +107,5 @@ def further(*names: str, **ahead: Any) -> Rule:
 
 
 def shifted(dims: Any) -> Any:
-    """A number of a dimension, or several, counted one further."""
+    """Return a dimension index, or a tuple of them, incremented by one."""
     return dims + 1 if isinstance(dims, int) else tuple(dim + 1 for dim in dims)

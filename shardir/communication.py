@@ -1,4 +1,4 @@
-"""What a per-device program communicates: every collective with its bytes and its reason."""
+"""Communication report: every collective of a per-device program with its bytes and reason."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from shardir.placement import Axis, size_of
 class Collective:
     """One collective of a program.
 
-    `axes` are the mesh axes it goes along (`data`, or `data:(1)2` for a part of one),
-    `group_size` how many devices take part in each exchange, `nbytes` the bytes of its results on
-    one device, `sent` the bytes that a device sends in one execution (by the algorithms that send
-    the least), `executions` how often one run executes it (`None` inside a `while`, where nobody
-    knows), `value` its result, `loc` the user's line and `why` the reason it exists.
+    `axes` are the mesh axes it runs along (`data`, or `data:(1)2` for a sub-axis), `group_size` the
+    number of devices in each group, `nbytes` the bytes of its results on one device, `sent` the
+    bytes that a device sends per execution (with bandwidth-optimal algorithms), `executions` the
+    number of executions per run (`None` inside a `while`, whose trip count is unknown), `value` its
+    result, `loc` the user's line and `why` the reason it exists.
     """
 
     kind: str
@@ -32,12 +32,12 @@ class Collective:
 
     @property
     def times(self) -> int:
-        """How often it counts in sums: once where nobody knows how often it runs."""
+        """The number of executions for sums: 1 if it is unknown."""
         return 1 if self.executions is None else self.executions
 
 
 def collectives(module: Module) -> list[Collective]:
-    """Every collective of the module's first function, in program order, loops included.
+    """Return every collective of the module's first function in program order, including loops.
 
     A program that has not been partitioned has none.
     """
@@ -76,8 +76,9 @@ def _described(module: Module, op: Op, times: int | None) -> Collective:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Collectives together: how many there are in the program, how many are executed, bytes of
-    their results on one device, bytes that a device sends, each over all executions."""
+    """A sum over collectives: their number, their executions, and the result bytes and sent bytes
+    per device over all executions.
+    """
 
     count: int = 0
     executions: int = 0
@@ -94,12 +95,12 @@ class Total:
 
 
 def total(some: Iterable[Collective]) -> Total:
-    """All of some collectives; those in a `while` count once."""
+    """Return the sum over collectives; those in a `while` count once."""
     return sum((Total(1, c.times, c.times * c.nbytes, c.times * c.sent) for c in some), Total())
 
 
 def totals(some: Iterable[Collective], key: Callable[[Collective], str]) -> dict[str, Total]:
-    """Totals by a word for each collective: its kind, its axes, its line."""
+    """Return the totals grouped by a key of each collective, such as its kind, axes or line."""
     found: dict[str, list[Collective]] = {}
     for each in some:
         found.setdefault(key(each), []).append(each)
@@ -107,6 +108,6 @@ def totals(some: Iterable[Collective], key: Callable[[Collective], str]) -> dict
 
 
 def axes_word(collective: Collective) -> str:
-    """The axes of a collective as one word: `data`, or `(data, model)`."""
+    """Return the axes of a collective as text: `data`, or `(data, model)`."""
     axes = collective.axes
     return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"

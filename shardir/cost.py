@@ -1,7 +1,7 @@
-"""What operations cost: bytes moved, floating-point operations, bytes sent between devices.
+"""Costs of operations: bytes moved, floating-point operations, bytes sent between devices.
 
-Counts, not times: a model of a machine turns them into seconds. In a program over global tensors
-they are those of one device that does everything; in a per-device program, those of every device.
+Costs are counts, not times; a machine model converts them to seconds. For a program over global
+tensors they are those of a single device; for a per-device program those of each device.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,14 @@ _MOVES = (
     "sharding_constraint",
     "stop_gradient",
 )
-"""Elementwise operations that compute nothing."""
+"""Elementwise operations without arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`memory`: bytes read and written; `flops`: arithmetic on elements; `sent`: bytes that a
-    device sends to others."""
+    """A cost. `memory`: bytes read and written; `flops`: arithmetic operations; `sent`: bytes that
+    a device sends to other devices.
+    """
 
     memory: int = 0
     flops: int = 0
@@ -43,15 +44,15 @@ class Cost:
 
 
 def cost_of_block(block: Block) -> Cost:
-    """All operations of a block together."""
+    """Return the total cost of the operations of a block."""
     return sum(map(cost_of, block.ops), Cost())
 
 
 def cost_of(op: Op) -> Cost:
-    """One operation with its blocks.
+    """Return the cost of one operation including its blocks.
 
-    A scan costs its body as often as it runs; a `while` once, since nobody knows how often it
-    does; a case its most expensive branch (by flops, then bytes).
+    A scan costs its body times its length; a `while` costs its blocks once, because its trip count
+    is unknown; a case costs its most expensive branch (by flops, then bytes).
     """
     if op.blocks:
         blocks = [cost_of_block(block) for block in op.blocks]
@@ -63,15 +64,16 @@ def cost_of(op: Op) -> Cost:
 
 
 def memory_of(op: Op) -> int:
-    """Bytes of its operands and results, each read or written once."""
+    """Return the bytes of operands and results, each read or written once."""
     return sum(value.type.nbytes for value in op.tensors)
 
 
 def flops_of(op: Op) -> int:
-    """Arithmetic on elements: a multiplication and an addition count two.
+    """Return the number of floating-point operations; a multiply-add counts as two.
 
-    Contractions and convolutions count what their loops do (complex ones four times that),
-    pointwise operations and reductions one an element; moving data is free.
+    Contractions and convolutions count their products and sums (four times as many for complex
+    types), elementwise operations one per result element, and reductions one per operand element;
+    data movement counts zero.
     """
     if op.name in ("dot", "convolution"):
         twice = 8 if op.operands[0].type.dtype in COMPLEX else 2
@@ -85,10 +87,10 @@ def flops_of(op: Op) -> int:
 
 
 def sent_by(op: Op) -> int:
-    """Bytes that each device sends in a collective, by the algorithms that send the least.
+    """Return the bytes that each device sends in a collective with bandwidth-optimal algorithms.
 
-    In a group of n devices these are (n - 1) / n of the tensor for each of: spreading the pieces
-    of it, combining the pieces, exchanging them; and so twice that for an all-reduce.
+    In a group of n devices, all-gather, reduce-scatter and all-to-all each send (n - 1) / n of the
+    full tensor; an all-reduce sends twice that.
     """
     if not op.spec.collective:
         return 0
@@ -107,7 +109,7 @@ def sent_by(op: Op) -> int:
 
 
 def _contracted(op: Op) -> int:
-    """How many products are added up for one element of the result."""
+    """Return the number of products that are summed for one element of the result."""
     x, w = (operand.type for operand in op.operands)
     dims: str = op.attrs["dims"]
     inputs, output = dims.split("->")

@@ -1,12 +1,12 @@
-"""Factor rules that users state for operations by name.
+"""Factor rules that users register for operations by name.
 
-    register_rule("my_op", "i j, j k -> i k", reduction="j")      # from now on, in this process
+    register_rule("my_op", "i j, j k -> i k", reduction="j")      # for the whole process
     with rules({"my_op": "i j, j k -> i k reduction={j}"}):       # in this block
         ...
 
-A name is that of an operation that is carried through as text (of a custom call: what it calls),
-or of one of ours. Blocks are context variables: each thread and each task sees its own, and
-leaving one restores what was before. Propagation asks `rules_in_force` once, when it begins.
+The name is that of an opaque operation (for a custom call: its target) or of an operation of this
+IR. Blocks use context variables: each thread and each task has its own rules, and the end of a
+block restores the previous ones. Propagation reads `rules_in_force` once when it starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,10 +39,11 @@ def register_rule(
     sizes: Mapping[str, int] | None = None,
     replace: bool = False,
 ) -> None:
-    """Say how cuts pass the operation `name`, for the rest of the process.
+    """Register the factor rule of the operation `name` for the rest of the process.
 
-    `rule` is written as for `sharding_rule`, which takes the other arguments. Raises `RuleError`
-    if it cannot be read, or if the operation has another rule by now and `replace` is not set.
+    `rule` is written as for `sharding_rule`, which receives the other arguments. Raises `RuleError`
+    if the rule cannot be parsed, or if the operation already has a different rule and `replace` is
+    false.
     """
     if isinstance(rule, str):
         rule = sharding_rule(
@@ -65,7 +66,7 @@ def register_rule(
 
 @contextmanager
 def rules(stated: Mapping[str, str | ShardingRule]) -> Iterator[None]:
-    """A block in which operations have these rules, by name; inner blocks come first."""
+    """Use the given rules, keyed by operation name, in a block; inner blocks take precedence."""
     if not isinstance(stated, Mapping):
         raise RuleError(f"rules takes a dictionary from names to rules, got {stated!r}")
     read = {name: sharding_rule(r) if isinstance(r, str) else r for name, r in stated.items()}
@@ -85,21 +86,21 @@ def _check(name: str, rule: object) -> None:
         raise RuleError(f"the rule of {name!r} is a text such as 'i j -> j i', got {rule!r}")
     if (spec := OPS.get(name)) and spec.blocks and spec.edges:
         raise RuleError(
-            f"{name!r} has no loops of its own: cuts pass between its operands, its blocks and its "
-            "results; state rules for the operations in its blocks"
+            f"{name!r} has no factors of its own: shardings pass between its operands, its "
+            "blocks and its results; state rules for the operations in its blocks"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules in force, by name."""
+    """The rules in force, by operation name."""
 
     of: tuple[tuple[str, ShardingRule], ...] = ()
 
     def bind(self, module: Module) -> Module:
-        """The module in which operations that are text say the rules they are given.
+        """Return the module with the rules attached to its opaque operations.
 
-        A rule that the text itself states stays.
+        A rule that the operation already states takes precedence.
         """
         known = dict(self.of)
         bound: dict[Op, Op] = {}
@@ -127,7 +128,7 @@ class Rules:
         return replace(module, functions=tuple(map(spread, module.functions)))
 
     def loops(self, op: Op) -> FactorRule | None:
-        """The loops of an operation: those stated for one of ours, else its own."""
+        """Return the factor rule of an operation: the registered rule or its own."""
         for name, rule in self.of:
             if name == op.name:
                 return _fitting(op, name, rule)
@@ -135,7 +136,7 @@ class Rules:
 
 
 def _fitting(op: Op, name: str, rule: ShardingRule) -> FactorRule:
-    """The rule for the tensors of an operation; an error says where that is."""
+    """Return the factor rule for the tensors of an operation; errors name the operation."""
     try:
         return rule.for_shapes(
             [value.type.shape for value in op.operands], [value.type.shape for value in op.results]
@@ -150,6 +151,6 @@ NO_RULES = Rules()
 
 
 def rules_in_force() -> Rules:
-    """What users state here and now: part of the key of whatever depends on propagation."""
+    """Return the rules in force, which are part of the key of every cache of propagated programs."""
     block = _block.get()
     return Rules(tuple({**_process, **block}.items())) if _process or block else NO_RULES

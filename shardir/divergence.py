@@ -1,11 +1,11 @@
-"""Whether all devices of a mesh meet the same collectives in the same order.
+"""Divergence analysis: whether all devices of a mesh execute the same collectives in order.
 
-A per-device program goes other ways on other devices only where a loop or a branch is decided by
-a value that differs between them. Along which mesh axes a value differs is found without listing
-devices: arguments differ along the axes that cut them, `axis-index` along its own, what is
-gathered or reduced no longer differs along the axes of that, and all else as its operands do. A
-collective inside of a loop or a branch whose decision differs would be met by some devices and
-not by others: they would wait for ever, or take one another's numbers.
+Control flow in a per-device program diverges only at a loop or branch whose predicate differs
+between devices. The analysis computes the mesh axes along which each value may differ, without
+enumerating devices: arguments differ along the axes that shard them, `axis-index` along its own
+axes, gathered or reduced values do not differ along the axes of the collective, and other results
+differ along the axes of their operands. A collective inside a loop or branch with a divergent
+predicate would be executed by only some devices: the program would deadlock or mix up messages.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,18 +20,20 @@ from shardir.placement import Axes, Axis
 from shardir.text.printer import mesh_of, show_axis
 
 Parts = frozenset[Axis]
-"""Parts of mesh axes, none of which overlap."""
+"""Parts of mesh axes that do not overlap."""
 ALIKE: Parts = frozenset()
 GATHERING = ("all-reduce", "all-gather")
-"""Operations after which all devices along their axes have the same."""
+"""Operations whose results are equal on all devices along their axes."""
 WAYS = 16
-"""In how many ways axes are looked at whose parts fit no one way to split them."""
+"""The maximum number of refinements that are tried if uses of an axis have no common one."""
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """A collective that only some devices meet: `control` goes as `decision` says, which differs
-    along `axes`."""
+    """A collective that only some devices execute:
+
+    `control` depends on `decision`, which differs along `axes`.
+    """
 
     collective: Op
     control: Op
@@ -39,17 +41,17 @@ class Divergence:
     axes: Axes
 
     def told(self, decision: str, meshes: tuple[Mesh, ...]) -> str:
-        """What is wrong, where the value that decides is called `decision`."""
+        """Return the error message, in which `decision` is the name of the predicate."""
         along = ", ".join(show_axis(axis, mesh_of(axis.name, meshes)) for axis in self.axes)
         return (
-            f"{self.collective.name} may be met by some devices only: {self.control.name} goes as "
-            f"{decision} says, which differs along {along}; decide by what all devices have, such "
+            f"{self.collective.name} may be executed by only some devices: {self.control.name} depends on "
+            f"{decision}, which differs along {along}; use a value that is equal on all devices, such "
             "as an all-reduce of it"
         )
 
 
 def divergences(function: Function) -> list[Divergence]:
-    """Every collective of a per-device function that some devices may not meet."""
+    """Return every collective of a per-device function that some devices may not execute."""
     risky = any(
         inner.spec.collective
         for op in function.body.walk()
@@ -59,16 +61,16 @@ def divergences(function: Function) -> list[Divergence]:
     )
     if not risky:
         return []
-    # Each way to see the axes finds too many rather than too few.
+    # Each refinement over-approximates divergence, so their intersection is used.
     first, *others = (_Ways(function, bounds).found() for bounds in _bounds(function))
     met = [{divergence.collective for divergence in found} for found in others]
     return [d for d in first if all(d.collective in found for found in met)]
 
 
 def differing(function: Function) -> dict[Value, Parts]:
-    """Along which parts of axes the values of a per-device function may differ.
+    """Return the axis parts along which the values of a per-device function may differ.
 
-    A value that is not listed differs along none.
+    A value that is not listed does not differ.
     """
     ways = _Ways(function, next(_bounds(function)))
     ways.found()
@@ -80,7 +82,7 @@ def _decides(op: Op) -> bool:
 
 
 class _Ways:
-    """Along which parts of axes each value of a function differs."""
+    """Computes the axis parts along which each value differs, for one refinement of the axes."""
 
     def __init__(self, function: Function, bounds: dict[str, Axes]) -> None:
         self.function = function
@@ -94,7 +96,7 @@ class _Ways:
 
     def found(self) -> list[Divergence]:
         self.changed = True
-        while self.changed:  # What goes round loops takes a few rounds.
+        while self.changed:  # Iterate to a fixed point; loops need several rounds.
             self.changed = False
             self.block(self.function.body)
         return list(dict.fromkeys(self.meetings(self.function.body, None)))
@@ -128,13 +130,13 @@ class _Ways:
                 self.note(value, decided | more)
 
     def decision(self, op: Op) -> tuple[Value, ...]:
-        """The value by which an operation goes one way or another."""
+        """Return the predicate of a control flow operation."""
         if not _decides(op):
             return ()
         return op.blocks[0].returns if op.name == "while" else op.operands[:1]
 
     def made(self, op: Op) -> Parts:
-        """Along which parts the results of an operation without blocks differ."""
+        """Return the parts along which the results of an operation without blocks differ."""
         parts, name = self.of(op.operands), op.name.removesuffix("-start")
         axes = op.attrs.get("axes", ())
         if name in GATHERING:
@@ -149,8 +151,9 @@ class _Ways:
         return parts
 
     def moved(self, parts: Parts, source: Axes, target: Axes) -> Parts:
-        """What differed along `source` differs along `target`, and the other way round where one
-        of both has axes that the other has not."""
+        """Return the parts after a permute: differences along `source` become differences along
+        `target`, and vice versa for axes that only one of them has.
+        """
         old, new = self.touched(source), self.touched(target)
         if not parts & (old | new):
             return parts
@@ -159,7 +162,7 @@ class _Ways:
         return kept | (old - new if parts & (new - old) else ALIKE)
 
     def meetings(self, block: Block, under: tuple[Op, Value] | None) -> Iterator[Divergence]:
-        """The collectives under a decision that differs; `under` is the outermost."""
+        """Yield the collectives below a divergent predicate; `under` is the outermost one."""
         for op in block.ops:
             if under and op.spec.collective:
                 yield Divergence(op, *under, self.axes(self.differs[under[1]]))
@@ -172,11 +175,11 @@ class _Ways:
     # Parts of axes
 
     def touched(self, axes: Sequence[Axis]) -> Parts:
-        """The parts that overlap any of `axes`, or cannot be told apart from it."""
+        """Return the parts that overlap any of `axes` or cannot coexist with one."""
         return frozenset(p for a in axes for p in self.bounds[a.name] if overlap((p,), (a,)))
 
     def covered(self, axes: Sequence[Axis]) -> Parts:
-        """The parts that lie inside one of `axes`."""
+        """Return the parts that one of `axes` contains."""
         return frozenset(
             p for a in axes for p in self.bounds[a.name] if a.contains(p) and coexist(a, p)
         )
@@ -189,9 +192,10 @@ class _Ways:
 
 
 def _bounds(function: Function) -> Iterator[dict[str, Axes]]:
-    """Each mesh axis that is named, in parts that every use of it is made of, if there are such.
+    """Yield refinements of each named mesh axis into parts from which every use is composed.
 
-    If not, all ways to split it that some of its uses have in common, up to a few.
+    If there is no common refinement, the refinements of subsets of the uses are yielded, up to a
+    limit.
     """
     ends: dict[str, set[int]] = {}
     for axis in _named(function):
@@ -208,7 +212,7 @@ def _bounds(function: Function) -> Iterator[dict[str, Axes]]:
 
 
 def _chains(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The longest lists from the first to the last of rising numbers that divide one another."""
+    """Yield the maximal divisor chains from the first to the last of ascending numbers."""
     first, *rest = numbers
     if not rest:
         yield (first,)
@@ -220,7 +224,7 @@ def _chains(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _named(function: Function) -> Iterator[Axis]:
-    """Every axis that the function speaks of."""
+    """Yield every axis that the function mentions."""
     assert function.spmd is not None
     for outer in function.spmd.params:
         yield from (*outer.sharding.used(), *outer.sharding.unreduced)

@@ -1,9 +1,9 @@
-"""Whether two modules are the same program, and if not, where they first differ.
+"""Structural equality of modules, and the first difference.
 
-Values are equal when they are defined at the same place, so two modules are equal although no
-two of their values are. Names, shardings and attributes count, where an operation came from and
-why it is there only on request. Attributes are compared to the bit: 1, 1.0 and true differ, a NaN
-equals itself, and 0.0 is not -0.0.
+Values correspond if they are defined at the same position, so modules can be equal although values
+compare by identity. Names, shardings and attributes are compared; locations and reasons (`why`)
+only on request. Attributes are compared bitwise: 1, 1.0 and true differ, a NaN equals itself, and
+0.0 differs from -0.0.
 """
 
 import struct
@@ -17,12 +17,12 @@ from shardir.text.printer import Printer, show_mesh, unique_names
 
 
 def equal(a: Module, b: Module, *, names: bool = True, locations: bool = False) -> bool:
-    """Whether the modules are the same; `names=False` lets values be called differently."""
+    """Return whether the modules are equal; with `names=False`, value names may differ."""
     return difference(a, b, names=names, locations=locations) is None
 
 
 def difference(a: Module, b: Module, *, names: bool = True, locations: bool = False) -> str | None:
-    """The first difference in reading order, for people; `None` if there is none."""
+    """Return a description of the first difference in program order, or `None`."""
     return next(_modules(a, b, names, locations), None)
 
 
@@ -55,7 +55,7 @@ class _Functions:
             yield _differ(f"{self.where}: the signature differs", *self.heads())
 
     def heads(self) -> tuple[str, str]:
-        """Each function up to the types of its results, in one line."""
+        """Return the signature of each function in one line."""
         one, other = (
             " ".join(map(str.strip, takewhile(_of_head, printer.function(function))))
             for printer, function in zip(self.printers, (self.f, self.g), strict=True)
@@ -92,10 +92,10 @@ class _Functions:
                 ", ".join(unique_names(function)[v] for v in values)
                 for function, values in ((self.f, a.returns), (self.g, b.returns))
             )
-            yield _differ(f"{self.where}: what is returned differs", *texts)
+            yield _differ(f"{self.where}: the returned values differ", *texts)
 
     def ops(self, a: Op, b: Op) -> str | None:
-        """What differs between two operations, their blocks and results left out."""
+        """Return the difference between two operations, ignoring blocks and results, or `None`."""
         if a.spec is not b.spec:
             return "the operation differs"
         if not self.use(a.operands, b.operands):
@@ -127,9 +127,9 @@ class _Functions:
 
 
 def same_attr(a: Attr, b: Attr) -> bool:
-    """Whether two attributes are of the same kind and the same to the bit."""
+    """Return whether two attributes have the same type and are bitwise equal."""
     if type(a) is not type(b):
-        # A text has only the name of a function.
+        # The text form stores only the name of a host function.
         return {type(a), type(b)} == {str, Hosted} and a == b
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same_attr, a, b))

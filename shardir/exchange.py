@@ -1,12 +1,12 @@
-"""Rows that devices hold of a dimension, and rows that they need: the permutes in between.
+"""Row exchange: collective permutes that bring each device the rows of a dimension that it needs.
 
-A dimension is cut along some axes, so that the device at each position holds some of its rows
-(`blocks`), and for its part of a result it needs others (`Run`s), which may lie with neighbours,
-with devices far away, or nowhere. `exchange` fetches them. Rows that are as far from each other
-in what is held and in what is needed move together in one collective-permute; where rows do not
-line up like that, each permute carries one run for every device. If all of that moves more bytes
-than gathering the dimension would, it is gathered. Devices are told apart by their position along
-the axes that cut the dimension and by nothing else, so the time does not depend on the mesh.
+A dimension is sharded along some axes, so that the device at each position holds some of its rows
+(`held`). For its part of a result it needs other rows (`wanted`, as `RowRun`s), which may be held
+by neighbouring devices, by distant devices, or by no device. `exchange` fetches them. Rows with the
+same offset between source and target move together in one collective-permute; otherwise each
+permute carries one run per device. If the permutes would move more bytes than an all-gather of the
+dimension, the dimension is gathered. Plans depend only on the positions along the axes that shard
+the dimension, so planning time is independent of the mesh size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,11 +42,11 @@ def exchange(
     size: int,
     fill: Any = None,
 ) -> Any:
-    """`size` rows of dimension `dim` on every device: those it wants.
+    """Return `size` rows of dimension `dim` on every device: the rows that the device needs.
 
-    `held[i]` and `wanted[i]` are what the device at position i along `axes` has in `x` and is to
-    have in the result. Wanted rows that nobody holds are `fill`, a number or a value of rank 0;
-    without it they are anything, as are the rows that are not wanted.
+    `held[i]` and `wanted[i]` are the rows that the device at position i along `axes` has in `x` and
+    needs in the result. Needed rows that no device holds are `fill`, a number or a scalar value;
+    without `fill` they are unspecified, like the rows that are not needed.
     """
     fetch = _Exchange(b, x, dim, axes, size, fill)
     return fetch.run(held, wanted)
@@ -70,10 +70,10 @@ class _Exchange:
             return self.gathered(held, wanted, rows)
         return self.assembled(joined(local, remote), held, wanted)
 
-    # Putting pieces together
+    # Assembly of the received rows
 
     def tiled(self, steps: Sequence[Round]) -> Any:
-        """The pieces side by side: they are in the same places on all devices."""
+        """Concatenate the received rows, which have the same positions on all devices."""
         parts, at = [], 0
         for step in steps:
             start = step.targets[0]
@@ -86,7 +86,7 @@ class _Exchange:
         return parts[0] if len(parts) == 1 else self.b.concatenate(*parts, dim=self.dim)
 
     def placed(self, steps: Sequence[Round]) -> Any:
-        """Every piece written where the device needs it."""
+        """Write the received rows at device-dependent positions."""
         b, made = self.b, self.filler(self.size)
         for step in steps:
             low = max(0, -min(step.targets))
@@ -105,7 +105,7 @@ class _Exchange:
         return made
 
     def masked(self, made: Any, held: Runs, wanted: Runs) -> Any:
-        """`fill` wherever rows are wanted that nobody holds: before the first or after the last."""
+        """Write `fill` into needed rows before the first or after the last held row."""
         if self.fill is None:
             return made
         begin = min((run.start for runs in held for run in runs), default=0)
@@ -125,7 +125,7 @@ class _Exchange:
         return made if here is None else b.select(here, made, self.filler(self.size))
 
     def piece(self, step: Round) -> Any:
-        """What a round brings."""
+        """Return the rows that one round delivers."""
         sources = {e.sender: s for e, s in zip(step.edges, step.sources, strict=True)}
         part = self.part(self.x, self.pick(sources), step.length)
         if step.is_local:
@@ -136,7 +136,7 @@ class _Exchange:
         )
 
     def gathered(self, held: Runs, wanted: Runs, rows: int) -> Any:
-        """Everything everywhere, from which each device takes what it wants."""
+        """All-gather the dimension, then select the needed rows on each device."""
         whole = self.b.all_gather(self.x, dim=self.dim, axes=self.axes)
         everything: list[Run] = []
         for j, runs in enumerate(held):
@@ -161,7 +161,7 @@ class _Exchange:
             return made
         return self.masked(made, held, wanted)
 
-    # Small things
+    # Helpers
 
     @property
     def count(self) -> int:
@@ -171,7 +171,7 @@ class _Exchange:
         return isinstance(self.fill, int | float | complex) and self.fill == 0
 
     def filler(self, rows: int) -> Any:
-        """Rows of `fill`."""
+        """Return rows that consist of `fill`."""
         shape = self.x.type.shape
         type = self.x.type.with_shape((*shape[: self.dim], rows, *shape[self.dim + 1 :]))
         if self.fill is None or isinstance(self.fill, int | float | complex):
@@ -179,10 +179,10 @@ class _Exchange:
         return self.b.broadcast(self.fill, dims=(), result=type)
 
     def pick(self, table: dict[int, int], other: int | None = None) -> "int | Any":
-        """A number for each position along the axes; `other` where the table has none.
+        """Return the entry of `table` for the device's position; `other` where there is none.
 
-        An `int` if it is one number, else an i32 of rank 0. With `other=None` the positions that
-        are not in the table may get anything.
+        The result is an `int` if it is equal on all devices, else a scalar i32. With `other=None`
+        the result is unspecified at positions without an entry.
         """
         known = sorted(table.items())
         if other is None:
@@ -196,7 +196,7 @@ class _Exchange:
         return choice(self.b, self.axes, numbers)
 
     def part(self, value: Any, start: "int | Any", length: int) -> Any:
-        """`length` rows from `start` on."""
+        """Return `length` rows from `start` on."""
         if isinstance(start, int):
             return self.cut(value, start, length)
         shape = value.type.shape
@@ -216,7 +216,7 @@ class _Exchange:
         return (start if d == self.dim else zero for d in range(value.type.rank))
 
     def index(self, value: Any) -> Any:
-        """Which row each element is in."""
+        """Return the row index of each element."""
         return self.b.iota(dim=self.dim, result=value.type.with_dtype("i32"))
 
     def spread(self, number: "int | Any", like: Any) -> Any:
@@ -226,9 +226,9 @@ class _Exchange:
 
 
 def choice(b: Any, axes: Axes, numbers: Sequence[int]) -> "int | Any":
-    """The number of the device's position along `axes`.
+    """Return the element of `numbers` for the device's position along `axes`.
 
-    An `int` if it is the same everywhere, else an i32 of rank 0.
+    The result is an `int` if all elements are equal, else a scalar i32.
     """
     if len(set(numbers)) == 1:
         return numbers[0]
@@ -245,7 +245,7 @@ def choice(b: Any, axes: Axes, numbers: Sequence[int]) -> "int | Any":
 
 
 def part(b: Any, value: Any, dim: int, start: int, length: int) -> Any:
-    """`length` rows of dimension `dim` from `start` on; the value itself, if these are all."""
+    """Return `length` rows of dimension `dim` from `start` on; the value itself if these are all."""
     shape = value.type.shape
     if (start, length) == (0, shape[dim]):
         return value
@@ -264,12 +264,12 @@ def fetch(
     size: int,
     fill: Any = None,
 ) -> Any:
-    """`exchange` for a device's `piece` of `value`, an operand that is cut along `dim`."""
+    """Exchange rows of a device's shard `piece` of `value`, an operand that is sharded along `dim`."""
     axes = local.axes(value, dim)
     held = blocks(value.type.shape[dim], piece.type.shape[dim], len(wanted))
     return exchange(b, piece, dim, axes, held, wanted, size, fill)
 
 
 def shares(size: int, block: int, count: int) -> list[tuple[int, int]]:
-    """Where each device's block of `size` rows begins, and how many rows of it there are."""
+    """Return the start of each device's block of `size` rows, and its number of rows."""
     return [(i * block, min(max(size - i * block, 0), block)) for i in range(count)]

@@ -1,8 +1,8 @@
-"""Which devices talk to which: coordinates and groups along mesh axes, as arrays over devices.
+"""Device coordinates and replica groups along mesh axes, as arrays over devices.
 
 A device is its row-major position in the mesh. Along a list of axes (major to minor) it has one
-coordinate, its position in the group of devices that differ only along those axes. Programs name
-axes; only running them needs what is here.
+coordinate: its position in the group of devices that differ only along those axes. Programs name
+axes; only their execution needs this module.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ from shardir.mesh import Mesh
 from shardir.placement import Axes, Axis
 
 Devices = npt.NDArray[np.int64]
-"""One number for each device."""
+"""An array with one entry per device."""
 
 
 @lru_cache(maxsize=4096)
 def positions(mesh: Mesh, axes: Axes) -> Devices:
-    """Where each device stands along `axes`."""
+    """Return the position of each device along `axes`."""
     devices = np.arange(mesh.size)
     position = np.zeros_like(devices)
     for axis in axes:
@@ -32,7 +32,7 @@ def positions(mesh: Mesh, axes: Axes) -> Devices:
 
 @lru_cache(maxsize=4096)
 def groups(mesh: Mesh, axes: Axes) -> tuple[tuple[int, ...], ...]:
-    """The devices that differ only along `axes`, each group in order of its positions."""
+    """Return the groups of devices that differ only along `axes`, each in order of position."""
     devices = np.arange(mesh.size)
     first = devices.copy()
     for axis in axes:
@@ -45,11 +45,11 @@ def groups(mesh: Mesh, axes: Axes) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=4096)
 def senders(mesh: Mesh, source: Axes, target: Axes) -> Devices:
-    """For each device, from whom it receives when what is cut along `source` moves to `target`.
+    """Return the sender for each device when a dimension moves from `source` to `target` axes.
 
-    The sender's position along `source` is the receiver's along `target`. Where that leaves a
-    choice, the sender differs from the receiver only along the axes named, and every device
-    sends exactly once.
+    The sender's position along `source` is the receiver's position along `target`. Among the
+    possible senders, the sender differs from the receiver only along the named axes, and every
+    device sends exactly once.
     """
     parts = refine((*source, *target))
     old = [part for axis in source for part in parts[axis]]
@@ -69,9 +69,9 @@ def senders(mesh: Mesh, source: Axes, target: Axes) -> Devices:
 
 
 def refine(axes: Iterable[Axis]) -> dict[Axis, tuple[Axis, ...]]:
-    """Split axes into parts such that any two parts are equal or do not overlap.
+    """Split axes into parts such that any two parts are equal or disjoint.
 
-    Raises `ValueError` when two axes overlap in a way that no split resolves: thirds and halves
+    Raises `ValueError` if two axes overlap without a common refinement, such as thirds and halves
     of one mesh axis.
     """
     axes = tuple(dict.fromkeys(axes))
@@ -82,7 +82,7 @@ def refine(axes: Iterable[Axis]) -> dict[Axis, tuple[Axis, ...]]:
 
 
 def merge(axes: Sequence[Axis]) -> Axes:
-    """The same cut with neighbouring parts of one mesh axis joined."""
+    """Return the axes with consecutive parts of one mesh axis merged."""
     merged: list[Axis] = []
     for axis in axes:
         if merged and merged[-1].name == axis.name and merged[-1].next == axis.pre:

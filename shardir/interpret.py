@@ -1,8 +1,9 @@
-"""What a program means, in NumPy. Slow and obvious: passes and backends are tested against it.
+"""Reference interpreter in NumPy, slow and simple: tests compare passes and backends with it.
 
-`run` takes global arrays. A per-device program is run on a simulated mesh: every device is a
-coroutine that stops where it needs the others, and goes on when all of them have arrived there.
-So is the body of a manual computation, once for each position along its axes.
+`run` takes global arrays. A per-device program runs on a simulated mesh: every device is a
+coroutine that yields at each operation that involves other devices, and resumes when all devices
+have reached it. The body of a manual computation runs in the same way, once per position along its
+axes.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -27,10 +28,10 @@ Environment = dict[Value, Array]
 
 
 class Meeting(NamedTuple):
-    """An operation that a device cannot do alone.
+    """An operation that involves several devices (a rendezvous).
 
-    `parts` are its operands for each position along `axes` (row-major), which have met already:
-    those of the manual computations inside the one where it is looked at.
+    `parts` are its operands for each position along `axes` (row-major). `axes` are those of the
+    manual computations inside the current one, whose devices have already reached the operation.
     """
 
     op: Op
@@ -39,26 +40,26 @@ class Meeting(NamedTuple):
 
 
 Steps = Generator[Meeting, Any, None]
-"""The steps of one device; it is sent the results for each of the parts of a meeting."""
+"""The coroutine of one device; it receives the results for each entry of `parts`."""
 
 Made = Generator[Meeting, Any, tuple[Array, ...] | Array]
-"""The steps of one operation with blocks, which return its results."""
+"""The coroutine of one operation with blocks, which returns its results."""
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """The seconds that a run may take, and the end of that time on the monotonic clock."""
+    """The seconds that a run may take, and its deadline on the monotonic clock."""
 
     seconds: float
     end: float
 
     @classmethod
     def of(cls, seconds: float | None) -> "TimeLimit | None":
-        """A limit that begins now; `None` for none."""
+        """Return a limit that starts now, or `None` for no limit."""
         return None if seconds is None else cls(seconds, monotonic() + seconds)
 
     def check(self, op: Op) -> None:
-        """Raise `TimeLimitError` if the time is over."""
+        """Raise `TimeLimitError` after the deadline."""
         if monotonic() > self.end:
             where = f" ({op.loc})" if op.loc is not None else ""
             names = ", ".join(f"%{value.name}" for value in op.results)
@@ -71,11 +72,11 @@ class TimeLimit:
 def run(
     module: Module, args: Sequence[npt.ArrayLike], *, seconds: float | None = None
 ) -> list[Array]:
-    """Run the module's first function on global arrays; returns global arrays.
+    """Run the module's first function on global arrays and return global arrays.
 
     A per-device function (`spmd func`) runs on a simulation of all devices of its mesh. Raises
-    `InterpretError` when the arguments do not fit or the devices disagree, and `TimeLimitError`
-    when the program has not ended after `seconds`, looked at before every operation.
+    `InterpretError` if the arguments do not match the parameters or the devices diverge, and
+    `TimeLimitError` if the program runs longer than `seconds`, checked before every operation.
     """
     function = module.main
     limit = TimeLimit.of(seconds)
@@ -115,10 +116,10 @@ def run_devices(
     shards: Sequence[Sequence[Array]],
     limit: TimeLimit | None = None,
 ) -> list[Any]:
-    """Run a per-device function on every device of the mesh at once.
+    """Run a per-device function on every device of the mesh in lockstep.
 
-    `shards` holds the arguments of each device, in row-major order of the mesh; so does the
-    result hold the results.
+    `shards` holds the arguments of each device, in row-major order of the mesh; the returned list
+    holds the results in the same order.
     """
     envs = [dict(zip(function.body.params, args, strict=True)) for args in shards]
     devices = [steps(function.body, env, limit) for env in envs]
@@ -134,7 +135,7 @@ def run_devices(
 
 
 def mesh_of(module: Module) -> Mesh:
-    """The mesh whose devices run the module's per-device function."""
+    """Return the mesh whose devices run the module's per-device function."""
     spmd = module.main.spmd
     if spmd is None:
         raise InterpretError(f"@{module.main.name} is not a per-device function; partition it")
@@ -144,7 +145,7 @@ def mesh_of(module: Module) -> Mesh:
 
 
 def advance(device: Steps, answer: Any) -> Meeting | None:
-    """Go on with an answer until the next meeting; `None` at the end."""
+    """Resume a device with a result until its next rendezvous; return `None` at the end."""
     try:
         return device.send(answer)
     except StopIteration:
@@ -152,7 +153,9 @@ def advance(device: Steps, answer: Any) -> Meeting | None:
 
 
 def _together(meetings: Sequence[Meeting | None]) -> Meeting:
-    """The first of the meetings; all must be about the same operation."""
+    """Return the first rendezvous; raise `InterpretError` if the devices are at different
+    operations.
+    """
     first = meetings[0]
     for device, meeting in enumerate(meetings):
         if first is None or meeting is None or meeting.op is not first.op:
@@ -165,7 +168,7 @@ def _together(meetings: Sequence[Meeting | None]) -> Meeting:
 
 
 def exchanged(op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Any) -> list[Any]:
-    """Do one operation for all devices."""
+    """Execute one collective operation for all devices."""
     assert op.spec.exchange is not None
     return list(op.spec.exchange(mesh, parts, result=_stated(op), **{**op.attrs, **attrs}))
 
@@ -178,7 +181,7 @@ def _where(meeting: Meeting | None) -> str:
 
 
 def steps(block: Block, env: Environment, limit: TimeLimit | None = None) -> Steps:
-    """Run a block on one device, yielding where it has to meet the others."""
+    """Run a block on one device; yield at each operation that involves other devices."""
     for op in block.ops:
         if limit is not None:
             limit.check(op)
@@ -193,7 +196,7 @@ def steps(block: Block, env: Environment, limit: TimeLimit | None = None) -> Ste
 
 
 def apply(op: Op, operands: Sequence[Array]) -> Any:
-    """The result of one operation without blocks, or a tuple of its results."""
+    """Return the result of one operation without blocks, or a tuple of its results."""
     if op.spec.reference is None:
         raise InterpretError(f"{op.name} has no reference semantics")
     with np.errstate(all="ignore"):
@@ -254,7 +257,7 @@ def _case(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
 
 
 def _region(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
-    """The first block; others say how it is differentiated."""
+    """Run the first block; the other blocks define derivatives."""
     body = op.blocks[0]
     env.update(zip(body.params, (env[v] for v in op.operands), strict=True))
     yield from steps(body, env, limit)
@@ -262,10 +265,10 @@ def _region(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
 
 
 def _manual(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
-    """The body at every position along the manual axes, all in lock step.
+    """Run the body at every position along the manual axes in lockstep.
 
-    They meet among themselves where a collective is along their axes alone; if it is along axes
-    of manual computations around this one as well, they all go there together.
+    A collective along these axes alone executes here; a collective that also uses axes of enclosing
+    manual computations is yielded to them with the operands of all positions.
     """
     (body,) = op.blocks
     axes: Axes = op.attrs["axes"]
@@ -300,12 +303,12 @@ def _manual(op: Op, env: Environment, limit: TimeLimit | None) -> Made:
 
 
 def _virtual(axes: Axes) -> Mesh:
-    """A mesh of all positions along manual axes, which may be parts of the axes of a mesh."""
+    """Return a mesh of all positions along manual axes, which may be sub-axes of a mesh."""
     return Mesh("manual", tuple((str(axis), axis.size) for axis in axes))
 
 
 def _seen(axis: Axis, axes: Axes) -> Axis | None:
-    """An axis as one of the virtual mesh of the manual `axes`; `None` if it is not of them."""
+    """Return an axis as an axis of the virtual mesh of `axes`; `None` if it is not part of them."""
     for manual in axes:
         if manual.contains(axis):
             return Axis(str(manual), axis.pre // manual.pre, axis.size)
@@ -313,19 +316,23 @@ def _seen(axis: Axis, axes: Axes) -> Axis | None:
 
 
 def _along(cuts: tuple[Axes, ...], axes: Axes) -> Sharding:
-    """Cuts along manual axes as a sharding over their virtual mesh."""
+    """Return dimension axes along manual axes as a sharding over their virtual mesh."""
     return Sharding.of("manual", (tuple(s for a in dim if (s := _seen(a, axes))) for dim in cuts))
 
 
 def _seen_along(op: Op, axes: Axes) -> dict[str, Any] | None:
-    """The mesh axes in the attributes of a collective as those of the virtual mesh.
+    """Return the mesh axes in a collective's attributes as axes of the virtual mesh.
 
-    `None` if it is along other axes as well.
+    Returns `None` if the collective also uses other axes.
     """
-    told = {key: _axes_of(op.attrs.get(key, ())) for key in AXES}
-    if any(_seen(axis, axes) is None for named in told.values() for axis in named):
+    axes_of_attr = {key: _axes_of(op.attrs.get(key, ())) for key in AXES}
+    if any(_seen(axis, axes) is None for named in axes_of_attr.values() for axis in named):
         return None
-    return {key: tuple(_seen(axis, axes) for axis in named) for key, named in told.items() if named}
+    return {
+        key: tuple(_seen(axis, axes) for axis in named)
+        for key, named in axes_of_attr.items()
+        if named
+    }
 
 
 def _axes_of(attr: Attr) -> Axes:

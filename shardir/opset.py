@@ -1,4 +1,4 @@
-"""Operations and the tables of rules about them."""
+"""Declarations of operations, and tables of per-target rules."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Symbol(str):
 
 
 class Dense:
-    """An array as an attribute: frozen, compared and hashed by its bytes, shape and type."""
+    """An array attribute: immutable, compared and hashed by its bytes, shape and dtype."""
 
     __slots__ = ("_hash", "array")
 
@@ -60,56 +60,68 @@ Result = Any  # TensorType of the only result, or a tuple of them
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpSpec:
-    """Everything the compiler knows about an operation that no target owns.
+    """The target-independent declaration of an operation.
 
-    One calling convention for all rules: operands by position, attributes by name, and `result`,
-    the type stated for the result (`None` while building; a tuple for several results).
-    No attribute repeats a shape that the result type states, so that the same attributes serve a
-    program over global shapes and the program over local shapes that it is partitioned into.
+    All rules have one calling convention: operands by position, attributes by keyword, and
+    `result`, the type stated for the result (`None` while an operation is built; a tuple for
+    several results). No attribute repeats a shape that the result type states, so the same
+    attributes are valid for global shapes and for the local shapes after partitioning.
     """
 
     name: str
     type: Callable[..., Result]
     """(operand types..., result, attributes; blocks if it has any) -> result type or types.
-    Raises `TypeError` with a sentence that starts after the operation's name."""
+
+    Raises `TypeError` with a sentence that continues the operation's name.
+    """
     factors: Callable[..., FactorRule] | None = None
-    """(operand types..., result, attributes) -> the loops; `None`: cannot be cut."""
+    """(operand types..., result, attributes) -> the factor rule; `None`: cannot be sharded."""
     reference: Callable[..., Any] | None = None
-    """(arrays..., result, attributes) -> array or tuple of arrays; what the operation means."""
+    """(arrays..., result, attributes) -> array or tuple of arrays: the reference semantics."""
     exchange: Callable[..., Any] | None = None
-    """(mesh, parts, result, attributes) -> one array (or tuple) a device, for operations of
-    per-device programs that depend on the device or on other devices. `parts` holds, for every
-    device in row-major order of the mesh, the tuple of its operands. Devices that end with the
-    same value are given the same array."""
+    """(mesh, shards, result, attributes) -> one array (or tuple) per device, for per-device
+    operations that depend on the device or on other devices. `shards` holds the tuple of operands
+    of every device in row-major order of the mesh. Devices with equal results receive the same
+    array object.
+    """
     vjp: Callable[..., Any] | None = None
     """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
-    `None` where there is none. Several results: a tuple of cotangents, `None` where unused."""
+    `None` where there is none. For several results, the cotangent is a tuple with `None` for unused
+    ones.
+    """
     jvp: "TangentRule | None" = None
-    """How its results move when its operands do, where that is simpler than what follows from the
-    vjp. See `shardir.tangents`."""
+    """The tangents of the results given those of the operands, where that is simpler than the
+    derivation from the vjp. See `shardir.tangents`.
+    """
     batch: "BatchRule | None" = None
-    """How it gets one more dimension in front; elementwise operations need none. See
-    `shardir.batching`."""
+    """How the operation is batched over a leading dimension; elementwise operations need no rule.
+
+    See `shardir.batching`.
+    """
     partition: "Partitioning | None" = None
-    """What the default derivation from the factors cannot do; see `shardir.partitioning`."""
+    """Partitioning rules beyond the default derivation from factors; see `shardir.partitioning`."""
     linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
-    """Groups of operands in which it is linear together, or (attributes) -> them, where its jvp
-    does not say so; see `shardir.linearity`."""
+    """Groups of operands in which the operation is jointly linear, or (attributes) -> groups, where
+    its jvp does not imply them; see `shardir.linearity`.
+    """
     vma: "VmaRule | None" = None
-    """Along which manual axes its operands have to vary and its results do; `None`: all along the
-    same. See `shardir.vma`."""
+    """The manual axes along which operands must vary and results vary; `None`: all vary along the
+    same axes. See `shardir.vma`.
+    """
     edges: Callable[["Op"], tuple["Edge", ...]] | None = None
-    """How values flow into and out of its blocks (operations with blocks only)."""
+    """The data flow edges into and out of its blocks (only operations with blocks)."""
     elementwise: bool = False
-    """Whether each element of the result depends on the same element of the operands only."""
+    """Whether each element of the result depends only on the same element of the operands."""
     collective: bool = False
-    """Whether the devices of a mesh must execute it together."""
+    """Whether the devices of a mesh must execute the operation together."""
     spmd: bool = False
-    """Whether it makes sense only in a per-device program."""
+    """Whether the operation is valid only in a per-device program."""
     effect: bool = False
-    """Whether it is there for more than its results: kept, once, although nobody uses them."""
+    """Whether the operation has side effects: it executes exactly once even if its results are
+    unused.
+    """
     blocks: int = 0
-    """How many blocks it has; -1: any number, at least one."""
+    """The number of blocks; -1: any number, at least one."""
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -119,7 +131,7 @@ OPS: dict[str, OpSpec] = {}
 
 
 def define(name: str, **rules: Any) -> OpSpec:
-    """Declare an operation once, with every target-independent rule about it."""
+    """Declare an operation with all its target-independent rules."""
     if name in OPS:
         raise ValueError(f"operation {name!r} is defined twice")
     return OPS.setdefault(name, OpSpec(name, **rules))
@@ -132,7 +144,7 @@ def factor_rule(
     results: tuple[TensorType, ...],
     attrs: tuple[tuple[str, Attr], ...],
 ) -> FactorRule | None:
-    """The loops of one application of an operation; layers of one shape share the answer."""
+    """Return the factor rule of one application of an operation; equal applications share it."""
     if spec.factors is None:
         return None
     return spec.factors(
@@ -141,7 +153,7 @@ def factor_rule(
 
 
 class Table(Generic[Rule]):
-    """One target's rules, keyed by operation."""
+    """The rules of one target, keyed by operation."""
 
     def __init__(self, target: str, file: str) -> None:
         self.target = target
@@ -159,7 +171,7 @@ class Table(Generic[Rule]):
         return register
 
     def of(self, op: "Op") -> Rule:
-        """The rule for an operation; raises `NoRule` that names it and its line."""
+        """Return the rule for an operation; raise `NoRule` with its name and source line."""
         if op.spec not in self._rules:
             names = ", ".join(f"%{value.name}" for value in op.results)
             where = (f" {names}" if names else "") + (f" ({op.loc})" if op.loc else "")

@@ -1,10 +1,10 @@
-"""How an operation is run on one device's pieces.
+"""Partitioning rules: how an operation runs on the shards of one device.
 
-Most operations need nothing here: with the loops of their factor rule cut, the same attributes
-on local shapes do the local part of the work. `Partitioning` is for the others: those that must
-know which piece of the whole they make (running numbers, random bits), those with attributes that
-count something that is cut (groups of a convolution), and those that can run with a loop cut
-although the rule alone does not say how.
+Most operations need no rule: with the factors of their rule sharded, the same attributes on local
+shapes compute the local result. `Partitioning` is for operations that depend on the position of the
+shard in the global tensor (iota, random bits), that have attributes which count a sharded quantity
+(groups of a convolution), or that can run with a factor sharded although the factor rule alone does
+not state how.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,28 +26,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """What an operation declares as its `partition`.
+    """The `partition` rule of an operation.
 
     `lower(builder, local, operands..., attributes)` appends the per-device operations and returns
-    the local result, or a tuple of them; `local` is a `Local`, the operands are local values. It
-    is called when anything is cut. Without `lower`, the operation runs as it is on local types.
+    the local result, or a tuple of them; `local` is a `LocalOp` and the operands are local values.
+    It is called if any factor is sharded. Without `lower`, the operation itself runs on local
+    types.
 
-    `cuts(rule, operand types..., result, attributes)` lists the factors that may be cut; without
-    it these are `natural_cuts`. Any other factor is gathered before the operation.
+    `shardable(rule, operand types..., result, attributes)` lists the factors that may be sharded; the
+    default is `default_shardable_factors`. Other factors are gathered before the operation.
 
-    `reduction(attributes)` says how results that are pending over cut reduced factors combine;
-    without it the rule's `reduction` does, and without that `lower` leaves nothing pending.
+    `reduction(attributes)` names the reduction of results that are partial over sharded reduced
+    factors; the default is the rule's `reduction`, and without either `lower` leaves no partial
+    results.
 
-    `uneven(rule, operand types..., result, attributes)` lists the factors that may be cut into
-    pieces of different sizes: those of the pieces that are shorter are filled up with padding, of
-    which nothing is known. Without it these are the pass-through factors and, if results combine,
-    the reduced ones; never those that share a dimension with others.
+    `uneven(rule, operand types..., result, attributes)` lists the factors that may be sharded
+    unevenly: shorter shards have padding with unspecified values. The default is the pass-through
+    factors and, if partial results can be combined, the reduced ones; never factors that share a
+    dimension.
 
-    `masked` are the operands in which padding along cut reduced factors is replaced by what
-    changes nothing before the operation runs; without it these are all.
+    `masked` are the operands in which padding along sharded reduced factors is replaced by the
+    reduction's identity before the operation runs; the default is all.
 
-    `loops(operand types..., result, attributes)` are the factors that partitioning sees, where
-    they are others than propagation does; as `OpSpec.factors`.
+    `factors(operand types..., result, attributes)` is the factor rule that partitioning uses if it
+    differs from that of propagation; its signature is that of `OpSpec.factors`.
     """
 
     lower: Callable[..., Any] | None = None
@@ -59,10 +61,10 @@ class Partitioning:
 
 
 def natural_cuts(rule: FactorRule) -> tuple[int, ...]:
-    """The factors along which the same operation on local shapes is right.
+    """Return the factors along which the same operation on local shapes is correct.
 
-    These are the pass-through ones that a result has, and the reduced ones if partial results
-    combine.
+    These are the pass-through factors that a result has, and the reduced ones if partial results
+    can be combined.
     """
     kept = {i for mapping in rule.results for dim in mapping for i in dim}
     return tuple(
@@ -74,20 +76,20 @@ def natural_cuts(rule: FactorRule) -> tuple[int, ...]:
 
 
 def every_loop(rule: FactorRule, *_: object, **__: object) -> range:
-    """The factors along which an operation is cut that can be along all of them."""
+    """Return all factors; for operations that can be sharded along each of them."""
     return range(len(rule.factors))
 
 
 def loops_in_pieces(rule: FactorRule, *_: object, **__: object) -> list[int]:
-    """All factors but those that every device needs whole."""
+    """Return all factors except those that need replication."""
     return [i for i, factor in enumerate(rule.factors) if factor.kind is not Kind.REPLICATE]
 
 
 @dataclass(frozen=True)
 class Local:
-    """One application of an operation as one device sees it.
+    """One application of an operation as one device executes it.
 
-    `op` is the operation on whole tensors, whose values carry their (closed) shardings.
+    `op` is the operation on global tensors, whose values have closed shardings.
     """
 
     op: "Op"
@@ -110,17 +112,17 @@ class Local:
         return result
 
     def axes(self, value: "Value", dim: int) -> Axes:
-        """The axes along which a dimension of one of the operation's values is cut."""
+        """Return the axes along which a dimension of an operand or result is sharded."""
         return value.sharding.dims[dim].axes if value.sharding else ()
 
     def count(self, value: "Value", dim: int) -> int:
-        """Into how many pieces a dimension of one of the operation's values is cut."""
+        """Return the number of shards along a dimension of an operand or result."""
         return size_of(self.axes(value, dim))
 
     def start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
-        """Where the device's piece of `value` begins along `dim`: an integer of rank 0.
+        """Return the start of the device's shard of `value` along `dim` as a scalar integer.
 
-        `None` when the dimension is whole.
+        Returns `None` if the dimension is not sharded.
         """
         axes = self.axes(value, dim)
         if not axes:
@@ -133,14 +135,14 @@ class Local:
         return start
 
     def is_uneven(self, value: "Value", dim: int) -> bool:
-        """Whether the last pieces of `value` along `dim` are shorter, and so have padding."""
+        """Return whether the last shards of `value` along `dim` are shorter and therefore padded."""
         sharding = value.sharding
         return sharding is not None and value.type.shape[dim] % sharding.dims[dim].pieces != 0
 
     def inside(self, b: Any, value: "Value", dim: int) -> "Value | None":
-        """Which positions of the device's piece of `value` along `dim` there are: bool, rank 1.
+        """Return the mask of the valid positions of the device's shard along `dim`: bool, rank 1.
 
-        `None` when all pieces are full.
+        Returns `None` if no shard has padding.
         """
         if not self.is_uneven(value, dim):
             return None
@@ -155,7 +157,7 @@ class Local:
     def masked(
         self, b: Any, piece: "Value", value: "Value", dims: Iterable[int], filler: complex
     ) -> "Value":
-        """The device's `piece` of `value` with `filler` for its padding along `dims`."""
+        """Return the device's shard of `value` with its padding along `dims` replaced by `filler`."""
         everywhere = None
         for dim in dims:
             if (inside := self.inside(b, value, dim)) is not None:
@@ -167,21 +169,21 @@ class Local:
         return masked
 
     def is_first(self, b: Any, axes: Axes) -> "Value":
-        """Whether the device is the first along `axes`: a bool of rank 0."""
+        """Return whether the device is the first along `axes`, as a scalar bool."""
         place = b.axis_index(axes=axes)
         first: Value = b.eq(place, b.full(0, place.type))
         return first
 
 
 def local_type(value: "Value") -> TensorType:
-    """The type of what one device holds of a value."""
+    """Return the type of the local shard of a value."""
     if value.sharding is None:
         return value.type
     return value.type.with_shape(value.sharding.local_shape(value.type.shape))
 
 
 def identity(reduction: str, dtype: str) -> complex:
-    """What leaves a value as it is when it is combined with it, negative zeros included."""
+    """Return the identity element of a reduction, which also preserves negative zeros."""
     if reduction == "mul":
         return 1
     if reduction == "add":

@@ -1,15 +1,15 @@
-"""Shardings: how each dimension of a tensor is cut along mesh axes.
+"""Shardings: how each dimension of a tensor is sharded along mesh axes.
 
-Text of a dimension: `64@data` is cut over `data`, `64@(data, model)` over both (major to minor),
-`64@-` is whole for good, `64` says nothing yet, and a trailing `?` leaves the dimension open to
-more axes; `p1` after it is a priority. Text after the brackets: `replicated(model)` keeps
-propagation from using `model` anywhere in the tensor, `unreduced(model)` says that the tensor is
-the sum over `model` of what the devices hold, and `on @other` names a mesh other than the
-module's first. The representation is that of OpenXLA Shardy
+Text of a dimension: `64@data` is sharded over `data`, `64@(data, model)` over both (major to
+minor), `64@-` is closed and unsharded, `64` is open without axes, and a trailing `?` leaves the
+dimension open to more axes; `p1` after it is a priority. Text after the brackets:
+`replicated(model)` prevents propagation from using `model` in any dimension of the tensor,
+`unreduced(model)` states that the tensor is the sum over `model` of the devices' values, and `on
+@other` names a mesh other than the module's first. The representation is that of OpenXLA Shardy
 (docs/sharding_representation.md there).
 
-An axis of size n may be used in parts: seen as a reshape [pre, size, n / (pre * size)], the part
-in the middle is the sub-axis `data:(pre)size`. A whole axis is the sub-axis (1)n.
+An axis of size n can be used in parts: seen as a reshape to [pre, size, n / (pre * size)], the
+middle part is the sub-axis `data:(pre)size`. The full axis is the sub-axis (1)n.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ from shardir.mesh import Mesh
 
 @dataclass(frozen=True, slots=True, order=True)
 class Axis:
-    """A mesh axis or a part of one: the `size` positions whose stride is n / (pre * size)."""
+    """A mesh axis or a sub-axis: `size` positions with the stride n / (pre * size)."""
 
     name: str
     pre: int
@@ -34,7 +34,7 @@ class Axis:
 
     @property
     def next(self) -> int:
-        """What a following part of the same axis would have as `pre`."""
+        """The `pre` of the sub-axis that follows this one."""
         return self.pre * self.size
 
     def is_whole(self, mesh: Mesh) -> bool:
@@ -47,7 +47,7 @@ class Axis:
         return self.name == other.name and self.pre <= other.pre and self.next >= other.next
 
     def stride(self, mesh: Mesh) -> int:
-        """How far apart neighbours along it are in row-major order of devices."""
+        """Return the stride along the axis in the row-major order of devices."""
         return mesh.strides[self.name] * (mesh.sizes[self.name] // self.next)
 
     def __str__(self) -> str:
@@ -58,13 +58,16 @@ Axes = tuple[Axis, ...]
 
 
 def size_of(axes: Iterable[Axis]) -> int:
-    """How many positions there are along axes together."""
+    """Return the product of the sizes of the axes."""
     return prod(axis.size for axis in axes)
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """How one dimension is cut: `axes` major to minor; `open` to more axes or not."""
+    """The sharding of one dimension:
+
+    `axes` major to minor, and whether it is `open` to more axes.
+    """
 
     axes: Axes = ()
     open: bool = True
@@ -84,10 +87,10 @@ WHOLE = Dim(open=False)
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How a tensor is spread over the mesh called `mesh`.
+    """The sharding of a tensor over the mesh named `mesh`.
 
-    `replicated` are axes that propagation may not use; `unreduced` are axes over which the true
-    value is still to be combined from the devices' values by `reduction` (add, max, min, mul).
+    Propagation must not use the axes in `replicated`. Over the axes in `unreduced`, the devices
+    hold partial values that `reduction` (add, max, min, mul) combines.
     """
 
     mesh: str
@@ -98,17 +101,17 @@ class Sharding:
 
     @classmethod
     def open(cls, mesh: str, rank: int) -> Self:
-        """Says nothing about any dimension."""
+        """Return the sharding in which every dimension is open and has no axes."""
         return cls(mesh, (OPEN,) * rank)
 
     @classmethod
     def whole(cls, mesh: str, rank: int) -> Self:
-        """Every device holds the whole tensor."""
+        """Return the closed sharding in which every device holds the full tensor."""
         return cls(mesh, (WHOLE,) * rank)
 
     @classmethod
     def of(cls, mesh: str, axes: Iterable[Axes]) -> Self:
-        """Closed, cut along `axes` (one tuple a dimension)."""
+        """Return the closed sharding along `axes` (one tuple per dimension)."""
         return cls(mesh, tuple(Dim(tuple(a), open=False) for a in axes))
 
     @property
@@ -121,13 +124,13 @@ class Sharding:
         return not any(dim.open for dim in self.dims)
 
     def used(self) -> Iterator[Axis]:
-        """Every axis that cuts a dimension."""
+        """Yield every axis that shards a dimension."""
         return (axis for dim in self.dims for axis in dim.axes)
 
     def close(self) -> Self:
-        """The same cuts, with nothing left open, prioritised or explicitly replicated."""
+        """Return the same axes with all dimensions closed, without priorities and `replicated`."""
         return replace(self, dims=tuple(dim.close() for dim in self.dims), replicated=())
 
     def local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape one device holds; a dimension that does not divide is rounded up."""
+        """Return the shape of a local shard; sizes that are not divisible are rounded up."""
         return tuple(-(-size // dim.pieces) for size, dim in zip(shape, self.dims, strict=True))

@@ -1,11 +1,10 @@
-"""Factor rules as people write them: `i j, j k -> i k`.
+"""The notation of factor rules for users: `i j, j k -> i k`.
 
-One word for each dimension, tensors behind commas, results behind the arrow. `(i j)` is one
-dimension that walks two factors, major to minor; `...` in front is any number of dimensions, the
-same wherever it stands (`...1` is another such group). What it takes to cut a factor is said by
-name: those that are summed away, that must be gathered, whose pieces are exchanged with
-neighbours, or along which propagation may not move. The notation is that of JAX's sharding rules
-for custom operations.
+A rule has one word per dimension, commas between tensors, and results behind the arrow. `(i j)` is
+one dimension that maps to two factors, major to minor; a leading `...` stands for any number of
+dimensions, the same wherever it occurs (`...1` is another such group). Factors that are reduced,
+that need replication, whose shards exchange rows with neighbours, or whose propagation is blocked
+are listed by name. The notation is that of JAX's sharding rules for custom operations.
 
     sharding_rule("b (h d), d k -> b h k", reduction="d", sizes={"h": 8})
     sharding_rule("b (h d), d k -> b h k {h=8} reduction={d}")
@@ -25,20 +24,20 @@ KINDS = {
     "need_replication": Kind.REPLICATE,
     "permutation": Kind.PERMUTE,
 }
-"""The words for kinds of factors."""
+"""The keyword of each kind of factor."""
 BLOCKED = "blocked"
 LONGEST = 100_000
-"""Characters of a rule: reading it takes time by the square of its length."""
+"""The maximum length of a rule; the parse time is quadratic in the length."""
 
 Dims = tuple[tuple[str, ...], ...]
-"""For each dimension of a tensor the names of its factors; one of dots stands for several."""
+"""For each dimension the names of its factors; a name that starts with dots is a group."""
 Shape = tuple[int, ...]
 Names = str | Iterable[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardingRule:
-    """The rule of an operation whatever the sizes of its tensors; made by `sharding_rule`."""
+    """The rule of an operation for all sizes of its tensors; created by `sharding_rule`."""
 
     operands: tuple[Dims, ...]
     results: tuple[Dims, ...]
@@ -56,10 +55,11 @@ class ShardingRule:
         return text + (f" {BLOCKED}={{{', '.join(self.blocked)}}}" if self.blocked else "")
 
     def for_shapes(self, operands: Sequence[Shape], results: Sequence[Shape]) -> FactorRule:
-        """The factor rule for tensors of given shapes; raises `RuleError` where it fits none.
+        """Return the factor rule for the given shapes; raise `RuleError` if the rule does not fit
+        them.
 
-        A factor that dimensions of several sizes walk has the least of them. Equal questions
-        have one answer, whose identity other parts go by.
+        A factor that maps to dimensions of different sizes has the smallest of these sizes. Equal
+        arguments return the same object, because callers compare rules by identity.
         """
         return _fitted(self, tuple(operands), tuple(results))
 
@@ -73,11 +73,12 @@ def sharding_rule(
     blocked: Names = (),
     sizes: Mapping[str, int] | None = None,
 ) -> ShardingRule:
-    """Read a rule such as `i j, j k -> i k`.
+    """Parse a rule such as `i j, j k -> i k`.
 
-    The kinds name factors, as a tuple or in one string between spaces, and may also be written
-    behind the rule as in `reduction={j}`; `sizes`, of factors that no dimension walks alone, as in
-    `{i=2, j=4}`. Factors of no kind pass cuts through. Raises `RuleError`.
+    The keyword arguments `reduction`, `need_replication`, `permutation` and `blocked` name factors,
+    as a tuple or in one string separated by spaces; they may also follow the rule, as in
+    `reduction={j}`. `sizes` states the sizes of factors that are never a full dimension, as in
+    `{i=2, j=4}`. Other factors pass shardings through. Raises `RuleError`.
     """
     if not isinstance(text, str):
         raise RuleError(f"a rule is a text such as 'i j -> j i', got {text!r}")
@@ -106,7 +107,7 @@ _TOKEN = re.compile(r"\s*(?:([A-Za-z]\w*)|(\.\.\.[0-9]*)|([(),])|$)")
 
 
 def _sections(text: str) -> tuple[str, dict[str, list[str]], dict[str, int]]:
-    """The rule without what is said behind it, and that."""
+    """Return the rule, its keyword sections, and its factor sizes."""
     bare, brace, _ = text.partition("{")
     start = len(bare)
     if brace and (word := re.search(r"\w+\s*=\s*$", bare)):
@@ -135,7 +136,7 @@ def _size(text: str) -> tuple[str, int]:
     name, _, number = (part.strip() for part in text.partition("="))
     size = whole_number(number)
     if size is None:
-        raise RuleError(f"{text!r} is no size of a factor; write it as i=2")
+        raise RuleError(f"{text!r} is not a factor size; write it as i=2")
     return name, size
 
 
@@ -151,7 +152,7 @@ def _mapping(text: str) -> tuple[tuple[Dims, ...], tuple[Dims, ...]]:
 
 
 def _tensors(side: str, rule: str) -> tuple[Dims, ...]:
-    """The tensors of one side; nothing is one tensor without dimensions."""
+    """Return the tensors of one side; an empty side is one tensor of rank 0."""
     tensors: list[list[tuple[str, ...]]] = [[]]
     group: list[str] | None = None
     at = 0
@@ -160,7 +161,7 @@ def _tensors(side: str, rule: str) -> tuple[Dims, ...]:
         if match is None:
             wrong = side[at:].strip().split()[0]
             raise RuleError(
-                f"{wrong!r} in the rule {rule!r} is no name of a factor; names begin with a "
+                f"{wrong!r} in the rule {rule!r} is not a factor name; names begin with a "
                 "letter, and what else a rule has is ( ) , -> and ..."
             )
         name, dots, mark = match.groups()
@@ -188,7 +189,7 @@ def _tensors(side: str, rule: str) -> tuple[Dims, ...]:
 
 
 def _dots(word: str) -> str:
-    """A group of leading dimensions; `...` is `...0`."""
+    """Return the canonical name of a group of leading dimensions; `...` is `...0`."""
     number = whole_number(word[3:] or "0")
     if number is None:
         raise RuleError(f"{word!r} has a number of too many digits; write ...0 to ...9")
@@ -216,14 +217,14 @@ def _check_names(
         seen: set[str] = set()
         for name in (name for dim in dims for name in dim):
             if name in seen:
-                raise RuleError(f"{name!r} walks {_spelled(dims)!r} twice in the rule {rule!r}")
+                raise RuleError(f"{name!r} occurs twice in {_spelled(dims)!r} of the rule {rule!r}")
             seen.add(name)
     has = f"it has {', '.join(known)}" if known else "it has none"
     kind_of: dict[str, str] = {}
     for word, named in said.items():
         for name in named:
             if name not in known:
-                raise RuleError(f"{word} names {name!r}, which is no factor of {rule!r}; {has}")
+                raise RuleError(f"{word} names {name!r}, which is not a factor of {rule!r}; {has}")
             if word == BLOCKED:
                 continue
             if name in kind_of:
@@ -235,7 +236,7 @@ def _check_names(
             kind_of[name] = word
     for name, size in sizes.items():
         if name not in known:
-            raise RuleError(f"sizes names {name!r}, which is no factor of {rule!r}; {has}")
+            raise RuleError(f"sizes names {name!r}, which is not a factor of {rule!r}; {has}")
         if name in alone:
             raise RuleError(
                 f"{name!r} is a whole dimension in the rule {rule!r}, which states its size; "
@@ -258,7 +259,8 @@ def _fitted(
     for noun, mapped, shapes in (("operand", rule.operands, operands),
                                  ("result", rule.results, results)):  # fmt: skip
         if not shapes and mapped == ((),):
-            continue  # nothing is written for a side without tensors, as for one scalar
+            # An empty side also stands for no tensors; otherwise it stands for one scalar.
+            continue
         if len(mapped) != len(shapes):
             raise RuleError(f"the rule {str(rule)!r} has {counted(len(mapped), noun)}, not "
                             f"{len(shapes)}")  # fmt: skip
@@ -275,7 +277,7 @@ def _fitted(
     for dims, shape in zip(tensors, shapes, strict=True):
         for dim, size in zip(dims, shape, strict=True):
             for name in dim:
-                # Order decides ties in propagation: it is that of the text, whoever states a size.
+                # The order of factors decides ties in propagation: it is the order in the text.
                 found = size if len(dim) == 1 else stated.get(name, sizes.get(name, 0))
                 known = sizes.get(name, 0)
                 sizes[name] = min(found, known) if found and known else found or known
@@ -290,7 +292,7 @@ def _fitted(
                 loops = " and ".join(f"{name} of {sizes[name]}" for name in names)
                 raise RuleError(
                     f"dimension {position} of {where} has size {size}, but the rule {str(rule)!r} "
-                    f"walks {loops} along it"
+                    f"maps it to {loops}"
                 )
     numbers = {name: i for i, name in enumerate(sizes)}
     factors = {name: Factor(size) for name, size in sizes.items()}
@@ -307,7 +309,7 @@ def _fitted(
 def _spread(
     rule: ShardingRule, where: str, dims: Dims, shape: Shape, groups: dict[str, int]
 ) -> Dims:
-    """The dimensions of a tensor with a name for each that its dots stand for."""
+    """Return the dimensions of a tensor with its group expanded to one name per dimension."""
     has_dots = bool(dims) and _is_dots(dims[0])
     count = len(shape) - len(dims) + has_dots
     if count < 0 or (count and not has_dots):

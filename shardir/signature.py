@@ -1,8 +1,8 @@
-"""What an operation takes, read off its type rule.
+"""Signatures of operations, derived from their type rules.
 
-The parameters of a type rule are the operands and attributes of the operation, so the rule's
-signature says how many operands there are, which attributes must and may be given, and of what
-kind they are.
+The parameters of a type rule are the operands and attributes of the operation. The rule's Python
+signature therefore states the number of operands, the required and optional attributes, and the
+kind of each attribute.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ def _is_pair(attr: Attr) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of attribute, in words, and whether something is of it."""
+    """A kind of attribute: its description and a predicate for values of the kind."""
 
     words: str
     fits: Callable[[Attr], bool]
@@ -51,12 +51,16 @@ _KINDS: dict[Any, Kind] = {
         "a list of mesh axes", lambda attr: _is_list(attr, lambda axis: isinstance(axis, Axis))
     ),
 }
-"""By the annotation in the type rule; what is annotated otherwise may be anything."""
+"""The kind for each annotation in a type rule; other annotations accept any value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`most` is `None` where any number of operands goes, `attrs` where any attribute does."""
+    """The signature of an operation.
+
+    `most` is `None` if the number of operands is unlimited; `attrs` is `None` if any attribute is
+    accepted.
+    """
 
     name: str
     least: int
@@ -66,7 +70,7 @@ class Signature:
     blocks: int
 
     def check_operands(self, number: int) -> None:
-        """Raises `OperationTypeError` when the operation does not take that many operands."""
+        """Raise `OperationTypeError` if the operation does not accept that many operands."""
         least, most = self.least, self.most
         if number < least or (most is not None and number > most):
             wants = f"{least} or more operands" if most is None else f"{least} to {most} operands"
@@ -75,27 +79,27 @@ class Signature:
             raise OperationTypeError(f"{self.name}: takes {wants}, got {number}")
 
     def check_name(self, name: str) -> None:
-        """Raises `OperationTypeError` when the operation has no such attribute."""
+        """Raise `OperationTypeError` if the operation has no such attribute."""
         if self.attrs is not None and name not in self.attrs:
             known = tuple(self.attrs)
             has = suggestion(name, known) or f"it has {', '.join(known) or 'none'}"
             raise OperationTypeError(f"{self.name}: has no attribute {name!r}; {has}")
 
     def check_attr(self, name: str, attr: Attr) -> None:
-        """Raises `OperationTypeError` when an attribute is unknown or of another kind."""
+        """Raise `OperationTypeError` if an attribute is unknown or of the wrong kind."""
         self.check_name(name)
         kind = self.attrs[name] if self.attrs is not None else None
         if kind is not None and not kind.fits(attr):
             raise OperationTypeError(f"{self.name}: {name} must be {kind.words}")
 
     def check_given(self, attrs: Iterable[str]) -> None:
-        """Raises `OperationTypeError` when an attribute that must be given is not among these."""
+        """Raise `OperationTypeError` if a required attribute is missing."""
         for name in self.required:
             if name not in attrs:
                 raise OperationTypeError(f"{self.name}: needs the attribute {name!r}")
 
     def check_blocks(self, number: int) -> None:
-        """Raises `OperationTypeError` when the operation does not have that many blocks."""
+        """Raise `OperationTypeError` if the operation does not have that many blocks."""
         if number == self.blocks or (self.blocks < 0 and number > 0):
             return
         wants = counted(self.blocks, "block") if self.blocks > 0 else "no blocks"
@@ -106,7 +110,7 @@ class Signature:
 
 @cache
 def signature_of(spec: OpSpec) -> Signature:
-    """What the operation takes."""
+    """Return the signature of an operation."""
     hints = get_type_hints(spec.type)
     least, most, required = 0, 0, []
     attrs: dict[str, Kind | None] = {}
@@ -133,8 +137,10 @@ def signature_of(spec: OpSpec) -> Signature:
 
 
 def check_use(spec: OpSpec, operands: int, attrs: Iterable[str], blocks: int) -> None:
-    """Raises `OperationTypeError` for numbers of operands or blocks, and names of attributes,
-    which an operation does not take. What its type rule says about the types comes after that."""
+    """Raise `OperationTypeError` for invalid numbers of operands or blocks or attribute names.
+
+    The type rule checks the types afterwards.
+    """
     signature = signature_of(spec)
     for name in attrs:
         signature.check_name(name)
@@ -144,7 +150,9 @@ def check_use(spec: OpSpec, operands: int, attrs: Iterable[str], blocks: int) ->
 
 
 def check_call(spec: OpSpec, operands: int, attrs: Mapping[str, Attr], blocks: int) -> None:
-    """As `check_use`, and attributes must be of the kinds that the type rule is written for."""
+    """Check as `check_use`, and check that attributes have the kinds of the type rule's
+    annotations.
+    """
     check_use(spec, operands, attrs, blocks)
     for name, attr in attrs.items():
         signature_of(spec).check_attr(name, attr)

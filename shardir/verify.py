@@ -1,8 +1,7 @@
-"""The rules of the IR, and every place where a module breaks them.
+"""The verifier: checks the rules of the IR and reports every violation.
 
-A pass may rely on a module that `verify` accepts, and owes one back. All faults are found in one
-walk and reported together, each with its line of text, the wrong part underlined, and where in
-the user's program it came from.
+A pass may assume that its input verifies, and its output must verify. One walk finds all faults;
+the report shows each with its line of text, the faulty part underlined, and its source location.
 """
 
 from collections.abc import Iterator
@@ -30,11 +29,11 @@ from shardir.wellformed import (
 )
 
 GLOBAL_ONLY = ("manual_computation", "reshard", "sharding_constraint")
-"""Operations about shardings, which values of per-device programs do not have."""
+"""Operations on shardings, which values of per-device programs do not have."""
 
 
 def verify(module: Module) -> None:
-    """Raises `VerifyError`, which lists every fault of the module."""
+    """Raise `VerifyError` with every fault of the module, if there is one."""
     found = faults(module)
     if not found:
         return
@@ -44,7 +43,7 @@ def verify(module: Module) -> None:
 
 
 def faults(module: Module) -> list[Fault]:
-    """Every place where the module breaks a rule, in reading order."""
+    """Return every fault of the module in program order."""
     found: list[Fault] = []
     meshes: dict[str, Mesh] = {}
     for mesh in module.meshes:
@@ -68,7 +67,7 @@ def faults(module: Module) -> list[Fault]:
 
 
 class _Checker:
-    """Walks one function and collects its faults."""
+    """Collects the faults of one function."""
 
     def __init__(self, function: Function, meshes: dict[str, Mesh]) -> None:
         self.function, self.meshes = function, meshes
@@ -77,7 +76,7 @@ class _Checker:
         self.defined: set[Value] = set()
         self.named: dict[str, Value] = {}
         self.manual: list[Op] = []
-        """The manual computations around what is looked at."""
+        """The manual computations that enclose the current operation."""
         self._shardings: dict[tuple[Sharding, TensorType], list[str]] = {}
         self._types: dict[TensorType, list[str]] = {}
 
@@ -90,7 +89,9 @@ class _Checker:
                 self.meetings()
 
     def block(self, block: Block, owner: Op | None) -> None:
-        """What is defined here is seen by the operations below it and by their blocks."""
+        """Check a block; its values are visible to later operations of the block and to their
+        blocks.
+        """
         defined: list[Value] = []
         for i, param in enumerate(block.params):
             for _, message in self.definition(param, defined):
@@ -129,7 +130,7 @@ class _Checker:
         if op.spec.spmd and not spmd:
             if not self.manual:
                 self.found.at_op(
-                    f"{op.name} goes only into a spmd function or a manual_computation; partition "
+                    f"{op.name} is allowed only in an spmd function or a manual_computation; partition "
                     "the module first",
                     op,
                 )
@@ -147,32 +148,37 @@ class _Checker:
             )
 
     def computation(self, op: Op) -> None:
-        """A block that sees nothing around it, and whose values are local along some axes."""
+        """Check a block that captures no values and whose values are local along the manual axes."""
         attr = list(op.attrs).index("axes") if "axes" in op.attrs else 0
         for axis in mesh_axes(op.attrs.get("axes")):
             if any(manual.overlaps(axis) for manual in self.manual_axes()):
-                self.found.at_op(f"{axis.name!r} is manual around this already", op, "attrs", attr)
+                self.found.at_op(
+                    f"{axis.name!r} is already manual in an enclosing manual_computation",
+                    op,
+                    "attrs",
+                    attr,
+                )
         self.manual.append(op)
         for i, block in enumerate(op.blocks):
             for value in block.captures():
                 if value in self.visible:
                     self.found.at_op(
                         f"block {i} of {op.name} uses {self.found.name(value)} of the blocks "
-                        "around it; make it an operand, so that in_axes say how it is cut",
+                        "around it; make it an operand, so that in_axes state how it is sharded",
                         op, value=value,
                     )  # fmt: skip
             self.block(block, op)
         self.manual.pop()
 
     def manual_axes(self) -> Axes:
-        """The axes along which values are local where we are."""
+        """Return the axes of all enclosing manual computations."""
         return tuple(axis for op in self.manual for axis in mesh_axes(op.attrs.get("axes")))
 
     def manual_names(self) -> str:
         return ", ".join(repr(axis.name) for axis in self.manual_axes()) or "none"
 
     def types(self, op: Op) -> None:
-        """Whether the type rule gives the results their types."""
+        """Check that the type rule infers the stated result types."""
         stated = tuple(value.type for value in op.results)
         try:
             check_call(op.spec, len(op.operands), op.attrs, len(op.blocks))
@@ -186,7 +192,8 @@ class _Checker:
         except OperationTypeError as error:
             self.found.at_op(str(error), op)
             return
-        except Exception as error:  # what a rule says about values that it does not expect
+        # A type rule may raise any exception for values that it does not expect.
+        except Exception as error:
             kind = type(error).__name__
             self.found.at_op(f"{op.name}: its type rule fails on this ({kind}: {error})", op)
             return
@@ -202,7 +209,7 @@ class _Checker:
                 self.found.at_op(f"the result of {op.name} is {want}, not {got}", op, "types", i)
 
     def definition(self, value: Value, defined: list[Value]) -> Iterator[tuple[str, str]]:
-        """Take the value up as defined; yields (name or type, what is wrong with it)."""
+        """Record the value as defined; yield (name or type, message) for each fault."""
         if value in self.defined:
             yield "name", f"{self.found.name(value)} is defined twice"
         elif value.name and self.named.setdefault(value.name, value) is not value:
@@ -230,7 +237,7 @@ class _Checker:
         return self._shardings[key]
 
     def axes(self, attr: Attr) -> Iterator[str]:
-        """Whether the mesh axes in an attribute exist."""
+        """Yield a message for each mesh axis in an attribute that does not exist."""
         for axis in mesh_axes(attr):
             mesh = mesh_of(axis.name, tuple(self.meshes.values()))
             if mesh is None:
@@ -239,7 +246,7 @@ class _Checker:
                 yield from axis_faults(axis, mesh)
 
     def unseen(self, value: Value) -> str:
-        """Why a value cannot be used where it is."""
+        """Return the reason why a value cannot be used at this position."""
         name = self.found.name(value)
         if value in self.defined:
             return f"{name} is defined in a block that has ended; let the block yield it"
@@ -248,12 +255,12 @@ class _Checker:
         return f"{name} is not defined"
 
     def results(self) -> None:
-        """Whether the shardings asked of the results fit them."""
+        """Check that the requested shardings of the results fit the results."""
         function, returns = self.function, self.function.body.returns
         if len(function.results) != len(returns):
             self.found.at_head(
                 f"@{function.name} returns {counted(len(returns), 'value')}, "
-                f"but asks for {counted(len(function.results), 'sharding')}"
+                f"but requests {counted(len(function.results), 'sharding')}"
             )
         for i, (value, sharding) in enumerate(zip(returns, function.results, strict=False)):
             if sharding is None:
@@ -264,7 +271,7 @@ class _Checker:
                 self.found.at_head(message, i)
 
     def interface(self) -> None:
-        """Whether the values of a per-device function are the shards that they are said to be."""
+        """Check that the values of a per-device function are shards of the declared global tensors."""
         function, spmd = self.function, self.function.spmd
         assert spmd is not None
         for noun, values, outer in (
@@ -274,7 +281,7 @@ class _Checker:
             if len(values) != len(outer):
                 self.found.at_head(
                     f"@{function.name} has {counted(len(values), noun)}, "
-                    f"but says of {len(outer)} what they are shards of"
+                    f"but declares the global tensors of {len(outer)}"
                 )
             for i, (value, whole) in enumerate(zip(values, outer, strict=False)):
                 for message in self.shard(value, whole):
@@ -284,13 +291,13 @@ class _Checker:
                         self.found.at_block(message, function.body, None, "params", i)
 
     def meetings(self) -> None:
-        """Whether all devices meet the same collectives in the same order."""
+        """Check that all devices execute the same collectives in the same order."""
         for found in divergences(self.function):
             message = found.told(self.found.name(found.decision), tuple(self.meshes.values()))
             self.found.at_op(message, found.collective)
 
     def shard(self, value: Value, outer: Global) -> Iterator[str]:
-        """Whether the value is what one device holds of the global tensor."""
+        """Yield a message if the value is not the local shard of the global tensor."""
         messages = [*type_faults(outer.type), *self.sharding(outer.sharding, outer.type)]
         yield from messages
         if messages:
@@ -301,7 +308,7 @@ class _Checker:
 
     @cached_property
     def _everything(self) -> set[Value]:
-        """All values that the function defines anywhere."""
+        """All values that the function defines, including those of nested blocks."""
         return {
             *self.function.body.params,
             *(v for op in self.function.body.walk() for v in op.results),
@@ -310,7 +317,7 @@ class _Checker:
 
 
 def mesh_axes(attr: Attr) -> Iterator[Axis]:
-    """The axes in an attribute, those in lists of lists included."""
+    """Yield the mesh axes in an attribute, including those in nested tuples."""
     if isinstance(attr, Axis):
         yield attr
     for item in attr if isinstance(attr, tuple) else ():

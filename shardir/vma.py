@@ -1,12 +1,12 @@
-"""Varying manual axes: along which axes of a manual computation a value may differ.
+"""Varying manual axes (JAX: `vma`): the axes along which a value may differ between devices.
 
-The type of a value inside a manual computation has one more part, which follows from how the value
-was made: the manual axes along which it may differ from device to device (JAX: `vma`). A value
-that does not vary along an axis is one value that the devices along it share.
+The type of a value inside a manual computation includes the set of manual axes along which the
+value may differ from device to device. It follows from the operations that compute the value. A
+value that does not vary along an axis is equal on all devices along it.
 
-Each operation has one rule. It says along which axes the operands have to vary, which is what
-`vary` is put in for, and along which axes the results do. Most operations need no rule of their
-own: all operands vary along the same axes, and so do the results (`joined`).
+Each operation has one rule, which states along which axes the operands must vary (`vary` operations
+are inserted for that) and along which axes the results vary. Most operations use the default rule
+`join_varying`: all operands and results vary along the same axes.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,35 +19,35 @@ NONE: Varying = frozenset()
 
 
 class Vma(NamedTuple):
-    """Along which axes each operand has to vary, and along which axes all results do."""
+    """The axes along which each operand must vary, and along which all results vary."""
 
     operands: tuple[Varying, ...]
     results: Varying
 
 
 Rule = Callable[..., Vma]
-"""(what each operand varies along, attributes) -> what it has to, and what the results do."""
+"""The type of a rule: (axes along which each operand varies, attributes) -> `Vma`."""
 
 
 def joined(operands: Sequence[Varying], **_: Any) -> Vma:
-    """The rule of operations that every device does by itself."""
+    """Apply the rule of operations without communication."""
     every = NONE.union(*operands)
     return Vma((every,) * len(operands), every)
 
 
 def exchanged(operands: Sequence[Varying], *, axes: Axes = (), **attrs: Any) -> Vma:
-    """The rule of communication after which devices along the axes may have different values."""
+    """Apply the rule of communication whose results may differ along the axes."""
     sent = (*axes, *attrs.get("source", ()), *attrs.get("target", ()))
     every = NONE.union(*operands, sent)
     return Vma((every,) * len(operands), every)
 
 
 def combined(operands: Sequence[Varying], *, axes: Axes, **_: Any) -> Vma:
-    """The rule of communication after which devices along the axes have the same value."""
+    """Apply the rule of communication whose results are equal along the axes."""
     every = NONE.union(*operands, axes)
     return Vma((every,) * len(operands), every - frozenset(axes))
 
 
 def made_varying(operands: Sequence[Varying], *, axes: Axes, **_: Any) -> Vma:
-    """The rule of `vary`: nothing is asked of the operand."""
+    """Apply the rule of `vary`, which accepts any operand."""
     return Vma(tuple(operands), NONE.union(*operands, axes))

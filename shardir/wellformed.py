@@ -1,7 +1,7 @@
-"""What makes meshes, types, shardings and attributes well-formed, each apart from any program.
+"""Well-formedness of meshes, types, shardings and attributes, independent of a program.
 
-Every function yields one sentence for each rule that is broken, and nothing if all is well.
-The rules for shardings are those of OpenXLA Shardy (docs/sharding_representation.md there).
+Every function yields one sentence per violated rule, and nothing for a well-formed argument. The
+rules for shardings are those of OpenXLA Shardy (docs/sharding_representation.md there).
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from shardir.text.printer import show_axis
 from shardir.types import COMPLEX, DTYPES, NUMPY_DTYPES, TOKEN, TensorType
 
 REDUCTIONS = ("add", "max", "min", "mul")
-"""How pending values may combine."""
+"""The reductions that can combine partial values."""
 
 
 def mesh_faults(mesh: Mesh) -> Iterator[str]:
@@ -47,11 +47,11 @@ def type_faults(type: TensorType) -> Iterator[str]:
         yield f"{message}; {hint}" if hint else message
     for size in type.shape:
         if not _is_int(size) or size < 0:
-            yield f"{size!r} is no size of a dimension; it is an integer of 0 or more"
+            yield f"{size!r} is not a dimension size; sizes are integers of 0 or more"
 
 
 def sharding_faults(sharding: Sharding, type: TensorType, meshes: dict[str, Mesh]) -> Iterator[str]:
-    """Whether a tensor of this type can be spread so over one of the meshes."""
+    """Yield the reasons why a tensor of this type cannot have the sharding."""
     mesh = meshes.get(sharding.mesh)
     if mesh is None:
         has = ", ".join(f"@{name}" for name in meshes) or "none"
@@ -67,7 +67,7 @@ def sharding_faults(sharding: Sharding, type: TensorType, meshes: dict[str, Mesh
         yield from _dim_faults(dim)
     if sharding.reduction not in REDUCTIONS:
         combine = ", ".join(REDUCTIONS)
-        yield f"pending values do not combine by {sharding.reduction!r}; it is one of {combine}"
+        yield f"partial values cannot be combined by {sharding.reduction!r}; it is one of {combine}"
     elif sharding.unreduced and not _combines(type.dtype, sharding.reduction):
         yield f"values of {type.dtype} do not combine by {sharding.reduction}"
     if any(axis.name not in mesh.sizes or axis.pre < 1 or axis.size < 1 for axis in axes):
@@ -86,7 +86,7 @@ def sharding_faults(sharding: Sharding, type: TensorType, meshes: dict[str, Mesh
 
 
 def axis_faults(axis: Axis, mesh: Mesh) -> Iterator[str]:
-    """Whether the mesh has the axis, or the part of one."""
+    """Yield the reasons why the mesh does not have the axis or sub-axis."""
     if axis.name not in mesh.sizes:
         hint = suggestion(axis.name, mesh.sizes)
         has = hint or f"it has {', '.join(mesh.sizes) or 'none'}"
@@ -96,11 +96,11 @@ def axis_faults(axis: Axis, mesh: Mesh) -> Iterator[str]:
     if axis.pre < 1 or axis.size < 1 or size % axis.next:
         yield f"axis {axis.name!r} of size {size} has no part ({axis.pre}){axis.size}"
     elif axis.size == 1 and size > 1:
-        yield f"{axis} is a part of one position, which cuts nothing; leave it out"
+        yield f"{axis} is a sub-axis of size 1, which does not shard; leave it out"
 
 
 def attribute_faults(attr: Attr) -> Iterator[str]:
-    """Whether an attribute is of a kind that text can show."""
+    """Yield the reasons why the text cannot represent an attribute."""
     if isinstance(attr, tuple):
         for item in attr:
             yield from attribute_faults(item)
@@ -115,7 +115,9 @@ def attribute_faults(attr: Attr) -> Iterator[str]:
 
 
 def _combines(dtype: str, reduction: str) -> bool:
-    """Keys are no numbers; complex numbers have no order."""
+    """Return whether values of `dtype` can be reduced: keys have no arithmetic, complex numbers no
+    order.
+    """
     return dtype != "key" and (dtype not in COMPLEX or reduction in ("add", "mul"))
 
 
@@ -132,7 +134,7 @@ def _dim_faults(dim: Dim) -> Iterator[str]:
     if dim.priority < 0:
         yield f"a priority is 0 or more, not {dim.priority}"
     if not dim.axes and not dim.open:
-        yield f"a dimension that is whole for good has no use for its priority p{dim.priority}"
+        yield f"a closed dimension without axes must not have the priority p{dim.priority}"
 
 
 def _clash_faults(axes: list[Axis], mesh: Mesh) -> Iterator[str]:

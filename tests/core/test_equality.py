@@ -69,7 +69,7 @@ def test_a_module_equals_its_copy(module: Module) -> None:
             "  %c = transpose(%a, perm=[0]) : f32[8]\n"
             "  %c = transpose(%a, perm=[0]) : f32[8@x]",
         ),
-        ("yield %g", "yield %e", "@f: what is returned differs\n  %g\n  %e"),
+        ("yield %g", "yield %e", "@f: the returned values differ\n  %g\n  %e"),
         (
             "(f32[8])",
             "(f32[8@x])",

@@ -120,7 +120,7 @@ def test_cuts_must_fit(old: str, new: str, says: str) -> None:
             "that in_axes say how it is cut",
         ),
         (NESTED, "axes=[y], in_axes=[[[y]]]", "axes=[y, x], in_axes=[[[y]]]",
-         "'x' is manual around this already"),
+         "'x' is already manual in an enclosing manual_computation"),
     ],
 )  # fmt: skip
 def test_the_verifier_knows_what_is_local(text: str, old: str, new: str, says: str) -> None:

@@ -129,7 +129,7 @@ TYPES = r"""
                                     ^^^^ mesh @m has no axis called 'modl'; did you mean 'model'?
 
 %y = exp(%x) : f32[8, 4] unreduced[mean](data)
-                         ^^^^^^^^^^^^^^^ pending values combine by add, max, min, mul, not by 'mean'
+                         ^^^^^^^^^^^^^^^ partial values are combined by add, max, min, mul, not by 'mean'
 
 %y = exp(%x) : f32[8, 4] replicated(data) replicated(data)
                                           ^^^^^^^^^^ 'replicated' is said twice

@@ -78,7 +78,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "i 2 -> i", {},
-        "'2' in the rule 'i 2 -> i' is no name of a factor; names begin with a letter, and what "
+        "'2' in the rule 'i 2 -> i' is not a factor name; names begin with a letter, and what "
         "else a rule has is ( ) , -> and ...",
     ),
     ("i ... -> i", {}, "'...' in the rule 'i ... -> i' is not in front of a tensor"),
@@ -87,12 +87,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("(i j -> i", {}, "the brackets of the rule '(i j -> i' do not match; they are not nested"),
     ("i) -> i", {}, "the brackets of the rule 'i) -> i' do not match; they are not nested"),
     ("(i) -> i", {}, "brackets in the rule '(i) -> i' hold fewer than two factors"),
-    ("i i -> i", {}, "'i' walks 'i i' twice in the rule 'i i -> i'"),
+    ("i i -> i", {}, "'i' occurs twice in 'i i' of the rule 'i i -> i'"),
     (
         "i j -> i", {"reduction": "k"},
-        "reduction names 'k', which is no factor of 'i j -> i'; it has i, j",
+        "reduction names 'k', which is not a factor of 'i j -> i'; it has i, j",
     ),
-    (" -> ", {"blocked": "k"}, "blocked names 'k', which is no factor of '->'; it has none"),
+    (" -> ", {"blocked": "k"}, "blocked names 'k', which is not a factor of '->'; it has none"),
     (
         "i j -> i", {"reduction": "j", "permutation": "j"},
         "'j' is in reduction and in permutation; a factor is of one kind",
@@ -100,7 +100,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("i j -> i", {"reduction": "j j"}, "reduction names 'j' twice"),
     (
         "i -> i", {"sizes": {"k": 2}},
-        "sizes names 'k', which is no factor of 'i -> i'; it has i",
+        "sizes names 'k', which is not a factor of 'i -> i'; it has i",
     ),
     (
         "i j -> (i j)", {"sizes": {"i": 2}},
@@ -113,7 +113,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "add sizes={'j': ...}",
     ),
     ("(i j) -> i {j=0}", {}, "the size of 'j' is 0; it must be at least 1"),
-    ("i -> i {i}", {}, "'i' is no size of a factor; write it as i=2"),
+    ("i -> i {i}", {}, "'i' is not a factor size; write it as i=2"),
     (
         "i -> i reduce={i}", {},
         "'reduce={i}' behind the rule 'i -> i' is neither sizes such as {i=2, j=4} nor one of "
@@ -163,6 +163,6 @@ def test_factors_that_do_not_make_a_dimension() -> None:
         sharding_rule("(i j) -> i j").for_shapes([(8,)], [(2, 3)])
 
     assert str(raised.value) == (
-        "dimension 0 of operand 0 has size 8, but the rule '(i j) -> i j' walks i of 2 and j of 3 "
-        "along it"
+        "dimension 0 of operand 0 has size 8, but the rule '(i j) -> i j' maps it to i of 2 "
+        "and j of 3"
     )

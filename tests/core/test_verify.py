@@ -221,7 +221,7 @@ def test_attributes_are_of_a_kind_that_text_has(attr: Any, kind: str) -> None:
         (Sharding.of("m", [(Axis("x", 1, 3),), ()]), ["axis 'x' of size 4 has no part (1)3"]),
         (
             Sharding.of("m", [(Axis("x", 2, 1),), ()]),
-            ["x:(2)1 is a part of one position, which cuts nothing; leave it out"],
+            ["x:(2)1 is a sub-axis of size 1, which does not shard; leave it out"],
         ),
         (Sharding.of("m", [(X4,), (X4,)]), ["x is used twice in one sharding"]),
         (Sharding("m", (Dim((X4,)), WHOLE), (X4,)), ["x is used twice in one sharding"]),
@@ -243,11 +243,11 @@ def test_attributes_are_of_a_kind_that_text_has(attr: Any, kind: str) -> None:
         ),
         (
             Sharding("m", (WHOLE, WHOLE), (), (X4,), "mean"),
-            ["pending values do not combine by 'mean'; it is one of add, max, min, mul"],
+            ["partial values cannot be combined by 'mean'; it is one of add, max, min, mul"],
         ),
         (
             Sharding("m", (Dim((), False, 1), WHOLE)),
-            ["a dimension that is whole for good has no use for its priority p1"],
+            ["a closed dimension without axes must not have the priority p1"],
         ),
         (Sharding("m", (Dim((X4,), True, -1), WHOLE)), ["a priority is 0 or more, not -1"]),
     ],
@@ -310,7 +310,7 @@ def test_meshes_and_functions_have_names_of_their_own() -> None:
     ("type", "expected"),
     [
         (TensorType((2,), "f33"), "no element type is called 'f33'; did you mean 'f32'?"),
-        (TensorType((-1,), "f32"), "-1 is no size of a dimension; it is an integer of 0 or more"),
+        (TensorType((-1,), "f32"), "-1 is not a dimension size; sizes are integers of 0 or more"),
     ],
 )
 def test_types_are_well_formed(type: TensorType, expected: str) -> None:
@@ -334,7 +334,7 @@ def test_collectives_belong_into_per_device_programs() -> None:
     verify(module)
 
     assert messages(replace(module, functions=(replace(module.main, spmd=None),))) == [
-        "all-reduce goes only into a spmd function or a manual_computation; "
+        "all-reduce is allowed only in an spmd function or a manual_computation; "
         "partition the module first"
     ]
 
@@ -384,7 +384,7 @@ def test_a_function_asks_for_as_many_shardings_as_it_has_results() -> None:
     module = parse(PROGRAM)
 
     assert messages(replace(module, functions=(replace(module.main, results=()),))) == [
-        "@f returns 1 value, but asks for 0 shardings"
+        "@f returns 1 value, but requests 0 shardings"
     ]
     bad = Sharding.of("m", [(X4, X4)])
     assert messages(replace(module, functions=(replace(module.main, results=(bad,)),))) == [

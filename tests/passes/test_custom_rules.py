@@ -204,8 +204,8 @@ def test_loops_have_no_rule() -> None:
         pass
 
     assert str(raised.value) == (
-        "'while' has no loops of its own: cuts pass between its operands, its blocks and its "
-        "results; state rules for the operations in its blocks"
+        "'while' has no factors of its own: shardings pass between its operands, its "
+        "blocks and its results; state rules for the operations in its blocks"
     )
 
 

@@ -102,7 +102,7 @@ def test_operations_keep_their_lines() -> None:
     assert {op.loc for op in made.body.ops} == {loc}
     unlike = vectorize(plain, [True, False, False], 5)
     assert [op.why for op in unlike.body.ops if op.name == "broadcast"] == [
-        "one for all of the batch"
+        "broadcast along the batch dimension"
     ]
 
 
