@@ -1,6 +1,6 @@
-"""shardir: a graph IR whose tensors know how they are spread over a mesh of devices.
+"""shardir: a graph IR in which tensors carry shardings over a mesh of devices.
 
-Names are imported when they are first used, so that `import shardir` costs next to nothing.
+Names are imported on first use, so that `import shardir` is fast.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from shardir._lazy import lazy_names
 refuse_subinterpreters()
 
 TABLE = {
-    # programs of users
+    # user programs
     "shardir.frontend.array": ("Array", "ShapeDtypeStruct"),
     "shardir.frontend.assembling": (
         "make_array_from_callback",
@@ -88,7 +88,7 @@ TABLE = {
     "shardir.testing": (),
     "shardir.tree": (),
     "shardir.tree_util": (),
-    # the IR itself
+    # IR
     "shardir.custom_rules": ("register_rule", "rules"),
     "shardir.errors": ("ShardirError",),
     "shardir.ir": ("Block", "Function", "Loc", "Module", "Op", "Value"),
@@ -97,7 +97,7 @@ TABLE = {
     "shardir.text.parser": ("parse",),
     "shardir.types": ("TensorType",),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir import (

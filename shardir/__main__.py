@@ -1,4 +1,4 @@
-"""`python -m shardir`: the command line."""
+"""Entry point of `python -m shardir`: the command line."""
 
 from shardir.cli import main
 

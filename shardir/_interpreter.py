@@ -1,4 +1,4 @@
-"""In which interpreter of a process the library may be imported."""
+"""Check that the library is imported in the main interpreter of a process."""
 
 from importlib import import_module
 
@@ -10,12 +10,13 @@ class SubinterpreterError(ShardirError, ImportError):
 
 
 def refuse_subinterpreters() -> None:
-    """Raise `SubinterpreterError` in any interpreter but that which the process began with.
+    """Raise `SubinterpreterError` in any interpreter except the main one.
 
-    Extensions that the library needs (NumPy, ml_dtypes, optree) do not support others: they wait
-    for ever for the lock of the main interpreter.
+    Required extension modules (NumPy, ml_dtypes, optree) do not support subinterpreters: they would
+    deadlock on the lock of the main interpreter.
     """
-    for name in ("_interpreters", "_xxsubinterpreters"):  # Since Python 3.13, and before.
+    # The first name exists since Python 3.13, the second before.
+    for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             interpreters = import_module(name)
         except ImportError:

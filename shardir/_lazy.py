@@ -1,8 +1,8 @@
-"""Faces: modules of public names, each imported when it is first asked for.
+"""Lazy public modules: each public name is imported on first access.
 
-`import shardir` must be quick and the core must import no sibling, so a face holds only text: for
-each name the module that defines it. Type checkers and editors read the imports that stand beside
-the table under `if TYPE_CHECKING`; `tests/test_face.py` keeps the two the same.
+`import shardir` must be fast and the core must not import other packages, so a public module
+consists of a table: for each name, the module that defines it. Type checkers and editors read the
+equivalent imports under `if TYPE_CHECKING`; `tests/test_face.py` checks that both agree.
 """
 
 import sys
@@ -16,11 +16,13 @@ from shardir.errors import ShardirError
 
 
 class UnknownName(ShardirError, AttributeError):
-    """A face has no such name."""
+    """A public module has no such name."""
 
 
 class MissingModule(ShardirError, ModuleNotFoundError):
-    """Functions of JAX's that have no names here, though they can be called."""
+    """A module of JAX that has no counterpart here, although its functions are callable through
+    interop.
+    """
 
 
 ELSEWHERE = {
@@ -29,11 +31,11 @@ ELSEWHERE = {
     "shardir.scipy.optimize": "jax.scipy.optimize",
     "shardir.scipy.signal": "jax.scipy.signal",
 }
-"""What stands nearest to modules that are not here. Each is a file that says so."""
+"""The JAX modules that replace modules without a counterpart; each has a placeholder file."""
 
 
 def missing_module(name: str) -> MissingModule:
-    """The error for a module of `ELSEWHERE`."""
+    """Return the error for a module of `MODULES_ONLY_IN_JAX`."""
     return MissingModule(f"there is no {name}; {_nearest(name)}")
 
 
@@ -42,13 +44,13 @@ def _nearest(name: str) -> str:
 
 
 Face = tuple[Callable[[str], object], Callable[[], list[str]]]
-"""What a module needs to be one: its `__getattr__` and its `__dir__` (PEP 562)."""
+"""The `__getattr__` and `__dir__` of a lazy module (PEP 562)."""
 
 
 def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> Face:
-    """The face whose `table` lists, for each module, the names that it lends.
+    """Return the lazy module functions for `table`, which lists the public names of each module.
 
-    A module that lends nothing but itself stands with no names.
+    A module with an empty tuple is itself the public name.
     """
     homes = {name: module for module, names in table.items() for name in names}
     submodules = {module.rpartition(".")[2]: module for module in table if not table[module]}
@@ -67,13 +69,13 @@ def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> Face:
 
 
 def lazy_module(face: str, home: str) -> Face:
-    """The face that shows the public names of the module `home`.
+    """Return the lazy module functions that expose the public names of the module `home`.
 
-    Those are the names in its `__all__`; without one, all but modules that have no face.
+    These are the names in its `__all__`; without one, all names except modules that are not public.
     """
 
     def lookup(name: str) -> object:
-        # Of the names that Python itself asks for, only those of the Array API standard are lent.
+        # Of the dunder names, only those of the Array API standard are exposed.
         if name.startswith("__") and not name.startswith("__array_"):
             raise _unknown(face, name, [])
         module = import_module(home)
@@ -95,19 +97,19 @@ def lazy_module(face: str, home: str) -> Face:
 
 
 def _is_public(face: str, name: str, value: object) -> bool:
-    """Whether a face shows what a module has that does not say so itself in `__all__`."""
+    """Return whether a name is public in a module without `__all__`."""
     if name.startswith("_"):
         return name.startswith("__array_")
     return not isinstance(value, ModuleType) or _has_face(face, name)
 
 
 def _has_face(face: str, name: str) -> bool:
-    """Whether there is a face below another one."""
+    """Return whether a public module exists below another one."""
     return hasattr(sys.modules[face], "__path__") and find_spec(f"{face}.{name}") is not None
 
 
 def _face(face: str, lookup: Callable[[str], object], public: Callable[[], list[str]]) -> Face:
-    """A face that lists the `public` names, and what Python has put there."""
+    """Return lazy module functions that list the `public` names and the module's own attributes."""
 
     def lookup_or_all(name: str) -> object:
         return sorted(public()) if name == "__all__" else lookup(name)

@@ -1,4 +1,4 @@
-"""Checkpoints of gradients: what is computed again, and what is saved."""
+"""Rematerialization in gradients: values that are recomputed and values that are saved."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ TABLE = {
         "remat",
     ),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.checkpointing import (

@@ -1,4 +1,4 @@
-"""Arrays in files: written by all processes together, read under any mesh."""
+"""Checkpoints: all processes write arrays together; any mesh can read them."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ TABLE = {
     "shardir.frontend.restoring": ("exists", "load"),
     "shardir.frontend.saving": ("save",),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.restoring import exists as exists, load as load

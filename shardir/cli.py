@@ -1,4 +1,4 @@
-"""The command `shardir`: that of the frontend, and what stands over it."""
+"""The command `shardir`: the commands of the frontend, and `as-jax`."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from shardir.frontend.distributed import is_initialized
 
 @app.command(
     name="as-jax",
-    # What follows the script is its own, also what looks like an option.
+    # Arguments after the script belong to the script, even if they look like options.
     context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
     epilog="""Examples:
 
@@ -25,11 +25,13 @@ from shardir.frontend.distributed import is_initialized
 )
 def as_jax(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(help="a Python file; what follows is for it")],
+    script: Annotated[
+        Path, typer.Argument(help="a Python file; the script receives the arguments after it")
+    ],
 ) -> None:
-    """Run a script whose `import jax` finds shardir.
+    """Run a script in which `import jax` imports shardir.
 
-    The modules beside it find shardir as well, and nobody else does.
+    The redirection also applies to modules in the script's folder, and to no other modules.
     """
     from shardir.interop.in_place_of_jax import run_script
 
@@ -45,7 +47,9 @@ def as_jax(
 
 
 def _tell(error: Exception, script: str) -> None:
-    """Tell an error as Python does, from the script on; it ends other processes as well."""
+    """Print the traceback from the script on, through `sys.excepthook`, which also stops peer
+    processes.
+    """
     place: TracebackType | None = error.__traceback__
     while place is not None and place.tb_frame.f_code.co_filename != script:
         place = place.tb_next

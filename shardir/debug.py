@@ -1,4 +1,4 @@
-"""Looking at arrays, who holds which part, and into programs while they run."""
+"""Debugging: printing, callbacks and breakpoints in programs, and visualization of shardings."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ TABLE = {
     ),
     "shardir.frontend.visualize": ("visualize_sharding",),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.debugging import (

@@ -1,14 +1,15 @@
-"""Whole numbers in the texts that users write."""
+"""Parsing of decimal integers in user text."""
 
 MOST_DIGITS = 18
-"""Of a number that fits into 64 bits whatever its digits are."""
+"""The maximum number of significant digits, so that every number fits into 64 bits."""
 
 
 def whole_number(text: str) -> int | None:
-    """The number that decimal digits state; `None` for other text and for more than 18 digits.
+    """Return the number that decimal digits represent; `None` for other text or more than 18
+    digits.
 
-    `str.isdecimal` and `int` also take digits of other scripts, and `int` takes signs, blanks and
-    underscores, and raises for thousands of digits.
+    In contrast to `str.isdecimal` and `int`, digits of other scripts, signs, blanks and underscores
+    are rejected, and long text does not raise.
     """
     if not (text.isascii() and text.isdecimal()):
         return None

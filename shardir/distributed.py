@@ -1,4 +1,4 @@
-"""One program on many processes: joining them, and arrays that none of them has whole."""
+"""Multi-process programs: initialization, and arrays that are distributed over processes."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ TABLE = {
         "gather_to_root",
     ),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.distributed import (

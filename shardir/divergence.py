@@ -44,9 +44,9 @@ class Divergence:
         """Return the error message, in which `decision` is the name of the predicate."""
         along = ", ".join(show_axis(axis, mesh_of(axis.name, meshes)) for axis in self.axes)
         return (
-            f"{self.collective.name} may be executed by only some devices: {self.control.name} depends on "
-            f"{decision}, which differs along {along}; use a value that is equal on all devices, such "
-            "as an all-reduce of it"
+            f"{self.collective.name} may be executed by only some devices: {self.control.name} "
+            f"depends on {decision}, which differs along {along}; use a value that is equal on "
+            "all devices, such as an all-reduce of it"
         )
 
 

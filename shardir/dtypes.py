@@ -1,4 +1,4 @@
-"""Element types: their limits, their families, and what stands for what."""
+"""Element types: limits, type hierarchy and promotion."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Nested containers of arrays as one vector."""
+"""Conversion between pytrees of arrays and one vector."""
 
 from typing import TYPE_CHECKING
 

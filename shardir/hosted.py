@@ -1,7 +1,7 @@
-"""Names in the text of a program that stand for functions of the program around it.
+"""References from the IR to Python functions of the host program.
 
-An operation may refer to a Python function: the rule of a derivative, what to call while it runs.
-The text of a program has only its name, so a program that was read from text refers to nothing.
+An attribute may refer to a Python function, such as a derivative rule or a callback. The text of a
+program contains only its name, so a program that was parsed from text has no function.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,10 @@ from typing import Any
 
 
 class Hosted(str):
-    """A name, and the function that it stands for.
+    """A string attribute with the function that it names.
 
-    Reads and prints like the name. Two of them are equal when name and function are.
+    It reads and prints like the name. Two references are equal if their names and functions are
+    equal.
     """
 
     __slots__ = ("function",)
@@ -35,5 +36,5 @@ class Hosted(str):
 
 
 def function_of(name: str) -> Callable[..., Any] | None:
-    """The function that a name stands for; `None` if it came from text."""
+    """Return the function of a reference; `None` if it was parsed from text."""
     return name.function if isinstance(name, Hosted) else None

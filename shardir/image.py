@@ -1,4 +1,4 @@
-"""What is nearest to `jax.image`: importing this tells."""
+"""Placeholder for `jax.image`: importing this module raises an error that names the alternative."""
 
 from shardir._lazy import missing_module
 

@@ -1,7 +1,8 @@
-"""Which parts of mesh axes lie inside of a process, and which between processes.
+"""Process levels: which sub-axes are inside a process and which span processes.
 
-The devices of each process form a block of the mesh. Along an axis of size n that k blocks follow
-one another on, the major part of size k is *far*, from process to process, and the rest is *near*.
+The devices of each process form a block of the mesh. Along an axis of size n with k blocks, the
+major sub-axis of size k is *far* (between processes) and the remaining sub-axis is *near* (inside a
+process).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +21,9 @@ from shardir.text.printer import show_axis
 
 @dataclass(frozen=True)
 class Levels:
-    """A mesh cut into blocks: `across` counts them along each axis that has several.
+    """A mesh split into blocks: `across` is the number of blocks along each axis that has several.
 
-    `place` is the block of one process, by its number along each of these axes, if it is known.
+    `place` is the block of one process, as an index along each of these axes, if known.
     """
 
     mesh: Mesh
@@ -31,9 +32,9 @@ class Levels:
 
     @classmethod
     def parse(cls, mesh: Mesh, text: str, at: str = "") -> "Levels":
-        """Read `data:2/model:4`, and a place such as `data:1/model:0`.
+        """Parse `data:2/model:4`, and a block position such as `data:1/model:0`.
 
-        Raises `PipelineError` for what no mesh can be cut into.
+        Raises `PipelineError` for text that does not divide the mesh into blocks.
         """
         across: dict[str, int] = {}
         seen: set[str] = set()
@@ -44,7 +45,7 @@ class Levels:
             if size is None or not blocks or size % blocks or name in seen:
                 known = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
                 raise PipelineError(
-                    f"{part!r} is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks "
+                    f"{part!r} is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks "
                     "divide the axis, once for each axis, such as data:2/model:1; the axes are "
                     f"{known or 'none'}"
                 )
@@ -55,7 +56,7 @@ class Levels:
         return replace(levels, place=levels.numbers(at)) if at else levels
 
     def numbers(self, text: str) -> dict[str, int]:
-        """Which block along each axis `data:1/model:0` means; the first where it says nothing."""
+        """Return the block index along each axis of `data:1/model:0`; 0 for axes without an entry."""
         found = dict.fromkeys(self.across, 0)
         for part in filter(None, text.split("/")):
             name, _, at = part.partition(":")
@@ -63,7 +64,7 @@ class Levels:
             known = name in self.mesh.sizes and number is not None
             if number is None or not known or number >= self.across.get(name, 1):
                 raise PipelineError(
-                    f"{part!r} is no place of a block; write AXIS:NUMBER, counted from 0, such as "
+                    f"{part!r} is not a block position; write AXIS:NUMBER, counted from 0, such as "
                     f"data:1; the blocks are {self}"
                 )
             if name in found:
@@ -71,7 +72,7 @@ class Levels:
         return found
 
     def position(self, axes: Axes) -> int:
-        """Where the block of this process stands along far axes."""
+        """Return the position of this process's block along far axes."""
         assert self.place is not None
         at = 0
         for axis in axes:
@@ -80,12 +81,12 @@ class Levels:
         return at
 
     def pieces(self, sharding: Sharding) -> list[tuple[int, ...]]:
-        """Which piece of its process's part each device has, by its number in each dimension."""
+        """Return the index of each device's shard inside its process, one number per dimension."""
         columns = [positions(self.mesh, self.near(dim.axes)).tolist() for dim in sharding.dims]
         return list(zip(*columns, strict=True)) if columns else [()] * self.mesh.size
 
     def whole(self, name: str) -> Axis:
-        """All of an axis."""
+        """Return the full axis."""
         return Axis(name, 1, self.mesh.sizes[name])
 
     def __str__(self) -> str:
@@ -93,23 +94,25 @@ class Levels:
 
     @property
     def processes(self) -> Mesh:
-        """The mesh of the blocks, each of which is one process."""
+        """The mesh of blocks, each of which is one process."""
         axes = tuple((name, self.across[name]) for name, _ in self.mesh.axes if name in self.across)
         return Mesh(self.mesh.name, axes, None if axes else (0,))
 
     def is_far(self, axis: Axis) -> bool:
-        """Whether it goes from process to process alone; a far axis of the mesh of devices is the
-        same one of that of processes."""
+        """Return whether the axis only spans processes.
+
+        A far axis of the device mesh has the same form in the process mesh.
+        """
         return axis.size > 1 and axis.next <= self.across.get(axis.name, 1)
 
     def is_near(self, axis: Axis) -> bool:
-        """Whether it stays inside of processes."""
+        """Return whether the axis is inside a process."""
         return axis.size == 1 or axis.pre >= self.across.get(axis.name, 1)
 
     def split(self, axes: Axes) -> Axes:
-        """The axes in parts that are near or far.
+        """Return the axes split into near and far parts.
 
-        Raises `MergeError` where no reshape of an axis shows both its part and the blocks.
+        Raises `MergeError` if no reshape of an axis contains both its sub-axis and the blocks.
         """
         made: list[Axis] = []
         for axis in axes:
@@ -126,19 +129,19 @@ class Levels:
         return tuple(made)
 
     def runs(self, axes: Axes) -> list[Axes]:
-        """The parts of axes, as long as they follow one another on the same level."""
+        """Return the parts of the axes, grouped into consecutive parts of one level."""
         parts = (axis for axis in self.split(axes) if axis.size > 1)
         return [in_one(run) for _, run in groupby(parts, self.is_far)]
 
     def far(self, axes: Axes) -> Axes:
-        """The parts between processes, in the order of the axes."""
+        """Return the parts between processes, in the order of the axes."""
         return in_one(axis for axis in self.split(axes) if self.is_far(axis))
 
     def near(self, axes: Axes) -> Axes:
-        """The parts inside of processes, in the order of the axes."""
+        """Return the parts inside processes, in the order of the axes."""
         return tuple(axis for axis in self.split(axes) if not self.is_far(axis) and axis.size > 1)
 
 
 def in_one(axes: Iterable[Axis]) -> Axes:
-    """The axes, those as one that follow one another."""
+    """Return the axes with consecutive parts merged."""
     return reduce(append, axes, ())

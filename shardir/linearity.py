@@ -1,16 +1,16 @@
-"""In which of its operands an operation is linear: whether a sum may be taken after it.
+"""Linearity of operations: whether a sum of operands may be delayed until after the operation.
 
-`f(a + b, w) = f(a, w) + f(b, w)` lets the parts of a sum go through `f` on different devices and
-be added up afterwards. Joint linearity (`a + b`, `select`, `concatenate`) takes the parts of
-several operands at once; a product is linear in each factor alone, while the other stays.
+`f(a + b, w) = f(a, w) + f(b, w)` allows devices to apply `f` to partial sums and to add the results
+afterwards. Joint linearity (`a + b`, `select`, `concatenate`) applies to the partial values of
+several operands together; a product is linear in each factor while the other one is fixed.
 
-What an operation says about tangents says this too: `jvp=linear` is linear in all floating
-operands at once, `jvp=multilinear` in each of them. Others declare `linear`. Only floating and
-complex numbers count: whole numbers wrap, and no tangents are known for them.
+The tangent rules imply linearity: `jvp=linear` is jointly linear in all floating-point operands,
+`jvp=multilinear` in each of them. Other operations declare `linear`. Only floating-point and
+complex values count: integers wrap around and have no tangents.
 
-Maxima and minima may wait as well, for operations that only choose among elements. Others that
-never turn an order around do not count: a device that has nothing to compare holds an infinity,
-and adding to that or taking a root of it can give NaN.
+Maxima and minima can also be delayed after operations that only select elements. Other monotonic
+operations do not count: a device without elements holds an infinity, and adding to it or taking its
+root can give NaN.
 """
 
 from functools import lru_cache
@@ -21,14 +21,15 @@ from shardir.tangents import linear, multilinear
 from shardir.types import COMPLEX, INEXACT, TensorType
 
 Groups = tuple[tuple[int, ...], ...]
-"""Groups of operands; an operation is linear in the members of one group together."""
+"""Groups of operands; the operation is jointly linear in the members of a group."""
 
 ROUNDS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
-"""Digits of the floating types: a conversion to fewer of them is not linear enough."""
+"""Mantissa bits of the floating-point types: a conversion to fewer bits is not sufficiently linear.
+"""
 
 
 def groups_of(op: Op) -> Groups:
-    """The groups of operands in which an operation is linear; none if it is not."""
+    """Return the groups of operands in which an operation is linear; empty if it is not linear."""
     if len(op.results) != 1 or op.blocks or op.spec.edges:
         return ()
     types = tuple(value.type for value in op.operands)
@@ -65,7 +66,9 @@ _FOLDS = {"max": ("max", "any"), "min": ("min", "all")}
 
 
 def carries(op: Op, reduction: str) -> Groups:
-    """The groups of operands whose parts may just as well be combined by `reduction` afterwards."""
+    """Return the groups of operands whose partial values `reduction` may combine after the
+    operation.
+    """
     if reduction == "add":
         return groups_of(op)
     if reduction not in _JOINT or len(op.results) != 1 or op.blocks or op.spec.edges:
@@ -82,7 +85,7 @@ def carries(op: Op, reduction: str) -> Groups:
 
 
 def _narrows(source: TensorType, result: TensorType) -> bool:
-    """Whether a conversion between the types rounds: then a sum comes before it."""
+    """Return whether a conversion between the types rounds, so that sums must precede it."""
     a, b = source.dtype, result.dtype
     if a == b or a in COMPLEX or b in COMPLEX:
         return (a, b) == ("c128", "c64")

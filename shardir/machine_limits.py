@@ -1,4 +1,4 @@
-"""What this machine cannot run, found before anything is allocated."""
+"""Checks, before any allocation, that this machine can run a program."""
 
 import os
 
@@ -8,13 +8,13 @@ from shardir.memory import memory_of_module
 from shardir.sizes import show_bytes
 
 MOST_DEVICES = 4096
-"""Devices of a mesh that one process runs a program for."""
+"""The maximum number of mesh devices for which one process runs a program."""
 MOST_DIMENSIONS = 64
-"""Of an array of NumPy."""
+"""The maximum rank of a NumPy array."""
 
 
 def memory_of_machine() -> int | None:
-    """The bytes of physical memory; `None` where the system does not say."""
+    """Return the bytes of physical memory; `None` if the system does not report them."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -24,9 +24,9 @@ def memory_of_machine() -> int | None:
 def check_runnable(module: Module, memory: int | None = None) -> None:
     """Raise `InterpretError` for a program that cannot run in this process.
 
-    That is one over too many devices, of arrays that NumPy does not have, or that needs more than
-    `memory` bytes (all that the machine has): its whole arguments and results, or what one device
-    holds at once. A program that passes may still need more.
+    The check covers the number of devices, the rank of arrays, and the memory of the global
+    arguments and results and of the live values of one device, compared with `memory` bytes (by
+    default the physical memory). A program that passes may still need more.
     """
     main = module.main
     for mesh in module.meshes:

@@ -1,4 +1,4 @@
-"""How much memory a program needs, by the lives of its values."""
+"""Memory requirements of programs, computed from the live ranges of values."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from shardir.ir import Block, Module, Value
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes that one run of a program holds; of a per-device program, on each device.
+    """Bytes that one run of a program holds; for a per-device program, on each device.
 
-    `arguments` and `results` are held by the caller; a result that is an argument counts once
-    more, since the caller gets an array of its own. `peak` is the most that is alive at any time,
-    arguments included, and `temporaries` what of it is neither an argument nor a result.
+    The caller holds `arguments` and `results`; a result that is an argument counts again, because
+    the caller receives a copy. `peak` is the maximum number of live bytes including arguments, and
+    `temporaries` is the part of it that is neither argument nor result.
     """
 
     arguments: int
@@ -21,11 +21,11 @@ class Memory:
 
 
 def memory_of_module(module: Module) -> Memory:
-    """The memory of the module's first function.
+    """Return the memory of the module's first function.
 
-    A value is alive from the operation that makes it to the last that uses it, a result to the
-    end. No operation works in place, so operands and results of one are alive together; what a
-    block of a loop or branch needs is alive while its operation runs.
+    A value is live from the operation that defines it to its last use, a result to the end. No
+    operation works in place, so its operands and results are live together; the memory of a block
+    is live while its operation runs.
     """
     body = module.main.body
     arguments = sum(value.type.nbytes for value in body.params)
@@ -36,7 +36,7 @@ def memory_of_module(module: Module) -> Memory:
 
 
 def _peak(block: Block) -> int:
-    """The most bytes alive at once of what a block makes itself."""
+    """Return the maximum number of live bytes of the values that a block defines."""
     last: dict[Value, int] = {}
     for i, op in enumerate(block.ops):
         for value in (*op.uses(), *op.results):
@@ -58,5 +58,5 @@ def _peak(block: Block) -> int:
 
 
 def _inner(block: Block) -> int:
-    """A block of an operation: its parameters are values of its own, too."""
+    """Return the memory of a nested block, including its parameters."""
     return sum(value.type.nbytes for value in block.params) + _peak(block)

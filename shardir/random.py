@@ -1,4 +1,4 @@
-"""Random numbers from explicit keys: the same bits however they are spread."""
+"""Random numbers from explicit keys; the bits do not depend on the sharding."""
 
 from typing import TYPE_CHECKING
 

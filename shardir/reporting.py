@@ -1,6 +1,6 @@
-"""How far the compilation of a program is, for whoever asked to be told.
+"""Progress of compilations, for a callback.
 
-Whoever does a part of it calls `report`; nobody has to know who listens.
+Each compilation stage calls `report`; without a callback that does nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +13,15 @@ from shardir.errors import ShardirError
 
 
 class ReportingError(ShardirError, TypeError):
-    """What was to be told how far a compilation is cannot be told."""
+    """The progress callback is not callable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of the program, `done` parts of `total` of a stage are done, `seconds` after it was begun.
+    """The progress of one compilation: `done` of `total` parts of a stage, `seconds` after the
+    start.
 
-    Stages are the passes (of each its number among them), then `kernels`: machine code.
+    The stages are the passes (`total` is their number) and then `kernels`, the code generation.
     """
 
     program: str
@@ -36,10 +37,11 @@ _program: ContextVar[tuple[str, float] | None] = ContextVar("program", default=N
 
 @contextmanager
 def progress(callback: Callable[[Progress], object]) -> Iterator[None]:
-    """Call `callback` with a `Progress` for every part of a compilation, while in the block.
+    """Call `callback` with a `Progress` for every part of a compilation inside the block.
 
-    Programs that other threads compile are not reported. What the callback raises ends the
-    compilation; the next call begins it anew. Raises `ReportingError` for what cannot be called.
+    Compilations in other threads are not reported. An exception from the callback aborts the
+    compilation; the next call starts it again. Raises `ReportingError` if `callback` is not
+    callable.
     """
     if not callable(callback):
         raise ReportingError(f"progress calls a function of one Progress, got {callback!r}")
@@ -52,7 +54,7 @@ def progress(callback: Callable[[Progress], object]) -> Iterator[None]:
 
 @contextmanager
 def compiling(program: str) -> Iterator[None]:
-    """What is reported in the block is about the program of this name."""
+    """Attribute reports inside the block to the program of this name."""
     if _listener.get() is None:
         yield
         return
@@ -64,12 +66,14 @@ def compiling(program: str) -> Iterator[None]:
 
 
 def is_heard() -> bool:
-    """Whether anybody listens."""
+    """Return whether a callback is registered and a compilation is running."""
     return _listener.get() is not None and _program.get() is not None
 
 
 def report(stage: str, done: int, total: int) -> None:
-    """Say that so many parts of a stage are done, if anybody listens."""
+    """Report to the callback, if there is one, that `done` of `total` parts of a stage are
+    finished.
+    """
     listener, program = _listener.get(), _program.get()
     if listener is not None and program is not None:
         name, began = program

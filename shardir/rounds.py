@@ -1,6 +1,7 @@
-"""Which rows go from where to where, in rounds in which every device sends and receives once.
+"""Plans for row exchange: rounds in which every device sends and receives at most once.
 
-Pure planning: positions along the axes that cut a dimension, and numbers of rows.
+The functions only plan: they work on positions along the axes that shard a dimension, and on row
+indices.
 """
 
 from bisect import bisect_right
@@ -10,14 +11,14 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """Rows of the whole, from `start` on, that lie at `offset` in what a device has."""
+    """`length` global rows from `start` on, stored from `offset` on in a device's rows."""
 
     offset: int
     start: int
     length: int
 
     def follows(self, offset: int, start: int) -> bool:
-        """Whether a run with this offset and start goes on where this one ends."""
+        """Return whether a run with this offset and start continues this one."""
         return (offset, start) == (self.offset + self.length, self.start + self.length)
 
 
@@ -26,7 +27,7 @@ Runs = Sequence[Sequence[Run]]
 
 
 class Edge(NamedTuple):
-    """`length` rows that go from `source` in one device's rows to `target` in another's."""
+    """A transfer of `length` rows from `source` in the sender's rows to `target` in the receiver's."""
 
     sender: int
     receiver: int
@@ -37,19 +38,19 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """Edges of which every device sends and receives at most one, as one piece of `length` rows.
+    """Transfers in which every device sends and receives at most one block of `length` rows.
 
-    The piece holds the edge, and around it whatever else it has room for.
+    The block contains the rows of the transfer, and adjacent rows that are ignored.
     """
 
     edges: tuple[Edge, ...]
     sources: tuple[int, ...]
-    """Where the piece starts in the sender's rows, in step with the edges."""
+    """The start of the block in the sender's rows, for each transfer."""
     length: int
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Where the piece starts in the receiver's rows, which may be outside of them."""
+        """The start of the block in the receiver's rows, which may be out of bounds."""
         return tuple(
             edge.target - edge.source + source
             for edge, source in zip(self.edges, self.sources, strict=True)
@@ -61,12 +62,14 @@ class Round:
 
     @property
     def is_static(self) -> bool:
-        """Whether the piece is in the same place everywhere."""
+        """Return whether the block has the same position on all devices."""
         return len(set(self.sources)) == 1 and len(set(self.targets)) == 1
 
 
 def blocks(size: int, block: int, count: int) -> list[list[Run]]:
-    """What each of `count` devices holds of `size` rows in blocks; the last may be short."""
+    """Return the rows of each of `count` devices that hold `size` rows in blocks; the last may be
+    short.
+    """
     return [
         [Run(0, i * block, rows)] if (rows := min(block, size - i * block)) > 0 else []
         for i in range(count)
@@ -74,7 +77,7 @@ def blocks(size: int, block: int, count: int) -> list[list[Run]]:
 
 
 def edges_between(held: Runs, wanted: Runs, *, local: bool = False) -> Iterator[Edge]:
-    """Every wanted row from where it is held; with `local` all devices hold `held[0]`."""
+    """Yield a transfer for every wanted row that is held; with `local` all devices hold `held[0]`."""
     owners = sorted((run.start, j, run) for j, runs in enumerate(held) for run in runs)
     starts = [start for start, _, _ in owners]
     for i, runs in enumerate(wanted):
@@ -91,7 +94,7 @@ def edges_between(held: Runs, wanted: Runs, *, local: bool = False) -> Iterator[
 
 
 def rounds_of(edges: Sequence[Edge], rows: int) -> list[Round]:
-    """The edges in as few rows as two ways of grouping them give."""
+    """Return the transfers in rounds; the better of two groupings by the total number of rows."""
     if not edges:
         return []
     return min(
@@ -101,7 +104,7 @@ def rounds_of(edges: Sequence[Edge], rows: int) -> list[Round]:
 
 
 class _Group:
-    """Edges in which every device sends once at most and receives once at most."""
+    """Transfers in which every device sends at most once and receives at most once."""
 
     def __init__(self) -> None:
         self.edges: list[Edge] = []
@@ -109,7 +112,7 @@ class _Group:
         self.receivers: set[int] = set()
 
     def takes(self, edge: Edge) -> bool:
-        """Add the edge, if there is room for it."""
+        """Add the transfer if its sender and receiver are free; return whether it was added."""
         if edge.sender in self.senders or edge.receiver in self.receivers:
             return False
         self.edges.append(edge)
@@ -125,7 +128,7 @@ def _put(edge: Edge, groups: list[_Group]) -> None:
 
 
 def _by_shift(edges: Sequence[Edge]) -> list[Round]:
-    """Together what moves by the same distance; the piece has the rows of all edges."""
+    """Group transfers by their shift; the block spans the rows of all transfers."""
     classes: dict[int, list[_Group]] = {}
     for edge in edges:
         _put(edge, classes.setdefault(edge.target - edge.source, []))
@@ -138,7 +141,7 @@ def _by_shift(edges: Sequence[Edge]) -> list[Round]:
 
 
 def _first_fit(edges: Sequence[Edge], rows: int) -> list[Round]:
-    """Long runs first, each in the first round where neither device is busy."""
+    """Put long transfers first, each into the first round in which both devices are free."""
     groups: list[_Group] = []
     for edge in sorted(edges, key=lambda edge: -edge.length):
         _put(edge, groups)
@@ -151,7 +154,7 @@ def _first_fit(edges: Sequence[Edge], rows: int) -> list[Round]:
 
 
 def joined(local: list[Round], remote: list[Round]) -> list[Round]:
-    """Rows that stay travel along in a permute that all others take, if that leaves one piece."""
+    """Merge local rows into the only remote permute if they form one block with it."""
     if len(local) == len(remote) == 1 and local[0].length == remote[0].length:
         edges = (*local[0].edges, *remote[0].edges)
         both = Round(edges, (*local[0].sources, *remote[0].sources), local[0].length)
@@ -162,7 +165,7 @@ def joined(local: list[Round], remote: list[Round]) -> list[Round]:
 
 
 def apart(steps: Sequence[Round], size: int) -> bool:
-    """Whether pieces in rising order lie in `size` rows without touching each other's."""
+    """Return whether blocks in ascending order fit into `size` rows without overlapping."""
     at = 0
     for step in steps:
         if step.targets[0] < at:
@@ -172,14 +175,14 @@ def apart(steps: Sequence[Round], size: int) -> bool:
 
 
 def zero_elsewhere(steps: Sequence[Round], wanted: Runs) -> bool:
-    """Whether what is wanted and not held is zero by itself: no piece that arrives covers it."""
+    """Return whether missing rows are zero without masking: no received block covers them."""
     for step in steps:
         edges = {edge.receiver: edge for edge in step.edges}
         start, stop = step.targets[0], step.targets[0] + step.length
         for i, runs in enumerate(wanted):
             edge = edges.get(i)
             if edge is None and not step.is_local:
-                continue  # who receives nothing gets zeros
+                continue  # A device that receives nothing in a collective-permute gets zeros.
             for run in runs:
                 low, high = max(start, run.offset), min(stop, run.offset + run.length)
                 if edge is None:

@@ -1,4 +1,4 @@
-"""Random arguments for programs that are run to see what they compute."""
+"""Random arguments for test runs of programs."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ from shardir.types import COMPLEX, FLOATS, UNSIGNED, TensorType
 def random_arguments(
     module: Module, seed: int = 0, *, whole: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """Global arrays for the parameters of the first function, the same for the same seed.
+    """Return random global arrays for the parameters of the first function, determined by the seed.
 
-    Floating-point and complex numbers are standard normal, integers small, since they often are
-    indices or counts. With `whole` all numbers are small and whole, so that plain sums are exact
-    and comparisons are sure.
+    Floating-point and complex elements are standard normal; integers are small, because they often
+    are indices or counts. With `whole`, all elements are small integers, so that plain sums are
+    exact and comparisons are stable.
     """
     rng = np.random.default_rng(seed)
     return [_array(type, rng, whole) for type in parameter_types(module)]
 
 
 def parameter_types(module: Module) -> list[TensorType]:
-    """The global types of the first function's parameters."""
+    """Return the global types of the first function's parameters."""
     main = module.main
     if main.spmd:
         return [outer.type for outer in main.spmd.params]

@@ -1,8 +1,8 @@
-"""Numbers of bytes as people write them."""
+"""Formatting of byte counts."""
 
 
 def show_bytes(count: float) -> str:
-    """`512 B`, `4.0 KiB`, `16.0 MiB`, ..."""
+    """Return a byte count as text: `512 B`, `4.0 KiB`, `16.0 MiB`, ..."""
     if count < 1024:
         return f"{count:.0f} B"
     for unit in ("KiB", "MiB", "GiB", "TiB"):

@@ -1,10 +1,10 @@
-"""How an operation changes when its operands do.
+"""Tangent (JVP) rules of operations.
 
-A tangent is a direction in which a value moves. What has none stands still, and costs nothing.
-Where an operation is linear, the tangent of its result is the operation itself, done to tangents;
-such operations declare `jvp=linear` or `jvp=multilinear`. Where each element of the result depends
-on the same element of the operands only, the vjp already has the slopes (`diagonal`). What
-declares no rule has its tangents derived from its vjp, by `shardir.passes.pushforward`.
+A symbolic zero tangent is `None` and costs nothing. Where an operation is linear, the tangent of
+the result is the operation applied to tangents; such operations declare `jvp=linear` or
+`jvp=multilinear`. Where each element of the result depends only on the same element of the
+operands, the vjp already contains the derivatives (`diagonal`). The tangents of operations without
+a rule are derived from the vjp by `shardir.passes.pushforward`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 Tangents = Sequence["Value | None"]
 Rule = Callable[[Any, "Op", Tangents], Tangents | None]
-"""What an operation declares as its `jvp`: (builder, operation, tangents of its operands) ->
-tangents of its results. `None` is zero; `None` for all: no rule for this case, derive it."""
+"""The type of a tangent rule:
+
+(builder, operation, tangents of its operands) -> tangents of its results. `None` is zero; `None` as
+the whole result means that the rule does not cover this case.
+"""
 
 
 def linear(b: Any, op: "Op", tangents: Tangents) -> Tangents:
-    """The rule of what is linear in all its floating operands at once."""
+    """Return the tangent of an operation that is jointly linear in its floating-point operands."""
     if op.result.type.dtype not in INEXACT:
         return (None,)
     operands = [
@@ -38,7 +41,7 @@ def linear(b: Any, op: "Op", tangents: Tangents) -> Tangents:
 
 
 def multilinear(b: Any, op: "Op", tangents: Tangents) -> Tangents:
-    """The rule of products: linear in each operand while the others stay."""
+    """Return the tangent of a product: linear in each operand with the others fixed."""
     parts = []
     for i, tangent in enumerate(tangents):
         if tangent is not None:
@@ -47,9 +50,9 @@ def multilinear(b: Any, op: "Op", tangents: Tangents) -> Tangents:
 
 
 def diagonal(b: Any, op: "Op", tangents: Tangents) -> Tangents | None:
-    """The rule of elementwise operations: what multiplies a cotangent multiplies a tangent.
+    """Return the tangent of an elementwise operation: its vjp applied to tangents.
 
-    Of complex numbers that holds where the operation has a complex derivative.
+    For complex types this holds only where the operation has a complex derivative.
     """
     (y,) = op.results
     moving = [x for x, tangent in zip(op.operands, tangents, strict=True) if tangent is not None]
@@ -67,12 +70,11 @@ def diagonal(b: Any, op: "Op", tangents: Tangents) -> Tangents | None:
 
 
 NOT_HOLOMORPHIC = ("sign",)
-"""Elementwise operations from complex to complex numbers that have no complex derivative and are
-not linear either."""
+"""Elementwise complex operations that are neither holomorphic nor linear."""
 
 
 def _again(b: Any, op: "Op", operands: Sequence["Value"]) -> "Value":
-    """The operation, done to other operands."""
+    """Return the operation applied to other operands."""
     y = op.result
     made: Value = b.emit(op.spec, *operands, result=y.type, sharding=y.sharding, **op.attrs)
     return made

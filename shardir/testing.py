@@ -1,4 +1,4 @@
-"""Tests of how programs communicate, and of whether sharding changes what they compute."""
+"""Assertions about the communication of programs, and about the effect of shardings on results."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ TABLE = {
         "collectives",
     ),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.testing import (

@@ -1,13 +1,13 @@
-"""Threefry-2x32: random bits as a function of a key and a counter, in NumPy.
+"""Threefry-2x32 in NumPy: random bits as a function of a key and a counter.
 
-A key is one 64-bit word, its high half first. Two schemes turn the hash into arrays of bits; both
-are JAX's, bit for bit. In the `partitionable` scheme the element with flat (row-major) index n is
-the hash of the counter n. In the `original` scheme the counters 0, 1, ..., m - 1 are hashed in
-pairs (i, i + m / 2), and the first outputs of all pairs come before the second ones. In both an
-element depends on its index in the whole array and on nothing else, so every piece of an array
-can be made where it is needed: `bits` and `split` take indices, not a shape.
+A key is one 64-bit word, high half first. Two schemes convert hashes to arrays of bits; both equal
+JAX's bit for bit. In the `partitionable` scheme the element with flat (row-major) index n is the
+hash of the counter n. In the `original` scheme the counters 0, 1, ..., m - 1 are hashed in pairs
+(i, i + m / 2), and the first outputs of all pairs precede the second ones. In both schemes an
+element depends only on its index in the global array, so each shard can be computed where it is
+needed: `bits` and `split` take indices instead of a shape.
 
-Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ SCHEMES = ("partitionable", "original")
 PARITY = 0x1BD11BDA
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _CHUNK = 1 << 14
-"""How many counters are hashed at a time, so that the twenty rounds stay in the cache."""
+"""The number of counters per chunk, so that the twenty rounds run in cache."""
 
 
 def hash_pairs(key: Array, first: Array, second: Array) -> tuple[Array, Array]:
-    """Hash the counter words `first` and `second` (u32, one shape), returned in that shape.
+    """Return the hashes of the counter words `first` and `second` (u32, equal shapes).
 
-    `key` (u64) is one key for all or an array of that shape.
+    `key` (u64) is one key for all counters or an array of their shape.
     """
     shape = first.shape
     key, first, second = key.reshape(-1), first.reshape(-1), second.reshape(-1)
@@ -59,23 +59,24 @@ def _hash(key0: Array, key1: Array, first: Array, second: Array) -> tuple[Array,
 
 
 def halves(words: Array) -> tuple[Array, Array]:
-    """The high and the low 32 bits of 64-bit words."""
+    """Return the high and the low 32 bits of 64-bit words."""
     return (words >> np.uint64(32)).astype(np.uint32), words.astype(np.uint32)
 
 
 def joined(high: Array, low: Array) -> Array:
-    """64-bit words from their high and low 32 bits."""
+    """Return 64-bit words from their high and low 32 bits."""
     words: Array = high.astype(np.uint64) << np.uint64(32) | low
     return words
 
 
 def fold_in(keys: Array, data: Array) -> Array:
-    """New keys (u64) from keys and data (u32), all of one shape."""
+    """Return new keys (u64) from keys and data (u32) of equal shapes."""
     return joined(*hash_pairs(keys, np.zeros_like(data), data))
 
 
 def bits(key: Array, indices: Array, size: int, width: int, scheme: str) -> Array:
-    """The elements at flat `indices` (u64) of `size` random numbers of `width` bits.
+    """Return the elements at flat `indices` (u64) of an array of `size` random words of `width`
+    bits.
 
     The result has the shape of `indices` and the unsigned type of that width.
     """
@@ -93,7 +94,7 @@ def bits(key: Array, indices: Array, size: int, width: int, scheme: str) -> Arra
 
 
 def split(key: Array, indices: Array, size: int, scheme: str) -> Array:
-    """The keys at flat `indices` (u64) of the `size` keys that `key` splits into."""
+    """Return the keys at flat `indices` (u64) of the `size` keys into which `key` is split."""
     if scheme == "partitionable":
         return joined(*hash_pairs(key, *halves(indices)))
     high = indices * np.uint64(2)
@@ -102,14 +103,14 @@ def split(key: Array, indices: Array, size: int, scheme: str) -> Array:
 
 
 def counters(size: int, width: int) -> int:
-    """How many 32-bit counters the original scheme takes for `size` numbers of `width` bits."""
+    """Return the number of 32-bit counters of the original scheme for `size` words of `width` bits."""
     return -(-size * width // 32)
 
 
 def _original(key: Array, words: Array, count: int) -> Array:
-    """The 32-bit words at `words` (u64) of the `count` words that the original scheme makes.
+    """Return the words at the indices `words` (u64) of the `count` words of the original scheme.
 
-    Counters are padded with one zero to an even number.
+    The counters are padded with one zero to an even number.
     """
     half = np.uint64((count + 1) // 2)
     first = words % half
@@ -119,10 +120,10 @@ def _original(key: Array, words: Array, count: int) -> Array:
 
 
 def flat_indices(shape: Sequence[int], starts: Sequence[int], window: Sequence[int]) -> Array:
-    """The flat indices (u64), in an array of `shape`, of the window of shape `window` at `starts`.
+    """Return the flat indices (u64) in an array of `shape` of the window of shape `window` at
+    `starts`.
 
-    A window of `shape` itself at zeros gives the index of every element. One that would begin
-    before the array begins where the array does.
+    A window of `shape` at zeros gives the index of every element. Negative starts are clamped to 0.
     """
     flat = np.zeros((1,) * len(shape), np.uint64)
     for dim, (start, extent) in enumerate(zip(starts, window, strict=True)):

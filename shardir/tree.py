@@ -1,4 +1,4 @@
-"""Nested containers of arrays: flatten, map, put together again."""
+"""Pytrees: flatten, map and unflatten nested containers of arrays."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ TABLE = {
         "unflatten",
     ),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.key_paths import (

@@ -1,4 +1,4 @@
-"""Nested containers under the names of `jax.tree_util`."""
+"""Pytree functions under the names of `jax.tree_util`."""
 
 from typing import TYPE_CHECKING
 

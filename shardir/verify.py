@@ -271,7 +271,7 @@ class _Checker:
                 self.found.at_head(message, i)
 
     def interface(self) -> None:
-        """Check that the values of a per-device function are shards of the declared global tensors."""
+        """Check that the values of a per-device function are shards of the global tensors."""
         function, spmd = self.function, self.function.spmd
         assert spmd is not None
         for noun, values, outer in (

@@ -52,8 +52,8 @@ def test_a_loop_that_goes_on_as_long_as_its_own_piece_says() -> None:
     with pytest.raises(VerifyError) as caught:
         verify(parse(loop(LOCAL, SWAP)))
     assert str(caught.value).splitlines()[0] == (
-        "collective-permute may be met by some devices only: while goes as %more says, which "
-        "differs along x; decide by what all devices have, such as an all-reduce of it"
+        "collective-permute may be executed by only some devices: while depends on %more, which "
+        "differs along x; use a value that is equal on all devices, such as an all-reduce of it"
     )
     assert "^^^^^^^^^^^^^^^^^^" in str(caught.value)
 

@@ -117,7 +117,7 @@ def test_cuts_must_fit(old: str, new: str, says: str) -> None:
             "%s = all-reduce(%p, axes=[x], op=add)",
             "%s = slice(%a, starts=[0, 0], strides=[1, 1])",
             "block 0 of manual_computation uses %a of the blocks around it; make it an operand, so "
-            "that in_axes say how it is cut",
+            "that in_axes state how it is sharded",
         ),
         (NESTED, "axes=[y], in_axes=[[[y]]]", "axes=[y, x], in_axes=[[[y]]]",
          "'x' is already manual in an enclosing manual_computation"),

@@ -147,27 +147,27 @@ def test_collectives_on_one_level_stay() -> None:
     [
         (
             "across=rows:2",
-            "'rows:2' is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks divide the "
+            "'rows:2' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks divide the "
             "axis, once for each axis, such as data:2/model:1; the axes are data:4, model:2",
         ),
         (
             "across=data:3",
-            "'data:3' is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks divide the "
+            "'data:3' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks divide the "
             "axis, once for each axis, such as data:2/model:1; the axes are data:4, model:2",
         ),
         (
             "across=data:2/data:4",
-            "'data:4' is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks divide the "
+            "'data:4' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks divide the "
             "axis, once for each axis, such as data:2/model:1; the axes are data:4, model:2",
         ),
         (
             "across=data:2,at=rows:0",
-            "'rows:0' is no place of a block; write AXIS:NUMBER, counted from 0, such as data:1; "
+            "'rows:0' is not a block position; write AXIS:NUMBER, counted from 0, such as data:1; "
             "the blocks are data:2",
         ),
         (
             "across=data:2,at=data:2",
-            "'data:2' is no place of a block; write AXIS:NUMBER, counted from 0, such as data:1; "
+            "'data:2' is not a block position; write AXIS:NUMBER, counted from 0, such as data:1; "
             "the blocks are data:2",
         ),
     ],
