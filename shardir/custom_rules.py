@@ -151,6 +151,6 @@ NO_RULES = Rules()
 
 
 def rules_in_force() -> Rules:
-    """Return the rules in force, which are part of the key of every cache of propagated programs."""
+    """Return the rules in force; every cache of propagated programs has them in its key."""
     block = _block.get()
     return Rules(tuple({**_process, **block}.items())) if _process or block else NO_RULES

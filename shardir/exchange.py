@@ -245,7 +245,7 @@ def choice(b: Any, axes: Axes, numbers: Sequence[int]) -> "int | Any":
 
 
 def part(b: Any, value: Any, dim: int, start: int, length: int) -> Any:
-    """Return `length` rows of dimension `dim` from `start` on; the value itself if these are all."""
+    """Return `length` rows of dimension `dim` from `start` on, or the value if these are all."""
     shape = value.type.shape
     if (start, length) == (0, shape[dim]):
         return value
@@ -264,7 +264,7 @@ def fetch(
     size: int,
     fill: Any = None,
 ) -> Any:
-    """Exchange rows of a device's shard `piece` of `value`, an operand that is sharded along `dim`."""
+    """Exchange rows of a device's shard `piece` of `value`, which is sharded along `dim`."""
     axes = local.axes(value, dim)
     held = blocks(value.type.shape[dim], piece.type.shape[dim], len(wanted))
     return exchange(b, piece, dim, axes, held, wanted, size, fill)

@@ -45,9 +45,9 @@ class Levels:
             if size is None or not blocks or size % blocks or name in seen:
                 known = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
                 raise PipelineError(
-                    f"{part!r} is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks "
-                    "divide the axis, once for each axis, such as data:2/model:1; the axes are "
-                    f"{known or 'none'}"
+                    f"{part!r} is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+                    "blocks divide the axis, once for each axis, such as data:2/model:1; the axes "
+                    f"are {known or 'none'}"
                 )
             seen.add(name)
             if blocks > 1:
@@ -56,7 +56,7 @@ class Levels:
         return replace(levels, place=levels.numbers(at)) if at else levels
 
     def numbers(self, text: str) -> dict[str, int]:
-        """Return the block index along each axis of `data:1/model:0`; 0 for axes without an entry."""
+        """Return the block index along each axis of `data:1/model:0`; the default is 0."""
         found = dict.fromkeys(self.across, 0)
         for part in filter(None, text.split("/")):
             name, _, at = part.partition(":")

@@ -37,7 +37,7 @@ class Mesh:
         return not self.axes and self.device_ids is not None
 
     def coordinates(self) -> Iterator[dict[str, int]]:
-        """Yield the coordinates of every device in row-major order (the last axis varies fastest)."""
+        """Yield the coordinates of every device in row-major order (the last axis is fastest)."""
         for point in product(*(range(size) for _, size in self.axes)):
             yield dict(zip(self.sizes, point, strict=True))
 

@@ -33,8 +33,8 @@ class Partitioning:
     It is called if any factor is sharded. Without `lower`, the operation itself runs on local
     types.
 
-    `shardable(rule, operand types..., result, attributes)` lists the factors that may be sharded; the
-    default is `default_shardable_factors`. Other factors are gathered before the operation.
+    `shardable(rule, operand types..., result, attributes)` lists the factors that may be sharded;
+    the default is `default_shardable_factors`. Other factors are gathered before the operation.
 
     `reduction(attributes)` names the reduction of results that are partial over sharded reduced
     factors; the default is the rule's `reduction`, and without either `lower` leaves no partial
@@ -135,7 +135,7 @@ class Local:
         return start
 
     def is_uneven(self, value: "Value", dim: int) -> bool:
-        """Return whether the last shards of `value` along `dim` are shorter and therefore padded."""
+        """Return whether the last shards of `value` along `dim` are shorter and thus padded."""
         sharding = value.sharding
         return sharding is not None and value.type.shape[dim] % sharding.dims[dim].pieces != 0
 
@@ -157,7 +157,7 @@ class Local:
     def masked(
         self, b: Any, piece: "Value", value: "Value", dims: Iterable[int], filler: complex
     ) -> "Value":
-        """Return the device's shard of `value` with its padding along `dims` replaced by `filler`."""
+        """Return the device's shard of `value` with `filler` in its padding along `dims`."""
         everywhere = None
         for dim in dims:
             if (inside := self.inside(b, value, dim)) is not None:

@@ -27,7 +27,7 @@ Runs = Sequence[Sequence[Run]]
 
 
 class Edge(NamedTuple):
-    """A transfer of `length` rows from `source` in the sender's rows to `target` in the receiver's."""
+    """A transfer of `length` rows from `source` in the sender to `target` in the receiver."""
 
     sender: int
     receiver: int
@@ -77,7 +77,7 @@ def blocks(size: int, block: int, count: int) -> list[list[Run]]:
 
 
 def edges_between(held: Runs, wanted: Runs, *, local: bool = False) -> Iterator[Edge]:
-    """Yield a transfer for every wanted row that is held; with `local` all devices hold `held[0]`."""
+    """Yield a transfer for each wanted row that is held; `local` devices all hold `held[0]`."""
     owners = sorted((run.start, j, run) for j, runs in enumerate(held) for run in runs)
     starts = [start for start, _, _ in owners]
     for i, runs in enumerate(wanted):

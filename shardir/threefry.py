@@ -103,7 +103,7 @@ def split(key: Array, indices: Array, size: int, scheme: str) -> Array:
 
 
 def counters(size: int, width: int) -> int:
-    """Return the number of 32-bit counters of the original scheme for `size` words of `width` bits."""
+    """Return the number of 32-bit counters of the original scheme for `size` words."""
     return -(-size * width // 32)
 
 

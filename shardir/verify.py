@@ -130,8 +130,8 @@ class _Checker:
         if op.spec.spmd and not spmd:
             if not self.manual:
                 self.found.at_op(
-                    f"{op.name} is allowed only in an spmd function or a manual_computation; partition "
-                    "the module first",
+                    f"{op.name} is allowed only in an spmd function or a manual_computation; "
+                    "partition the module first",
                     op,
                 )
             for i, (name, attr) in enumerate(op.attrs.items()):
@@ -148,7 +148,7 @@ class _Checker:
             )
 
     def computation(self, op: Op) -> None:
-        """Check a block that captures no values and whose values are local along the manual axes."""
+        """Check a block without captures, whose values are local along the manual axes."""
         attr = list(op.attrs).index("axes") if "axes" in op.attrs else 0
         for axis in mesh_axes(op.attrs.get("axes")):
             if any(manual.overlaps(axis) for manual in self.manual_axes()):

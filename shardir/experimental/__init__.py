@@ -1,4 +1,4 @@
-"""Names that programs written for the tutorials import from here."""
+"""Names under `shardir.experimental` for programs that follow older JAX tutorials."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "shardir.experimental.pjit": (),
     "shardir.experimental.shard_map": (),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.experimental import (

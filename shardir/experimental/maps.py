@@ -1,11 +1,11 @@
-"""`Mesh`, where older programs import it from."""
+"""`Mesh` under its path in older JAX versions."""
 
 from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
 TABLE = {"shardir.frontend.mesh": ("Mesh",)}
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.mesh import Mesh as Mesh

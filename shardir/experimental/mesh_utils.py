@@ -1,11 +1,11 @@
-"""Devices arranged for a mesh."""
+"""Arrangement of devices for a mesh."""
 
 from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
 TABLE = {"shardir.frontend.mesh": ("create_device_mesh",)}
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.mesh import create_device_mesh as create_device_mesh

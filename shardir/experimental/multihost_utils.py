@@ -1,4 +1,4 @@
-"""What all processes have, under the names that programs written for JAX know."""
+"""Functions over the arrays of all processes, under JAX's names."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ TABLE = {
         "sync_global_devices",
     ),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.multihost import (

@@ -1,4 +1,4 @@
-"""`pjit` and `PartitionSpec`, where older programs import them from."""
+"""`pjit` and `PartitionSpec` under their paths in older JAX versions."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ TABLE = {
     "shardir.frontend.older_jit": ("pjit",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.older_jit import pjit as pjit

@@ -1,11 +1,11 @@
-"""`shard_map`, where older programs import it from."""
+"""`shard_map` under its path in older JAX versions."""
 
 from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
 TABLE = {"shardir.frontend.shard_mapping": ("shard_map",)}
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.shard_mapping import shard_map as shard_map

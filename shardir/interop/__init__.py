@@ -1,4 +1,4 @@
-"""Programs of other libraries, as ours; `jax` needs the extra of its name."""
+"""Programs of other libraries. `shardir.interop.jax` needs the extra `jax`."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "shardir.interop.in_place_of_jax": (),
     "shardir.interop.jax": (),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.interop import in_place_of_jax as in_place_of_jax, jax as jax

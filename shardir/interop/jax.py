@@ -1,4 +1,4 @@
-"""Functions written for JAX, Equinox, Flax or Optax; needs the extra `jax`."""
+"""Import of functions that are written for JAX, Equinox, Flax or Optax; needs the extra `jax`."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ TABLE = {
     "shardir.frontend.interop.importing": ("ImportedFunction", "from_jax"),
     "shardir.frontend.interop.rules": ("ImportedProgramError", "UnknownPrimitiveError"),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.interop.importing import (

@@ -1,4 +1,4 @@
-"""Decompositions of matrices close to the IR."""
+"""Matrix decompositions close to the IR."""
 
 from typing import TYPE_CHECKING
 

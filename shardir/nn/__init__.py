@@ -1,4 +1,4 @@
-"""Functions that neural networks are made of: activations, softmax, attention."""
+"""Neural network functions: activations, softmax, attention."""
 
 from typing import TYPE_CHECKING
 

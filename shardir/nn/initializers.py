@@ -1,4 +1,4 @@
-"""How the weights of layers begin: functions of a key, a shape and an element type."""
+"""Weight initializers: functions of a key, a shape and a dtype."""
 
 from typing import TYPE_CHECKING
 

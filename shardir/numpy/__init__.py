@@ -1,7 +1,7 @@
-"""NumPy's functions, for arrays that are spread over devices.
+"""NumPy's functions for sharded arrays.
 
-Who imports this face is going to call them, so that it does not wait for that: the first call of a
-compiled function would pay for it.
+This module imports its implementation immediately, because the first call of a compiled function
+would otherwise pay for the import.
 """
 
 from importlib import import_module

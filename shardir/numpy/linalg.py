@@ -1,4 +1,4 @@
-"""Linear algebra: factors of matrices, equations, norms."""
+"""Linear algebra: decompositions, linear systems, norms."""
 
 from typing import TYPE_CHECKING
 

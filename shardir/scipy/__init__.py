@@ -1,4 +1,4 @@
-"""What users of SciPy expect under these names."""
+"""SciPy's functions for sharded arrays."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "shardir.scipy.special": (),
     "shardir.scipy.stats": (),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.scipy import (

@@ -1,4 +1,4 @@
-"""What is nearest to `jax.scipy.ndimage`: importing this tells."""
+"""Placeholder for `jax.scipy.ndimage`: importing it raises an error that names the alternative."""
 
 from shardir._lazy import missing_module
 

@@ -1,4 +1,4 @@
-"""What is nearest to `jax.scipy.signal`: importing this tells."""
+"""Placeholder for `jax.scipy.signal`: importing it raises an error that names the alternative."""
 
 from shardir._lazy import missing_module
 

@@ -1,4 +1,4 @@
-"""Special functions: gamma, beta, error and Bessel functions, and what is made of them."""
+"""Special functions: gamma, beta, error and Bessel functions, and related functions."""
 
 from typing import TYPE_CHECKING
 

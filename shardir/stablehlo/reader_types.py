@@ -249,7 +249,7 @@ class Types:
             value, limits = int(token, 16 if token.type == "HEX" else 10), np.iinfo(numpy)
             if limits.min <= value <= limits.max:
                 return value
-        raise self.source.fail(f"{str(token)!r} is no element of {dtype}", token, base)
+        raise self.source.fail(f"{str(token)!r} is not an element of {dtype}", token, base)
 
     def _from_bytes(self, token: Token, literal: str, type: TensorType) -> Attr:
         """`dense<"0x...">`: the bytes of all elements, or of one that all are."""

@@ -1,8 +1,8 @@
-"""Literals: names, numbers, strings and arrays, both to text and back.
+"""Literals: conversion of names, numbers, strings and arrays to text and back.
 
-Everything round-trips exactly: floats are the shortest text that reads back as the same number,
-and an array whose list would lose something (the bits of a NaN, the shape of an empty array) or
-take much space is written as the base64 of its bytes.
+All values round-trip exactly. A float is the shortest text that parses to the same number. An array
+is written as the base64 of its bytes if it is large or if a list would lose information (the bits
+of a NaN, the shape of an empty array).
 """
 
 import json
@@ -24,7 +24,7 @@ from shardir.types import (
 )
 
 LISTED = 64
-"""Arrays of more elements are written in base64."""
+"""The number of elements above which arrays are written in base64."""
 
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _NAME = re.compile(r"[\w.]+")
@@ -32,28 +32,28 @@ _TAKEN = ("true", "false", "inf", "nan")
 
 
 def quote(text: str) -> str:
-    """A string literal in one line."""
+    """Return a string literal without line breaks."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def unquote(literal: str) -> str:
-    """The string of a literal; raises `ValueError` for an escape that means nothing."""
+    """Return the string of a literal; raise `ValueError` for an invalid escape."""
     text: str = json.loads(literal)
     return text
 
 
 def show_name(name: str) -> str:
-    """What follows `%` or `@`; quoted when it is no plain name."""
+    """Return a name as written after `%` or `@`, quoted if necessary."""
     return name if _NAME.fullmatch(name) else quote(name)
 
 
 def show_word(word: str) -> str:
-    """An axis name; quoted when it is no plain word."""
+    """Return an axis name, quoted if necessary."""
     return word if _WORD.fullmatch(word) else quote(word)
 
 
 def show_number(number: complex) -> str:
-    """A Python number such that reading it gives the same type and value."""
+    """Return the text of a Python number, which parses to the same type and value."""
     if isinstance(number, bool):
         return "true" if number else "false"
     if isinstance(number, int):
@@ -64,13 +64,13 @@ def show_number(number: complex) -> str:
 
 
 def show_symbol(symbol: Symbol) -> str:
-    """A bare word; quoted when it would not read back as one."""
+    """Return a bare word, quoted if it would not parse as one."""
     plain = _WORD.fullmatch(symbol) and symbol not in _TAKEN
     return str(symbol) if plain else quote(symbol)
 
 
 def show_dense(dense: Dense) -> str:
-    """`dense(f32, [1.0, 2.0])`, or `dense(f32[100], "...")` with the bytes in base64."""
+    """Return `dense(f32, [1.0, 2.0])`, or `dense(f32[100], "...")` with the bytes in base64."""
     array = dense.array
     dtype = dtype_name(array.dtype)
     if 0 < array.size <= LISTED:
@@ -82,7 +82,7 @@ def show_dense(dense: Dense) -> str:
 
 
 def _elements(flat: npt.NDArray[Any], dtype: str) -> tuple[list[str], list[Any]]:
-    """The texts of the elements, and the Python numbers that they read as."""
+    """Return the texts of the elements, and the Python numbers to which they parse."""
     if dtype in COMPLEX:
         reals, imags = (_elements(part, REAL_OF[dtype]) for part in (flat.real, flat.imag))
         pairs = zip(reals[0], imags[0], strict=True)
@@ -98,7 +98,7 @@ def _elements(flat: npt.NDArray[Any], dtype: str) -> tuple[list[str], list[Any]]
 
 
 def _short(x: Any, number: float) -> str:
-    """The shortest text that reads back as `x` in its own precision, if not as `number`."""
+    """Return the shortest text that parses to `x` in its own precision."""
     text = repr(number)
     if len(text) > 6:
         short = str(x)
@@ -115,14 +115,14 @@ def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
 
 
 def dense_of(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
-    """The array of a shape and Python numbers; raises `ValueError` for one that is no element."""
+    """Return an array from a shape and numbers; raise `ValueError` for an invalid element."""
     allowed = _ALLOWED.get(dtype, (int,))
     if not set(map(type, flat)) <= set(allowed):
         wrong = next(number for number in flat if type(number) not in allowed)
-        raise ValueError(f"{show_any(wrong)} is no element of {dtype}")
+        raise ValueError(f"{show_any(wrong)} is not an element of {dtype}")
     if dtype in FLOATS:
         try:
-            flat = list(map(float, flat))  # Other types than NumPy's own take no long integers.
+            flat = list(map(float, flat))  # Extension dtypes do not accept long integers.
         except OverflowError:
             raise ValueError(f"an integer of this constant is too large for {dtype}") from None
     try:
@@ -149,7 +149,7 @@ def show_any(item: object) -> str:
 
 
 def flattened(items: Any) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape of nested lists, and what they hold; raises `ValueError` where rows differ."""
+    """Return the shape and the elements of nested lists; raise `ValueError` if they are ragged."""
     if not isinstance(items, tuple | list):
         return (), [items]
     rows = [flattened(item) for item in items]
@@ -160,7 +160,7 @@ def flattened(items: Any) -> tuple[tuple[int, ...], list[Any]]:
 
 
 def dense_from(type: TensorType, data: str) -> Dense:
-    """The array of a type from the base64 of its bytes; raises `ValueError` when it is none."""
+    """Return an array from the base64 of its bytes; raise `ValueError` for invalid data."""
     try:
         content = b64decode(data, validate=True)
     except ValueError:

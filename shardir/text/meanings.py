@@ -1,4 +1,4 @@
-"""What meshes, types and attributes mean: the parts of the text that no value occurs in."""
+"""Resolution of meshes, types and attributes from syntax; values are resolved by the parser."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _REDUCTIONS = ("add", "max", "min", "mul")
 
 
 class Meanings:
-    """Knows the meshes read so far, and every type by its spelling."""
+    """Resolves syntax with the meshes declared so far, and caches types by their text."""
 
     def __init__(self, source: syntax.Source) -> None:
         self.source = source
@@ -29,7 +29,7 @@ class Meanings:
         self._typed: dict[str, Typed] = {}
 
     def mesh(self, written: syntax.Mesh) -> None:
-        """Take a mesh up."""
+        """Declare a mesh."""
         fail, name = self.source.fail, self.name(written.name)
         if name in self.meshes:
             raise fail(f"two meshes are called @{name}", written.name)
@@ -51,7 +51,7 @@ class Meanings:
         self.meshes[name] = mesh
 
     def typed(self, written: syntax.Type) -> Typed:
-        """A type and the sharding said of it; each spelling is read once."""
+        """Return a type and its sharding."""
         typed = self._typed.get(key := str(written))
         if typed is None:
             if isinstance(written, Token):
@@ -62,7 +62,7 @@ class Meanings:
         return typed
 
     def outer(self, written: syntax.Type) -> Global:
-        """What a per-device tensor is a shard of; it has a sharding even if that is not said."""
+        """Return the global type of a per-device tensor; without a stated sharding it is open."""
         type, sharding = self.typed(written)
         if sharding is None:
             at = written if isinstance(written, Token) else written.tensor
@@ -90,7 +90,7 @@ class Meanings:
         for mark in marks:
             word = mark.word.split("[")[0]
             if word in said:
-                raise self.source.fail(f"{word!r} is said twice", mark.word)
+                raise self.source.fail(f"{word!r} is stated twice", mark.word)
             said[word] = mark
         mesh = self._named(said["on"].items[0]) if "on" in said else self._first(token)
         reduction = "add"
@@ -125,7 +125,7 @@ class Meanings:
         for mesh in self.meshes.values():
             return mesh
         raise self.source.fail(
-            "there is no mesh to cut this over; declare one first, as mesh @grid = [data=4]", at
+            "there is no mesh to shard this over; declare one first, as mesh @grid = [data=4]", at
         )
 
     def _named(self, token: Token) -> Mesh:
@@ -137,7 +137,9 @@ class Meanings:
         return self.meshes[name]
 
     def _axis(self, written: syntax.Axis, mesh: Mesh | None, base: int = 0) -> Axis:
-        """An axis of a mesh; without a mesh, of the first that has an axis of this name."""
+        """Return an axis of a mesh; without a mesh, of the first mesh that has an axis of this
+        name.
+        """
         name, fail = self.word(written.name, base), self.source.fail
         where = f"mesh @{mesh.name}" if mesh else "no mesh"
         mesh = mesh or mesh_of(name, tuple(self.meshes.values()))
@@ -166,7 +168,7 @@ class Meanings:
         return Axis(name, pre, size)
 
     def attr(self, key: str, written: syntax.Attr) -> Attr:
-        """The value of an attribute; `key` decides whether words are symbols or mesh axes."""
+        """Return the value of an attribute; `key` decides whether words are symbols or axes."""
         if isinstance(written, Token):
             return self._leaf(key, written)
         if isinstance(written, syntax.List):
@@ -206,7 +208,7 @@ class Meanings:
             raise self.source.fail(str(error), written.at) from None
 
     def _elements(self, items: Any) -> Shaped:
-        """The shape and the numbers of the list of a dense array."""
+        """Return the shape and the elements of the list of a dense array."""
         if isinstance(items, Token) and items.type == "NUMBERS":
             plain = numbers_of(items, words=True)
             if plain is not None:
@@ -217,7 +219,7 @@ class Meanings:
     def integer(self, token: Token, base: int = 0) -> int:
         try:
             return int(token)
-        except ValueError:  # Python reads no integer of thousands of digits
+        except ValueError:  # Python does not parse integers of thousands of digits.
             raise self.source.fail("this integer is too large", token, base) from None
 
     def string(self, token: Token, base: int = 0) -> str:
@@ -231,11 +233,11 @@ class Meanings:
             ) from None
 
     def word(self, token: Token, base: int = 0) -> str:
-        """An axis name."""
+        """Return an axis name."""
         return self.string(token, base) if token.type == "STRING" else str(token)
 
     def name(self, token: Token) -> str:
-        """What follows `%` or `@`."""
+        """Return the name after `%` or `@`."""
         if token[1] == '"':
             return self.string(Token("STRING", token[1:], start_pos=token.start_pos))
         return str(token[1:])

@@ -1,8 +1,7 @@
-"""Long lists of plain numbers, read many times faster than by a grammar.
+"""Fast parser for long lists of plain numbers.
 
-A constant of a million numbers is one token of a text. What is in it is nearly always a list that
-is JSON as well, and Python's reader of that is written in C. Anything else (and every fault) is
-left to the grammar, which knows where it stands.
+A constant with a million elements is one token. Its text is nearly always valid JSON, which Python
+parses in C. Other texts, including all errors, are left to the grammar, which tracks positions.
 """
 
 import json
@@ -17,10 +16,11 @@ Shaped = tuple[tuple[int, ...], list[Any]]
 
 
 def numbers_of(text: str, *, words: bool = False) -> Shaped | None:
-    """The shape of nested lists and their numbers in row-major order; `None` if it is not plain.
+    """Return the shape of nested lists and their elements in row-major order; `None` for other
+    text.
 
-    Numbers are `int` or `float`, or all of them `bool`, as JSON writes them. With `words` they may
-    be `inf`, `-inf` and `nan` as well.
+    The elements are `int` or `float`, or all `bool`, in JSON syntax. With `words`, `inf`, `-inf`
+    and `nan` are accepted as well.
     """
     if words and "n" in text and _PLAIN.fullmatch(text.replace("inf", "").replace("nan", "")):
         text = text.replace("inf", "Infinity").replace("nan", "NaN")

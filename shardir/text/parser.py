@@ -1,7 +1,7 @@
-"""Text to IR.
+"""Parser: text to IR.
 
-`shardir.text.syntax` reads what is written; here it gets its meaning, in reading order. The first
-thing that has none is an error which points at it.
+`shardir.text.syntax` parses the text to syntax records; this module resolves them in program order.
+The first one that is invalid raises an error with its position.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from shardir.types import TensorType
 
 
 def parse(text: str, file: str = "<text>") -> Module:
-    """Read a module. Raises `ParseError` at the first thing that is not one."""
+    """Parse a module; raise `ParseError` at the first error."""
     if not isinstance(text, str):
         raise ParseError(f"a program is text, got {text!r}", "", 1, 1, 1, file)
     source = syntax.Source(text, file)
@@ -49,7 +49,7 @@ def _module(source: syntax.Source, written: syntax.Module) -> Module:
 
 @dataclass(slots=True)
 class _Call:
-    """An operation while its parts are being read."""
+    """An operation while its parts are being resolved."""
 
     names: list[Token]
     at: Token
@@ -62,7 +62,7 @@ class _Call:
 
 
 class _Reader:
-    """Reads one function."""
+    """Resolves one function."""
 
     def __init__(self, source: syntax.Source, meanings: Meanings, written: syntax.Function) -> None:
         self.source, self.meanings, self.written = source, meanings, written
@@ -93,10 +93,10 @@ class _Reader:
         return Function(name, body, shardings, interface if written.spmd else None)
 
     def outer(self, written: syntax.Type | None, at: Token) -> Global | None:
-        """What a parameter or result of a per-device function is a shard of."""
+        """Return the global tensor of a parameter or result of a per-device function."""
         if written is None and self.written.spmd:
             raise self.source.fail(
-                "a spmd function says what its tensors are shards of; "
+                "a spmd function states the global types of its tensors; "
                 "write f32[16] of f32[64@data]",
                 at,
             )
@@ -116,7 +116,7 @@ class _Reader:
         return Block(params, ops, tuple(self.use(value) for value in written.values))
 
     def inner(self, written: syntax.Block) -> Block:
-        """A block of an operation; what it defines is not seen behind it."""
+        """Return a block of an operation; its values go out of scope at its end."""
         for param in written.params:
             if param.outer is not None:
                 raise self.source.fail(
@@ -131,7 +131,7 @@ class _Reader:
         return block
 
     def op(self, written: syntax.Op) -> Op:
-        """An operation; its parts come in reading order."""
+        """Return an operation; its parts are in text order."""
         parts = written.parts
         split = 0
         while parts[split].type == "VALUE":
@@ -185,7 +185,7 @@ class _Reader:
         call.attrs[name] = attr
 
     def result_types(self, call: _Call, spec: OpSpec) -> list[Typed]:
-        """The stated types of the results, which must be those that the type rule gives."""
+        """Return the stated result types, after checking that the type rule infers them."""
         fail, names, types = self.source.fail, call.names, call.types
         if len(names) != len(types):
             at = names[len(types)] if len(names) > len(types) else _token(types[len(names)])
@@ -220,7 +220,7 @@ class _Reader:
             return infer(spec, call.operands, result, call.attrs, tuple(call.blocks))
         except OperationTypeError as error:
             raise self.source.fail(str(error), call.at) from None
-        except Exception:  # attributes of a kind that the rule does not expect
+        except Exception:  # Attributes of a kind that the rule does not expect.
             message = f"{spec.name}: the attributes are not of the right kind"
             raise self.source.fail(message, call.at) from None
 
@@ -257,7 +257,7 @@ class _Reader:
 
 
 def _definitions(written: syntax.Function) -> Iterator[Token]:
-    """Where each value of a function is defined, in reading order."""
+    """Yield the definitions of values of a function in text order."""
 
     def of(block: syntax.Block) -> Iterator[Token]:
         yield from (param.name for param in block.params)

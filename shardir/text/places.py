@@ -1,4 +1,4 @@
-"""Where a text defines its values and results."""
+"""The source locations at which a text defines its values and results."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from shardir.ir import Loc
 from shardir.text import syntax
 
 Places = dict[tuple[str, str], Loc]
-"""By name of the function, and `%x` for a value or `result 0` for a result."""
+"""The locations by function name, and `%x` for a value or `result 0` for a result."""
 
 
 def places(text: str, file: str) -> Places:
-    """The line and column of every value and of every result's type.
+    """Return the line and column of every value and of every result's type.
 
-    Raises `ParseError` when the text is not in the language.
+    Raises `ParseError` if the text is not valid IR.
     """
     source = syntax.Source(text, file)
     found: Places = {}

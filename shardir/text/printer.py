@@ -1,7 +1,7 @@
-"""IR to text: one operation per line, nothing aligned, so that diffs stay small.
+"""Printer: IR to text, one operation per line without alignment, so that diffs stay small.
 
-Printing never fails, whatever is wrong with a module: the verifier shows broken programs with it.
-Values keep their names; only clashing and empty names are made unique.
+Printing never fails, even for invalid modules, because the verifier prints them in its messages.
+Values keep their names; only duplicate and empty names are replaced by unique ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ AXES = ("axes", "in_axes", "out_axes", "source", "target")
 
 
 def show(module: Module, *, locations: bool = False) -> str:
-    """The module as text; with `locations`, where each operation came from and why it is there."""
+    """Return the module as text; with `locations`, including origins and reasons of operations."""
     printer = Printer(module.meshes, locations)
     meshes = "\n".join(map(show_mesh, module.meshes))
     functions = ("\n".join(printer.function(f)) for f in module.functions)
@@ -45,7 +45,7 @@ def show_mesh(mesh: Mesh) -> str:
 
 @dataclass
 class Line:
-    """The text of an operation in pieces, so that one of them can be pointed at."""
+    """The text of an operation in parts, so that errors can underline a part."""
 
     results: list[str]
     name: str
@@ -60,7 +60,7 @@ class Line:
         return f"{left}{self.name}({', '.join(self.operands + self.attrs)}){right}{self.rest}"
 
     def span(self, part: str, index: int = 0) -> tuple[int, int]:
-        """Where a piece starts and how wide it is; the operation's name if there is no such."""
+        """Return the start and width of a part; of the operation's name if it is missing."""
         at = 0
         arguments = self.operands + self.attrs
         if part == "attrs":
@@ -79,14 +79,14 @@ class Line:
 
 @dataclass
 class Printer:
-    """Shows the parts of a module that has these meshes."""
+    """Prints the parts of a module with the given meshes."""
 
     meshes: tuple[Mesh, ...]
     locations: bool = False
     _types: dict[tuple[TensorType, Sharding | None, bool], str] = field(default_factory=dict)
 
     def function(self, function: Function) -> list[str]:
-        """The lines of a function."""
+        """Return the lines of a function."""
         body, spmd = function.body, function.spmd
         names = unique_names(function)
         params = [self.param(p, names) for p in body.params]
@@ -106,7 +106,7 @@ class Printer:
         return f"{names[param]}: {self.typed(param.type, param.sharding)}"
 
     def results(self, function: Function) -> list[str]:
-        """The type of each result, with the sharding that is asked of it."""
+        """Return the type of each result with its requested sharding."""
         asked = list(function.results) + [None] * len(function.body.returns)
         return [self.typed(v.type, s) for v, s in zip(function.body.returns, asked, strict=False)]
 
@@ -114,7 +114,7 @@ class Printer:
         return self.typed(outer.type, outer.sharding, outer=True)
 
     def op(self, op: Op, names: Mapping[Value, str]) -> Line:
-        """The line of an operation, without its blocks."""
+        """Return the line of an operation without its blocks."""
         return Line(
             [names[v] for v in op.results],
             op.spec.name,
@@ -145,7 +145,7 @@ class Printer:
         return loc + (f" why({quote(op.why)})" if op.why else "")
 
     def typed(self, type: TensorType, sharding: Sharding | None, *, outer: bool = False) -> str:
-        """A type with its sharding; what a per-device tensor is a shard of has one anyway."""
+        """Return a type with its sharding; a global type (`outer`) always shows one."""
         key = (type, sharding, outer)
         if key not in self._types:
             self._types[key] = self._typed(type, sharding, outer)
@@ -201,12 +201,12 @@ class Printer:
 
 
 def mesh_of(axis: str, meshes: tuple[Mesh, ...]) -> Mesh | None:
-    """The first mesh that has an axis of this name."""
+    """Return the first mesh that has an axis of this name."""
     return next((mesh for mesh in meshes if axis in mesh.sizes), None)
 
 
 def show_axis(axis: Axis, mesh: Mesh | None) -> str:
-    """`data` if it is a whole axis of the mesh, else `data:(pre)size`."""
+    """Return `data` for a full axis of the mesh, else `data:(pre)size`."""
     name = show_word(axis.name)
     if mesh and axis.name in mesh.sizes and axis.is_whole(mesh):
         return name
@@ -222,7 +222,7 @@ def _leave(word: str, block: Block, names: Mapping[Value, str]) -> str:
 
 
 class _Spellings(dict[Value, str]):
-    """How each value is written; a value without definition is given a name when it is met."""
+    """The text of each value; a value without a definition gets a name on first use."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -233,9 +233,9 @@ class _Spellings(dict[Value, str]):
 
 
 def unique_names(function: Function) -> Mapping[Value, str]:
-    """How each value of a function is written, `%` included.
+    """Return the unique text of each value of a function, including `%`.
 
-    The first value of a name keeps it, so a name that was nobody's choice yields to it.
+    The first value with a name keeps it; generated names give way to it.
     """
     spellings, nameless = _Spellings(), []
     taken: set[str] = set()

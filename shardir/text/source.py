@@ -1,4 +1,4 @@
-"""Texts in some language, and the errors that point into them."""
+"""Source texts of a language, and parse errors with positions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -10,10 +10,9 @@ from shardir.errors import ParseError
 
 
 class Source:
-    """A text with a name. A language is a subclass that has a grammar.
+    """A named text; each language is a subclass with a grammar.
 
-    `words` says what people call the grammar's terminals, `hidden` are those that nobody wishes
-    for.
+    `words` describes the grammar's terminals for users; `hidden` are terminals that messages omit.
     """
 
     words: ClassVar[Mapping[str, str]]
@@ -24,13 +23,13 @@ class Source:
 
     @staticmethod
     def grammar() -> Lark:
-        """The language."""
+        """Return the grammar of the language."""
         raise NotImplementedError
 
     def parse(self, start: str, text: str, base: int) -> Any:
-        """What a piece of the text says that begins at `base`.
+        """Return the result of parsing `text`, which starts at the position `base`.
 
-        Raises `ParseError` when it is not in the language.
+        Raises `ParseError` for a syntax error.
         """
         try:
             return self.grammar().parse(text, start=start)
@@ -52,22 +51,22 @@ class Source:
         return self.error(message, end, 1)
 
     def error(self, message: str, position: int, width: int) -> ParseError:
-        """An error about `width` characters from `position` on."""
+        """Return an error that marks `width` characters from `position` on."""
         line = self.text.count("\n", 0, position) + 1
         column = position - self.text.rfind("\n", 0, position)
         width = min(width, len(self.text[position:].split("\n", 1)[0]))
         return ParseError(message, self.text, line, column, width, self.file)
 
     def line(self, at: Token) -> int:
-        """The number of the line that a token stands on."""
+        """Return the line number of a token."""
         return self.text.count("\n", 0, at.start_pos) + 1
 
     def fail(self, message: str, at: Token, base: int = 0) -> ParseError:
-        """An error about a token; `base` is where the text starts that the token was read from."""
+        """Return an error that marks a token; `base` is the start of the text that contains it."""
         return self.error(message, base + (at.start_pos or 0), len(at))
 
     def _wish(self, terminals: Sequence[str] | set[str] | None) -> str:
-        """What would have been right, if that is quickly said."""
+        """Return the expected terminals as text, if there are few of them."""
         known = sorted(set(terminals or ()) - {"$END", *self.hidden})
         words = list(dict.fromkeys(self._word(name) for name in known[:10]))
         if len(known) > 10 or not 0 < len(words) <= 5:

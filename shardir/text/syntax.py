@@ -1,8 +1,8 @@
-"""Text to syntax: what was written, and where, before anyone asks what it means.
+"""Syntax: text to syntax records with positions, before name resolution.
 
-The grammar is in `grammar.lark`. `read` turns text into the records below, whose leaves are
-lark's tokens; `shardir.text.parser` gives them meaning. Nothing here keeps state, so texts can be
-read on many threads.
+The grammar is in `grammar.lark`. `Source` parses text to the records below, whose leaves are lark's
+tokens; `shardir.text.parser` resolves them. The module has no mutable state, so several threads can
+parse at the same time.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from shardir.text import source
 
 
 class Axis(NamedTuple):
-    """`data`, or `data:(pre)size`."""
+    """An axis: `data`, or `data:(pre)size`."""
 
     name: Token
     pre: Token | None = None
@@ -33,7 +33,7 @@ class Complex(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """`dense(f32, [1.0, 2.0])`; a list is one token, which `Source.list` reads."""
+    """An array `dense(f32, [1.0, 2.0])`; its list is one token, which `IrSource.list` parses."""
 
     at: Token
     dtype: Token
@@ -41,7 +41,7 @@ class Dense(NamedTuple):
 
 
 class Blob(NamedTuple):
-    """`dense(f32[100], "base64")`."""
+    """An array `dense(f32[100], "base64")`."""
 
     at: Token
     type: Token
@@ -57,7 +57,7 @@ class Attribute(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What follows the brackets of a type: `replicated(x)`, `unreduced(x)`, `on @m`."""
+    """An annotation after the brackets of a type: `replicated(x)`, `unreduced(x)`, `on @m`."""
 
     word: Token
     items: list[Any]
@@ -72,7 +72,7 @@ Type = Token | Marked
 
 
 class Cut(NamedTuple):
-    """How a dimension is cut: nothing said (`None`), or these axes."""
+    """The axes of a dimension after `@`."""
 
     axes: list[Axis]
 
@@ -126,13 +126,13 @@ class Why(NamedTuple):
 
 
 class Op(NamedTuple):
-    """Parts in reading order: result names, operation, arguments, types, loc, why, blocks."""
+    """An operation: result names, name, arguments, types, loc, why, blocks, in text order."""
 
     parts: list[Any]
 
 
 class Block(NamedTuple):
-    """`end` is the word `yield` or `return`, in front of the values that leave the block."""
+    """A block; `end` is the word `yield` or `return` before the returned values."""
 
     params: list[Param]
     ops: list[Op]
@@ -156,7 +156,7 @@ Children = list[Any]
 
 
 class _Records:
-    """One function per rule of the grammar, from the parts of the rule to its record."""
+    """Functions that convert the parts of each grammar rule to its record."""
 
     params = results = head = devices = staticmethod(lambda parts: parts)
     module, op, list, cut = (staticmethod(record) for record in (Module, Op, List, Cut))
@@ -246,7 +246,7 @@ _WORDS = {
 
 
 class Source(source.Source):
-    """A text of IR with a name; makes the errors that point into it."""
+    """A text of IR."""
 
     words = _WORDS
     hidden = ("BLANK", "COMMENT")
@@ -256,17 +256,17 @@ class Source(source.Source):
         return _grammar()
 
     def module(self) -> Module:
-        """What the text says; raises `ParseError` when it is not in the language."""
+        """Return the syntax of the module; raise `ParseError` for a syntax error."""
         module: Module = self.parse("module", self.text, 0)
         return module
 
     def list(self, token: Token) -> List:
-        """What the text of a list says."""
-        # Behind blanks, so that what is in it has its place in the whole text.
+        """Return the syntax of a list."""
+        # Leading blanks preserve the positions of the tokens in the whole text.
         items: List = self.parse("list", " " * (token.start_pos or 0) + str(token), 0)
         return items
 
     def tensor(self, token: Token) -> Tensor:
-        """What the text of a type says."""
+        """Return the syntax of a type."""
         tensor: Tensor = self.parse("tensor", str(token), token.start_pos or 0)
         return tensor

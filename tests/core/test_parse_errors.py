@@ -132,7 +132,7 @@ TYPES = r"""
                          ^^^^^^^^^^^^^^^ partial values are combined by add, max, min, mul, not by 'mean'
 
 %y = exp(%x) : f32[8, 4] replicated(data) replicated(data)
-                                          ^^^^^^^^^^ 'replicated' is said twice
+                                          ^^^^^^^^^^ 'replicated' is stated twice
 
 %y = all-reduce(%x, axes=[dta], op=add) : f32[8, 4]
                           ^^^ no mesh has an axis called 'dta'; did you mean 'data'?
@@ -149,7 +149,7 @@ LITERALS = r"""
                     ^^^^^^ the rows of an array have one shape
 
 %y = constant(value=dense(i8, [1.5])) : i8[1]
-                    ^^^^^^ 1.5 is no element of i8
+                    ^^^^^^ 1.5 is not an element of i8
 
 %y = constant(value=dense(i8[3], "A")) : i8[3]
                     ^^^^^^ the data of an array is base64
@@ -197,7 +197,7 @@ $
 
 func @f(
   %x: f32[8@data],
-      ^^^^^^^^^^^ there is no mesh to cut this over; declare one first, as mesh @grid = [data=4]
+      ^^^^^^^^^^^ there is no mesh to shard this over; declare one first, as mesh @grid = [data=4]
 ) -> () {
   return
 }
@@ -250,7 +250,7 @@ func @f(%x: f32[2] of f32[4@x]) -> () {
 
 mesh @m = [x=2]
 spmd func @f(%x: f32[2]) -> () {
-             ^^ a spmd function says what its tensors are shards of; write f32[16] of f32[64@data]
+             ^^ a spmd function states the global types of its tensors; write f32[16] of f32[64@data]
   return
 }
 """

@@ -123,7 +123,7 @@ def parameter(sharding: str) -> str:
         ),
         (
             function("%y = stablehlo.constant dense<300> : tensor<3xi8>"),
-            "'300' is no element of i8",
+            "'300' is not an element of i8",
             "300",
         ),
         (

@@ -266,9 +266,8 @@ def test_a_program_can_ask_whether_a_name_is_there() -> None:
 
 def test_libraries_that_compute_with_jax() -> None:
     assert said(UncoveredImport, "import equinox") == (
-        "equinox computes with JAX itself, and a program in whose imports shardir stands for JAX "
-        "cannot use it; hand functions that do to shardir.interop.jax.from_jax in a program of "
-        "shardir's"
+        "equinox uses JAX itself, so a program in which `import jax` imports shardir cannot use "
+        "it; pass its functions to shardir.interop.jax.from_jax in a program that imports shardir"
     )
     assert said(UncoveredImport, "from optax import adam").endswith("or use shardir.optim")
 

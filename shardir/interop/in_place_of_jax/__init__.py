@@ -1,16 +1,16 @@
-"""In JAX's place: programs that say `import jax`, run by shardir.
+"""The JAX shim: runs programs that contain `import jax` on shardir.
 
-The command `shardir as-jax train.py --steps 3` runs a script whose `import jax` finds shardir under
-JAX's names, those of older versions included; so do the modules that lie beside it. In a program
-of one's own,
+The command `shardir as-jax train.py --steps 3` runs a script in which `import jax` imports shardir
+under JAX's names, including those of older versions; the same applies to modules in the script's
+folder. In other programs,
 
     with shardir_as_jax("training"):
         import jax.numpy as jnp
         import training
 
-does so for the imports of this block, and inside of the module `training`. Nobody else is
-concerned: JAX itself, if it is installed, stays `jax` for all other code of the process. A name
-that shardir does not have is an error which says what is nearest.
+has this effect for the imports in the block and inside the module `training`. For all other code of
+the process, `jax` remains JAX if it is installed. A name without a counterpart in shardir raises an
+error that names the nearest alternative.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ TABLE = {
     "shardir.interop.in_place_of_jax.scripts": ("run_script",),
     "shardir.interop.in_place_of_jax.settings": ("UncoveredSetting",),
 }
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.interop.in_place_of_jax.blocks import shardir_as_jax as shardir_as_jax

@@ -1,4 +1,4 @@
-"""`shardir_as_jax`: a block in which the import statements of one module find shardir."""
+"""`shardir_as_jax`: a context in which the import statements of one module import shardir."""
 
 import builtins
 import sys
@@ -14,7 +14,7 @@ from shardir.interop.in_place_of_jax.settings import program_settings
 _active: ContextVar[tuple[tuple[dict[str, Any], Program], ...]] = ContextVar(
     "shardir_in_place_of_jax", default=()
 )
-"""The modules, by their namespaces, whose blocks are open, with what is imported in them."""
+"""The namespaces of modules with an open context, and the program of each."""
 
 _lock = Lock()
 _open = [0]
@@ -22,16 +22,16 @@ _original = [builtins.__import__]
 
 
 class shardir_as_jax:
-    """A block in which `import jax` brings shardir; and in the modules `modules`, if named.
+    """A context in which `import jax` imports shardir, also in the modules `modules`.
 
         with shardir_as_jax("training"):
             import jax.numpy as jnp
             import training
 
-    Only import statements of the module that has the block are concerned, not those of functions
-    it calls, in other threads, or afterwards. The modules named are loaded anew, and see shardir
-    for good; the block leaves those in `sys.modules` as they were. Settings that are changed inside
-    hold to its end; `settings` hold in it.
+    It affects only import statements of the module that contains the block, not those of functions
+    that it calls, of other threads, or after the block. The named modules are loaded anew and use
+    shardir permanently; their entries in `sys.modules` are restored. Changes of settings inside the
+    block end with it; `settings` apply inside it.
     """
 
     def __init__(self, *modules: str, **settings: object) -> None:
@@ -71,7 +71,9 @@ class shardir_as_jax:
 def _bring(
     name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
 ) -> Any:
-    """`__import__` while a block is open somewhere."""
+    """Import a module for a namespace with an open context, otherwise with the original
+    `__import__`.
+    """
     for namespace, program in reversed(_active.get()):
         if scope is namespace:
             return program.bring(name, scope, local, wanted, level)

@@ -1,4 +1,4 @@
-"""What a program sees under the name `jax`: modules whose names are looked up in shardir."""
+"""Module objects with JAX's names, whose attributes are looked up in shardir."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -14,22 +14,22 @@ from shardir.interop.in_place_of_jax.nearest import UncoveredName, uncovered
 from shardir.interop.in_place_of_jax.settings import Settings, obey_flags
 
 VERSION = "0.10.2"
-"""The version of JAX whose names are followed."""
+"""The version of JAX whose names are provided."""
 
 ASKING = frozenset(["devices", "device_count", "local_devices", "local_device_count", "make_mesh"])
-"""Names of `jax` by which a program asks what devices there are."""
+"""Names of `jax` that query the devices."""
 
 
 INNER = frozenset(["fft", "initializers", "linalg", "sparse", "special", "stats"])
-"""Modules of JAX's that are attributes of others here."""
+"""Submodules that JAX exposes as attributes of their parents."""
 
 
 class Missing(Exception):
-    """There is no such name."""
+    """The name does not exist."""
 
 
 class Facade(ModuleType):
-    """The module of JAX's that is called `full`; `backing` is shardir's, if there is one."""
+    """A module with JAX's name `full`; `backing` is the corresponding shardir module, if any."""
 
     def __init__(self, full: str, backing: ModuleType | None) -> None:
         super().__init__(full, f"{full}, by shardir")
@@ -57,7 +57,7 @@ class Facade(ModuleType):
 
 
 def look_up(full: str, backing: ModuleType | None) -> Any:
-    """What `full` means, a name in the module that `backing` stands for. Raises `Missing`."""
+    """Return the object for the JAX name `full` in the module `backing`; raise `Missing`."""
     name = full.rpartition(".")[2]
     if full in MADE:
         return MADE[full](full)
@@ -71,7 +71,7 @@ def look_up(full: str, backing: ModuleType | None) -> Any:
 
 
 def _elsewhere(full: str) -> Any:
-    """What a name means that shardir does not have in this place. Raises `Missing`."""
+    """Return the object for a name that the backing module does not have; raise `Missing`."""
     if full in MOVED:
         return _of_shardir(MOVED[full])
     if full in GUARDS:
@@ -88,7 +88,7 @@ def _elsewhere(full: str) -> Any:
 
 
 def of_jax(full: str) -> Any:
-    """What the name `full`, such as `jax.numpy.sin`, means. Raises `Missing`."""
+    """Return the object for a full name such as `jax.numpy.sin`; raise `Missing`."""
     found: Any = JAX
     for part in full.split(".")[1:]:
         try:
@@ -104,10 +104,10 @@ def _of_shardir(path: str) -> Any:
 
 
 def _attribute(owner: ModuleType | None, name: str) -> Any:
-    """`owner.name`, also where it is a submodule that is not imported yet."""
+    """Return `owner.name`, importing it if it is a submodule."""
     if owner is None or name.startswith("_"):
         raise Missing(name)
-    # A package has its submodules as attributes once they are imported, listed or not.
+    # Imported submodules are attributes of their package even if they are not public.
     if owner is shardir and name not in _names_of_root():
         raise Missing(name)
     try:
@@ -115,7 +115,7 @@ def _attribute(owner: ModuleType | None, name: str) -> Any:
     except AttributeError:
         pass
     else:
-        # Files that names come from are attributes too, and none of JAX's modules.
+        # Implementation modules are attributes too, but not part of JAX's names.
         inner = isinstance(found, ModuleType) and found.__name__.startswith("shardir.frontend.")
         if inner and name not in INNER:
             raise Missing(name)
@@ -127,7 +127,7 @@ def _attribute(owner: ModuleType | None, name: str) -> Any:
 
 
 def _names_of_root() -> frozenset[str]:
-    """The public names of shardir itself, its modules among them."""
+    """Return the public names of `shardir`, including its modules."""
     names = {name for names in shardir.TABLE.values() for name in names}
     modules = {module.rpartition(".")[2] for module, lent in shardir.TABLE.items() if not lent}
     return frozenset(names | modules)
@@ -150,10 +150,10 @@ MADE: Mapping[str, Callable[[str], Any]] = {
     "jax.experimental.mesh_utils": _mesh_utils,
     "jax.lib.xla_bridge": _bridge,
 }
-"""What is made anew instead of being looked up."""
+"""Modules that are constructed instead of looked up."""
 
 JAX = Facade("jax", shardir)
-"""What `import jax` brings."""
+"""The module that `import jax` returns."""
 
 JAX.__dict__.update(
     __version__=VERSION, __version_info__=tuple(int(each) for each in VERSION.split("."))

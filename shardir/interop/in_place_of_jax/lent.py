@@ -1,7 +1,7 @@
-"""Libraries beside JAX, in its package, that are Python over public names: they run on shardir.
+"""Modules of the JAX package that only use public names and therefore run on shardir.
 
-Their files are executed as part of a program whose `import jax` finds shardir. JAX is not imported
-for it, but it has to be installed.
+Their files are executed as part of a program in which `import jax` imports shardir. JAX must be
+installed, but it is not imported.
 """
 
 from importlib.util import find_spec
@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 LENT = frozenset(["jax.example_libraries.optimizers", "jax.example_libraries.stax"])
-"""The modules that can be had so."""
+"""The forwarded modules."""
 
 
 def lend(full: str) -> ModuleType | None:
-    """The module `full` over shardir; `None` where JAX is not installed, or has it no longer."""
-    # Programs import by what is looked up here.
+    """Return the module `full` on top of shardir; `None` if JAX or the module is not installed."""
+    # `Program` imports names through this module.
     from shardir.interop.in_place_of_jax.programs import Program
 
     found = find_spec("jax")

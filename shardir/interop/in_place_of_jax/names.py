@@ -1,7 +1,6 @@
-"""Which name of shardir's stands for a name of JAX's.
+"""The shardir names for JAX names that moved or that have another name in shardir.
 
-Most have the same name in the same place and need no line here. The others have moved over the
-years, or are called otherwise.
+Names that are equal in both libraries need no entry.
 """
 
 import re
@@ -70,7 +69,7 @@ MOVED: Mapping[str, str] = {
     "jax.typing.DTypeLike": "interop.in_place_of_jax.stand_ins.DTypeLike",
     "jax.xla.DeviceArray": "Array",
 }
-"""The public name of shardir's, without `shardir.`, that a name of JAX's means."""
+"""The public shardir name, without `shardir.`, for each JAX name."""
 
 OLDER = (
     (r"jax\.(tree_(?:all|flatten|leaves|map|reduce|structure|transpose|unflatten))",
@@ -86,7 +85,7 @@ OLDER = (
     (r"jax\._src\.(tree_util|random|mesh_utils|typing|dtypes)\.(\w+)", r"jax.\1.\2"),
     (r"jax\.mesh_utils\.(\w+)", r"jax.experimental.mesh_utils.\1"),
 )  # fmt: skip
-"""What names meant, as patterns, in places where JAX has not had them for long."""
+"""Regular expressions of names in older JAX versions, and their current names."""
 
 EMPTY = frozenset(
     [
@@ -125,7 +124,7 @@ EMPTY = frozenset(
         "jax.xla",
     ]
 )
-"""Modules of JAX's that shardir has not, though it has names of theirs."""
+"""Modules of JAX that exist only as containers of names in `MOVED_NAMES`."""
 
 GUARDS = frozenset(
     [
@@ -147,14 +146,14 @@ GUARDS = frozenset(
         "jax.transfer_guard_host_to_device",
     ]
 )
-"""Blocks that watch JAX, or let it be less exact; no result is another with or without them."""
+"""Context managers that check or configure JAX; they do not affect results here."""
 
 NOTHING = frozenset(["jax.clear_caches", "jax.effects_barrier", "jax.clear_backends"])
-"""Functions that have nothing to do here."""
+"""Functions that have no effect here."""
 
 
 def newer(full: str) -> str:
-    """The name that `full`, a name of some version of JAX, has in recent ones."""
+    """Return the name that `full`, from any version of JAX, has in recent versions."""
     for pattern, place in OLDER:
         if re.fullmatch(pattern, full):
             return re.sub(pattern, place, full)

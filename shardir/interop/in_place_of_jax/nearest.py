@@ -1,4 +1,4 @@
-"""What to say about a name of JAX's that shardir does not have: which of ours is nearest."""
+"""Errors about JAX names without a counterpart in shardir, with the nearest alternative."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -12,11 +12,11 @@ from shardir.interop.in_place_of_jax.names import GUARDS, MOVED, NOTHING
 
 
 class UncoveredName(ShardirError, AttributeError):
-    """A name of JAX's that shardir does not have."""
+    """A JAX name that shardir does not have."""
 
 
 class UncoveredImport(ShardirError, ImportError):
-    """An import of what shardir does not have, or of a library that computes with JAX itself."""
+    """An import of a name that shardir does not have, or of a library that uses JAX itself."""
 
 
 INSTEAD = {
@@ -50,7 +50,7 @@ INSTEAD = {
     "jax.profiler": "shardir.profile",
     "jax.test_util": "shardir.testing",
 }
-"""What does for a name, and all below it, what JAX does there."""
+"""The alternative for each JAX name and all names below it."""
 
 LIBRARIES = {
     "brax": "",
@@ -67,7 +67,7 @@ LIBRARIES = {
     "orbax": "shardir.checkpoints",
     "rlax": "",
 }
-"""Libraries that compute with JAX itself, and what of shardir's does as they do."""
+"""Libraries that use JAX itself, and the shardir module with the same purpose."""
 
 NAMESPACES = (
     "numpy",
@@ -88,11 +88,11 @@ NAMESPACES = (
     "experimental.mesh_utils",
     "ad_checkpoint",
 )
-"""Where names are looked for, the likeliest place first."""
+"""The namespaces that are searched for similar names, in order of preference."""
 
 
 def uncovered(full: str) -> str:
-    """The message for `full`, such as `jax.numpy.sinn`."""
+    """Return the message for `full`, such as `jax.numpy.sinn`."""
     near = nearest(full)
     return f"{full} is not covered by shardir; " + (
         f"the nearest is {near}" if near else "nothing here is near to it"
@@ -100,17 +100,17 @@ def uncovered(full: str) -> str:
 
 
 def library(name: str) -> str:
-    """The message for an import of the library `name`."""
+    """Return the message for an import of the library `name`."""
     own = LIBRARIES[name]
     return (
-        f"{name} computes with JAX itself, and a program in whose imports shardir stands for JAX "
-        "cannot use it; hand functions that do to shardir.interop.jax.from_jax in a program of "
-        "shardir's" + (f", or use {own}" if own else "")
+        f"{name} uses JAX itself, so a program in which `import jax` imports shardir cannot use "
+        "it; pass its functions to shardir.interop.jax.from_jax in a program that imports shardir"
+        + (f", or use {own}" if own else "")
     )
 
 
 def nearest(full: str) -> str:
-    """The covered name that is nearest to `full`; "" without one."""
+    """Return the covered name that is most similar to `full`, or an empty text."""
     for name, instead in INSTEAD.items():
         if full == name or full.startswith(f"{name}."):
             return instead
@@ -130,7 +130,7 @@ def nearest(full: str) -> str:
 
 @cache
 def covered() -> tuple[str, ...]:
-    """Every name that is covered, in JAX's spelling."""
+    """Return every covered name in JAX's spelling."""
     return tuple(dict.fromkeys(_covered()))
 
 

@@ -1,9 +1,9 @@
-"""Code whose `import jax` brings shardir: by an `__import__` of its own.
+"""Programs whose `import jax` imports shardir, by means of a private `__import__`.
 
-A frame takes `__import__` from the builtins of its module. Those of a program's modules are a copy
-with another `__import__`, so nothing is changed for anybody else, and functions of the program
-that import something later do so in the same way. The program's modules are kept apart from
-`sys.modules`, since the same file may be there as well, with JAX in it.
+A frame takes `__import__` from the builtins of its module. The modules of a program have a copy of
+the builtins with another `__import__`, so other code is unaffected, and later imports in the
+program's functions behave in the same way. The program's modules are kept out of `sys.modules`,
+because the same file may also be loaded there with JAX.
 """
 
 import builtins
@@ -32,9 +32,9 @@ _lock = RLock()
 
 
 class Program:
-    """Modules, and loose code, that see shardir under the name `jax`.
+    """Modules and code that import shardir under the name `jax`.
 
-    `modules` are names of modules and packages that belong to it; so do all in `folder`.
+    `modules` are the names of its modules and packages; all modules in `folder` also belong to it.
     """
 
     def __init__(self, modules: Sequence[str] = (), folder: str | Path | None = None) -> None:
@@ -44,9 +44,9 @@ class Program:
         self._builtins = {**vars(builtins), "__import__": self.bring}
 
     def adopt(self, namespace: dict[str, Any]) -> None:
-        """Let code that runs in `namespace` from now on belong to the program.
+        """Make code that subsequently runs in `namespace` part of the program.
 
-        In a notebook: `Program().adopt(globals())`, for the cells that follow.
+        In a notebook, `Program().adopt(globals())` applies to the following cells.
         """
         namespace["__builtins__"] = self._builtins
 
@@ -58,7 +58,7 @@ class Program:
     def bring(
         self, name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
     ) -> Any:
-        """What the import statements of the program do: `__import__`."""
+        """Implement `__import__` for the program."""
         top = name.partition(".")[0]
         if level == 0 and top == "jax":
             return _of_jax(name, tuple(wanted or ()))
@@ -73,7 +73,7 @@ class Program:
 
     @contextmanager
     def _present(self) -> Iterator[None]:
-        """Inside, `sys.modules` has the program's modules, and others are loaded as such."""
+        """Put the program's modules into `sys.modules`, and load new ones for the program."""
         with _lock:
             self._depth += 1
             if self._depth > 1:
@@ -95,13 +95,13 @@ class Program:
                 self._depth -= 1
 
     def _taken(self) -> dict[str, ModuleType]:
-        """The modules of these names, taken out of `sys.modules`."""
+        """Remove the modules of the program from `sys.modules` and return them."""
         found = [name for name in sys.modules if name.partition(".")[0] in self._names]
         return {name: sys.modules.pop(name) for name in found}
 
 
 def _names_in(folder: str | Path | None) -> list[str]:
-    """The modules and packages in a folder, but for those that Python itself has."""
+    """Return the modules and packages in a folder, except those of the standard library."""
     if folder is None:
         return []
     files = sorted(Path(folder).glob("*.py"))
@@ -112,7 +112,7 @@ def _names_in(folder: str | Path | None) -> list[str]:
 
 
 def _of_jax(name: str, wanted: tuple[str, ...]) -> Any:
-    """What `import name` brings, or `from name import wanted`."""
+    """Return the result of `import name`, or of `from name import wanted`."""
     obey_flags()
     try:
         found = of_jax(name)
@@ -127,7 +127,7 @@ def _of_jax(name: str, wanted: tuple[str, ...]) -> Any:
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules of a program where Python finds them, and has them loaded as such."""
+    """Finds the modules of a program and loads them with the program's builtins."""
 
     def __init__(self, names: frozenset[str], inside: dict[str, Any]) -> None:
         self._names, self._builtins = names, inside
@@ -142,7 +142,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module with other builtins than those of everybody."""
+    """Loads a module with private builtins."""
 
     def __init__(self, name: str, path: str, inside: dict[str, Any]) -> None:
         super().__init__(name, path)

@@ -1,4 +1,4 @@
-"""Scripts that say `import jax`, run as Python runs them."""
+"""Execution of scripts that contain `import jax`."""
 
 import sys
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from shardir.interop.in_place_of_jax.settings import program_settings
 
 
 def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """Run the script at `path` with shardir in JAX's place; the names it has defined.
+    """Run the script at `path` with the JAX shim and return its global names.
 
-    It, and the modules in its folder, see shardir under the name `jax`. What it changes of the
-    settings, `sys.argv`, `sys.path` and `__main__` is as before afterwards.
+    The script and the modules in its folder import shardir under the name `jax`. Its changes of
+    settings, `sys.argv`, `sys.path` and `__main__` are undone afterwards.
     """
     file = Path(path).resolve()
     module = ModuleType("__main__")

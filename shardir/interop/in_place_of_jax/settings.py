@@ -1,4 +1,4 @@
-"""`jax.config`: the settings of JAX that shardir has, by all the ways they can be changed."""
+"""`jax.config`: JAX's settings that shardir supports, and all ways to change them."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from shardir.frontend.settings import SETTINGS
 
 
 class UncoveredSetting(ShardirError, AttributeError):
-    """A setting of JAX's that shardir has not."""
+    """A JAX setting that shardir does not have."""
 
 
 OTHERWISE = {
@@ -27,7 +27,7 @@ OTHERWISE = {
     "jax_platform_name": "shown_platform",
     "jax_platforms": "shown_platform",
 }
-"""Settings that are called otherwise here."""
+"""Settings with another name in shardir."""
 
 GUARDING = frozenset(
     [
@@ -53,19 +53,19 @@ GUARDING = frozenset(
         "jax_transfer_guard",
     ]
 )
-"""Settings that watch JAX, or concern its speed: taken, and without effect on any result."""
+"""Settings that check JAX or affect its speed: accepted, without effect on results."""
 
 ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 
 def change(name: str, value: Any) -> None:
-    """Set what JAX calls `name`. Raises `UncoveredSetting` when nothing here is like it."""
+    """Set the JAX setting `name`; raise `UncoveredSetting` if shardir has no equivalent."""
     counts = re.fullmatch(r"jax_(?:num_)?(\w+?)_device(?:s|_count)", name)
     if counts and counts[1] in PLATFORMS:
         config.update("num_cpu_devices", value)
         config.update("shown_platform", counts[1])
     elif (known := OTHERWISE.get(name, name)) == "shown_platform":
-        # The first of several is the one that counts; no name, or an empty one, means any.
+        # The first of several platforms counts; an empty value means any platform.
         first = str(value or "").partition(",")[0]
         if first:
             config.update(known, ALIASES.get(first, first))
@@ -76,7 +76,7 @@ def change(name: str, value: Any) -> None:
 
 
 def read(name: str) -> Any:
-    """The value of what JAX calls `name`."""
+    """Return the value of the JAX setting `name`."""
     known = OTHERWISE.get(name, name).removeprefix("jax_")
     if known in SETTINGS:
         return getattr(config, known)
@@ -92,7 +92,7 @@ def _unknown(name: str) -> UncoveredSetting:
 
 
 class Settings:
-    """`jax.config`, which older versions also had as `jax.config.config`."""
+    """`jax.config`, in older versions also `jax.config.config`."""
 
     __slots__ = ()
 
@@ -105,11 +105,11 @@ class Settings:
         return Flags()
 
     def update(self, name: str, value: Any) -> None:
-        """Change a setting of JAX's."""
+        """Change a JAX setting."""
         change(name, value)
 
     def parse_flags_with_absl(self) -> None:
-        """Nothing: there are no flags on the command line."""
+        """Do nothing: shardir has no command-line flags."""
 
     config_with_absl = parse_flags_with_absl
 
@@ -128,7 +128,7 @@ class Settings:
 
 
 class Flags:
-    """`jax.config.FLAGS`, whose settings could be assigned."""
+    """`jax.config.FLAGS`, whose settings can be assigned."""
 
     __slots__ = ()
 
@@ -145,11 +145,11 @@ FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
 _obeyed: ContextVar[str] = ContextVar("shardir_flags_of_xla", default="")
-"""The flags that have been obeyed, so that what a program sets later itself holds."""
+"""The value of `XLA_FLAGS` that was last applied, so that later settings of the program persist."""
 
 
 def obey_flags() -> None:
-    """Let there be as many devices as `XLA_FLAGS` says, if it says something new."""
+    """Set the number of devices from `XLA_FLAGS` if its value has changed."""
     flags = os.environ.get("XLA_FLAGS", "")
     if flags == _obeyed.get():
         return
@@ -166,23 +166,23 @@ OBEYED = {
     "JAX_PLATFORM_NAME": "jax_platform_name",
     "JAX_THREEFRY_PARTITIONABLE": "threefry_partitionable",
 }
-"""The environment variables of JAX that choose what shardir can choose, and the settings."""
+"""JAX's environment variables that shardir supports, and their settings."""
 
 TRUTHS = {
     **dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True),
     **dict.fromkeys(("n", "no", "f", "false", "off", "0"), False),
 }
-"""What JAX takes for true and for false in the environment."""
+"""The texts that JAX accepts as booleans in environment variables."""
 
 _reported: set[str] = set()
 """The variables that have been reported as ignored."""
 
 
 def obey_environment() -> bool:
-    """Apply the environment variables that JAX reads; return whether JIT is to be disabled.
+    """Apply JAX's environment variables; return whether JIT is disabled.
 
-    Variables that are set and have no effect here are reported on stderr, each once. Raises
-    `SettingError` for a value that makes no sense.
+    Variables without effect here are reported on stderr, each once. Raises `SettingError` for an
+    invalid value.
     """
     given = {name: text for name, text in os.environ.items() if name.startswith("JAX_") and text}
     switches = ("JAX_ENABLE_X64", "JAX_THREEFRY_PARTITIONABLE", "JAX_DISABLE_JIT")
@@ -202,8 +202,8 @@ def obey_environment() -> bool:
     ignored = sorted(given.keys() - OBEYED.keys() - {"JAX_DISABLE_JIT"} - _reported)
     if ignored:
         _reported.update(ignored)
-        told = ", ".join(ignored)
-        sys.stderr.write(f"shardir ignores environment variables of JAX: {told}\n")
+        ignored_names = ", ".join(ignored)
+        sys.stderr.write(f"shardir ignores environment variables of JAX: {ignored_names}\n")
     return truths.get("JAX_DISABLE_JIT", False)
 
 
@@ -216,10 +216,10 @@ def _truth(name: str, text: str) -> bool:
 
 @contextmanager
 def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
-    """A block for a program: `settings` hold in it, and what it changes stays inside.
+    """Apply `settings` in a block, and restore all settings at its end.
 
-    The environment variables of JAX hold where `settings` say nothing else. The flags that there
-    are count as obeyed where `settings` state the number of devices.
+    JAX's environment variables apply where `settings` do not. `XLA_FLAGS` counts as applied if
+    `settings` state the number of devices.
     """
     known = "num_cpu_devices" in settings
     token = _obeyed.set(os.environ.get("XLA_FLAGS", "") if known else "")

@@ -1,4 +1,4 @@
-"""What shardir has no use for itself, but programs of JAX ask for."""
+"""Stubs of JAX functions that shardir does not need itself."""
 
 from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
@@ -26,24 +26,24 @@ DTypeLike = npt.DTypeLike
 
 
 class Guard(ContextDecorator):
-    """A block, or a decorator, that changes nothing."""
+    """A context manager and decorator without effect."""
 
     def __init__(self, *args: object, **keywords: object) -> None:
-        """Take what any of them takes."""
+        """Accept any arguments."""
 
     def __enter__(self) -> None:
-        """Change nothing."""
+        """Do nothing."""
 
     def __exit__(self, *raised: object) -> None:
-        """Change nothing back."""
+        """Do nothing."""
 
 
 def do_nothing(*args: object, **keywords: object) -> None:
-    """What there is to do when there is nothing to do."""
+    """Do nothing, with any arguments."""
 
 
 class Backend:
-    """What `xla_bridge.get_backend()` returns: the devices."""
+    """The result of `xla_bridge.get_backend()`: access to the devices."""
 
     @property
     def platform(self) -> str:
@@ -66,7 +66,7 @@ class Backend:
 
 
 def get_backend(platform: str | None = None) -> Backend:
-    """The devices of `platform`, which has to be the one there is."""
+    """Return the devices of `platform`; raise an error if it is not the current platform."""
     devices(platform)
     return Backend()
 
@@ -83,13 +83,13 @@ XLA_BRIDGE = {
     "process_count": process_count,
     "process_index": process_index,
 }
-"""`jax.lib.xla_bridge`."""
+"""The functions of `jax.lib.xla_bridge`."""
 
 
 def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> DeviceArray:
-    """`create_device_mesh`, in the order of JAX: eight TPU cores go around their ring.
+    """Return `create_device_mesh` in JAX's order, in which eight TPU cores follow their ring.
 
-    `options`, which are for the insides of TPUs, change nothing.
+    `options` concern TPU topologies and have no effect.
     """
     given = list(all_devices() if devices is None else devices)
     if default_backend() == "tpu" and [device.id for device in given] == [*range(8)]:
@@ -101,7 +101,7 @@ all_devices = devices
 
 
 def typeof(x: Any) -> ShapeDtypeStruct:
-    """What is known of an array without its numbers."""
+    """Return the shape, dtype and sharding of an array."""
     known = abstract_of(x)
     sharding = getattr(x, "sharding", None)
     return ShapeDtypeStruct(
@@ -110,22 +110,22 @@ def typeof(x: Any) -> ShapeDtypeStruct:
 
 
 def use_abstract_mesh(mesh: Any) -> Any:
-    """A block in which `mesh` is entered, or the mesh of devices around if it has the same axes."""
+    """Return a context for `mesh`, or for the current device mesh if it has the same axes."""
     entered = current_mesh()
     return entered if entered is not None and entered.shape == mesh.shape else mesh
 
 
 def safe_zip(*sequences: Any) -> list[Any]:
-    """Tuples of what stands in the same place, in sequences that are as long."""
+    """Return tuples of corresponding elements of sequences of equal length."""
     return list(zip(*sequences, strict=True))
 
 
 def safe_map(function: Callable[..., Any], *sequences: Any) -> list[Any]:
-    """`function` of what stands in the same place, in sequences that are as long."""
+    """Return the results of `function` for corresponding elements of sequences of equal length."""
     return [function(*each) for each in zip(*sequences, strict=True)]
 
 
 def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The first of each pair, and the second."""
+    """Return the first elements and the second elements of pairs."""
     kept = list(pairs)
     return tuple(one for one, _ in kept), tuple(other for _, other in kept)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {"shardir.scipy.sparse.linalg": ()}
-"""Where each public name is defined."""
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.scipy.sparse import linalg as linalg

@@ -1,4 +1,4 @@
-"""Iterative solvers of linear equations."""
+"""Iterative solvers for linear systems."""
 
 from typing import TYPE_CHECKING
 
