@@ -1,4 +1,4 @@
-"""What a program says about its own execution: where values live, what may not be moved."""
+"""Annotations: sharding constraints, resharding, barriers and checkpoint names."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ sharding_constraint = define(
     jvp=linear,
     elementwise=True,
 )
-"""`x`, spread over the mesh as the sharding of the result says; propagation works around it."""
+"""`x` with the sharding of the result as a constraint, which propagation preserves."""
 
 
 def _reshard_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
@@ -43,7 +43,7 @@ reshard = define(
     jvp=linear,
     elementwise=True,
 )
-"""`x` moved from its sharding to that of the result. Nothing propagates through it."""
+"""`x` resharded from its sharding to that of the result; propagation does not pass through it."""
 
 
 def _barrier_type(*xs: TensorType, result: Any) -> tuple[TensorType, ...]:
@@ -53,7 +53,7 @@ def _barrier_type(*xs: TensorType, result: Any) -> tuple[TensorType, ...]:
 
 
 def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
-    """Each operand and its result share factors that no other tensor walks."""
+    """Return the rule in which each operand shares its factors only with its own result."""
     shapes = [x.shape for x in xs]
     builder = RuleBuilder(shapes, shapes)
     for i, shape in enumerate(shapes):
@@ -64,7 +64,7 @@ def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
 
 
 def _barrier_batch(b: Any, many: Many, *xs: Any) -> Any:
-    """Operands without the dimension stay without it."""
+    """Keep operands without the batch dimension as they are."""
     return b.optimization_barrier(*xs)
 
 
@@ -90,7 +90,7 @@ optimization_barrier = define(
     jvp=_barrier_jvp,
     edges=_barrier_edges,
 )
-"""The operands; nothing is moved or merged across it."""
+"""The operands; passes move and merge nothing across the barrier."""
 
 
 def _group_type(x: TensorType, *, group: int, result: Any) -> tuple[TensorType, ...]:
@@ -108,7 +108,7 @@ sharding_group = define(
     batch=lambda b, many, x, *, group: b.sharding_group(x, group=group),
     effect=True,
 )
-"""All members of a group have one sharding. It makes nothing and only says so of `x`."""
+"""A constraint that all members of a group have one sharding. It has no result."""
 
 DIRECTIONS = ("none", "forward", "backward")
 
@@ -127,7 +127,7 @@ propagation_barrier = define(
     vjp=lambda b, g, x, y, *, direction: (g,),
     elementwise=True,
 )
-"""`x`; shardings propagate through it only in the direction it allows."""
+"""`x`; shardings propagate through it only in the given direction."""
 
 
 def _edge_type(x: TensorType, *, entering: bool = False, result: Any) -> TensorType:
@@ -144,11 +144,11 @@ data_flow_edge = define(
     edges=_barrier_edges,
     elementwise=True,
 )
-"""`x`, where it enters (`entering`) or leaves a function that was called.
+"""`x` at the entry (`entering`) or exit of a function that was called.
 
-Shardings pass it as they pass the edges of control flow, which is how OpenXLA Shardy sees the
-operands and results of a call. `propagate` replaces it: by `x`, or by a constraint where the two
-sides are sharded differently.
+Shardings propagate through it as through the data flow edges of control flow, which is how OpenXLA
+Shardy treats the operands and results of a call. `propagate` replaces it by `x`, or by a constraint
+if both sides have different shardings.
 """
 
 
@@ -161,4 +161,4 @@ checkpoint_name = define(
     jvp=lambda b, op, tangents: tangents,
     elementwise=True,
 )
-"""`x`, under a name by which a checkpoint may be told to save it."""
+"""`x` with a name by which a checkpoint policy can select it for saving."""

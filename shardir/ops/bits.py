@@ -1,4 +1,4 @@
-"""The bits of elements seen as elements of another type."""
+"""Bitcasts: the bits of elements reinterpreted as another element type."""
 
 from typing import Any
 
@@ -18,23 +18,23 @@ def _type(x: TensorType, *, result: TensorType | None) -> TensorType:
         return to
     for type in (x, to):
         if type.dtype == "bool" or type.dtype in ("c64", "c128"):
-            raise TypeError(f"has no bits of {type} to show; it takes integers and floats")
+            raise TypeError(f"cannot reinterpret the bits of {type}; it takes integers and floats")
     if (x.dtype, to.dtype) == ("u64", "u32"):
         raise TypeError(
-            f"does not show {x} as {to}, because a key is stored as u64 but has its words in "
+            f"cannot reinterpret {x} as {to}, because a key is stored as u64 but has its words in "
             "another order; bitcast it to i64 first"
         )
     if "key" in (x.dtype, to.dtype) and {x.dtype, to.dtype} != {"key", "u32"}:
-        raise TypeError(f"shows a key as u32[..., 2] only, not {x} as {to}")
+        raise TypeError(f"reinterprets a key only as u32[..., 2], not {x} as {to}")
     if _seen(x, to.dtype) != to.shape:
         raise TypeError(
-            f"cannot show {x} as {to}; elements of another width make or take a last dimension"
+            f"cannot reinterpret {x} as {to}; elements of another width make or take a last dimension"
         )
     return to
 
 
 def _seen(x: TensorType, dtype: str) -> tuple[int, ...] | None:
-    """The shape under which `x` shows as elements of another type; `None` if it cannot."""
+    """Return the shape of `x` as another element type, or `None` if there is none."""
     old, new = x.numpy.itemsize, TensorType((), dtype).numpy.itemsize
     if old == new:
         return x.shape
@@ -44,7 +44,7 @@ def _seen(x: TensorType, dtype: str) -> tuple[int, ...] | None:
 
 
 def _factors(x: TensorType, *, result: TensorType) -> FactorRule:
-    """Pointwise; the dimension of parts of an element stays whole."""
+    """Return a pointwise rule in which the dimension of element parts needs replication."""
     builder = RuleBuilder([x.shape], [result.shape])
     for d in range(min(x.rank, result.rank)):
         builder.add([d], [d], x.shape[d])
@@ -56,7 +56,7 @@ def _factors(x: TensorType, *, result: TensorType) -> FactorRule:
 
 
 def _reference(x: Any, *, result: TensorType) -> Any:
-    x = np.asarray(x, order="C")  # unlike ascontiguousarray, it keeps rank 0
+    x = np.asarray(x, order="C")  # In contrast to ascontiguousarray, asarray keeps rank 0.
     if result.rank > x.ndim:
         parts = x[..., None].view(result.numpy)
         is_key = x.dtype == np.uint64 and result.dtype == "u32"
@@ -76,6 +76,6 @@ bitcast = define(
 )
 """The same bits as another element type.
 
-Narrower elements make a new last dimension of the parts, lowest first; wider ones take it. A key
-is its two words, u32[..., 2], highest first.
+A narrower element type adds a last dimension of the parts, lowest first; a wider one removes it. A
+key corresponds to its two words, u32[..., 2], highest first.
 """

@@ -1,6 +1,6 @@
-"""What type rules check, and the sentences they say when a check fails.
+"""Checks for type rules, with their error messages.
 
-The sentences start after the operation's name, which `shardir.build.infer` puts in front.
+The messages continue the operation's name, which `shardir.build.infer` puts in front.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A set of element types and the words for it."""
+    """A set of element types and its description."""
 
     words: str
     dtypes: tuple[str, ...]
 
     def check(self, *operands: TensorType) -> None:
-        """Raises `TypeError` when an operand is not of one of the element types."""
+        """Raise `TypeError` if an operand has another element type."""
         for type in operands:
             if type.dtype not in self.dtypes:
                 raise TypeError(f"takes {self.words} operands, got {type}")
@@ -40,7 +40,7 @@ ANY = Domain("any", DTYPES)
 
 
 def one_type(*operands: TensorType) -> TensorType:
-    """The type that all operands have; raises `TypeError` when they differ."""
+    """Return the common type of the operands; raise `TypeError` if they differ."""
     if len(set(operands)) != 1:
         raise TypeError(
             f"operands must have one type, got {listed(operands)}; broadcast or convert them first"
@@ -49,7 +49,7 @@ def one_type(*operands: TensorType) -> TensorType:
 
 
 def one_dtype(*operands: TensorType) -> str:
-    """The element type that all operands have; raises `TypeError` when they differ."""
+    """Return the common element type of the operands; raise `TypeError` if they differ."""
     if len({type.dtype for type in operands}) != 1:
         raise TypeError(
             f"operands must have one element type, got {listed(operands)}; convert them first"
@@ -58,7 +58,9 @@ def one_dtype(*operands: TensorType) -> str:
 
 
 def stated(result: TensorType | None, x: TensorType | None = None) -> TensorType:
-    """The stated result type; it must be there, and have the element type of `x` if given."""
+    """Return the stated result type; raise `TypeError` if it is missing or changes the element type
+    of `x`.
+    """
     if not isinstance(result, TensorType):
         raise TypeError("its result type is a choice; state it with result=")
     if x is not None and result.dtype != x.dtype:
@@ -67,14 +69,14 @@ def stated(result: TensorType | None, x: TensorType | None = None) -> TensorType
 
 
 def dim_of(x: TensorType, dim: int, name: str = "dim") -> int:
-    """`dim`, checked to be a dimension of `x`."""
+    """Return `dim` after checking that it is a dimension of `x`."""
     if not _is_integer(dim) or not 0 <= dim < x.rank:
         raise TypeError(f"{name}={dim!r} is no dimension of {x}; {_choice(x.rank)}")
     return dim
 
 
 def dims_of(x: TensorType, dims: Sequence[int], name: str = "dims") -> Ints:
-    """`dims`, checked to be different dimensions of `x`."""
+    """Return `dims` after checking that they are distinct dimensions of `x`."""
     integers(name, dims)
     for dim in dims:
         if not 0 <= dim < x.rank:
@@ -87,7 +89,7 @@ def dims_of(x: TensorType, dims: Sequence[int], name: str = "dims") -> Ints:
 
 
 def per_dim(x: TensorType, **attrs: Sequence[int]) -> None:
-    """Each attribute must have one integer for each dimension of `x`."""
+    """Check that each attribute has one integer per dimension of `x`."""
     for name, numbers in attrs.items():
         integers(name, numbers)
         if len(numbers) != x.rank:
@@ -95,19 +97,19 @@ def per_dim(x: TensorType, **attrs: Sequence[int]) -> None:
 
 
 def integers(name: str, numbers: object) -> None:
-    """An attribute must be a sequence of integers."""
+    """Check that an attribute is a sequence of integers."""
     if not isinstance(numbers, tuple | list) or not all(_is_integer(n) for n in numbers):
         raise TypeError(f"{name}={numbers!r} must be a sequence of integers")
 
 
 def show(numbers: Sequence[object]) -> str:
-    """A sequence as text writes it."""
+    """Return a sequence in the syntax of the text."""
     return f"[{', '.join(map(str, numbers))}]"
 
 
-def listed(things: Sequence[object]) -> str:
-    """`a, b and c`."""
-    *most, last = map(str, things)
+def listed(items: Sequence[object]) -> str:
+    """Return the items as `a, b and c`."""
+    *most, last = map(str, items)
     return f"{', '.join(most)} and {last}" if most else last
 
 

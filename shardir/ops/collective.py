@@ -1,8 +1,8 @@
-"""Communication between the devices of a mesh; per-device programs only.
+"""Collective operations between the devices of a mesh; valid only in per-device programs.
 
-An operation names the mesh axes along which devices exchange data, never devices, so that the
-same program serves a mesh of any size. `axes` are major to minor: the device at position p along
-them holds piece p. `all-slice` and `axis-index` depend on the device but exchange nothing.
+An operation names the mesh axes along which devices exchange data, never devices, so the same
+program is valid for a mesh of any size. `axes` are major to minor: the device at position p along
+them holds shard p. `all-slice` and `axis-index` depend on the device but do not communicate.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,11 +42,11 @@ REDUCTIONS: dict[str, tuple[Callable[[Array, Array], Array], Domain]] = {
     "and": (np.bitwise_and, BITS),
     "or": (np.bitwise_or, BITS),
 }
-"""How parts combine, and for which element types."""
+"""The NumPy function and the element types of each reduction."""
 
 
 def _axes(axes: Axes, name: str = "axes") -> int:
-    """The number of devices along `axes`, checked to be different parts of the mesh."""
+    """Return the number of devices along `axes` after checking that the axes do not overlap."""
     if not axes:
         raise TypeError(f"{name}=[] names no mesh axis")
     for i, axis in enumerate(axes):
@@ -59,7 +59,7 @@ def _axes(axes: Axes, name: str = "axes") -> int:
 
 def _combining(x: TensorType, op: str) -> None:
     if op not in REDUCTIONS:
-        raise TypeError(f"op={op} combines nothing; op is one of {', '.join(REDUCTIONS)}")
+        raise TypeError(f"op={op} is not a reduction; op is one of {', '.join(REDUCTIONS)}")
     try:
         REDUCTIONS[op][1].check(x)
     except TypeError as error:
@@ -69,7 +69,9 @@ def _combining(x: TensorType, op: str) -> None:
 def _cut(x: TensorType, dim: int, count: int, name: str = "dim") -> TensorType:
     size = x.shape[dim_of(x, dim, name)]
     if size % count:
-        raise TypeError(f"cuts dimension {dim} of {x} into {count} pieces, which do not divide it")
+        raise TypeError(
+            f"splits dimension {dim} of {x} into {count} shards, which do not divide it"
+        )
     return _resized(x, dim, size // count)
 
 
@@ -78,8 +80,9 @@ def _resized(x: TensorType, dim: int, size: int) -> TensorType:
 
 
 def _loops(x: TensorType, *, result: TensorType, **attrs: Any) -> FactorRule:
-    """Along axes that are no part of the exchange, every dimension may be cut but those that
-    the exchange itself cuts or puts together."""
+    """Return the factors of dimensions that the collective does not change; they may be sharded
+    along other axes.
+    """
     taken = [attrs[name] for name in ("dim", "split", "concat") if name in attrs]
     return RuleBuilder([x.shape], [result.shape]).add_pointwise(x.shape, skip=taken).build()
 
@@ -90,9 +93,9 @@ def _exchange_groups(
     axes: Axes,
     combine: Callable[[list[Array]], Sequence[Array]],
 ) -> list[Array]:
-    """Give each group's arrays, in order, to `combine`; member i gets the i-th of its answers.
+    """Apply `combine` to the ordered arrays of each group; member i gets the i-th result.
 
-    Groups that hold the very same arrays are combined once.
+    Groups with identical array objects are combined once.
     """
     results: list[Array] = [parts[0][0]] * mesh.size
     made: dict[tuple[int, ...], Sequence[Array]] = {}
@@ -107,7 +110,7 @@ def _exchange_groups(
 
 
 def combined(arrays: list[Array], op: str) -> Array:
-    """Combine in order of position; half-width floats are added up in single precision."""
+    """Reduce in order of position; 16-bit floats are accumulated in single precision."""
     function, dtype = REDUCTIONS[op][0], arrays[0].dtype
     with np.errstate(all="ignore"):
         if dtype.itemsize == 2 and dtype.kind not in "iu":
@@ -141,10 +144,11 @@ all_reduce = define(
     collective=True,
     spmd=True,
 )
-"""`all-reduce(x, axes, op)`: every device gets the parts of all, combined.
+"""`all-reduce(x, axes, op)`: every device gets the reduction of all operands.
 
-`shared` is about gradients alone: the result counts as one value that the devices share, not as
-one for each of them (see `shardir.passes.varying`)."""
+`shared` only affects gradients: the result counts as one value that all devices share instead of
+one value per device (see `shardir.passes.varying`).
+"""
 
 
 def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
@@ -169,7 +173,7 @@ all_gather = define(
     collective=True,
     spmd=True,
 )
-"""`all-gather(x, dim, axes)`: every device gets the pieces of all, put together along `dim`."""
+"""`all-gather(x, dim, axes)`: every device gets all shards, concatenated along `dim`."""
 
 
 def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
@@ -188,7 +192,7 @@ def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType
 
 
 def pieces(array: Array, dim: int, count: int) -> list[Array]:
-    """An array cut along a dimension."""
+    """Return an array split along a dimension."""
     return np.split(array, count, axis=dim)
 
 
@@ -200,7 +204,7 @@ all_slice = define(
     vma=exchanged,
     spmd=True,
 )
-"""`all-slice(x, dim, axes)`: every device keeps its own piece of what all hold."""
+"""`all-slice(x, dim, axes)`: every device keeps its own shard of a replicated operand."""
 
 
 def _reduce_scatter_type(
@@ -229,7 +233,7 @@ reduce_scatter = define(
     collective=True,
     spmd=True,
 )
-"""`reduce-scatter(x, dim, axes, op)`: every device gets its piece of the parts combined."""
+"""`reduce-scatter(x, dim, axes, op)`: every device gets its shard of the reduction."""
 
 
 def _all_to_all_type(
@@ -263,7 +267,7 @@ all_to_all = define(
     collective=True,
     spmd=True,
 )
-"""`all-to-all(x, split, concat, axes)`: what was cut along `concat` becomes cut along `split`."""
+"""`all-to-all(x, split, concat, axes)`: moves the sharding from `concat` to `split`."""
 
 
 def _permute_type(
@@ -325,9 +329,10 @@ collective_permute = define(
     collective=True,
     spmd=True,
 )
-"""`collective-permute(x, source, target)`: piece c moves from position c along `source` to
-position c along `target`. `collective-permute(x, axes, pairs)`: for each (from, to) of `pairs`
-the array moves between those positions along `axes`; who receives nothing gets zeros."""
+"""`collective-permute(x, source, target)`: moves the shard at position c along `source` to position
+c along `target`. `collective-permute(x, axes, pairs)`: moves the array between positions along
+`axes` for each (from, to) of `pairs`; other receivers get zeros.
+"""
 
 
 def _axis_index_type(*, axes: Axes, result: Any) -> TensorType:

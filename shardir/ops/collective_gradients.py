@@ -1,6 +1,6 @@
-"""Cotangents of communication: what was sent comes back the other way.
+"""Cotangents of collectives: the transposed communication.
 
-The cotangent of what all devices hold is the sum of those of the devices.
+The cotangent of a replicated value is the sum of the devices' cotangents.
 """
 
 from typing import Any
@@ -16,10 +16,10 @@ Pairs = tuple[tuple[int, int], ...]
 def all_reduce_vjp(
     b: Any, g: Value, x: Value, y: Value, *, axes: Axes, op: str, shared: bool = False
 ) -> Any:
-    """Devices that share an extreme share its cotangent.
+    """Return the cotangent; devices with equal extrema share it equally.
 
-    Each device has a cotangent of its own, and the sum of them counts; where they are `shared`,
-    they are the same one.
+    Each device has its own cotangent and their sum counts; with `shared`, all devices have the same
+    cotangent.
     """
     if op not in ("add", "max", "min"):
         raise DifferentiateError(f"%{y.name} = all-reduce with op={op} has no derivative")

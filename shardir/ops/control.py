@@ -1,13 +1,13 @@
 """Control flow: operations with blocks.
 
-Blocks use values of the blocks around them freely; such values are the constants of a loop and are
-no operands. What control flow means is in `shardir.interpret`; how its gradient is made, in
-`shardir.passes.differentiate`.
+Blocks may use values of the enclosing blocks; such captured values are loop-invariant and not
+operands. `shardir.interpret` defines the semantics, and `shardir.passes.differentiate` the
+gradients.
 
-An edge ties together the values that are one value at different times, which a compiler wants to
-place alike. What flows in comes from `sources`; `targets` show it. In a scan the slice of a stacked
-operand is the parameter of the body, and the body's result is a slice of a stacked result; there
-the stacked value has one more dimension in front, which no other value of the edge has.
+A data flow edge connects the values of one variable at different times, which should have one
+sharding: values flow from `sources` to `targets`. In a scan, the slice of a stacked operand is a
+parameter of the body, and a result of the body is a slice of a stacked result; a stacked value has
+one additional leading dimension.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _while_edges(op: Op) -> tuple[Edge, ...]:
 
 
 while_ = define("while", type=_while_type, edges=_while_edges, blocks=2)
-"""The body applied to the carried values as long as the condition holds of them."""
+"""Apply the body to the carried values while the condition is true."""
 
 
 def _scan_type(
@@ -78,9 +78,9 @@ def _scan_type(
 
 
 def _scan_edges(op: Op) -> tuple[Edge, ...]:
-    """Carried values; then stacked operands, which the body's parameter owns; then stacked results.
+    """Return the edges of carried values, of stacked operands, and of stacked results.
 
-    The results own the edges they are on.
+    Body parameters own the edges of stacked operands; results own the other edges.
     """
     (body,) = op.blocks
     n = op.attrs["carries"]
@@ -99,11 +99,11 @@ def _scan_edges(op: Op) -> tuple[Edge, ...]:
 
 
 scan = define("scan", type=_scan_type, edges=_scan_edges, blocks=1)
-"""The body applied `length` times, from the last slice to the first if `reverse`.
+"""Apply the body `length` times, from the last slice to the first if `reverse`.
 
-Its first `carries` operands are carried from one application to the next, the others are taken
-apart along their first dimension. The body gives the carried values on and returns slices of the
-other results, each at the place of the slices it was given.
+The first `carries` operands are carried between iterations; the others are sliced along their first
+dimension. The body returns the carried values, followed by slices of the stacked results for the
+current position.
 """
 
 
@@ -134,4 +134,6 @@ def _case_edges(op: Op) -> tuple[Edge, ...]:
 
 
 case = define("case", type=_case_type, edges=_case_edges, blocks=-1)
-"""The branch that `index` names (0 and 1 for false and true); the last one if there is none."""
+"""Execute the branch with the number `index` (0 and 1 for false and true), or the last one if
+`index` is out of range.
+"""

@@ -1,8 +1,8 @@
 """Convolution over any number of spatial dimensions.
 
-`dims` names the dimensions of both operands and of the result: `b01f,01io->b01f` reads a batch of
-images with features last, filters from `i` input to `o` output features, and gives images again.
-Digits are spatial dimensions. As everywhere in machine learning the filter is not turned around.
+`dims` names the dimensions of both operands and of the result: `b01f,01io->b01f` convolves a batch
+of images with features last and filters from `i` input to `o` output features. Digits are spatial
+dimensions. The filter is not reversed (cross-correlation).
 """
 
 from math import prod
@@ -37,7 +37,7 @@ from shardir.tangents import multilinear
 from shardir.types import TensorType
 
 _CHUNK = 1 << 25
-"""Bytes of windows that are laid out for one matrix product."""
+"""The maximum size in bytes of the windows that one matrix product uses."""
 
 
 def _type(
@@ -123,7 +123,7 @@ def _reference(
     groups: int = 1,
     batch_groups: int = 1,
 ) -> Array:
-    """Windows laid out as the rows of a matrix, times the filter as a matrix, group by group."""
+    """Compute im2col windows times the filter matrix, group by group."""
     of, by, to = sides(dims)
     rank = len(of.spatial)
     wide = np.dtype(np.float32) if result.dtype in NARROW else result.numpy
@@ -137,7 +137,8 @@ def _reference(
     batch, places = views.shape[0] // batch_groups, views.shape[1 : rank + 1]
     if not (views.size and w.size):
         return np.zeros(result.shape, result.numpy)
-    # batch, places, features, 1, kernel, 1 -> part, batch, places, kernel, inputs of the part
+    # The dimensions change from (batch, places, features, 1, kernel, 1) to (group, batch, places,
+    # kernel, inputs of the group).
     views = views.reshape(batch_groups, batch, *places, groups, inputs, *kernel)
     views = np.moveaxis(views, (0, rank + 2), (0, 1))
     views = np.moveaxis(views, rank + 3, -1).reshape(parts, batch, *places, *kernel, inputs)
@@ -168,9 +169,9 @@ convolution = define(
         convolution_pieces, convolution_cuts, lambda **_: "add", convolution_uneven
     ),
 )
-"""Products of filter and window, summed over both; see `sides` for `dims`.
+"""Sums of products of filter and window; see `parse_dims` for `dims`.
 
-`groups` splits the features of `x` and the output features of the filter into groups that do not
-mix; `batch_groups` splits the batch and the output features. A stated result type may have a wider
-element type than the operands, in which sums are taken.
+`groups` splits the features of `x` and the output features of the filter into independent groups;
+`batch_groups` splits the batch and the output features. The stated result type may have a wider
+element type than the operands; sums are accumulated in it.
 """

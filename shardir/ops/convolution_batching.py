@@ -1,8 +1,8 @@
-"""Convolutions, many times at once.
+"""Batching of convolutions.
 
-A convolution has no dimension to spare, so the new one becomes a part of one that it has: of the
-batch when only the operand differs, of the output features when only the filter does, and of the
-groups when both do.
+A convolution has no free dimension, so the batch dimension is merged into an existing one: into the
+batch if only the operand is batched, into the output features if only the filter is, and into the
+groups if both are.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ def convolution_batch(
 
 
 def _merged(b: Any, x: Value, dim: int, outer: int = 1) -> Value:
-    """`x` with its first dimension made a part of (then) `dim`, within each of `outer` groups."""
+    """Return `x` with its first dimension merged into `dim`, within each of `outer` groups."""
     size, *shape = x.type.shape
     inner = shape[dim] // outer
     apart = (size, *shape[:dim], outer, inner, *shape[dim + 1 :])
@@ -61,7 +61,7 @@ def _merged(b: Any, x: Value, dim: int, outer: int = 1) -> Value:
 
 
 def _taken_out(b: Any, y: Value, dim: int, size: int, outer: int) -> Value:
-    """The opposite of `_merged`."""
+    """Undo `_merge_dim`."""
     shape = y.type.shape
     inner = shape[dim] // (outer * size)
     apart = (*shape[:dim], outer, size, inner, *shape[dim + 1 :])

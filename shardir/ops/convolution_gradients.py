@@ -1,8 +1,8 @@
-"""Cotangents of convolution: two more convolutions, with the same loops in other roles.
+"""Cotangents of convolution: two convolutions with exchanged roles of the factors.
 
-With the filter turned around, strides and dilation of the operand change places; summing over the
-batch instead of the features makes the operand a filter and the cotangent an operand. Nothing is
-copied for that but the filter's groups, since `dims` can name any dimension anything.
+With a reversed filter, strides and operand dilation exchange roles; summing over the batch instead
+of the features turns the operand into a filter and the cotangent into an operand. Only the groups
+of the filter are copied, since `dims` can assign any role to a dimension.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from shardir.types import TensorType
 
 
 def convolution_vjp(b: Any, g: Value, x: Value, w: Value, y: Value, **attrs: Any) -> Any:
-    """The cotangents of operand and filter, summed in the result's element type."""
+    """Return the cotangents of operand and filter, accumulated in the result's element type."""
     if 0 in (x.type.size, w.type.size, y.type.size):
         return b.full(0, x.type), b.full(0, w.type)
     left, right = _as(b, x, g.type.dtype), _as(b, w, g.type.dtype)
@@ -45,7 +45,7 @@ def _to_operand(
     groups: int = 1,
     batch_groups: int = 1,
 ) -> Value:
-    """Each element of the cotangent sent back over the window that it came from."""
+    """Return the operand's cotangent: the transposed convolution of `g` with the filter."""
     of, by, to = _terms(dims)
     parts = groups * batch_groups
     spatial = _spatial(by)
@@ -89,7 +89,7 @@ def _to_filter(
     groups: int = 1,
     batch_groups: int = 1,
 ) -> Value:
-    """The operand under every place of the filter, times the cotangent, over batch and places."""
+    """Return the filter's cotangent: the convolution of the operand with `g` over batch and places."""
     of, by, to = _terms(dims)
     pads = []
     for i, (lo, _) in enumerate(padding):
@@ -121,12 +121,12 @@ def _terms(dims: str) -> tuple[str, str, str]:
 
 
 def _spatial(term: str) -> Ints:
-    """Where a term has its spatial dimensions, in their order."""
+    """Return the positions of the spatial dimensions in a term, in their order."""
     return tuple(term.index(str(i)) for i in range(len(term) - 2))
 
 
 def _regrouped(b: Any, x: Value, to: int, of: int, parts: int) -> Value:
-    """Groups moved between dimensions: from t, (group, f) to (group, t), f.
+    """Move groups between dimensions: from t, (group, f) to (group, t), f.
 
     `to` and `of` are the two dimensions.
     """

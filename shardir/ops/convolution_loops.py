@@ -1,7 +1,7 @@
-"""The loops of a convolution, and which of them may be cut.
+"""The factors of a convolution, and which of them can be sharded.
 
-A spatial dimension of the operand has two: over the places of the windows, and over the inside of
-a window. Cutting either takes elements from neighbours, unless every window has its own.
+A spatial dimension of the operand has two factors: the window positions and the positions inside a
+window. Sharding either one requires a halo exchange unless the windows do not overlap.
 """
 
 from functools import lru_cache
@@ -14,18 +14,18 @@ from shardir.types import TensorType
 
 
 class Side(NamedTuple):
-    """Where one tensor has its two other dimensions and its spatial ones."""
+    """The positions of the dimensions of one tensor."""
 
     first: int
-    """Batch; in a filter, input features."""
+    """The batch dimension; in a filter, the input features."""
     second: int
-    """Features; in a filter, output features."""
+    """The feature dimension; in a filter, the output features."""
     spatial: Ints
 
 
 @lru_cache(maxsize=256)
 def sides(dims: str) -> tuple[Side, Side, Side]:
-    """Operand, filter and result; raises `TypeError` when `dims` is malformed."""
+    """Return the dimensions of operand, filter and result; raise `TypeError` for malformed `dims`."""
     if not isinstance(dims, str):
         raise TypeError(f'dims={dims!r} must be text such as "b01f,01io->b01f"')
     operands, arrow, output = dims.partition("->")
@@ -51,10 +51,10 @@ def convolution_factors(
     batch_groups: int = 1,
     **attrs: Any,
 ) -> FactorRule:
-    """Shardy's loops.
+    """Return the factors as Shardy defines them.
 
-    A spatial dimension of `x` walks the places of the windows and the inside of a window, the
-    larger of both first. Spatial dimensions that are left without a loop may not be cut.
+    A spatial dimension of `x` maps to the window positions and to the positions inside a window,
+    the larger one first. Spatial dimensions without a factor cannot be sharded.
     """
     of, by, to = sides(dims)
     builder = RuleBuilder([x.shape, w.shape], [result.shape])
@@ -100,8 +100,9 @@ def convolution_factors(
 def convolution_cuts(
     rule: FactorRule, x: TensorType, w: TensorType, *, result: TensorType, dims: str, **rest: Any
 ) -> list[int]:
-    """All but loops over the inside of windows that do not make up the whole of it, and loops
-    that only the filter has: a single output feature is one of its own in the result."""
+    """Return all factors except those inside windows that cover only a part of the window, and
+    those that only the filter has: a single output feature is a separate factor of the result.
+    """
     _, by, _ = sides(dims)
     inside = {i for d in by.spatial for i in rule.operands[1][d]}
     made = {i for mapping in rule.results for dim in mapping for i in dim}
@@ -120,7 +121,9 @@ def convolution_cuts(
 def convolution_uneven(
     rule: FactorRule, x: TensorType, w: TensorType, *, dims: str, **rest: Any
 ) -> list[int]:
-    """Not the loops inside windows: padding of the filter would meet elements that there are."""
+    """Exclude factors inside windows: padding of the filter would be multiplied with valid
+    elements.
+    """
     _, by, _ = sides(dims)
     inside = {i for d in by.spatial for i in rule.operands[1][d]}
     return [i for i in convolution_cuts(rule, x, w, dims=dims, **rest) if i not in inside]
@@ -129,8 +132,8 @@ def convolution_uneven(
 def _contracts(
     size: int, window: int, i: int, *, padding: Padding, lhs_dilation: Ints, **_: Any
 ) -> bool:
-    """Whether one window takes all of a spatial dimension, so that the loop is a contraction.
+    """Return whether one window covers a spatial dimension, so that the factor is a contraction.
 
-    Otherwise windows overlap, and cutting the loop on both sides is not enough.
+    Otherwise windows overlap, and sharding the factor on both sides does not suffice.
     """
     return size == window and padding[i] == (0, 0) and lhs_dilation[i] == 1

@@ -1,8 +1,9 @@
-"""How devices that have pieces of images and filters run a convolution.
+"""Partitioning of convolutions.
 
-Along a spatial dimension a device has some places of the windows, or a part of the inside of all
-windows, or one place and a part of its inside. Either way its windows reach over one stretch of
-the operand, which is fetched. Where it has a part of the inside, its results are parts of sums.
+Along a spatial dimension, a device holds some of the window positions, or a part of the inside of
+all windows, or one position and a part of its inside. In each case its windows cover one contiguous
+range of the operand, which is fetched. If a device holds a part of the inside, its results are
+partial sums.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def convolution_pieces(
     groups: int = 1,
     batch_groups: int = 1,
 ) -> Any:
-    """A device that has some of the groups counts only those."""
+    """Run the local convolution; a device that holds some of the groups counts only those."""
     of, by, to = sides(dims)
     if groups > 1:
         groups = x.type.shape[of.second] // w.type.shape[by.first]
@@ -41,7 +42,7 @@ def convolution_pieces(
         if not local.axes(value, d):
             continue
         places, window = local.op.result.type.shape[p], filters.type.shape[k]
-        # A single place, or a window of one, is in no loop of the operand.
+        # A single window position or a window of size one has no factor in the operand.
         ways = (
             local.count(local.op.result, p) if places > 1 else 1,
             local.count(filters, k) if window > 1 else 1,
@@ -74,7 +75,7 @@ def convolution_pieces(
 
 
 def _positions(places: int, parts: int, *, places_first: bool) -> Iterator[tuple[int, int]]:
-    """Which of the pieces of the places and of the inside each device has."""
+    """Yield the indices of each device's window positions and inside positions."""
     for position in range(places * parts):
         if places_first:
             yield divmod(position, parts)

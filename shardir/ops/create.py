@@ -1,4 +1,4 @@
-"""Values made of nothing: constants and running numbers."""
+"""Operations without operands: constants and iota."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def _constant_type(*, value: Any, result: TensorType | None) -> TensorType:
 
 
 def _check_number(value: Any, to: TensorType) -> None:
-    """A splat must be a value of the element type, but for the rounding of floats."""
+    """Check that a splat is a value of the element type, except for the rounding of floats."""
     if isinstance(value, complex | np.complexfloating) and to.dtype not in COMPLEX:
         raise TypeError(f"{value!r} is no value of {to}; convert it")
     if to.dtype in COMPLEX or to.dtype in FLOATS:
@@ -55,7 +55,7 @@ def _constant_reference(*, value: Any, result: TensorType) -> Any:
 
 
 def _constant_lower(b: Any, local: Local, *, value: Any) -> Any:
-    """A splat is made small; of an array every device keeps its piece."""
+    """Create a local splat, or slice the device's shard of an array."""
     if not isinstance(value, Dense):
         return b.constant(value=value, result=local.result)
     whole = local.op.result
@@ -79,7 +79,7 @@ constant = define(
     partition=Partitioning(_constant_lower),
     vjp=lambda b, g, y, *, value: (),
 )
-"""`value`: a number for every element, or an array of the stated type."""
+"""A constant `value`: a number for all elements, or an array of the stated type."""
 
 
 def _iota_type(*, dim: int, result: TensorType | None) -> TensorType:
@@ -97,7 +97,7 @@ def _iota_reference(*, dim: int, result: TensorType) -> Any:
 
 
 def _iota_lower(b: Any, local: Local, *, dim: int) -> Any:
-    """Counting in integers from where the piece starts, so that large floats stay exact."""
+    """Count in integers from the start of the shard, so that large floats stay exact."""
     start = local.start(b, local.op.result, dim)
     if start is None:
         return b.iota(dim=dim, result=local.result)

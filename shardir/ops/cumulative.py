@@ -1,8 +1,8 @@
-"""Running sums, products and extremes along a dimension.
+"""Prefix scans along a dimension: cumulative sums, products and extrema.
 
-All but `cumsum` are differentiated as the doubling algorithm that could compute them: step k
-combines each element with the one 2^k before it. Its steps have simple derivatives without
-division, so zeros, draws and higher orders come out right.
+All except `cumsum` are differentiated as a doubling (Hillis-Steele) scan: step k combines each
+element with the one 2^k before it. Its steps have simple derivatives without division, so zeros,
+ties and higher orders are handled correctly.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,14 @@ from shardir.tangents import Rule, linear
 from shardir.types import TensorType
 
 Pull = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
-"""(builder, cotangent, both operands of `Combine`, its result) -> cotangents of both operands."""
+"""The type of a step's vjp:
+
+(builder, cotangent, both operands of `Combine`, its result) -> cotangents of both operands.
+"""
 
 
 def _factors(x: TensorType, *, dim: int, reverse: bool, result: TensorType) -> FactorRule:
-    """Pieces of the dimension need what all pieces before them have come to."""
+    """Return the rule: shards of the dimension depend on the totals of all preceding shards."""
     builder = RuleBuilder([x.shape], [x.shape])
     for d, size in enumerate(x.shape):
         builder.add([d], [d], size, Kind.PERMUTE if d == dim and size != 1 else Kind.PASS)
@@ -68,7 +71,7 @@ def _cumulative(
 
 
 def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:
-    """Combine slice after slice along a dimension."""
+    """Return a function that combines slices along a dimension one after another."""
 
     def run(x: Any, dim: int) -> Any:
         out = np.array(x)
@@ -85,7 +88,7 @@ def _cumsum_vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> A
 
 
 def _doubling(identity: Callable[[TensorType], float], combine: Combine, pull: Pull) -> Any:
-    """The vjp of a running combination, from that of one step."""
+    """Return the vjp of a scan given the vjp of one step."""
 
     def vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
         def shift(value: Any, step: int, fill: float) -> Any:
@@ -110,7 +113,7 @@ def _doubling(identity: Callable[[TensorType], float], combine: Combine, pull: P
 
 
 def _through(name: str) -> tuple[Combine, Pull]:
-    """One step by an operation that has a vjp itself."""
+    """Return the step of a scan for an operation that has a vjp."""
 
     def combine(b: Any, x: Any, earlier: Any) -> Any:
         return b.emit(OPS[name], x, earlier)
@@ -124,7 +127,7 @@ def _through(name: str) -> tuple[Combine, Pull]:
 
 
 def _add_exp(b: Any, x: Any, earlier: Any) -> Any:
-    """log(exp(x) + exp(earlier)) without overflow, also where both are infinite."""
+    """Return log(exp(x) + exp(earlier)) without overflow, also for two infinities."""
     top = b.maximum(x, earlier)
     gap = b.neg(b.abs(b.sub(x, earlier)))
     equal = b.eq(x, earlier)
@@ -135,7 +138,7 @@ def _add_exp(b: Any, x: Any, earlier: Any) -> Any:
 
 def _add_exp_pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
     def share(part: Any) -> Any:
-        """exp(part - z): none where the part is nothing."""
+        """Return exp(part - z), and zero where `part` is -inf."""
         nothing = b.eq(part, b.full(-np.inf, x.type))
         safe = b.select(nothing, z, part)
         return b.select(nothing, b.full(0, x.type), b.exp(b.sub(safe, z)))

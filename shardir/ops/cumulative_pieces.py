@@ -1,4 +1,4 @@
-"""Running sums and the like over pieces: each device runs over its own, from what came before."""
+"""Partitioning of prefix scans: each device scans its shard and adds the preceding totals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,16 +8,16 @@ from shardir.partitioning import Local, Partitioning, every_loop
 from shardir.placement import Axes, size_of
 
 GATHERED = 8
-"""Up to so many devices each gets the totals of all; more pass them on in doubling steps."""
+"""The number of devices up to which totals are gathered; more devices use doubling steps."""
 
 Combine = Callable[[Any, Any, Any], Any]
-"""(builder, values so far, earlier values) -> values so far, combined with the earlier ones."""
+"""(builder, accumulated values, earlier values) -> the combination of both."""
 
 
 def cumulative(name: str, nothing: Callable[[str], complex], combine: Combine) -> Partitioning:
-    """How the running combination `name` is lowered.
+    """Return the partitioning of the scan `name`.
 
-    `nothing(dtype)` changes nothing in a combination.
+    `nothing(dtype)` is the identity element of the combination.
     """
 
     def lower(b: Any, local: Local, x: Any, *, dim: int, reverse: bool) -> Any:
@@ -49,7 +49,7 @@ def _gathered(
     dim: int,
     reverse: bool,
 ) -> Any:
-    """What the totals before this device come to: of all totals, run over by every device."""
+    """Return the total of the preceding devices by gathering and scanning all totals."""
     totals = b.all_gather(total, dim=dim, axes=axes, name=f"{total.name}.all")
     count = totals.type.shape[dim]
     none = b.full(nothing, total.type)
@@ -74,14 +74,14 @@ def _doubled(
     dim: int,
     reverse: bool,
 ) -> Any:
-    """The same in steps: what one device has heard of is doubled in each."""
+    """Return the total of the preceding devices in doubling steps."""
     count = size_of(axes)
     place = b.axis_index(axes=axes)
     if reverse:
         place = b.sub(b.full(count - 1, place.type), place)
 
     def earlier(x: Any, step: int) -> Any:
-        """What the device `step` places before has."""
+        """Return the value of the device `step` positions before."""
         ways = ((i, i + step) for i in range(count - step))
         pairs = tuple((s, t) if not reverse else (count - 1 - s, count - 1 - t) for s, t in ways)
         moved = b.collective_permute(x, axes=axes, pairs=tuple(sorted(pairs)))

@@ -1,4 +1,4 @@
-"""Decompositions that take finitely many steps: QR and LU."""
+"""Direct matrix factorizations: QR and LU."""
 
 from math import prod
 from typing import Any
@@ -37,8 +37,11 @@ def _qr_reference(x: Array, *, full: bool, result: Any) -> tuple[Array, ...]:
 
 
 def _qr_vjp(b: Any, g: Any, x: Any, q: Any, r: Any, *, full: bool) -> Any:
-    """S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions"
-    (2010); of wide matrices the columns beyond the square are Q^H times theirs."""
+    """Return the cotangent.
+
+    Source: S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions"
+    (2010). For wide matrices the columns beyond the square are Q^H times those of the matrix.
+    """
     rows, columns = x.type.shape[-2:]
     if full and rows > columns:
         raise DifferentiateError(
@@ -75,9 +78,9 @@ qr = define(
     batch=further(),
     vjp=_qr_vjp,
 )
-"""Q with orthonormal columns and upper triangular R, with Q R = x, by Householder reflections.
+"""Q with orthonormal columns and upper triangular R with Q R = x, by Householder reflections.
 
-With `full` Q is square, else it has as many columns as x has rows or columns, whichever is less.
+With `full` Q is square; otherwise it has min(rows, columns) columns.
 """
 
 
@@ -98,7 +101,7 @@ def _lu_factors(x: TensorType, *, result: Any) -> FactorRule:
 
 
 def _lu_reference(x: Array, *, result: Any) -> tuple[Array, Array, Array]:
-    """Column by column, each row by the largest element below; of all matrices at once."""
+    """Factorize all matrices of the batch at the same time, column by column with row pivoting."""
     rows, columns = x.shape[-2:]
     size = min(rows, columns)
     left = wide(x).reshape(prod(x.shape[:-2]), rows, columns)
@@ -123,13 +126,13 @@ def _lu_reference(x: Array, *, result: Any) -> tuple[Array, Array, Array]:
 
 
 def _magnitude(x: Array) -> Array:
-    """What pivots are chosen by, as LAPACK does: of complex numbers the sum of both parts."""
+    """Return the pivot criterion of LAPACK: |re| + |im| for complex elements."""
     size: Array = np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
     return size
 
 
 def _lu_vjp(b: Any, g: Any, x: Any, packed: Any, pivots: Any, permutation: Any) -> Any:
-    """The derivatives of x[permutation] = L U, then the permutation back."""
+    """Return the cotangent of x[permutation] = L U, with its rows permuted back."""
     rows, columns = x.type.shape[-2:]
     size = min(rows, columns)
     both, grad = Matrix(b, packed), Matrix(b, g[0]).conjugate()
@@ -161,7 +164,7 @@ def _lu_vjp(b: Any, g: Any, x: Any, packed: Any, pivots: Any, permutation: Any) 
 
 
 def rows_at(b: Any, x: Any, places: Any) -> Any:
-    """The rows of matrices at some places, for each of the batch."""
+    """Return the rows of matrices at given positions, for each matrix of the batch."""
     rank = x.type.rank
     batch = tuple(range(rank - 2))
     pointers = b.reshape(places, result=places.type.with_shape((*places.type.shape, 1)))
@@ -185,8 +188,8 @@ lu = define(
     batch=further(),
     vjp=_lu_vjp,
 )
-"""L and U of x[permutation] = L U in one matrix, pivots, and the permutation of the rows.
+"""L and U of x[permutation] = L U in one matrix, the pivots, and the row permutation.
 
-L is lower triangular (or trapezoidal) with ones on its diagonal, which are left out, U upper. In
-step i row i was exchanged with row `pivots[i]`, counted from 0, as LAPACK's `getrf` does.
+L is unit lower triangular (or trapezoidal) without its diagonal, U is upper triangular. Step i
+exchanged row i with row `pivots[i]`, counted from 0, as in LAPACK's `getrf`.
 """

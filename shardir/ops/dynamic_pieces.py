@@ -1,7 +1,7 @@
-"""How a device that has a piece of a tensor reads and writes where only the running program knows.
+"""Partitioning of dynamic slices and updates, whose positions are known only at run time.
 
-Every device reads or writes what falls into its piece. What is read is the sum over the devices,
-of which one has each element.
+Every device reads or writes the part that is in its shard. The slice that is read is the sum over
+the devices, since each element is on exactly one of them.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from shardir.types import TensorType
 
 
 def dynamic_slice_loops(x: TensorType, *starts: TensorType, result: TensorType) -> FactorRule:
-    """A dimension that is read in part is searched in pieces; what is read is whole."""
+    """Return the factors: a partially read dimension is reduced, the slice is replicated."""
     builder = RuleBuilder([x.shape, *(s.shape for s in starts)], [result.shape])
     rest = [None] * len(starts)
     for d, (size, read) in enumerate(zip(x.shape, result.shape, strict=True)):
@@ -27,9 +27,10 @@ def dynamic_slice_loops(x: TensorType, *starts: TensorType, result: TensorType) 
 def dynamic_slice_cuts(
     rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType
 ) -> list[int]:
-    """A sum of what is read, unless gathering the dimension takes hardly more.
+    """Return the shardable factors: partial sums of slices, unless gathering costs about the same.
 
-    To read half of it, both send the same, and what is gathered is moved once for all its readers.
+    For slices of at least half of a dimension both send equally much, and a gathered dimension
+    serves all of its readers.
     """
     small = {
         i
@@ -41,7 +42,7 @@ def dynamic_slice_cuts(
 
 
 def dynamic_slice_pieces(b: Any, local: Local, x: Any, *starts: Any) -> Any:
-    """Every device gives what it has of the slice, and nothing for the rest."""
+    """Return the device's part of the slice, with zeros for the rest."""
     source, result = local.op.operands[0], local.op.result
     at = list(starts)
     for d, (size, read) in enumerate(zip(source.type.shape, result.type.shape, strict=True)):
@@ -58,17 +59,17 @@ def dynamic_slice_pieces(b: Any, local: Local, x: Any, *starts: Any) -> Any:
 def update_cuts(
     rule: FactorRule, x: TensorType, update: TensorType, *_: TensorType, **__: Any
 ) -> list[int]:
-    """A dimension that is written in part may be cut, but random keys cannot be padded."""
+    """Return the shardable factors; keys cannot be sharded along partially written dimensions."""
     sizes = zip(x.shape, update.shape, strict=True)
     partly = {i for d, (n, part) in enumerate(sizes) if n != part for i in rule.results[0][d]}
     return [i for i in natural_cuts(rule) if x.dtype != "key" or i not in partly]
 
 
 def update_pieces(b: Any, local: Local, x: Any, update: Any, *starts: Any) -> Any:
-    """Every device writes what falls into its piece.
+    """Write the part of the update that is in the device's shard.
 
-    Along a cut dimension the update is spread over the piece: padded on both sides by as much as
-    the piece has, and sliced where the piece is seen from the update. The rest keeps its values.
+    Along a sharded dimension the update is placed relative to the shard: it is padded on both sides
+    by the size of the shard and sliced at the shard's position. Other elements keep their values.
     """
     whole, written = (value.type.shape for value in local.op.operands[:2])
     at, inside = list(starts), None
@@ -89,7 +90,7 @@ def update_pieces(b: Any, local: Local, x: Any, update: Any, *starts: Any) -> An
 
 
 def _inside(b: Any, start: Any, high: int) -> Any:
-    """A start as i32, moved to where the update does not stick out."""
+    """Return a start index as i32, clamped so that the update is in bounds."""
     if start.type.numpy.itemsize < 4:
         start = b.convert(start, result=start.type.with_dtype("i32"))
     start = b.clamp(b.full(0, start.type), start, b.full(high, start.type))
@@ -101,7 +102,7 @@ def _inside(b: Any, start: Any, high: int) -> Any:
 
 
 def _spread(b: Any, x: Any, d: int, size: int, seen: Any, nothing: complex) -> Any:
-    """What `x` has at `seen` and the `size` elements from there on, and `nothing` around it."""
+    """Return `size` elements of `x` from `seen` on, with `nothing` outside of `x`."""
     rank = x.type.rank
     around = tuple(size if i == d else 0 for i in range(rank))
     filler = b.full(nothing, x.type.with_shape(()))

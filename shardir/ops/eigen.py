@@ -1,8 +1,8 @@
-"""Decompositions that iterate: singular values and eigenvalues.
+"""Iterative matrix decompositions: singular values and eigenvalues.
 
-Vectors are a choice: a sign, of complex ones a phase, and of equal values any rotation among
-theirs. Derivatives are those of what does not depend on the choice; equal values take no part in
-the derivatives of each other's vectors.
+Vectors are unique only up to a sign, for complex matrices up to a phase, and for equal values up to
+a rotation. Derivatives are those of functions that do not depend on this choice; equal values do
+not contribute to the derivatives of each other's vectors.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def _only(made: tuple[Array, ...], vectors: bool) -> Any:
 
 
 def _gaps(inner: Matrix, values: Any) -> Matrix:
-    """Each element divided by the value of its column less that of its row; 0 where equal."""
+    """Return each element divided by the value of its column minus that of its row; 0 where equal."""
     gap = inner.over(values, -1) - inner.over(values, -2)
     equal = gap.eq(0)
     return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))
@@ -68,7 +68,10 @@ def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Any) -> Any:
 
 
 def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -> Any:
-    """J. Townsend, "Differentiating the singular value decomposition" (2016)."""
+    """Return the cotangent.
+
+    Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
+    """
     rows, columns = x.type.shape[-2:]
     given = g if vectors else (None, g, None)
     plain = given[0] is None and given[2] is None
@@ -95,7 +98,7 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -
 
 
 def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Any) -> Matrix:
-    """What is between the vectors in the cotangent."""
+    """Return the inner factor of the cotangent between U and V^H."""
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
     if given[1] is not None:
@@ -118,7 +121,7 @@ def _or_zero(b: Any, grad: Any, like: Matrix) -> Matrix:
 
 
 def _safe(x: Matrix) -> Matrix:
-    """1 in the places of zeros."""
+    """Return the matrix with zeros replaced by ones."""
     return x.full(1).where(x.eq(0), x)
 
 
@@ -130,9 +133,9 @@ svd = define(
     batch=further(),
     vjp=_svd_vjp,
 )
-"""U, the singular values in falling order, and V^H, with U diag(values) V^H = x.
+"""U, the singular values in descending order, and V^H, with U diag(values) V^H = x.
 
-With `full` both are square, else they have as many vectors as there are values; without `vectors`
+With `full` both matrices are square; otherwise they have one vector per value. Without `vectors`
 the values are the only result.
 """
 
@@ -159,7 +162,10 @@ def _eigh_reference(x: Array, *, vectors: bool, result: Any) -> Any:
 
 
 def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
-    """M. B. Giles, "Collected matrix derivative results" (2008), 3.1."""
+    """Return the cotangent.
+
+    Source: M. B. Giles, "Collected matrix derivative results" (2008), 3.1.
+    """
     of_values, of_vectors = g if vectors else (g, None)
     values, made = results if vectors else b.eigh(x, vectors=True)
     basis = Matrix(b, made)
@@ -179,9 +185,9 @@ eigh = define(
     batch=further(),
     vjp=_eigh_vjp,
 )
-"""The eigenvalues of Hermitian matrices, rising, and their eigenvectors as columns.
+"""The eigenvalues of Hermitian matrices in ascending order, and the eigenvectors as columns.
 
-Only the lower triangle is read; without `vectors` the values are the only result.
+Only the lower triangle is read. Without `vectors` the values are the only result.
 """
 
 
@@ -200,13 +206,16 @@ def _eig_reference(x: Array, *, vectors: bool, result: Any) -> Any:
 
 
 def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
-    """C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), 4.4."""
+    """Return the cotangent.
+
+    Source: C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), 4.4.
+    """
     of_values, of_vectors = g if vectors else (g, None)
     values, made = results if vectors else b.eig(x, vectors=True)
     basis = Matrix(b, made)
     inner = basis.full(0)
     if of_vectors is not None:
-        # Vectors have norm 1, so what would change the norm is taken out.
+        # Vectors have norm 1, so the component that would change the norm is removed.
         turned = basis.H @ Matrix(b, of_vectors).conjugate()
         length = b.real(turned.diagonal())
         turned = turned - (basis.H @ basis) * turned.over(length, -1)
@@ -218,7 +227,7 @@ def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
 
 
 def _solved(a: Matrix, y: Matrix) -> Matrix:
-    """The solution x of a x = y."""
+    """Return the solution x of a x = y."""
     packed, _, order = a.b.lu(a.value)
     factors, permuted = Matrix(a.b, packed), Matrix(a.b, rows_at(a.b, y.value, order))
     lower = factors.only("gt") + factors.identity()
@@ -233,7 +242,7 @@ eig = define(
     batch=further(),
     vjp=_eig_vjp,
 )
-"""The eigenvalues of square matrices in no particular order, and eigenvectors of norm 1 as columns.
+"""The eigenvalues of square matrices in no particular order, and unit eigenvectors as columns.
 
-Both are complex; without `vectors` the values are the only result.
+Both are complex. Without `vectors` the values are the only result.
 """

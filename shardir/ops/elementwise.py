@@ -1,9 +1,9 @@
-"""Pointwise operations. The tables are the documentation.
+"""Elementwise operations, declared in tables.
 
-Each row: name, what operands it takes, its meaning in NumPy, and the cotangents of its operands
-as a formula over the cotangent, the operands and the result (no formula: flat wherever there is
-a derivative). Cotangents of complex values follow JAX: the cotangent of z pairs with dz as
-Re(g * dz), so that a holomorphic function multiplies by its derivative, without conjugation.
+Each row has the name, the accepted operands, the NumPy function, and the cotangents of the operands
+as a formula over the cotangent, the operands and the result (without a formula, the derivative is
+zero). Cotangents of complex values follow JAX: the cotangent g of z pairs with dz as Re(g * dz), so
+that a holomorphic function multiplies by its derivative without conjugation.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def _factors(*operands: TensorType, result: TensorType, **attrs: Any) -> FactorR
 
 
 def flat(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
-    """The vjp of what has no slope anywhere: no operand has a cotangent."""
+    """Return no cotangents: the vjp of a piecewise constant operation."""
     return (None,) * (len(values) - 1)
 
 
@@ -73,7 +73,7 @@ def _declare(
     jvp: Rule | None = None,
     linear: tuple[tuple[int, ...], ...] | None = None,
 ) -> OpSpec:
-    """Declare an operation on operands of one type, whose result type follows from theirs."""
+    """Declare an operation on operands of one type, which determines the result type."""
     compute = numerics.rounded(numpy)
 
     def type(*operands: TensorType, result: TensorType | None) -> TensorType:
@@ -119,18 +119,21 @@ def _sign(g: Term, x: Term, y: Term) -> Any:
     if not _is_complex(x):
         return (None,)
     size = x.abs()
-    turn = (g * y).imag() / size.where(size.ne(0), 1)  # Nothing turns at 0, where the sign is 0.
+    # The phase does not change at 0, where the sign is 0.
+    turn = (g * y).imag() / size.where(size.ne(0), 1)
     return turn.full(0).complex(turn) * y.conj()
 
 
 def _pow(g: Term, x: Term, y: Term, z: Term) -> Any:
-    """Finite where it can be: no slope in `x` for x = y = 0, none in `y` for x = 0 (as in JAX).
+    """Return cotangents that are finite where possible: 0 for `x` if x = y = 0, and 0 for `y` if x
+    = 0 (as in JAX).
 
-    For y = 0 and any other x the slope is the product, which is 0, but has slopes of its own.
+    For y = 0 and any other x the cotangent of `x` is a product that equals 0 but has nonzero
+    derivatives.
     """
     flat = y.eq(0).and_(x.eq(0))
-    slope = (y * x.pow((y - 1).where(flat.not_(), 1))).where(flat.not_(), 0)
-    return g * slope, g * (x.where(x.ne(0), 1).log() * z)
+    derivative = (y * x.pow((y - 1).where(flat.not_(), 1))).where(flat.not_(), 0)
+    return g * derivative, g * (x.where(x.ne(0), 1).log() * z)
 
 
 def _atan2(g: Term, y: Term, x: Term, z: Term) -> Any:
@@ -144,7 +147,7 @@ def _div(g: Term, x: Term, y: Term, z: Term) -> Any:
 
 
 def _maximum(g: Term, x: Term, y: Term, z: Term) -> Any:
-    """All to the operand that wins, halves to both in a draw."""
+    """Return the cotangent for the larger operand; equal operands get half each."""
     draw = (g * 0.5).where(x.eq(y), 0)
     return g.where(x.gt(y), draw), g.where(y.gt(x), draw)
 
@@ -242,7 +245,7 @@ nextafter = define(
     vjp=flat,
     elementwise=True,
 )
-"""The neighbour of `x` in the direction of `y`, in the spacing of its own element type."""
+"""The adjacent floating-point number of `x` in the direction of `y`."""
 
 
 def _select_type(
@@ -282,8 +285,11 @@ erf_inv = define(
     vjp=_erf_inv_vjp,
     elementwise=True,
 )
-"""The number whose `erf` is `x`. With `as_xla` the short polynomials that XLA has for f32, whose
-error nearly reaches 1e-5 towards -1 and 1, so that normal random numbers are JAX's to the bit."""
+"""The number whose `erf` is `x`.
+
+`as_xla` selects XLA's short polynomials for f32, whose error approaches 1e-5 near -1 and 1, so that
+normal random numbers equal JAX's bit for bit.
+"""
 
 
 select = define(
@@ -295,7 +301,7 @@ select = define(
     jvp=linear,
     elementwise=True,
 )
-"""`x` where the condition holds, `y` where not; the condition may be a scalar."""
+"""`x` where the condition is true, else `y`; the condition may be a scalar."""
 
 
 def _clamp_type(
@@ -309,21 +315,21 @@ def _clamp_type(
 
 
 def _clamp_vjp(b: Any, g: Any, low: Any, x: Any, high: Any, z: Any) -> Any:
-    """A bound takes the cotangent where it is beyond `x`; nobody does where they are equal."""
+    """Return the cotangents: a bound that exceeds `x` gets it; for equal values no operand does."""
 
     def whole(bound: Any) -> Any:
         return bound if bound.type == x.type else b.broadcast(bound, dims=(), result=x.type)
 
-    def fitted(part: Any, bound: Any) -> Any:
+    def sum_to_bound(part: Any, bound: Any) -> Any:
         if bound.type == x.type:
             return part
         return b.sum(part, dims=tuple(range(x.type.rank)))
 
     zero = b.full(0, g.type)
-    least, most = whole(low), whole(high)
-    inside = b.and_(b.gt(x, least), b.lt(x, most))
-    below, above = b.select(b.gt(least, x), g, zero), b.select(b.lt(most, x), g, zero)
-    return fitted(below, low), b.select(inside, g, zero), fitted(above, high)
+    low_bound, high_bound = whole(low), whole(high)
+    inside = b.and_(b.gt(x, low_bound), b.lt(x, high_bound))
+    below, above = b.select(b.gt(low_bound, x), g, zero), b.select(b.lt(high_bound, x), g, zero)
+    return sum_to_bound(below, low), b.select(inside, g, zero), sum_to_bound(above, high)
 
 
 clamp = define(
@@ -363,7 +369,7 @@ convert = define(
     jvp=linear,
     elementwise=True,
 )
-"""The same numbers as another element type; see `shardir.ops.numerics.convert`."""
+"""The elements converted to another element type; see `shardir.ops.numerics.convert`."""
 
 stop_gradient = define(
     "stop_gradient",
@@ -374,4 +380,4 @@ stop_gradient = define(
     linear=((0,),),
     elementwise=True,
 )
-"""`x`, through which no cotangent flows."""
+"""`x` without a cotangent."""

@@ -1,7 +1,7 @@
-"""How devices that have pieces of a dimension find its extremes, and the largest few.
+"""Partitioning of argmax, argmin and top-k along a sharded dimension.
 
-Each finds those of its piece. Of the extremes the best is agreed on first, and then the first
-position that has it; of the largest few all candidates are gathered and compared again.
+Each device processes its shard. For argmax and argmin, the devices first agree on the extremum and
+then on its first position; for top-k, all candidates are gathered and compared again.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from shardir.types import FLOATS, TensorType
 
 
 def extreme(name: str, reduction: str) -> Partitioning:
-    """How `argmax` and `argmin` are lowered; `reduction` is the one that finds the extreme."""
+    """Return the partitioning of `argmax` and `argmin`; `reduction` finds the extremum."""
 
     def lower(b: Any, local: Local, x: Any, *, dim: int) -> Any:
         (value,) = local.op.operands
@@ -29,7 +29,8 @@ def extreme(name: str, reduction: str) -> Partitioning:
         x = local.masked(b, x, value, [dim], identity(reduction, x.type.dtype))
         own = getattr(b, reduction)(x, dims=(dim,))
         best = b.all_reduce(own, axes=axes, op=reduction, name=f"{value.name}.best")
-        # Positions in a piece, in i32 or wider: a short piece ends after the last position.
+        # Positions in a shard use i32 or wider, because a padded shard ends after the last
+        # position.
         wide = local.result if local.result.numpy.itemsize >= 4 else local.result.with_dtype("i32")
         start = local.start(b, value, dim, wide.dtype)
         place = b.add(find(x, dim=dim, result=wide), b.broadcast(start, dims=(), result=wide))
@@ -44,7 +45,7 @@ def extreme(name: str, reduction: str) -> Partitioning:
 
 
 def top_k_loops(x: TensorType, *, result: Any) -> FactorRule:
-    """The line is searched in pieces, the few that are found are found by all."""
+    """Return the factors: the searched dimension is reduced, the k results are replicated."""
     last = x.rank - 1
     builder = RuleBuilder([x.shape], [type.shape for type in result])
     for d in range(last):
@@ -55,7 +56,7 @@ def top_k_loops(x: TensorType, *, result: Any) -> FactorRule:
 
 
 def top_k_pieces(b: Any, local: Local, x: Any) -> Any:
-    """The largest of each piece are gathered, unless the pieces are hardly more."""
+    """Gather the candidates of each shard, or the shards themselves if they are hardly larger."""
     (value,) = local.op.operands
     last = x.type.rank - 1
     axes = local.axes(value, last)
@@ -82,7 +83,7 @@ def top_k_pieces(b: Any, local: Local, x: Any) -> Any:
 
 
 def _taken(b: Any, x: Any, chosen: Any) -> Any:
-    """The elements of `x` at the positions `chosen` along the last dimension."""
+    """Return the elements of `x` at the positions `chosen` along the last dimension."""
     last = x.type.rank - 1
     batch: Ints = tuple(range(last))
     return b.gather(
@@ -98,7 +99,7 @@ def _taken(b: Any, x: Any, chosen: Any) -> Any:
 
 
 def _without_padding(b: Any, local: Local, x: Any, value: Any, dim: int) -> Any:
-    """Padding replaced by what comes last in the total order: a NaN with a sign."""
+    """Return `x` with its padding replaced by the last value in the total order, -NaN."""
     inside = b.broadcast(local.inside(b, value, dim), dims=(dim,), result=x.type.with_dtype("bool"))
     if x.type.dtype not in FLOATS:
         return b.select(inside, x, b.full(identity("max", x.type.dtype), x.type))

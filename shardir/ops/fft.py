@@ -1,7 +1,7 @@
 """Fourier transforms over the last dimensions.
 
-Forward transforms sum x_n exp(-2 pi i k n / N), inverse ones sum with the opposite sign and
-divide by N, as StableHLO's `fft` does.
+Forward transforms sum x_n exp(-2 pi i k n / N); inverse transforms use the opposite sign and divide
+by N, as StableHLO's `fft` does.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def _factors(x: TensorType, *, kind: str, rank: int, result: TensorType) -> Fact
 
 
 def _reference(x: Any, *, kind: str, rank: int, result: TensorType) -> Any:
-    """In f64 and c128, rounded once."""
+    """Compute in f64 and c128 and round once."""
     if not result.size or not x.size:
         return np.zeros(result.shape, result.numpy)
     axes = tuple(range(x.ndim - rank, x.ndim))
@@ -72,10 +72,10 @@ def _reference(x: Any, *, kind: str, rank: int, result: TensorType) -> Any:
 
 
 def _vjp(b: Any, g: Any, x: Any, y: Any, *, kind: str, rank: int) -> Any:
-    """The matrix of a transform is its own transpose.
+    """Return the cotangent; the matrix of a transform is symmetric.
 
-    Of real sequences half of the spectrum is kept: the other half has no cotangent, and on the
-    way back it counts twice.
+    A real transform stores half of the spectrum: in its vjp the missing half has no cotangent, and
+    in the vjp of the inverse it counts twice.
     """
     if kind in ("fft", "ifft"):
         return (b.fft(g, kind=kind, rank=rank),)
@@ -92,7 +92,7 @@ def _vjp(b: Any, g: Any, x: Any, y: Any, *, kind: str, rank: int) -> Any:
     alone = b.eq(place, b.full(0, shape))
     if size % 2 == 0:
         alone = b.or_(alone, b.eq(place, b.full(size // 2, shape)))
-    share = max(prod(y.type.shape[-rank:]), 1)  # 0 where there is nothing to share
+    share = max(prod(y.type.shape[-rank:]), 1)  # The product is 0 for empty results.
     once, twice = (b.full(n / share, x.type) for n in (1, 2))
     return (b.mul(spectrum, b.select(alone, once, twice)),)
 
@@ -108,7 +108,7 @@ fft = define(
 )
 """The discrete Fourier transform over the last `rank` dimensions, one to three.
 
-`kind` is `fft` or `ifft` (complex to complex), `rfft` (real to the first half of the spectrum, the
-last dimension n becomes n // 2 + 1) or `irfft`, its inverse: the type of its result is a choice
-where the last dimension is odd, and is stated then.
+`kind` is `fft` or `ifft` (complex to complex), `rfft` (real to half of the spectrum: the last
+dimension n becomes n // 2 + 1) or its inverse `irfft`. The result type of `irfft` must be stated if
+its last dimension is odd.
 """
