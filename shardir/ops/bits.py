@@ -28,7 +28,7 @@ def _type(x: TensorType, *, result: TensorType | None) -> TensorType:
         raise TypeError(f"reinterprets a key only as u32[..., 2], not {x} as {to}")
     if _seen(x, to.dtype) != to.shape:
         raise TypeError(
-            f"cannot reinterpret {x} as {to}; elements of another width make or take a last dimension"
+            f"cannot reinterpret {x} as {to}; another width adds or removes a last dimension"
         )
     return to
 

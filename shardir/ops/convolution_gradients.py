@@ -89,7 +89,7 @@ def _to_filter(
     groups: int = 1,
     batch_groups: int = 1,
 ) -> Value:
-    """Return the filter's cotangent: the convolution of the operand with `g` over batch and places."""
+    """Return the filter's cotangent: a convolution of the operand with `g`."""
     of, by, to = _terms(dims)
     pads = []
     for i, (lo, _) in enumerate(padding):

@@ -25,7 +25,7 @@ class Side(NamedTuple):
 
 @lru_cache(maxsize=256)
 def sides(dims: str) -> tuple[Side, Side, Side]:
-    """Return the dimensions of operand, filter and result; raise `TypeError` for malformed `dims`."""
+    """Return the dimensions of operand, filter and result; raise `TypeError` if malformed."""
     if not isinstance(dims, str):
         raise TypeError(f'dims={dims!r} must be text such as "b01f,01io->b01f"')
     operands, arrow, output = dims.partition("->")

@@ -27,7 +27,7 @@ def _only(made: tuple[Array, ...], vectors: bool) -> Any:
 
 
 def _gaps(inner: Matrix, values: Any) -> Matrix:
-    """Return each element divided by the value of its column minus that of its row; 0 where equal."""
+    """Return each element divided by its column's value minus its row's value; 0 where equal."""
     gap = inner.over(values, -1) - inner.over(values, -2)
     equal = gap.eq(0)
     return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))

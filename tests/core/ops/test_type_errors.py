@@ -78,15 +78,15 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "concatenate: dim=2 is no dimension of f32[4, 6]; it has dimensions 0 to 1"),
     (ops.concatenate, (), {"dim": 0}, "concatenate: takes at least one operand"),
     (ops.bitcast, (x,), {"result": t("u16", 4, 6)},
-     "bitcast: cannot show f32[4, 6] as u16[4, 6]; "
+     "bitcast: cannot reinterpret f32[4, 6] as u16[4, 6];  "
      "elements of another width make or take a last dimension"),
     (ops.bitcast, (t("bool", 3),), {"result": t("u8", 3)},
-     "bitcast: has no bits of bool[3] to show; it takes integers and floats"),
+     "bitcast: cannot reinterpret the bits of bool[3]; it takes integers and floats"),
     (ops.bitcast, (t("u64", 3),), {"result": t("u32", 3, 2)},
-     "bitcast: does not show u64[3] as u32[3, 2], because a key is stored as u64 but has its "
+     "bitcast: cannot reinterpret u64[3] as u32[3, 2], because a key is stored as u64 but has its "
      "words in another order; bitcast it to i64 first"),
     (ops.bitcast, (t("key", 3),), {"result": t("u64", 3)},
-     "bitcast: shows a key as u32[..., 2] only, not key[3] as u64[3]"),
+     "bitcast: reinterprets a key only as u32[..., 2], not key[3] as u64[3]"),
     # create
     (ops.constant, (), {"value": 1.5, "result": t("i32")},
      "constant: 1.5 is no value of i32[]; round it or state a float type"),
