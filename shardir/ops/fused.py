@@ -1,18 +1,20 @@
-"""Operations that are computed together: one walk over the elements, nothing stored between.
+"""Fused operations: one loop nest over the elements, without intermediate arrays.
 
-`fused` is its block. What the block may hold is what one nest of loops computes:
+`fused` applies its block. The block may contain what one loop nest computes:
 
-- elementwise operations, `broadcast`, `iota`, constants of one number, `reshape` where it only
-  adds or drops dimensions of size 1, and `bitcast` of numbers of 32 or 64 bits to such;
+- elementwise operations, `broadcast`, `iota`, scalar constants, `reshape` that only adds or
+  removes dimensions of size 1, and `bitcast` between numbers of 32 or of 64 bits;
 - the reductions `sum`, `prod`, `max`, `min`, `any` and `all`.
 
-Every dimension of a value (but for those of size 1) lies along one axis of the nest: values that
-meet in an elementwise operation lie alike, a broadcast adds axes, a reduction ends some. No value
-lies along one axis twice (that would be a transpose; pass the operand twice, as two parameters).
-All reductions end the same axes, and take values of one shape that lie along all axes. So there
-are two levels: the whole nest, and the axes that no reduction ends; what reductions made may be
-broadcast to the whole nest again, as in a softmax. What is yielded lies along all axes of one of
-the two levels; the values of the whole nest that are reduced or yielded lie alike.
+Every dimension of a value (except those of size 1) maps to one loop of the nest: operands of an
+elementwise operation have equal mappings, a broadcast adds loops, a reduction removes some. No
+value maps two dimensions to one loop (that would be a transpose; pass the operand twice, as two
+parameters).
+
+All reductions remove the same loops and have operands of one shape that map to all loops. The nest
+thus has two levels: all loops, and the loops that no reduction removes. Reduced values may be
+broadcast to the full nest again, as in a softmax. A returned value maps to all loops of one of the
+two levels; values of the full nest that are reduced or returned have equal mappings.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -30,7 +32,7 @@ from shardir.types import TensorType
 
 Types = tuple[TensorType, ...]
 Lie = tuple[int, ...]
-"""The axis of the nest for each dimension of a value that is not of size 1."""
+"""The loop for each dimension of a value that is not of size 1."""
 
 REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
 _ANNOTATIONS = (
@@ -41,48 +43,48 @@ _ANNOTATIONS = (
     "checkpoint-name",
 )
 _HASHES = ("random_fold_in", "random_hash")
-"""Twenty rounds on pairs of words: loops of their own do them better."""
+"""Hashes run twenty rounds on pairs of words; separate loops compute them faster."""
 _WORDS = ("f32", "i32", "u32", "f64", "i64", "u64")
-"""Numbers that loops hold as they lie in memory."""
+"""Element types whose representation in registers equals that in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The loops of a block: an extent for each axis, and the axes that its reductions end."""
+    """The loop nest of a block: the extent of each loop, and the loops that reductions remove."""
 
     extents: tuple[int, ...]
     reduced: frozenset[int]
     lies: Mapping[Value, Lie]
-    """For each value of the block."""
+    """The loops of each value of the block."""
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The axes that no reduction ends."""
+        """The loops that no reduction removes."""
         return tuple(axis for axis in range(len(self.extents)) if axis not in self.reduced)
 
 
 def is_pointwise(spec: OpSpec) -> bool:
-    """Whether it is computed element by element, from nothing but its operands."""
+    """Return whether an operation computes each element only from elements of its operands."""
     return spec.elementwise and not spec.spmd and spec.name not in (*_ANNOTATIONS, *_HASHES)
 
 
 def wide(type: TensorType) -> tuple[int, ...]:
-    """The dimensions that are not of size 1."""
+    """Return the dimensions that are not of size 1."""
     return tuple(dim for dim, size in enumerate(type.shape) if size != 1)
 
 
 def loops(type: TensorType) -> tuple[int, ...]:
-    """The sizes that are not 1."""
+    """Return the sizes that are not 1."""
     return tuple(size for size in type.shape if size != 1)
 
 
 def keeps_order(op: Op) -> bool:
-    """Whether a reshape only adds or drops dimensions of size 1."""
+    """Return whether a reshape only adds or removes dimensions of size 1."""
     return loops(op.operands[0].type) == loops(op.result.type)
 
 
 def reinterprets(op: Op) -> bool:
-    """Whether a bitcast reads the bits of each number as another one that is as wide."""
+    """Return whether a bitcast reinterprets each number as another one of the same width."""
     return op.spec is bitcast and all(
         value.type.dtype in _WORDS and value.type.shape == op.result.type.shape
         for value in op.tensors
@@ -90,7 +92,7 @@ def reinterprets(op: Op) -> bool:
 
 
 def needed(block: Block) -> Set[Value]:
-    """The values that what a block yields is made of."""
+    """Return the values on which the results of a block depend."""
     found = set(block.returns)
     for op in reversed(block.ops):
         if any(result in found for result in op.results):
@@ -99,7 +101,7 @@ def needed(block: Block) -> Set[Value]:
 
 
 def nest_of(block: Block) -> Nest:
-    """The loops that compute a block; raises `TypeError` where they are not one nest."""
+    """Return the loop nest of a block; raise `TypeError` if the block is not one loop nest."""
     joined, live = _Joined(), needed(block)
     reductions: list[tuple[Op, Lie]] = []
     for param in block.params:
@@ -122,10 +124,10 @@ def nest_of(block: Block) -> Nest:
 
 
 def _align(block: Block, joined: "_Joined", reductions: Sequence[Op]) -> None:
-    """What is reduced, and what is yielded in the same shape, lies alike.
+    """Unify the loops of reduced values, and of returned values of the same shape.
 
-    Such values need not have met before: one may be repeated along an axis that nothing else tells
-    to be that of the others.
+    The elementwise operations need not unify them: a value may be broadcast along a loop that no
+    other operation identifies.
     """
     taken = [op.operands[0] for op in reductions]
     values = taken or sorted(block.returns, key=lambda value: -len(wide(value.type)))
@@ -149,7 +151,7 @@ def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> 
             lie.append(numbers.get(root, -1))
         if len(set(lie)) != len(lie) and -1 not in lie:
             raise TypeError(
-                f"%{value.name}: {value.type} lies along one axis of its loops twice; transpose "
+                f"%{value.name}: {value.type} maps two dimensions to one loop; transpose "
                 "an operand outside, or pass it twice"
             )
         lies[value] = tuple(lie)
@@ -173,14 +175,14 @@ def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> 
     for value in block.returns:
         if frozenset(lies[value]) not in (every, every - reduced):
             raise TypeError(
-                f"it yields %{value.name}: {value.type}, which lies along some axes of its loops "
-                "only; compute it outside"
+                f"it yields %{value.name}: {value.type}, which maps to only some loops; "
+                "compute it outside"
             )
     return Nest(tuple(extents), reduced, lies)
 
 
 class _Joined:
-    """Which dimensions of values are one axis: sets of axes that are found to be the same."""
+    """A union-find structure over the dimensions of values that map to the same loop."""
 
     def __init__(self) -> None:
         self.lies: dict[Value, Lie] = {}
@@ -204,14 +206,14 @@ class _Joined:
             self.parent[self.root(one)] = self.root(other)
 
     def reduce(self, op: Op) -> Lie:
-        """Lay the result of a reduction; returns the axes that end."""
+        """Map the result of a reduction to loops; return the loops that it removes."""
         x, dims = op.operands[0], op.attrs["dims"]
         along = dict(zip(wide(x.type), self.lies[x], strict=True))
         self.lies[op.result] = tuple(axis for dim, axis in along.items() if dim not in dims)
         return tuple(axis for dim, axis in along.items() if dim in dims)
 
     def walk(self, op: Op) -> None:
-        """Lay the result of what is no reduction."""
+        """Map the result of an operation that is not a reduction to loops."""
         if op.spec is broadcast:
             x, y = op.operands[0], op.result
             along = dict(zip(wide(x.type), self.lies[x], strict=True))

@@ -1,7 +1,7 @@
-"""Calls from a running program to Python functions of the program around it.
+"""Calls from a running program to Python functions of the host program.
 
-A text has only the name of such a function, so a program that was read from text cannot run it.
-Under `batch` leading dimensions a function is called once for each position along them.
+Text contains only the name of such a function, so a program that was parsed from text cannot run
+it. With `batch` leading dimensions, a function is called once per position along them.
 """
 
 from itertools import product
@@ -18,8 +18,10 @@ from shardir.partitioning import Partitioning, every_loop
 from shardir.types import TensorType
 
 METHODS = ("none", "sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
-"""How a function is called under `vmap`; `none` says that it cannot be. Devices are no `vmap`:
-`merge-devices` adds them to `batch`, whatever the method is."""
+"""The methods of calling a function under `vmap`; `none` refuses it.
+
+They do not apply to devices: `merge-devices` increments `batch` whatever the method is.
+"""
 
 
 def _type(
@@ -40,7 +42,7 @@ def _call(
     if called is None:
         raise InterpretError(
             f"{function!r} is a function of the program that this text came from, and only its "
-            "name is here; run the program where it was traced"
+            "name is known; run the program where it was traced"
         )
     types = (result,) if isinstance(result, TensorType) else tuple(result)
     if not batch:
@@ -99,10 +101,12 @@ def _define(name: str, **more: Any) -> OpSpec:
 
 
 callback = _define("callback", effect=True)
-"""`function(operands...)`, once and in its turn, for its results or for what else it does."""
+"""Call `function(operands...)` exactly once and in program order, for its results or its side
+effects.
+"""
 
 pure_callback = _define("pure-callback")
-"""`function(operands...)`, which does nothing else; called as often as it serves."""
+"""Call `function(operands...)`, which has no side effects, any number of times."""
 
 
 def _no_result(x: TensorType, *, function: str, result: Any) -> tuple[TensorType, ...]:
@@ -126,4 +130,4 @@ inspect_sharding = define(
     partition=Partitioning(cuts=every_loop),
     effect=True,
 )
-"""Tells `function`, once the program has been compiled, how `x` is spread."""
+"""Call `function` with the sharding of `x` after compilation."""

@@ -1,8 +1,8 @@
-"""Gather and scatter: reading and writing windows at computed places.
+"""Gather and scatter: reading and writing windows at computed positions.
 
 The dimensions are named as in StableHLO, and the index vector is always the last dimension of the
-indices. A gather moves windows that would reach outside the operand back inside; a scatter drops
-the elements that fall outside. Reading with an index array and writing with `.at[]` become these.
+indices. A gather clamps windows that would be out of bounds; a scatter drops elements that are out
+of bounds. Indexing with arrays and `.at[]` updates use these operations.
 """
 
 from math import prod
@@ -59,9 +59,10 @@ def _gather_type(
 def _gather_factors(
     x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
 ) -> FactorRule:
-    """A dimension that is looked up may be cut: every device looks among its own.
+    """Return the factors; an indexed dimension can be sharded, since each device reads its own
+    part.
 
-    What the others have is then masked, which adding partial results does not say by itself.
+    The other elements are then masked; adding partial results alone does not express that.
     """
     builder = RuleBuilder([x.shape, indices.shape], [result.shape])
     layout = Layout.of(x.shape, result.rank, GATHER.read(dims))
@@ -98,7 +99,7 @@ _COMBINE = {
     "min": (ORDERED, np.minimum),
     "max": (ORDERED, np.maximum),
 }
-"""What a scatter does with the element it finds: takes which types, and how."""
+"""For each combination of a scatter, the element types and the NumPy function."""
 
 
 def _scatter_type(
@@ -138,10 +139,10 @@ def _scatter_factors(
     op: str,
     **dims: Ints,
 ) -> FactorRule:
-    """Updates may be cut along their batch when the order in which they combine does not matter.
+    """Return the factors; updates can be sharded along their batch if the operation is commutative.
 
-    Partial results of min and max combine as they are. Those of add and mul hold the operand once
-    a device, which combining alone would count as often.
+    Partial results of min and max combine directly. Those of add and mul include the operand once
+    per device, which a reduction would count several times.
     """
     builder = RuleBuilder([x.shape, indices.shape, updates.shape], [x.shape])
     layout = Layout.of(x.shape, updates.rank, SCATTER.read(dims))
@@ -178,7 +179,7 @@ def _scatter_reference(
 
 
 def _combine(op: str, rows: Array, row: Array, news: Array) -> None:
-    """Let new rows meet those that they are for; -0 is below +0, where NumPy takes either."""
+    """Combine rows with their updates; -0 is less than +0, in contrast to NumPy."""
     if op not in ("min", "max") or not is_float(rows):
         _COMBINE[op][1].at(rows, row, news)
         return
@@ -189,7 +190,7 @@ def _combine(op: str, rows: Array, row: Array, news: Array) -> None:
 
 
 def _scatter_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
-    """Sums and replacements are linear in what is there and what comes."""
+    """Return the tangents of add and set, which are linear in operand and updates."""
     return linear(b, op, tangents) if op.attrs["op"] in ("add", "set") else None
 
 
@@ -204,4 +205,4 @@ scatter = define(
     linear=lambda *, op, **_: ((0, 2),) if op in ("add", "set") else (),
     partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op, masked=(2,)),
 )
-"""Updates combined into a copy of `x`; with `op=set`, of several for one element the last wins."""
+"""Updates combined into a copy of `x`; with `op=set`, the last update of an element wins."""

@@ -1,4 +1,4 @@
-"""Gathers and scatters, each many times at once."""
+"""Batching of gather and scatter."""
 
 from typing import Any
 
@@ -11,7 +11,9 @@ _BATCHING = "operand_batching_dims", "indices_batching_dims"
 
 
 def gather_batch(b: Any, many: Many, x: Value, indices: Value, **dims: Ints) -> Value:
-    """The new dimension is a window that is whole, a dimension of the indices, or both paired."""
+    """Make the new dimension a full window, a dimension of the indices, or a batching dimension of
+    both.
+    """
     source, places = many.batched
     read = _one_further(GATHER.read(dims), source, places)
     made: Value = b.gather(x, indices, result=many.stated, **_named(GATHER, read))
@@ -21,7 +23,7 @@ def gather_batch(b: Any, many: Many, x: Value, indices: Value, **dims: Ints) -> 
 def scatter_batch(
     b: Any, many: Many, x: Value, indices: Value, updates: Value, *, op: str, **dims: Ints
 ) -> Value:
-    """Everything is written to a place of its own, so operand and updates both have it."""
+    """Make the new dimension part of both operand and updates."""
     own, places, given = many.batched
     x = x if own else repeated(b, x, many.size)
     updates = updates if given else repeated(b, updates, many.size)
@@ -31,7 +33,9 @@ def scatter_batch(
 
 
 def _one_further(dims: Dimensions, operand: bool, indices: bool) -> Dimensions:
-    """The dimensions where the slices have a new one in front, and operand or indices too."""
+    """Return the dimensions after adding a leading dimension to the slices and to operand or
+    indices.
+    """
     lead = (0,) if operand and indices else ()
     window = shifted(dims.window)
     if not operand:
@@ -46,6 +50,6 @@ def _one_further(dims: Dimensions, operand: bool, indices: bool) -> Dimensions:
 
 
 def _named(names: Dimensions, dims: Dimensions) -> dict[str, Ints]:
-    """Attributes by name; batching dimensions only where there are any."""
+    """Return the attributes by name; batching dimensions only if there are any."""
     pairs = zip(names, dims, strict=True)
     return {name: chosen for name, chosen in pairs if chosen or name not in _BATCHING}

@@ -1,8 +1,8 @@
-"""Cotangents of gather and scatter: each is written with the other.
+"""Cotangents of gather and scatter: each uses the other.
 
-A scatter drops elements that fall outside while a gather moves whole windows, so before updates
-are read back, windows that can move are spelled out as one index vector an element. Then an
-element is inside or it is not, and what is read for those outside is masked.
+A scatter drops out-of-bounds elements while a gather clamps whole windows. Before updates are read
+back, windows that can be clamped are therefore expanded to one index vector per element. Then each
+element is either in bounds or masked.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from shardir.types import TensorType
 
 
 def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Ints) -> Any:
-    """Return the cotangent added up where it was read from.
+    """Return the cotangent, added at the positions that were read.
 
-    As in JAX, what a window out of range read of the nearest elements has no derivative: the
-    scatter drops its cotangent. For the derivative of clamping, clamp the indices first.
+    As in JAX, elements that a clamped window read have no derivative: the scatter drops their
+    cotangent. For the derivative of clamping, clamp the indices first.
     """
     read = GATHER.read(dims)
     layout = Layout.of(x.type.shape, y.type.rank, read)
@@ -32,9 +32,9 @@ def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Int
 
 
 def _whole_windows(b: Any, layout: Layout, indices: Value, slices: Ints) -> Value:
-    """Return index vectors, those of windows that stick out moved to where no element is inside.
+    """Return index vectors in which out-of-bounds windows are moved completely out of bounds.
 
-    A scatter drops single elements, which is the same for windows of one element.
+    A scatter drops single elements, so windows of one element need no change.
     """
     sizes = {d: slices[s] for s, d in layout.window.items()}
     if all(sizes.get(d, 1) == 1 for d in layout.index_map) or indices.type.size == 0:
@@ -55,13 +55,13 @@ def _whole_windows(b: Any, layout: Layout, indices: Value, slices: Ints) -> Valu
 
 
 def _named(names: Dimensions, dims: Dimensions) -> dict[str, Ints]:
-    """Attributes by name; batching dimensions only where there are any."""
+    """Return the attributes by name; batching dimensions only if there are any."""
     pairs = zip(names, dims, strict=True)
     return {name: chosen for name, chosen in pairs if chosen or "batching" not in name}
 
 
 def _row(b: Any, numbers: Ints, type: TensorType) -> Value:
-    """Return a tensor of `type` whose every index vector is `numbers`."""
+    """Return a tensor of `type` in which every index vector is `numbers`."""
     row = Dense(np.array(numbers, type.numpy))
     vector = b.constant(value=row, result=type.with_shape((len(numbers),)))
     spread: Value = b.broadcast(vector, dims=(type.rank - 1,), result=type)
@@ -70,10 +70,10 @@ def _row(b: Any, numbers: Ints, type: TensorType) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The elements that a scatter writes, every window that can move spelled out.
+    """The elements that a scatter writes, with windows that can move expanded.
 
-    `led` are the dimensions of the updates along which the place is computed, `inside` tells
-    (bool, of the shape of the updates) which updates are not dropped; `None`: all of them.
+    `led` are the dimensions of the updates along which the position is computed. `inside` is a bool
+    tensor with the shape of the updates that is true for updates that are not dropped; `None`: all.
     """
 
     b: Any
@@ -84,13 +84,13 @@ class Places:
     inside: Value | None
 
     def write(self, x: Value, updates: Value, op: str) -> Value:
-        """Scatter into `x`."""
+        """Return `x` with the updates scattered into it."""
         attrs = _named(SCATTER, self.dims)
         written: Value = self.b.scatter(x, self.indices, updates, op=Symbol(op), **attrs)
         return written
 
     def read(self, y: Value) -> Value:
-        """What `y`, a tensor like the operand, has for each update; zero for those outside."""
+        """Return the element of `y` at each update's position; zero for dropped updates."""
         type = TensorType(self.shape, y.type.dtype)
         found: Value = self.b.gather(y, self.indices, result=type, **_named(GATHER, self.dims))
         if self.inside is not None:
@@ -126,7 +126,7 @@ def _spelled_out(
     led: Ints,
     shape: Ints,
 ) -> tuple[Value, Dimensions]:
-    """Index vectors for single elements of the `moving` windows, and the attributes with them."""
+    """Return index vectors for single elements of the `moving` windows, and their attributes."""
     still = tuple(d for d in moving.values() if d not in dims.index_map)
     index_map = (*dims.index_map, *still)
     if still:
@@ -151,8 +151,7 @@ def _spelled_out(
 def scatter_vjp(
     b: Any, g: Value, x: Value, indices: Value, updates: Value, y: Value, *, op: str, **attrs: Ints
 ) -> Any:
-    """The cotangents of operand and updates. Where several elements decide together (min and max
-    with equal elements), they share it."""
+    """Return the cotangents of operand and updates; elements that are equal extrema share it."""
     dims = SCATTER.read(attrs)
     places = _places(b, x, indices, updates, dims)
     vectors = [n for i, n in enumerate(indices.type.shape[:-1]) if i not in dims.indices_batching]
@@ -167,7 +166,7 @@ def scatter_vjp(
 
 
 def _set_vjp(places: Places, g: Value, x: Value, updates: Value, collide: bool) -> Any:
-    """Of several updates of one element only the last is in the result."""
+    """Return the cotangents; only the last of several updates of an element is in the result."""
     b, zeros = places.b, places.b.full(0, updates.type)
     read = places.read(g)
     if collide:
@@ -176,7 +175,7 @@ def _set_vjp(places: Places, g: Value, x: Value, updates: Value, collide: bool) 
 
 
 def _lasting(places: Places, x: Value) -> Value:
-    """Which updates no later one has overwritten: those that find their own number back."""
+    """Return which updates are not overwritten, by scattering and gathering their numbers."""
     b, dims = places.b, places.dims
     free = (*dims.dropped, *dims.operand_batching)
     kept = [d for d in range(x.type.rank) if d in free]
@@ -200,10 +199,10 @@ def _lasting(places: Places, x: Value) -> Value:
 
 
 def _mul_vjp(places: Places, g: Value, x: Value, updates: Value, y: Value, collide: bool) -> Any:
-    """Each factor times the product of all others.
+    """Return the cotangents: each factor gets the product of all others.
 
-    That is the result divided by the factor, and for a factor that is zero the product of all that
-    are not, if it is the only zero.
+    That is the result divided by the factor. For a factor of zero it is the product of the other
+    factors if it is the only zero, else zero.
     """
     b = places.b
     ones = b.full(1, updates.type)

@@ -1,8 +1,8 @@
-"""How a device that has a piece of a tensor looks up in it and writes to it.
+"""Partitioning of gather and scatter.
 
-Indices count in the whole tensor. A device subtracts where its piece starts and leaves alone what
-then lies outside: a scatter drops such elements by itself, a gather gives the identity of the sum
-over the devices, of which one has the element.
+Indices refer to the global tensor. A device subtracts the start of its shard and ignores indices
+outside of it: a scatter drops such elements, and a gather yields the identity of the sum over the
+devices, of which exactly one has the element.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from shardir.types import TensorType
 def gather_cuts(
     rule: FactorRule, x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
 ) -> list[int]:
-    """Dimensions that are looked up may be cut, if the elements can be added up."""
+    """Return the shardable factors, including indexed dimensions unless the elements are keys."""
     looked_up = _looked_up(rule, GATHER.read(dims).index_map) if x.dtype != "key" else set()
     return [*natural_cuts(rule), *looked_up]
 
@@ -34,10 +34,10 @@ def scatter_cuts(
     op: str,
     **dims: Ints,
 ) -> list[int]:
-    """Dimensions that elements or smaller windows are written to may be cut.
+    """Return the shardable factors, including dimensions that are partially written.
 
-    Updates may be cut as well: each device then has a part of what is to be combined. A window as
-    large as its dimension shares its loop, so that it may not be cut if it is moved.
+    Updates can also be sharded: each device then has a part of the updates. A window that covers
+    its dimension shares the factor of it, so it cannot be sharded if the window can move.
     """
     layout = Layout.of(x.shape, updates.rank, SCATTER.read(dims))
     moved = [(s, d) for s, d in layout.window.items() if d in layout.index_map]
@@ -50,22 +50,22 @@ def scatter_cuts(
 
 
 def _covers(x: TensorType, updates: TensorType, d: int, s: int) -> bool:
-    """Whether windows are as large as the dimension that they lie in."""
+    """Return whether windows are as large as their dimension."""
     return updates.shape[s] == x.shape[d]
 
 
 def _looked_up(rule: FactorRule, index_map: Ints) -> list[int]:
-    """The reduced factors of operand dimensions that indices point into."""
+    """Return the reduced factors of operand dimensions that are indexed."""
     return [
         i for d in index_map for i in rule.operands[0][d] if rule.factors[i].kind is Kind.REDUCE
     ]
 
 
 def gather_pieces(b: Any, local: Local, x: Any, indices: Any, **dims: Ints) -> Any:
-    """Look up what is here; elsewhere there is nothing to add."""
+    """Read the elements of the local shard; other elements are zero."""
     layout = Layout.of(x.type.shape, local.result.rank, GATHER.read(dims))
     whole = local.op.operands[0]
-    # A window that covers its dimension starts at 0 wherever the dimension is cut.
+    # A window that covers its dimension starts at 0 on every shard.
     sizes = {d: local.op.result.type.shape[s] for s, d in layout.window.items()}
     starts = [
         None if sizes.get(d, 1) == whole.type.shape[d] else local.start(b, whole, d)
@@ -92,7 +92,7 @@ def gather_pieces(b: Any, local: Local, x: Any, indices: Any, **dims: Ints) -> A
 def scatter_pieces(
     b: Any, local: Local, x: Any, indices: Any, updates: Any, *, op: str, **dims: Ints
 ) -> Any:
-    """Write what falls into the piece; what is there already counts on one device only."""
+    """Write the updates of the local shard; partial results include the operand on one device only."""
     whole, _, written = local.op.operands
     layout = Layout.of(x.type.shape, updates.type.rank, SCATTER.read(dims))
     covering = [d for s, d in layout.window.items() if _covers(whole.type, written.type, d, s)]
@@ -108,7 +108,7 @@ def scatter_pieces(
 
 
 def _in_room(b: Any, x: Any, room: dict[int, int], write: Callable[[Any], Any]) -> Any:
-    """Write to a piece, with room behind it for windows that are larger than the piece."""
+    """Write to a shard that is padded for windows larger than the shard."""
     more = tuple(max(room.get(d, 0) - size, 0) for d, size in enumerate(x.type.shape))
     if not any(more):
         return write(x)
@@ -119,20 +119,20 @@ def _in_room(b: Any, x: Any, room: dict[int, int], write: Callable[[Any], Any]) 
 
 
 def _pending(local: Local) -> Axes:
-    """The axes that leave the result in parts."""
+    """Return the axes along which the result is partial."""
     sharding = local.op.result.sharding
     return sharding.unreduced if sharding else ()
 
 
 def _wide(b: Any, indices: Any) -> Any:
-    """Indices in an integer type that holds every position."""
+    """Return indices in an integer type that can represent every position."""
     if indices.type.numpy.itemsize >= 4:
         return indices
     return b.convert(indices, result=indices.type.with_dtype("i32"))
 
 
 def _signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
-    """Indices from which more may be taken than they are; what lay outside still does."""
+    """Return signed indices, so that subtraction cannot wrap around; out-of-bounds indices stay so."""
     if not indices.type.dtype.startswith("u"):
         return indices
     low, high = b.full(0, indices.type), _row(b, extents, indices)
@@ -140,7 +140,7 @@ def _signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
 
 
 def _row(b: Any, numbers: Sequence[Any], indices: Any) -> Any:
-    """One number for each component of the index vectors (`None` is 0), as many as `indices`."""
+    """Return one number per index vector component (`None` is 0), broadcast to `indices`."""
     one = TensorType((1,), indices.type.dtype)
     parts = []
     for number in numbers:

@@ -1,11 +1,11 @@
-"""The geometry that gather and scatter share.
+"""Geometry of gather and scatter.
 
 Both relate three tensors: an operand, indices whose last dimension is an index vector, and slices
 (the result of a gather, the updates of a scatter). A dimension of the slices is either a window
-dimension, which runs along a dimension of the operand, or a batch dimension, which runs along the
-indices. The dimensions of the operand without a window dimension are dropped (one index of them is
-taken) or batching dimensions, which run along a dimension of the indices as well. Component i of an
-index vector says where the window starts along operand dimension `index_map[i]`.
+dimension, which corresponds to a dimension of the operand, or a batch dimension, which corresponds
+to a dimension of the indices. The other dimensions of the operand are dropped (one index is
+selected) or batching dimensions, which also correspond to a dimension of the indices. Component i
+of an index vector is the window start along operand dimension `index_map[i]`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,14 +23,14 @@ from shardir.types import TensorType
 Array = npt.NDArray[Any]
 
 DimOf = tuple[int | None, ...]
-"""The dimension of each tensor that a loop walks."""
+"""The dimension of each tensor to which a factor maps."""
 
 _FAR = 1 << 62
-"""Where indices are cut off, so that adding to them cannot overflow."""
+"""The bound to which indices are clamped, so that additions cannot overflow."""
 
 
 class Dimensions(NamedTuple):
-    """The attributes of a gather or a scatter, under the names that both share."""
+    """The attributes of a gather or a scatter under common names."""
 
     window: Any
     dropped: Any
@@ -39,7 +39,7 @@ class Dimensions(NamedTuple):
     indices_batching: Any
 
     def read(self, attrs: Mapping[str, Any]) -> "Dimensions":
-        """The attributes that have these names; dimensions that are not given are none."""
+        """Return the attributes with these names; missing attributes are empty."""
         return Dimensions(*(attrs.get(name, ()) for name in self))
 
 
@@ -61,22 +61,22 @@ SCATTER = Dimensions(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the dimensions of operand, indices and slices correspond."""
+    """The correspondence of the dimensions of operand, indices and slices."""
 
     operand: Ints
     """The shape of the operand."""
     window: dict[int, int]
-    """Window dimensions of the slices -> dimensions of the operand."""
+    """The operand dimension of each window dimension of the slices."""
     batch: Ints
-    """Batch dimensions of the slices; the i-th runs along dimension i of the indices."""
+    """Batch dimensions of the slices; the i-th corresponds to dimension i of the indices."""
     dropped: Ints
     batching: dict[int, int]
-    """Batching dimensions of the operand -> dimensions of the indices."""
+    """The indices dimension of each batching dimension of the operand."""
     index_map: Ints
 
     @classmethod
     def of(cls, operand: Ints, slices: int, dims: Dimensions) -> "Layout":
-        """The layout for an operand of shape `operand` and slices of rank `slices`."""
+        """Return the layout for an operand of shape `operand` and slices of rank `slices`."""
         gone = (*dims.dropped, *dims.operand_batching)
         free = [d for d in range(len(operand)) if d not in gone]
         return cls(
@@ -89,7 +89,7 @@ class Layout:
         )
 
     def whole(self, slices: Ints) -> Ints:
-        """The window dimensions that cover their operand dimension and cannot move."""
+        """Return the window dimensions that cover their operand dimension and cannot move."""
         return tuple(
             s
             for s, d in self.window.items()
@@ -100,7 +100,7 @@ class Layout:
 def check_layout(
     x: TensorType, indices: TensorType, slices: TensorType, names: Dimensions, dims: Dimensions
 ) -> None:
-    """Raises `TypeError` with the sentence for whatever does not fit together."""
+    """Raise `TypeError` if types and attributes are inconsistent."""
     one_dtype(x, slices)
     INTEGER.check(indices)
     if indices.rank == 0:
@@ -111,7 +111,7 @@ def check_layout(
         (x, names.operand_batching, dims.operand_batching),
     ):
         if list(dims_of(of, chosen, name)) != sorted(chosen):
-            raise TypeError(f"{name}={show(chosen)} must be rising")
+            raise TypeError(f"{name}={show(chosen)} must be ascending")
     _check_batching(indices, names, dims)
     _check_map(x, indices, names, dims)
     left = x.rank - len(dims.dropped) - len(dims.operand_batching)
@@ -184,9 +184,9 @@ def add_factors(
     place: Callable[..., tuple[DimOf, DimOf]],
     scatter: Kind | None,
 ) -> None:
-    """Add the loops of a gather, or of a scatter when `scatter` says how its batch loops combine.
+    """Add the factors of a gather, or of a scatter whose batch factors have the kind `scatter`.
 
-    `place(operand, indices, slices)` gives the dimensions for `RuleBuilder.add`.
+    `place(operand, indices, slices)` returns the dimensions for `RuleBuilder.add`.
     """
     own = {i: d for d, i in layout.batching.items()}
     batch = iter(range(len(layout.batch)))
@@ -215,11 +215,11 @@ def add_factors(
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where elements of the slices lie in the operand, window dimensions that are whole aside.
+    """The positions of slice elements in the operand, without full window dimensions.
 
-    `lead` and `whole` are the dimensions of the operand that are indexed and those that are not;
-    `index` has an array for each of `lead`, and these broadcast to `shape`, which are the
-    dimensions `slices` of the slices.
+    `lead` are the indexed dimensions of the operand and `whole` the others; `index` has one array
+    per dimension in `lead`. These arrays broadcast to `shape`, which belongs to the dimensions
+    `slices` of the slices.
     """
 
     lead: Ints
@@ -230,7 +230,7 @@ class Positions:
 
 
 def positions(layout: Layout, indices: Array, slices: Ints, clamp: bool) -> Positions:
-    """Resolve index vectors; `clamp` moves windows that reach outside back in."""
+    """Resolve index vectors; `clamp` moves out-of-bounds windows back in bounds."""
     vectors = _signed(indices)
     whole = layout.whole(slices)
     led = tuple(s for s in range(len(slices)) if s not in whole)
@@ -240,7 +240,7 @@ def positions(layout: Layout, indices: Array, slices: Ints, clamp: bool) -> Posi
     along = {d: s for s, d in layout.window.items()}
 
     def spread(array: Array, dims: Ints) -> Array:
-        """`array`, whose dimensions are `dims` of the slices, among all that are led."""
+        """Return `array`, whose dimensions are `dims` of the slices, reshaped for broadcasting."""
         sizes = dict(zip(dims, array.shape, strict=True))
         return array.reshape([sizes.get(s, 1) for s in led])
 

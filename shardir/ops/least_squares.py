@@ -1,4 +1,4 @@
-"""Equations that need not have a solution, or may have several."""
+"""Least-squares solutions of linear systems."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array
         return found, values
     for place in np.ndindex(a.shape[:-2]):
         left, right = wide(a[place], False), wide(y[place], False)
-        # What is not finite would reach the solutions for all other columns.
+        # Non-finite elements would affect the solutions of all other columns.
         lost = ~np.isfinite(right).all(0)
         if lost.any():
             right = np.where(lost, 0, right)
@@ -58,7 +58,7 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array
 
 
 def _vjp(b: Any, g: Any, a: Any, y: Any, cutoff: Any, x: Any, values: Any) -> Any:
-    """Those of the pseudo-inverse times `y`, and of singular values."""
+    """Return the cotangents through the pseudo-inverse times `y`, and through the singular values."""
     assert pinv.vjp is not None
     assert svd.vjp is not None
     of_a = of_y = None
@@ -81,8 +81,8 @@ least_squares = define(
     batch=further(),
     vjp=_vjp,
 )
-"""The x with the least |a x - y|, of several the least one, and the singular values of a.
+"""The x of least norm that minimizes |a x - y|, and the singular values of a.
 
-Singular values of at most `cutoff` times the largest count as 0. The derivative is that at matrices
-of the same rank.
+Singular values of at most `cutoff` times the largest count as 0. The derivative assumes a constant
+rank.
 """

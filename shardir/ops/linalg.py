@@ -1,7 +1,7 @@
 """Contractions.
 
-`dims` is an einsum: `bi,ih->bh` loops over `b`, `i` and `h`, and sums over `i`, which the result
-does not have. Its loops are its factors.
+`dims` is an einsum: `bi,ih->bh` iterates over `b`, `i` and `h`, and sums over `i`, which the result
+lacks. Its letters are its factors.
 """
 
 from string import ascii_letters
@@ -19,7 +19,7 @@ from shardir.types import TensorType
 
 
 def _terms(dims: str) -> tuple[str, str, str]:
-    """The letters of both operands and of the result."""
+    """Return the letters of both operands and of the result."""
     operands, arrow, output = dims.partition("->")
     terms = operands.split(",")
     letters = "".join((*terms, output))
@@ -68,7 +68,7 @@ def _factors(x: TensorType, y: TensorType, *, dims: str, result: TensorType) -> 
 
 
 def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
-    """Floats are multiplied and summed in f64, from 0.0 on, and rounded once."""
+    """Multiply and sum floats in f64, starting from 0.0, and round once."""
     wide = wider(result.numpy)
     with np.errstate(all="ignore"):
         product = np.einsum(dims, x.astype(wide), y.astype(wide), optimize=True)
@@ -84,7 +84,7 @@ def _vjp(b: Any, g: Any, x: Any, y: Any, z: Any, *, dims: str) -> Any:
 
 
 def _cotangent(b: Any, g: Any, other: Any, to: TensorType, dims: str, term: str) -> Any:
-    """A dot of `g` and the other operand; letters that only this operand had are broadcast."""
+    """Return a dot of `g` and the other operand, broadcast along letters of this operand only."""
     if g.type.dtype != other.type.dtype:
         other = b.convert(other, result=other.type.with_dtype(g.type.dtype))
     kept = "".join(letter for letter in term if letter in dims)
@@ -96,7 +96,7 @@ def _cotangent(b: Any, g: Any, other: Any, to: TensorType, dims: str, term: str)
 
 
 def _batch(b: Any, many: Many, *operands: Any, dims: str) -> Any:
-    """One more letter, for the operands that have the dimension and for the result."""
+    """Add a letter to the terms of batched operands and of the result."""
     left, right, output = _terms(dims)
     new = next(letter for letter in ascii_letters if letter not in dims)
     terms = [
@@ -117,6 +117,5 @@ dot = define(
 )
 """Products of elements, summed over the letters that the result lacks.
 
-A stated result type may have a wider element type than the operands, which then is the one that
-sums are taken in.
+The stated result type may have a wider element type than the operands; sums are accumulated in it.
 """

@@ -1,12 +1,12 @@
-"""Programs of one device inside programs of all of them.
+"""Per-device computations inside global programs.
 
-`manual_computation` is what `shard_map` and `pmap` become: along its axes every device runs the
-body on its own piece and speaks to the others through collectives; along all other axes, the free
-ones, the body is a program over whole values as any other, for the compiler to cut.
+`shard_map` and `pmap` become a `manual_computation`: along its manual axes every device runs the
+body on its own shard and communicates with collectives; along all other (free) axes, the body is a
+program over global values that the compiler partitions.
 
-The body takes all it needs as operands, because only they say how they are cut: it uses no values
-of the blocks around it. Its parameters and all that is made inside are local along the manual
-axes, and their shardings tell of the free axes alone.
+The body receives all values as operands, since only operands state their sharding; it captures no
+values of enclosing blocks. The values inside are local along the manual axes, and their shardings
+use only the free axes.
 """
 
 from collections.abc import Sequence
@@ -24,41 +24,44 @@ from shardir.types import TensorType
 from shardir.vma import made_varying
 
 Cuts = tuple[Axes, ...]
-"""The manual axes of each dimension of a tensor, in front of the free ones that cut it."""
+"""The manual axes that shard each dimension of a tensor; they precede the free axes."""
 
 
 def _pieces(type: TensorType, cuts: object, axes: Axes, word: str) -> list[int]:
-    """Into how many pieces the manual axes cut each dimension, checked."""
+    """Return the number of shards along the manual axes for each dimension, after validation."""
     if not isinstance(cuts, tuple) or not all(isinstance(dim, tuple) for dim in cuts):
         raise TypeError(f"{word} has a list of mesh axes for each dimension of {type}")
     if len(cuts) != type.rank:
-        raise TypeError(f"{word} speaks of {len(cuts)} dimensions of {type}")
+        raise TypeError(f"{word} lists {len(cuts)} dimensions for {type}")
     used = [axis for dim in cuts for axis in dim]
     for i, axis in enumerate(used):
         if not isinstance(axis, Axis) or not any(manual.contains(axis) for manual in axes):
             name = axis.name if isinstance(axis, Axis) else axis
-            raise TypeError(f"{word} cuts {type} along {name!r}, which is not in axes={show(axes)}")
+            raise TypeError(
+                f"{word} shards {type} along {name!r}, which is not in axes={show(axes)}"
+            )
         if any(axis.overlaps(other) for other in used[:i]):
-            raise TypeError(f"{word} cuts {type} along {axis.name!r} twice")
+            raise TypeError(f"{word} shards {type} along {axis.name!r} twice")
     return [size_of(dim) for dim in cuts]
 
 
 def local_type(type: TensorType, cuts: Cuts, axes: Axes, word: str = "in_axes") -> TensorType:
-    """What a device has of a tensor that `cuts` cut along the manual `axes`.
+    """Return the local type of a tensor that is sharded by `cuts` along the manual `axes`.
 
-    Raises `TypeError`, speaking of `word`, unless the cuts are of these axes and divide it.
+    Raises `TypeError`, which names `word`, unless the sharding uses these axes and divides the
+    tensor.
     """
     pieces = _pieces(type, cuts, axes, word)
     for dim, (size, count) in enumerate(zip(type.shape, pieces, strict=True)):
         if size % count:
             raise TypeError(
-                f"{word} cuts dimension {dim} of {type} into {count} pieces, which do not divide it"
+                f"{word} splits dimension {dim} of {type} into {count} shards, which do not divide it"
             )
     return type.with_shape([n // count for n, count in zip(type.shape, pieces, strict=True)])
 
 
 def whole_type(type: TensorType, cuts: Cuts, axes: Axes) -> TensorType:
-    """Of what tensor a device's piece is a part."""
+    """Return the global type of a tensor given the type of a local shard."""
     pieces = _pieces(type, cuts, axes, "out_axes")
     return type.with_shape([n * count for n, count in zip(type.shape, pieces, strict=True)])
 
@@ -81,11 +84,9 @@ def _type(
             raise TypeError(f"axes={show(axes)} uses a part of {axis.name!r} twice")
     (body,) = blocks
     if len(in_axes) != len(xs):
-        raise TypeError(f"in_axes says of {len(in_axes)} operands how they are cut, not {len(xs)}")
+        raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
     if len(out_axes) != len(body.returns):
-        raise TypeError(
-            f"out_axes says of {len(out_axes)} results how they are cut, not {len(body.returns)}"
-        )
+        raise TypeError(f"out_axes lists {len(out_axes)} results, not {len(body.returns)}")
     wanted = [local_type(x, cuts, axes) for x, cuts in zip(xs, in_axes, strict=True)]
     params = [param.type for param in body.params]
     if params != wanted:
@@ -101,7 +102,7 @@ def _list(types: Sequence[TensorType]) -> str:
 
 
 def with_cuts(free: Sharding, cuts: Cuts) -> Sharding:
-    """The sharding of a whole tensor, from that of its pieces along the free axes."""
+    """Return the sharding of a global tensor from that of its shards along the free axes."""
     dims = []
     for dim, manual in zip(free.dims, cuts, strict=True):
         axes: Axes = ()
@@ -112,15 +113,16 @@ def with_cuts(free: Sharding, cuts: Cuts) -> Sharding:
 
 
 manual_computation = define("manual_computation", type=_type, blocks=1)
-"""The body on the pieces that `in_axes` cut the operands into along the manual `axes`; what the
-devices return are the pieces of the results as `out_axes` say.
+"""The body applied to the shards of the operands given by `in_axes` along the manual `axes`; the
+results of the devices are shards of the results given by `out_axes`.
 
-Both have, for each operand or result and each of its dimensions, the manual axes that cut it, in
-front of all others. What is not cut along a manual axis is the same on all devices along it.
+Both state, for each operand or result and each of its dimensions, the manual axes that shard it,
+before all other axes. A value that is not sharded along a manual axis is equal on all devices along
+it.
 
-`check_vma` is about derivatives alone. Where it is true, a value of the body varies along the
-manual axes that follow from how it was made (see `shardir.vma`). Where it is false, every value
-varies along all of them: each device has its own.
+`check_vma` only affects derivatives. If it is true, a value of the body varies along the manual
+axes that follow from its computation (see `shardir.vma`). If it is false, every value varies along
+all of them.
 """
 
 
@@ -143,9 +145,9 @@ vary = define(
     elementwise=True,
     spmd=True,
 )
-"""What is the same along the axes, as a value that each position along them has for itself.
+"""The operand, marked as varying along the axes.
 
-It changes no number and is gone before anything is partitioned. It is there for derivatives: the
-identity forward, and in reverse the sum over the devices, because the cotangents of one value that
-devices share are added up where each device takes it for itself. See `shardir.passes.varying`.
+It does not change values and is removed before partitioning. It exists for derivatives: it is the
+identity forward, and in reverse a sum over the devices, because the cotangents of a shared value
+are added where each device starts to use it separately. See `shardir.passes.varying`.
 """

@@ -1,8 +1,8 @@
-"""Matrices in the last two dimensions: formulas over them, and NumPy's functions one by one.
+"""Batches of matrices: formulas for derivatives, and NumPy functions applied per matrix.
 
-A `Matrix` is a term whose last two dimensions are rows and columns; all before them are batch.
-Derivatives of decompositions are written in it. They are known in the literature for cotangents
-that pair as Re(conj(g) * dz); ours pair without the conjugation, hence `conj` at both ends.
+A `Matrix` is a term whose last two dimensions are rows and columns; the other dimensions are batch.
+Derivatives of decompositions use it. The literature states them for cotangents that pair as
+Re(conj(g) * dz); cotangents here pair without the conjugation, hence the `conj` at both ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ FIELD = Domain("f32, f64, c64 or c128", ("f32", "f64", "c64", "c128"))
 
 
 def matrices(x: TensorType) -> tuple[int, int]:
-    """Rows and columns of matrices in the last two dimensions; raises `TypeError`."""
+    """Return rows and columns of the matrices in the last two dimensions; may raise `TypeError`."""
     FIELD.check(x)
     if x.rank < 2:
         raise TypeError(f"takes matrices in the last two dimensions, got {x}")
@@ -33,7 +33,7 @@ def matrices(x: TensorType) -> tuple[int, int]:
 
 
 def square(x: TensorType) -> int:
-    """Rows of square matrices; raises `TypeError`."""
+    """Return the number of rows of square matrices; raise `TypeError` for others."""
     rows, columns = matrices(x)
     if rows != columns:
         raise TypeError(f"takes square matrices, got {x}")
@@ -41,7 +41,7 @@ def square(x: TensorType) -> int:
 
 
 def batch_loops(x: TensorType, *results: TensorType) -> RuleBuilder:
-    """A pass-through loop for each dimension before the last two."""
+    """Return a rule with one pass-through factor per batch dimension."""
     builder = RuleBuilder([x.shape], [result.shape for result in results])
     for d in range(x.rank - 2):
         builder.add([d], [d] * len(results), x.shape[d])
@@ -49,15 +49,15 @@ def batch_loops(x: TensorType, *results: TensorType) -> RuleBuilder:
 
 
 def wide(x: Array, copy: bool = True) -> Array:
-    """In f64 or c128, in which all decompositions are computed; maybe itself without `copy`."""
+    """Return `x` in f64 or c128, in which all decompositions are computed."""
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=copy)
 
 
 def one_by_one(
     function: Callable[[Array], Any], x: Array, results: Sequence[TensorType]
 ) -> tuple[Array, ...]:
-    """`function` of all matrices; NaN for each that it gives up, instead of none for any."""
-    # NumPy widens single numbers itself, piece by piece, and rounds what comes of them.
+    """Return `function` of all matrices, with NaN for each matrix on which it fails."""
+    # NumPy itself widens single precision per matrix and rounds the results.
     single = x.dtype.char in "fF" and all(type.dtype in ("f32", "c64") for type in results)
     with np.errstate(all="ignore"):
         try:
@@ -113,7 +113,7 @@ class Matrix(Term):
         return Matrix(self.b, self.b.dot(self.value, other.value, dims=dims))
 
     def over(self, values: Value, axis: int) -> "Matrix":
-        """A vector (for each of the batch) along the rows (-2) or the columns (-1) of this."""
+        """Return vectors (one per batch element) broadcast along the rows (-2) or the columns (-1)."""
         rank = self.type.rank
         dims = (*range(rank - 2), rank + axis)
         made = self.b.broadcast(values, dims=dims, result=self.type.with_dtype(values.type.dtype))
@@ -122,33 +122,34 @@ class Matrix(Term):
         return Matrix(self.b, made)
 
     def places(self, comparison: str) -> Term:
-        """Where the number of the row compares with that of the column."""
+        """Return the mask of elements whose row number compares with the column number."""
         kind = self.type.with_dtype("i32")
         row, column = (self.b.iota(dim=kind.rank + axis, result=kind) for axis in (-2, -1))
         return Term(self.b, getattr(self.b, comparison)(row, column))
 
     def only(self, comparison: str) -> "Matrix":
-        """This where the number of the row compares with that of the column, else 0.
+        """Return the elements whose row number compares with the column number, else 0.
 
-        `gt` is below the diagonal, `ge` with it, `lt` above it, `le` with it, `eq` the diagonal.
+        `gt` is the strict lower triangle, `ge` the lower one, `lt` and `le` the upper ones, `eq`
+        the diagonal.
         """
         return self.where(self.places(comparison), 0)
 
     def identity(self) -> "Matrix":
-        """Ones on the diagonal, of the type of this."""
+        """Return identity matrices of the same type."""
         return self.full(1).only("eq")
 
     def diagonal(self) -> Value:
-        """The diagonal of square matrices as vectors."""
+        """Return the diagonals of square matrices as vectors."""
         made: Value = self.b.sum(self.only("eq").value, dims=(self.type.rank - 1,))
         return made
 
     def columns(self, start: int, size: int) -> "Matrix":
-        """Some columns."""
+        """Return a range of columns."""
         return self.piece(self.type.rank - 1, start, size)
 
     def rows(self, start: int, size: int) -> "Matrix":
-        """Some rows."""
+        """Return a range of rows."""
         return self.piece(self.type.rank - 2, start, size)
 
     def piece(self, dim: int, start: int, size: int) -> "Matrix":
@@ -162,26 +163,27 @@ class Matrix(Term):
         return Matrix(self.b, made)
 
     def beside(self, other: "Matrix") -> "Matrix":
-        """This and more columns."""
+        """Return the matrices with additional columns."""
         made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 1)
         return Matrix(self.b, made)
 
     def above(self, other: "Matrix") -> "Matrix":
-        """This and more rows."""
+        """Return the matrices with additional rows."""
         made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 2)
         return Matrix(self.b, made)
 
     def solve(self, other: "Matrix", *, lower: bool, transpose: str = "no") -> "Matrix":
-        """The solution x of triangular equations with these coefficients."""
+        """Return the solution x of triangular systems with these coefficients."""
         made = self.b.triangular_solve(
             self.value, other.value, lower=lower, transpose=Symbol(transpose), unit=False
         )
         return Matrix(self.b, made)
 
     def hermitian(self) -> "Matrix":
-        """A cotangent of Hermitian matrices as one of their lower triangles.
+        """Return a cotangent of Hermitian matrices as a cotangent of their lower triangles.
 
-        An element below the diagonal stands for two, of one on it only the real part counts.
+        An element below the diagonal represents two elements; on the diagonal only the real part
+        counts.
         """
         both = self + self.H
         return both.only("gt") + both.only("eq") * 0.5

@@ -1,8 +1,9 @@
-"""Pointwise arithmetic where NumPy's differs from StableHLO's, or has no word for it.
+"""Elementwise NumPy functions with StableHLO semantics.
 
-Integers wrap, and no function here warns: the interpreter runs them with NumPy's warnings off.
-Source: the StableHLO specification (openxla/stablehlo, docs/spec.md); where it leaves a case
-open, what is chosen is said.
+Integers wrap. The functions emit no warnings, because the interpreter disables NumPy's warnings.
+
+Source: the StableHLO specification (openxla/stablehlo, docs/spec.md); the functions document their
+choice where it leaves a case open.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,11 @@ Array = npt.NDArray[Any]
 
 BF16 = NUMPY_DTYPES["bf16"]
 NARROW = ("f16", "bf16")
-"""Floats that are computed in f32 and rounded once."""
+"""Floating-point types that are computed in f32 and rounded once."""
 
 
 def rounded(function: Callable[..., Any]) -> Callable[..., Array]:
-    """`function` with narrow floats computed in f32; arrays stay arrays, also of rank 0."""
+    """Return `function` with f16 and bf16 operands computed in f32; results are always arrays."""
 
     def compute(*operands: Array) -> Array:
         wide = [x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x for x in operands]
@@ -35,29 +36,29 @@ def is_float(x: Array) -> bool:
 
 
 def wider(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What long sums of a type are taken in: f64 for floats, c128 for complex, else itself."""
+    """Return the accumulation type of sums: f64 for floats, c128 for complex, else the type itself."""
     if dtype.kind == "c":
         return np.dtype(np.complex128)
     return np.dtype(np.float64) if dtype_name(dtype) in FLOATS else dtype
 
 
 def bits(x: Array) -> int:
-    """Width of an element."""
+    """Return the width of an element in bits."""
     return x.dtype.itemsize * 8
 
 
 def unsigned(x: Array) -> Array:
-    """The same bits as unsigned integers."""
+    """Return the bits as unsigned integers."""
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
 def signed(x: Array) -> Array:
-    """The same bits as signed integers."""
+    """Return the bits as signed integers."""
     return x.view(np.dtype(f"i{x.dtype.itemsize}"))
 
 
 def total_order(x: Array) -> Array:
-    """Numbers that compare as `x`; of floats integers, which compare in IEEE's total order."""
+    """Return values that compare as `x`; for floats, integers in IEEE's total order."""
     if not is_float(x):
         return x
     whole = signed(x)
@@ -65,7 +66,7 @@ def total_order(x: Array) -> Array:
 
 
 def divide(x: Array, y: Array) -> Array:
-    """Quotient; of integers truncated, with x / 0 = -1 (all bits set) and min / -1 = min."""
+    """Return the quotient; integers truncate, with x / 0 = -1 (all bits set) and min / -1 = min."""
     if x.dtype.kind not in "iu":
         return np.asarray(np.divide(x, y))
     safe = np.where(y == 0, np.ones_like(y), y)
@@ -74,7 +75,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """Remainder with the sign of `x`; of integers x rem 0 = x and min rem -1 = 0."""
+    """Return the remainder with the sign of `x`; for integers x rem 0 = x and min rem -1 = 0."""
     if x.dtype.kind not in "iu":
         return np.asarray(np.fmod(x, y))
     safe = np.where(y == 0, np.ones_like(y), y)
@@ -82,7 +83,7 @@ def remainder(x: Array, y: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """x to the power y; of integers by wrapping products, towards zero for negative powers."""
+    """Return x ** y; integers wrap, and negative powers round towards zero."""
     if x.dtype.kind != "i":
         return np.asarray(np.power(x, y))
     minus_one = np.where(y % 2 == 0, np.ones_like(x), -np.ones_like(x))
@@ -92,7 +93,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 def maximum(x: Array, y: Array) -> Array:
-    """The larger; NaN if either is, +0 above -0."""
+    """Return the larger value; NaN if either is NaN, +0 above -0."""
     best = np.asarray(np.maximum(x, y))
     if is_float(x) and (zeros := (x == 0) & (y == 0)).any():
         return np.where(zeros, x + y, best)
@@ -100,7 +101,7 @@ def maximum(x: Array, y: Array) -> Array:
 
 
 def minimum(x: Array, y: Array) -> Array:
-    """The smaller; NaN if either is, -0 below +0."""
+    """Return the smaller value; NaN if either is NaN, -0 below +0."""
     best = np.asarray(np.minimum(x, y))
     if is_float(x) and (zeros := (x == 0) & (y == 0)).any():
         return np.where(zeros, -(-x - y), best)
@@ -108,13 +109,15 @@ def minimum(x: Array, y: Array) -> Array:
 
 
 def clamp(low: Array, x: Array, high: Array) -> Array:
-    """`x` between the bounds: minimum(maximum(x, low), high)."""
+    """Return minimum(maximum(x, low), high)."""
     low, high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
     return minimum(maximum(x, low), high)
 
 
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; zeros keep their sign, NaN stays, a complex number is divided by its size."""
+    """Return -1, 0 or 1; zeros keep their sign, NaN is preserved, and complex numbers become x /
+    |x|.
+    """
     if x.dtype.kind == "c":
         size = np.abs(x)
         return np.where(size == 0, np.zeros_like(x), x / np.where(size == 0, 1, size))
@@ -124,7 +127,7 @@ def sign(x: Array) -> Array:
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + exp(-x)), computed from whichever exponential is small."""
+    """Return 1 / (1 + exp(-x)), computed from the smaller of both exponentials."""
     negative = x.real < 0
     small = np.exp(np.where(negative, x, -x))
     value: Array = np.where(negative, small, x.dtype.type(1)) / (1 + small)
@@ -136,26 +139,26 @@ def rsqrt(x: Array) -> Array:
 
 
 def expm1(x: Array) -> Array:
-    """exp(x) - 1, near 0 too; of complex numbers as C99 and the Array API standard have it."""
+    """Return exp(x) - 1, accurate near 0; complex special values follow C99 and the Array API."""
     if x.dtype.kind != "c":
         return np.asarray(np.expm1(x))
     a, b = x.real, x.imag
     half = np.sin(b / 2)
     real = np.expm1(a) * np.cos(b) - 2 * half * half
     imag = np.where(b == 0, b, np.exp(a) * np.sin(b))
-    endless = ~np.isfinite(b)
-    real = np.where(a == -np.inf, -1, np.where((a == np.inf) & endless, np.inf, real))
-    imag = np.where((a == -np.inf) & endless, 0, imag)
+    non_finite = ~np.isfinite(b)
+    real = np.where(a == -np.inf, -1, np.where((a == np.inf) & non_finite, np.inf, real))
+    imag = np.where((a == -np.inf) & non_finite, 0, imag)
     return complex_of(real, imag).astype(x.dtype)
 
 
 def popcnt(x: Array) -> Array:
-    """Number of bits that are set."""
+    """Return the number of set bits."""
     return np.asarray(np.bitwise_count(unsigned(x))).astype(x.dtype)
 
 
 def clz(x: Array) -> Array:
-    """Number of zero bits above the highest bit that is set."""
+    """Return the number of leading zero bits."""
     smeared = unsigned(x)
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits(x):
@@ -164,28 +167,28 @@ def clz(x: Array) -> Array:
 
 
 def _within(x: Array, amount: Array) -> tuple[Array, Array]:
-    """Whether a shift leaves anything, and the amount if so. Amounts count as unsigned."""
+    """Return whether an unsigned shift amount is less than the width, and the amount or 0."""
     amount = unsigned(amount)
     some = amount < bits(x)
     return some, np.where(some, amount, np.zeros_like(amount))
 
 
 def shift_left(x: Array, amount: Array) -> Array:
-    """0 when all bits are shifted out."""
+    """Return the left shift; 0 if all bits are shifted out."""
     some, within = _within(x, amount)
     shifted = (unsigned(x) << within).view(x.dtype)
     return np.where(some, shifted, np.zeros_like(x))
 
 
 def shift_right_logical(x: Array, amount: Array) -> Array:
-    """Zeros come in from the left, also for negative numbers."""
+    """Return the right shift that fills with zeros."""
     some, within = _within(x, amount)
     shifted = (unsigned(x) >> within).view(x.dtype)
     return np.where(some, shifted, np.zeros_like(x))
 
 
 def shift_right_arithmetic(x: Array, amount: Array) -> Array:
-    """Copies of the highest bit come in from the left, also for unsigned numbers."""
+    """Return the right shift that fills with the sign bit."""
     some, within = _within(x, amount)
     last = np.asarray(bits(x) - 1, within.dtype)
     shifted: Array = signed(x) >> signed(np.where(some, within, last))
@@ -193,18 +196,18 @@ def shift_right_arithmetic(x: Array, amount: Array) -> Array:
 
 
 def complex_of(real: Array, imag: Array) -> Array:
-    """real + imag * 1j, without the arithmetic (which would spoil infinities and -0)."""
+    """Return real + imag * 1j without arithmetic, which would change infinities and -0."""
     whole = np.empty(real.shape, np.result_type(real, np.complex64))
     whole.real, whole.imag = real, imag
     return whole
 
 
 def convert(x: Array, to: TensorType) -> Array:
-    """Elements as another type.
+    """Return the elements converted to another type.
 
-    Floats become integers towards zero, the nearest integer that exists when out of range, 0 for
-    NaN (StableHLO leaves these open; XLA's CPU target does so). Integers wrap. Everything but
-    zero is true. The imaginary part is dropped.
+    Floats truncate to integers, saturate out of range, and NaN becomes 0 (StableHLO leaves these
+    cases open; this is the behaviour of XLA's CPU target). Integers wrap. As bool, all nonzero
+    elements are true. The imaginary part is dropped.
     """
     if x.dtype.kind == "c" and to.dtype not in ("c64", "c128", "bool"):
         x = x.real
@@ -216,25 +219,27 @@ def convert(x: Array, to: TensorType) -> Array:
 
 
 def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Numbers as another type, rounded once (ml_dtypes goes to bf16 by way of f32)."""
+    """Return the elements as another type, rounded once (ml_dtypes converts to bf16 through f32)."""
     if dtype == BF16 and x.dtype.itemsize > 2:
         return _odd_f32(x).astype(dtype)
     return x.astype(dtype, copy=False)
 
 
 def _saturated(x: Array, dtype: np.dtype[Any]) -> Array:
-    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    minimum_value, maximum_value = np.iinfo(dtype).min, np.iinfo(dtype).max
     whole = np.trunc(x.astype(np.float64))
-    below, above = whole <= float(least), whole >= float(most)
+    below, above = whole <= float(minimum_value), whole >= float(maximum_value)
     inside = np.where(below | above | np.isnan(whole), 0, whole).astype(dtype)
-    return np.where(below, dtype.type(least), np.where(above, dtype.type(most), inside))
+    return np.where(
+        below, dtype.type(minimum_value), np.where(above, dtype.type(maximum_value), inside)
+    )
 
 
 def _odd_f32(x: Array) -> Array:
-    """`x` in f32, inexact values with an odd last bit: rounding again is then as from `x`.
+    """Return `x` in f32 rounded to odd, so that another rounding is as accurate as from `x`.
 
-    Casting wide numbers to bf16 by way of the nearest f32 rounds twice, and may end on the
-    wrong side of a tie.
+    A conversion to bf16 through the nearest f32 would round twice, and could break ties in the
+    wrong direction.
     """
     if x.dtype == np.float32:
         return x
@@ -247,7 +252,7 @@ def _odd_f32(x: Array) -> Array:
 
 
 def _odd_f64(x: Array) -> Array:
-    """Integers in f64, inexact ones with an odd last bit (f64 has 53 bits, 64 - 11)."""
+    """Return integers in f64 rounded to odd (f64 has 53 = 64 - 11 bits)."""
     if x.dtype.itemsize < 8:
         return x.astype(np.float64)
     lost = x.dtype.type(0x7FF)

@@ -1,8 +1,7 @@
-"""Operations of other languages that are carried through a program as they were written.
+"""Opaque operations of other dialects, which are preserved as text.
 
-A reader that meets an operation without counterpart keeps its text. Nothing is known about it but
-its operands and the types of its results; no sharding propagates through it unless it is said to
-be pointwise.
+A reader keeps the text of an operation that has no counterpart. Only its operands and result types
+are known; shardings do not propagate through it unless it is declared pointwise or has a rule.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,27 +46,27 @@ def _factors(
 
 
 opaque = define("opaque", type=_type, factors=_factors, effect=True)
-"""The `operation` of another language.
+"""An operation of another dialect, named `operation`.
 
-Its text is `head`, `attributes` (but for its sharding, which the results have) and `types`; a
-lone % in them stands for the next operand. `reason` says why it could not be read.
-`rule` is the text of its factor rule, if it has one.
+Its text is `head`, `attributes` (except its sharding, which the results have) and `types`; a single
+% in them stands for the next operand. `reason` states why the operation has no counterpart. `rule`
+is the text of its factor rule, if it has one.
 """
 
 
 STATED = "sdy.sharding_rule"
-"""The attribute by which a text states its rule."""
+"""The attribute that contains the factor rule in the text of an operation."""
 
 
 def states_rule(attrs: Mapping[str, Attr]) -> bool:
-    """Whether the text of an operation states its rule itself."""
+    """Return whether the text of an operation contains its factor rule."""
     return STATED in attrs["attributes"]
 
 
 def with_rule(attrs: Mapping[str, Attr], rule: FactorRule) -> dict[str, Attr]:
-    """The attributes of an opaque operation whose rule a user has stated.
+    """Return the attributes of an opaque operation with a rule that the user registered.
 
-    Its text says it too, so that those who read that go by the same rule.
+    The rule is also added to the operation's text, so that other tools use it.
     """
     custom = ", custom" if attrs["operation"].startswith("stablehlo.custom_call") else ""
     said = f"{STATED} = #sdy.op_sharding_rule<{show_shardy(rule)}{custom}>"
@@ -76,7 +75,7 @@ def with_rule(attrs: Mapping[str, Attr], rule: FactorRule) -> dict[str, Attr]:
 
 
 class Unknown(NamedTuple):
-    """An operation that nothing is known about."""
+    """The description of an opaque operation."""
 
     operation: str
     reason: str
@@ -85,7 +84,7 @@ class Unknown(NamedTuple):
 
 
 def unknown_operations(module: Module) -> tuple[Unknown, ...]:
-    """The operations of a module that are carried through as text, in reading order."""
+    """Return the opaque operations of a module in program order."""
     return tuple(_unknown(module))
 
 
@@ -99,10 +98,7 @@ def _unknown(module: Module) -> Iterator[Unknown]:
 
 
 def refuse_unknown(module: Module) -> None:
-    """Raise `OpaqueOperationError` if a module has operations that are carried through as text.
-
-    Nothing can run them: only their operands and the types of their results are known.
-    """
+    """Raise `OpaqueOperationError` if a module has opaque operations, which cannot run."""
     unknown = unknown_operations(module)
     if not unknown:
         return

@@ -1,8 +1,8 @@
-"""Collectives in two halves, so that devices compute while data is on its way.
+"""Asynchronous collectives, which overlap communication with computation.
 
-`%t = all-gather-start(%x, dim=0, axes=[data])` sets the exchange off, `%y = done(%t)` waits for
-it. A started value is no tensor that could be computed with: exactly one `done` takes it, in the
-same block. Apart from time nothing differs from the collective itself.
+`%t = all-gather-start(%x, dim=0, axes=[data])` starts the transfer, and `%y = done(%t)` waits for
+it. The only use of a started value is exactly one `done` in the same block. The result equals that
+of the synchronous collective.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def _started(spec: OpSpec) -> OpSpec:
 STARTED: dict[OpSpec, OpSpec] = {
     spec: _started(spec) for spec in list(OPS.values()) if spec.collective
 }
-"""The first half of each collective."""
+"""The start operation of each collective."""
 
 
 def _done_type(x: TensorType, *, result: Any) -> TensorType:
@@ -46,39 +46,42 @@ def _done(x: npt.NDArray[Any], *, result: TensorType) -> npt.NDArray[Any]:
 
 
 done = define("done", type=_done_type, reference=_done, vma=joined, spmd=True)
-"""`done(x)`: what a collective that was started has made."""
+"""`done(x)`: the result of a started collective."""
 
 
 def is_started(op: Op) -> bool:
-    """Whether it is the first half of a collective."""
+    """Return whether an operation starts a collective."""
     return op.name.endswith(SUFFIX)
 
 
 def kind_of(op: Op) -> str:
-    """What a collective is called, whether it is whole or started."""
+    """Return the name of the collective, for a synchronous or a started one."""
     return op.name.removesuffix(SUFFIX)
 
 
 def unfinished(block: Block) -> Iterator[tuple[Op, str]]:
-    """What is wrong with halves of collectives in a block: the operation and a sentence."""
+    """Yield the misuses of started collectives in a block: the operation and a message."""
     waiting = {op.result: op for op in block.ops if is_started(op) and len(op.results) == 1}
     taken = dict.fromkeys(waiting, 0)
     for op in block.ops:
         if op.spec is done and op.operands and op.operands[0] not in waiting:
             other = op.operands[0].name
-            yield op, f"done takes what a collective started in this block, not %{other}"
+            yield (
+                op,
+                f"done takes the value of a collective that was started in this block, not %{other}",
+            )
         for value in op.uses() if waiting else ():
             if value not in waiting:
                 continue
             if op.spec is done:
                 taken[value] += 1
             else:
-                yield op, f"%{value.name} is still on its way; use the result of its done"
+                yield op, f"%{value.name} is not complete; use the result of its done"
     for value in block.returns:
         if value in waiting:
             yield (
                 waiting[value],
-                f"%{value.name} is still on its way; return the result of its done",
+                f"%{value.name} is not complete; return the result of its done",
             )
     for value, times in taken.items():
         if times != 1:

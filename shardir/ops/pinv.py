@@ -47,7 +47,10 @@ def _reference(x: Array, cutoff: Array, *, result: TensorType) -> Array:
 
 
 def _vjp(b: Any, g: Any, x: Any, cutoff: Any, y: Any) -> Any:
-    """G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses" (1973)."""
+    """Return the cotangent.
+
+    Source: G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses" (1973).
+    """
     grad, matrix, inverse = Matrix(b, g).conjugate(), Matrix(b, x), Matrix(b, y)
     left = grad - grad @ matrix @ inverse
     right = grad - inverse @ matrix @ grad
@@ -63,7 +66,7 @@ pinv = define(
     batch=further(),
     vjp=_vjp,
 )
-"""The pseudo-inverse of matrices, with singular values of at most `cutoff` times the largest as 0.
+"""The pseudo-inverse of matrices; singular values of at most `cutoff` times the largest count as 0.
 
-Its derivative is that at matrices of the same rank.
+The derivative assumes a constant rank.
 """

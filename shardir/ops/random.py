@@ -1,12 +1,11 @@
 """Random bits as functions of keys.
 
-Keys are values like any other; nothing here has a state. `random_bits` and `random_split` take
-any array of keys, whose dimensions the result begins with: every key makes what it would make
-alone. An element depends on its key and on its own index in all that this key makes, so that a
-piece of the result is made where it is needed: `random_bits_at` and `random_split_at` are what a
-device of a partitioned program runs, with the start of its piece and the shape of the whole, both
-of what one key makes. `random_hash` is the hash itself, of pairs of counters that the program has
-made, for those who lay out the counters themselves.
+Keys are values; the operations are stateless. `random_bits` and `random_split` take an array of
+keys of any shape, whose dimensions come first in the result: each key is processed independently.
+An element depends on its key and on its index among the elements of this key, so each shard of the
+result is computed locally: `random_bits_at` and `random_split_at` are the per-device operations,
+with the start of the shard and the global shape of the elements of one key. `random_hash` is the
+hash of pairs of counters, for programs with their own counter layout.
 """
 
 from math import prod
@@ -180,7 +179,7 @@ def _split_at(
 def _hashed(
     keys: Array, starts: tuple[Array | int, ...], result: TensorType, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
-    """The key of each element of the result (or the only one), and its index in what that makes."""
+    """Return the key of each element of the result (or the only key), and the element's index."""
     piece = result.shape[keys.ndim :]
     indices = threefry.flat_indices(shape, [int(start) for start in starts], piece)
     if keys.ndim == 0:
@@ -198,7 +197,7 @@ def _hash(keys: Array, first: Array, second: Array, *, result: TensorType) -> Ar
 
 
 def _lower_to(name: str) -> Partitioning:
-    """Every device makes its own piece, from where it starts in the whole."""
+    """Return the partitioning in which every device computes its own shard from its start."""
 
     def lower(b: Any, local: Local, keys: Any, *, scheme: str = _PARTITIONABLE) -> Any:
         whole = local.op.result

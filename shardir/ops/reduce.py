@@ -1,4 +1,4 @@
-"""Reductions: dimensions folded into one element each."""
+"""Reductions over dimensions."""
 
 from collections.abc import Callable
 from math import prod as product
@@ -66,7 +66,7 @@ def _reduction(
 
 
 def spread(b: Any, y: Any, x: Any, dims: Ints) -> Any:
-    """A reduced value repeated along the dimensions that were reduced from `x`."""
+    """Return a reduced value broadcast along the dimensions that were reduced from `x`."""
     kept = tuple(d for d in range(x.type.rank) if d not in dims)
     return b.broadcast(y, dims=kept, result=x.type.with_dtype(y.type.dtype))
 
@@ -76,7 +76,7 @@ def _sum_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
 
 
 def _extreme_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
-    """Elements that share the extreme share the cotangent."""
+    """Return the cotangent, shared equally by elements that equal the extremum."""
     best = b.eq(x, spread(b, y, x, dims))
     ones = b.convert(best, result=x.type)
     share = b.div(g, b.sum(ones, dims=dims))
@@ -84,9 +84,10 @@ def _extreme_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
 
 
 def _prod_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
-    """Each element times the product of those before it and of those after it.
+    """Return the cotangent: each element gets the product of all other elements.
 
-    No division, so that zeros have their cotangents too.
+    The product of preceding and following elements avoids a division, so zeros have correct
+    cotangents.
     """
     kept = tuple(d for d in range(x.type.rank) if d not in dims)
     perm = (*kept, *dims)
@@ -145,17 +146,17 @@ def _prod(x: Any, dims: Ints) -> Any:
 
 
 sum_ = _reduction("sum", NUMBER, "add", _sum, _sum_vjp, linear)
-"""Floats are summed in f64 by the reference and rounded once."""
+"""The sum; the reference accumulates floats in f64 and rounds once."""
 prod = _reduction("prod", NUMBER, "mul", _prod, _prod_vjp)
 max_ = _reduction("max", ORDERED, "max", _max, _extreme_vjp)
-"""NaN if any is; of nothing, the lowest value."""
+"""The maximum: NaN if any element is NaN; the lowest value if there are no elements."""
 min_ = _reduction("min", ORDERED, "min", _min, _extreme_vjp)
 any_ = _reduction("any", BOOL, "or", np.any, flat)
 all_ = _reduction("all", BOOL, "and", np.all, flat)
 
 
 def _index(name: str, numpy: Callable[..., Any], reduction: str) -> OpSpec:
-    """Declare the position of an extreme; no reduction combines positions alone."""
+    """Declare an index reduction; the positions alone cannot be combined by a reduction."""
 
     def type(x: TensorType, *, dim: int, result: TensorType | None) -> TensorType:
         to = stated(result)
@@ -192,6 +193,8 @@ def _index(name: str, numpy: Callable[..., Any], reduction: str) -> OpSpec:
 
 
 argmax = _index("argmax", np.argmax, "max")
-"""Where along `dim` the largest element is: the first NaN, or the first of equals."""
+"""The position of the largest element along `dim`: the first NaN, or the first of equal elements.
+"""
 argmin = _index("argmin", np.argmin, "min")
-"""Where along `dim` the smallest element is: the first NaN, or the first of equals."""
+"""The position of the smallest element along `dim`: the first NaN, or the first of equal elements.
+"""

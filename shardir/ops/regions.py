@@ -1,11 +1,11 @@
-"""Parts of a program that say how they are differentiated.
+"""Regions with derivative rules: checkpoint, custom JVP and custom VJP.
 
-Each is its first block, applied to the operands. What it says more is for derivatives only, so a
-program that will not be differentiated any more has no use for them (`shardir.passes.inline`).
+Each operation applies its first block to the operands. The rest of it concerns derivatives only, so
+it is removed from programs that will not be differentiated (`shardir.passes.inline`). A rule is a
+function of the user, which is traced when a derivative needs it; `rule` is its name. A traced rule
+is stored in blocks of the operation, which text can also contain.
 
-A rule is a function of the user's, which is traced when a derivative asks for it; `rule` has its
-name. Once traced it is in blocks of the operation, and so it can be in a text from the start.
-The last `closed` operands are values that the first block used from outside: they do not move.
+The last `closed` operands are values that the first block captured; they have no tangents.
 """
 
 from shardir.ir import Block, Edge, Op
@@ -20,7 +20,7 @@ def _listed(types: Types) -> str:
 
 
 def _primal(operands: Types, blocks: tuple[Block, ...]) -> Types:
-    """The types of the results, by the first block."""
+    """Return the types of the results of the first block."""
     takes = tuple(value.type for value in blocks[0].params)
     if takes != operands:
         raise TypeError(f"its block takes ({_listed(takes)}), wanted ({_listed(operands)})")
@@ -46,7 +46,7 @@ def _checkpoint_type(
 
 
 def block_edges(op: Op) -> tuple[Edge, ...]:
-    """How values flow through the first block of an operation that runs it once."""
+    """Return the data flow edges of an operation that runs its first block once."""
     block = op.blocks[0]
     given = [Edge((x,), (param,)) for x, param in zip(op.operands, block.params, strict=True)]
     made = [Edge((y,), (result,)) for y, result in zip(block.returns, op.results, strict=True)]
@@ -54,12 +54,13 @@ def block_edges(op: Op) -> tuple[Edge, ...]:
 
 
 checkpoint = define("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)
-"""The block; its gradient computes again what it needs of it, but for what `save` names.
+"""The block; its gradient recomputes its intermediate values except those that `save` names.
 
-`save` has `everything`, `dots`, `dots-without-batch`, `name=...` for what `checkpoint-name` named
-so, `unnamed`, or the name of a policy of the user's. Without `barrier` the compiler may find that
-it computes things twice, and do so once. `batching` names a function of the user's that says how
-the block is mapped; where there is none, or only its name, that follows from the block.
+`save` contains `everything`, `dots`, `dots-without-batch`, `name=...` for a name of
+`checkpoint-name`, `unnamed`, or the name of a user's policy. Without `barrier` the compiler may
+merge the recomputation with the original computation. `batching` names a user's function that
+defines how the block is batched; without it, or with only its name, batching follows from the
+block.
 """
 
 
@@ -85,7 +86,7 @@ def _custom_jvp_type(
 custom_jvp = define("custom-jvp", type=_custom_jvp_type, edges=block_edges, blocks=-1)
 """The first block; the second is (operands..., tangents...) -> (results..., tangents...).
 
-What is no floating or complex number, or closed over, has no tangent.
+Operands that are not floating-point or complex, or that are captured, have no tangent.
 """
 
 
@@ -100,20 +101,20 @@ def _custom_vjp_type(
         count = len(operands) - closed
         takes = tuple(value.type for value in ahead.params)
         gives = tuple(value.type for value in ahead.returns)
-        _check("its way forward takes", takes, operands)
-        _check("its way forward gives", gives[: len(results)], results)
+        _check("its forward rule takes", takes, operands)
+        _check("its forward rule gives", gives[: len(results)], results)
         wanted = (*gives[len(results) :], *_moving(results), *operands[count:])
-        _check("its way back takes", tuple(value.type for value in back.params), wanted)
+        _check("its backward rule takes", tuple(value.type for value in back.params), wanted)
         gradients = tuple(value.type for value in back.returns)
-        _check("its way back gives", gradients, _moving(operands[:count]))
+        _check("its backward rule gives", gradients, _moving(operands[:count]))
     return results
 
 
 custom_vjp = define("custom-vjp", type=_custom_vjp_type, edges=block_edges, blocks=-1)
-"""The first block; the second is (operands...) -> (results..., residuals...), and the third
+"""The first block; the second is (operands...) -> (results..., residuals...), and the third is
 (residuals..., cotangents..., closed...) -> (gradients...).
 
-What is no floating or complex number has no cotangent and no gradient.
+Values that are not floating-point or complex have no cotangent and no gradient.
 """
 
 REGIONS = (checkpoint, custom_jvp, custom_vjp)

@@ -1,7 +1,7 @@
-"""Elements that move around the end of a dimension.
+"""Circular shifts.
 
-Programs write it as two slices put together; the pass `join-moves` makes this of them, since a
-roll moves a few rows between neighbours where the slices would each be cut anew.
+Programs express a roll as two concatenated slices; the pass `join-moves` replaces these, since a
+roll moves a few rows between neighbouring devices where the slices would be resharded.
 """
 
 from typing import Any
@@ -48,4 +48,4 @@ roll = define(
     vjp=_vjp,
     jvp=linear,
 )
-"""Element i along `dim` moves to i + `shift`, and from behind the end to the beginning."""
+"""Move element i along `dim` to i + `shift`, wrapping around the end."""

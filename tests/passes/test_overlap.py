@@ -141,12 +141,12 @@ def test_a_training_step_overlaps_and_computes_the_same() -> None:
     [
         (
             "%s = all-reduce-start(%p, axes=[x], op=add) : f32[64, 64]\n  return %s, %u\n",
-            "%s is still on its way; return the result of its done",
+            "%s is not complete; return the result of its done",
         ),
         (
             "%s = all-reduce-start(%p, axes=[x], op=add) : f32[64, 64]\n"
             "  %t = neg(%s) : f32[64, 64]\n  %d = done(%s) : f32[64, 64]\n  return %t, %u\n",
-            "%s is still on its way; use the result of its done",
+            "%s is not complete; use the result of its done",
         ),
         (
             "%s = all-reduce-start(%p, axes=[x], op=add) : f32[64, 64]\n  return %p, %u\n",

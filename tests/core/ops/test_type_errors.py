@@ -78,8 +78,8 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "concatenate: dim=2 is no dimension of f32[4, 6]; it has dimensions 0 to 1"),
     (ops.concatenate, (), {"dim": 0}, "concatenate: takes at least one operand"),
     (ops.bitcast, (x,), {"result": t("u16", 4, 6)},
-     "bitcast: cannot reinterpret f32[4, 6] as u16[4, 6];  "
-     "elements of another width make or take a last dimension"),
+     "bitcast: cannot reinterpret f32[4, 6] as u16[4, 6]; "
+     "another width adds or removes a last dimension"),
     (ops.bitcast, (t("bool", 3),), {"result": t("u8", 3)},
      "bitcast: cannot reinterpret the bits of bool[3]; it takes integers and floats"),
     (ops.bitcast, (t("u64", 3),), {"result": t("u32", 3, 2)},
