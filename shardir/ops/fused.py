@@ -162,14 +162,14 @@ def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> 
         x = op.operands[0]
         if frozenset(lies[x]) != every:
             raise TypeError(
-                f"%{op.result.name} = {op.name} reduces %{x.name}: {x.type}, which lies along "
-                "some axes of its loops only; reduce it outside"
+                f"%{op.result.name} = {op.name} reduces %{x.name}: {x.type}, which maps to "
+                "only some loops; reduce it outside"
             )
         if number and own != reduced:
             first = reductions[0][0]
             raise TypeError(
-                f"%{first.result.name} = {first.name} and %{op.result.name} = {op.name} end "
-                "different axes of its loops; reduce one of them outside"
+                f"%{first.result.name} = {first.name} and %{op.result.name} = {op.name} remove "
+                "different loops; reduce one of them outside"
             )
         reduced = own
     for value in block.returns:

@@ -92,7 +92,7 @@ def gather_pieces(b: Any, local: Local, x: Any, indices: Any, **dims: Ints) -> A
 def scatter_pieces(
     b: Any, local: Local, x: Any, indices: Any, updates: Any, *, op: str, **dims: Ints
 ) -> Any:
-    """Write the updates of the local shard; partial results include the operand on one device only."""
+    """Write the updates of the local shard; partial results include the operand on one device."""
     whole, _, written = local.op.operands
     layout = Layout.of(x.type.shape, updates.type.rank, SCATTER.read(dims))
     covering = [d for s, d in layout.window.items() if _covers(whole.type, written.type, d, s)]
@@ -132,7 +132,7 @@ def _wide(b: Any, indices: Any) -> Any:
 
 
 def _signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
-    """Return signed indices, so that subtraction cannot wrap around; out-of-bounds indices stay so."""
+    """Return signed indices for subtraction; out-of-bounds indices stay out of bounds."""
     if not indices.type.dtype.startswith("u"):
         return indices
     low, high = b.full(0, indices.type), _row(b, extents, indices)

@@ -58,7 +58,7 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array
 
 
 def _vjp(b: Any, g: Any, a: Any, y: Any, cutoff: Any, x: Any, values: Any) -> Any:
-    """Return the cotangents through the pseudo-inverse times `y`, and through the singular values."""
+    """Return the cotangents through the pseudo-inverse and through the singular values."""
     assert pinv.vjp is not None
     assert svd.vjp is not None
     of_a = of_y = None

@@ -55,7 +55,8 @@ def local_type(type: TensorType, cuts: Cuts, axes: Axes, word: str = "in_axes") 
     for dim, (size, count) in enumerate(zip(type.shape, pieces, strict=True)):
         if size % count:
             raise TypeError(
-                f"{word} splits dimension {dim} of {type} into {count} shards, which do not divide it"
+                f"{word} splits dimension {dim} of {type} into {count} shards, which do not "
+                "divide it"
             )
     return type.with_shape([n // count for n, count in zip(type.shape, pieces, strict=True)])
 

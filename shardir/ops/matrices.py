@@ -113,7 +113,7 @@ class Matrix(Term):
         return Matrix(self.b, self.b.dot(self.value, other.value, dims=dims))
 
     def over(self, values: Value, axis: int) -> "Matrix":
-        """Return vectors (one per batch element) broadcast along the rows (-2) or the columns (-1)."""
+        """Return vectors, one per batch element, broadcast along the rows (-2) or columns (-1)."""
         rank = self.type.rank
         dims = (*range(rank - 2), rank + axis)
         made = self.b.broadcast(values, dims=dims, result=self.type.with_dtype(values.type.dtype))

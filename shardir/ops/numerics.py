@@ -36,7 +36,7 @@ def is_float(x: Array) -> bool:
 
 
 def wider(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the accumulation type of sums: f64 for floats, c128 for complex, else the type itself."""
+    """Return the accumulation dtype: f64 for floats, c128 for complex, else the same."""
     if dtype.kind == "c":
         return np.dtype(np.complex128)
     return np.dtype(np.float64) if dtype_name(dtype) in FLOATS else dtype
@@ -219,7 +219,7 @@ def convert(x: Array, to: TensorType) -> Array:
 
 
 def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the elements as another type, rounded once (ml_dtypes converts to bf16 through f32)."""
+    """Return the elements as another type, rounded once (ml_dtypes rounds f64 to bf16 twice)."""
     if dtype == BF16 and x.dtype.itemsize > 2:
         return _odd_f32(x).astype(dtype)
     return x.astype(dtype, copy=False)

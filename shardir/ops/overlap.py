@@ -68,7 +68,7 @@ def unfinished(block: Block) -> Iterator[tuple[Op, str]]:
             other = op.operands[0].name
             yield (
                 op,
-                f"done takes the value of a collective that was started in this block, not %{other}",
+                f"done takes the value of a collective started in this block, not %{other}",
             )
         for value in op.uses() if waiting else ():
             if value not in waiting:

@@ -1,7 +1,7 @@
-"""How devices that have pieces of an array choose in windows of it, and add up what was chosen.
+"""Partitioning of select-and-scatter.
 
-A device runs all windows that reach into its piece, on the elements that these reach over, and
-keeps what was added up in its own piece. Windows of which there are none have nothing to give.
+A device runs all windows that overlap its shard, on the elements that these windows cover, and
+keeps the sums inside its shard. Windows out of bounds contribute nothing.
 """
 
 from math import prod
@@ -17,7 +17,7 @@ from shardir.rounds import Run
 from shardir.types import TensorType
 
 SPELLED_OUT = 32
-"""Windows of up to so many elements are spelled out where padding takes part."""
+"""The maximum window size for which windows with padding are expanded into slices."""
 
 
 def select_loops(
@@ -31,7 +31,7 @@ def select_loops(
     base_dilation: Ints,
     **_: Any,
 ) -> FactorRule:
-    """Both operands are cut alike."""
+    """Return the factors; both operands are sharded alike."""
     dense = all(step == 1 for step in base_dilation)
     spelled_out = dense and source.size > 0 and prod(window) <= SPELLED_OUT
     builder = RuleBuilder([x.shape, source.shape], [result.shape])
@@ -60,7 +60,7 @@ def select_pieces(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> Any:
-    """Fetch windows and elements, choose, and cut out what is here."""
+    """Fetch windows and elements, select, and slice out the local shard."""
     values, places = local.op.operands
     nothing = identity(op, x.type.dtype)
     kept, bounds = [], {}
@@ -70,7 +70,7 @@ def select_pieces(
         size, low = x.type.shape[d], padding[d][0]
         inner = dilated(window[d], window_dilation[d])
         begins = [i * size for i in range(local.count(values, d))]
-        # The first window that reaches into the piece, but none that begins after it does.
+        # The first window that overlaps the shard, but at most the first that starts in it.
         firsts = [min(-((inner - 1 - at - low) // stride), (at + low) // stride) for at in begins]
         count = max(
             (at + low + size - 1) // stride - first + 1
@@ -104,7 +104,7 @@ def select_pieces(
 
 
 def _own(b: Any, local: Local, made: Any, value: Any, d: int, offsets: list[int], size: int) -> Any:
-    """The device's piece of what was added up; no window reaches behind it."""
+    """Return the device's shard of the sums; no window extends beyond its end."""
     rank = made.type.rank
     missing = max(0, max(offsets) + size - made.type.shape[d])
     if missing:
@@ -130,9 +130,9 @@ def _spelled_out(
     nothing: complex,
     **attrs: Any,
 ) -> Any:
-    """The choice in windows of which padding, here or on the first and last devices, is a part.
+    """Return the sums for windows that include padding, here or on the first and last devices.
 
-    `bounds` says where in the whole the rows of `x` begin on each device.
+    `bounds` is the global start of the rows of `x` on each device.
     """
     values, rank = local.op.operands[0], x.type.rank
     rest = [(0, 0) if d in bounds else pair for d, pair in enumerate(padding)]

@@ -1,7 +1,7 @@
-"""Choosing in windows, spelled out: place after place inside the windows, as one would by hand.
+"""Select-and-scatter expanded into slices, one per position in the window.
 
-For devices whose windows reach over places that padding made: these may not be chosen, and which
-they are differs from device to device.
+Used where windows include padding: padding must not be selected, and its position differs from
+device to device.
 """
 
 from itertools import product
@@ -21,12 +21,14 @@ def chosen_sums(
     strides: Ints,
     window_dilation: Ints,
 ) -> Any:
-    """`select_and_scatter` over `x` without padding, where only `real` elements are chosen."""
+    """Return `select_and_scatter` over `x` without padding, selecting only elements where `real` is
+    true.
+    """
     places = list(product(*map(range, window)))
     shape = source.type.shape
 
     def at(value: Any, place: Ints) -> Any:
-        """What all windows have at a place inside."""
+        """Return the elements of all windows at one position of the window."""
         starts = tuple(p * step for p, step in zip(place, window_dilation, strict=True))
         to = value.type.with_shape(shape)
         return b.slice(value, starts=starts, strides=strides, result=to)
@@ -36,7 +38,7 @@ def chosen_sums(
     for number, place in enumerate(places):
         here = at(x, place)
         better = b.gt(here, best) if op == "max" else b.lt(here, best)
-        # NaN is chosen before any number.
+        # NaN takes precedence over all numbers.
         better = b.or_(better, b.and_(b.ne(here, here), b.eq(best, best)))
         better = b.or_(better, b.lt(choice, b.full(0, numbers)))
         better = b.and_(better, at(real, place))

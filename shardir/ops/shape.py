@@ -1,7 +1,7 @@
-"""Operations that arrange data without computing on it.
+"""Operations that rearrange elements without computing.
 
-Their result shape is a choice, so they read it from the result type: no attribute repeats a
-shape, and a program over local shapes has the same attributes as the one over global shapes.
+Their result shape is a parameter, which they read from the result type: no attribute repeats a
+shape, so a program over local shapes has the same attributes as the one over global shapes.
 """
 
 from math import gcd
@@ -24,11 +24,13 @@ def _broadcast_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> 
     to = stated(result, x)
     dims_of(to, dims)
     if len(dims) != x.rank or list(dims) != sorted(dims):
-        raise TypeError(f"dims={show(dims)} must name a dimension of {to} for each of {x}, rising")
+        raise TypeError(
+            f"dims={show(dims)} must name a dimension of {to} for each of {x}, ascending"
+        )
     for size, dim in zip(x.shape, dims, strict=True):
         if size not in (1, to.shape[dim]):
             raise TypeError(
-                f"{x} does not spread over {to}: {size} is neither 1 nor {to.shape[dim]}"
+                f"{x} cannot be broadcast to {to}: {size} is neither 1 nor {to.shape[dim]}"
             )
     return to
 
@@ -68,7 +70,7 @@ broadcast = define(
     vjp=_broadcast_vjp,
     jvp=linear,
 )
-"""Dimension i of `x` becomes dimension dims[i]; everything repeats along the others."""
+"""Dimension i of `x` becomes dimension dims[i]; `x` is repeated along the other dimensions."""
 
 
 def _reshape_type(x: TensorType, *, result: TensorType | None) -> TensorType:
@@ -88,12 +90,12 @@ def _reshape_factors(x: TensorType, *, result: TensorType) -> FactorRule | None:
 
 
 def _common_factors(source: Ints, target: Ints) -> list[tuple[int | None, int | None, int]]:
-    """(dimension of source, dimension of target, size) of each factor, by a walk from the left.
+    """Return (source dimension, target dimension, size) of each factor, from left to right.
 
-    While both sides have walked as many elements, their dimensions share a factor as large as
-    the divisor they have in common. Where they have none, both take what is left of their
-    dimensions as private factors, and then whichever is behind takes private factors until they
-    meet again. This is Shardy's walk, to the factor.
+    While both sides have consumed equally many elements, their current dimensions share a factor of
+    the size of their greatest common divisor. If it is 1, the rest of both dimensions becomes
+    private factors, and then the side that is behind takes private factors until both are equal
+    again. The algorithm yields the same factors as Shardy's.
     """
     factors: list[tuple[int | None, int | None, int]] = []
     shapes, at, walked = (list(source), list(target)), [0, 0], [1, 1]
@@ -128,10 +130,10 @@ def _common_factors(source: Ints, target: Ints) -> list[tuple[int | None, int | 
 
 
 def _step(left: int, other: int, walked: int, goal: int) -> int:
-    """How much of a dimension the side that is behind takes.
+    """Return the size of the private factor that the side which is behind takes.
 
-    Exactly what it is behind, if that divides; else all that the other side's dimension does not
-    have too, which may still be shared.
+    It is the exact quotient if that divides the dimension; otherwise the part of the dimension
+    without the common divisor, which may still be shared.
     """
     if goal % walked == 0 and left % (goal // walked) == 0:
         return goal // walked
@@ -140,7 +142,7 @@ def _step(left: int, other: int, walked: int, goal: int) -> int:
 
 
 def _reshape_cuts(rule: FactorRule, x: TensorType, *, result: TensorType) -> list[int]:
-    """Loops of one side alone are walked in different orders, so that pieces do not match."""
+    """Return the shared factors; factors of one side alone have a different element order."""
     (source,), (target,) = rule.operands, rule.results
     there = {i for dim in target for i in dim}
     return [i for dim in source for i in dim if i in there]
@@ -156,7 +158,7 @@ reshape = define(
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
     jvp=linear,
 )
-"""The same elements in row-major order under another shape."""
+"""The same elements in row-major order with another shape."""
 
 
 def _transpose_type(x: TensorType, *, perm: Ints, result: TensorType | None) -> TensorType:
@@ -210,7 +212,7 @@ reverse = define(
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
     jvp=linear,
 )
-"""The order of elements along `dims` turned around."""
+"""`x` with the order of elements along `dims` reversed."""
 
 
 def _concatenate_type(*xs: TensorType, dim: int, result: TensorType | None) -> TensorType:
@@ -255,4 +257,4 @@ concatenate = define(
     vjp=_concatenate_vjp,
     jvp=linear,
 )
-"""The operands one after the other along `dim`."""
+"""The operands concatenated along `dim`."""

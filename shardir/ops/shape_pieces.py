@@ -1,4 +1,4 @@
-"""How devices that have pieces of tensors turn them around and put them one after the other."""
+"""Partitioning of reverse, concatenate and roll."""
 
 from itertools import accumulate
 from typing import Any
@@ -10,13 +10,13 @@ from shardir.rounds import Run, blocks
 
 
 def reverse_pieces(b: Any, local: Local, x: Any, *, dims: Ints) -> Any:
-    """Each device fetches the rows that are as far from the other end, and turns them around."""
+    """Fetch the rows at the mirrored position and reverse them locally."""
     source = local.op.operands[0]
     for d in dims:
         if not local.axes(source, d):
             continue
         size, block = source.type.shape[d], x.type.shape[d]
-        # Turned around, rows that a short piece lacks come first.
+        # After reversal, the missing rows of a short shard come first.
         wanted = [
             [Run(block - rows, size - at - rows, rows)]
             for at, rows in shares(size, block, local.count(source, d))
@@ -26,7 +26,7 @@ def reverse_pieces(b: Any, local: Local, x: Any, *, dims: Ints) -> Any:
 
 
 def concatenate_pieces(b: Any, local: Local, *xs: Any, dim: int) -> Any:
-    """Pieces of all operands lie one after the other on each device; rows move from there."""
+    """Concatenate the local shards of all operands, and exchange rows from there."""
     result = local.op.result
     axes = local.axes(result, dim)
     if not axes:
@@ -46,7 +46,7 @@ def concatenate_pieces(b: Any, local: Local, *xs: Any, dim: int) -> Any:
 
 
 def roll_pieces(b: Any, local: Local, x: Any, *, dim: int, shift: int) -> Any:
-    """What goes over the end of the last piece comes in at the beginning of the first."""
+    """Fetch the rows of the shifted position, wrapping around the end."""
     source = local.op.operands[0]
     if not local.axes(source, dim):
         return b.roll(x, dim=dim, shift=shift)

@@ -1,7 +1,7 @@
-"""Parts of tensors: cut out, put in, widened and narrowed at the edges.
+"""Slices, updates and padding.
 
-Where a dimension changes its size, pieces of it must be exchanged (a fixed start) or gathered
-(a start that is known only at run time).
+Where a dimension changes its size, shards of it must be exchanged (static start) or gathered
+(dynamic start).
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ def _slice_type(
 def _changed_factors(
     x: TensorType, *others: TensorType, result: TensorType, **_: Any
 ) -> FactorRule:
-    """Unchanged dimensions run in pieces; the pieces of the others move."""
+    """Return the factors; shards of dimensions that change their size are exchanged."""
     builder = RuleBuilder([x.shape, *(y.shape for y in others)], [result.shape])
     rest = [None] * len(others)
     for d, size in enumerate(x.shape):
@@ -174,9 +174,9 @@ pad = define(
     vjp=_pad_vjp,
     jvp=linear,
 )
-"""`x` with `low` copies of the value before it, `high` after it, `interior` between elements.
+"""`x` with `low` copies of the value before it, `high` after it, and `interior` between elements.
 
-A negative `low` or `high` takes that many elements away instead, after the interior is spread.
+A negative `low` or `high` removes that many elements instead, after the interior is inserted.
 """
 
 
@@ -212,7 +212,7 @@ def _dynamic_slice_factors(x: TensorType, *starts: TensorType, result: TensorTyp
 
 
 def _window(shape: Ints, starts: tuple[Any, ...], sizes: Ints) -> tuple[slice, ...]:
-    """The part at `starts`, moved inside where it would stick out."""
+    """Return the slices at `starts`, clamped so that they are in bounds."""
     at = [
         min(max(int(start), 0), whole - size)
         for start, whole, size in zip(starts, shape, sizes, strict=True)
@@ -242,7 +242,7 @@ dynamic_slice = define(
     vjp=_dynamic_slice_vjp,
     jvp=linear,
 )
-"""The part of `x` at the starts, of the result's shape, moved inside where it would stick out."""
+"""The slice of `x` at the starts with the result's shape, clamped so that it is in bounds."""
 
 
 def _dynamic_update_slice_type(
@@ -292,4 +292,4 @@ dynamic_update_slice = define(
     vjp=_dynamic_update_slice_vjp,
     jvp=linear,
 )
-"""`x` with the part at the starts replaced by the update; see `dynamic_slice`."""
+"""`x` with the slice at the starts replaced by the update; see `dynamic_slice`."""

@@ -1,7 +1,7 @@
-"""Slices, updates and padding, each many times at once.
+"""Batching of slices, updates and padding.
 
-As long as all start at the same place, one more dimension is sliced whole. Where every one of the
-batch has its own start, a slice is a gather of one window each, and an update a scatter.
+With unbatched starts, the batch dimension is sliced completely. With batched starts, a slice
+becomes a gather of one window per batch entry, and an update becomes a scatter.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from shardir.types import TensorType
 def pad_batch(
     b: Any, many: Many, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
 ) -> Value:
-    """Where every one has its own value to pad with, it is filled in afterwards."""
+    """Pad with an arbitrary element and fill in batched padding values afterwards."""
     attrs = {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)}
     old, _ = many.op.operands
     if not many.batched[0]:
@@ -37,7 +37,7 @@ def pad_batch(
 
 
 def _anything(b: Any, dtype: str) -> Value:
-    """Some element of a type."""
+    """Return an arbitrary element of a type."""
     made: Value
     if dtype == "key":
         made = b.bitcast(b.full(0, TensorType((2,), "u32")), result=TensorType((), dtype))
@@ -74,7 +74,7 @@ def dynamic_update_slice_batch(
     if not any(many.batched[2:]):
         made = b.dynamic_update_slice(x, update, _start(b, starts), *starts)
         return made
-    # A scatter leaves out what does not fit, an update moves inside.
+    # A scatter drops out-of-bounds elements, whereas an update clamps its start.
     room = [n - m for n, m in zip(x.type.shape[1:], update.type.shape[1:], strict=True)]
     starts = tuple(_inside(b, start, limit) for start, limit in zip(starts, room, strict=True))
     windows = tuple(range(len(starts)))
@@ -91,13 +91,13 @@ def dynamic_update_slice_batch(
 
 
 def _start(b: Any, starts: tuple[Value, ...]) -> Value:
-    """Where the new dimension starts."""
+    """Return the start index of the batch dimension."""
     zero: Value = b.full(0, starts[0].type if starts else TensorType((), "i32"))
     return zero
 
 
 def _vectors(b: Any, many: Many, starts: tuple[Value, ...], batched: tuple[bool, ...]) -> Value:
-    """The starts of each slice as an index vector."""
+    """Return the starts of each slice as an index vector."""
     one = TensorType((many.size, 1), starts[0].type.dtype)
     parts = [
         b.reshape(start, result=one) if own else b.broadcast(start, dims=(), result=one)
@@ -108,7 +108,7 @@ def _vectors(b: Any, many: Many, starts: tuple[Value, ...], batched: tuple[bool,
 
 
 def _places(windows: Ints, index_map: str, batching: bool) -> dict[str, Ints]:
-    """The attributes that say which dimensions the index vectors point into."""
+    """Return the attributes that map index vectors to dimensions."""
     if not batching:
         return {index_map: windows}
     return {
@@ -119,7 +119,7 @@ def _places(windows: Ints, index_map: str, batching: bool) -> dict[str, Ints]:
 
 
 def _inside(b: Any, start: Value, limit: int) -> Value:
-    """Starts moved to where the update does not stick out."""
+    """Return starts clamped so that the update is in bounds."""
     scalar = start.type.with_shape(())
     reach = min(limit, int(np.iinfo(start.type.numpy).max))
     inside: Value = b.clamp(b.full(0, scalar), start, b.full(reach, scalar))

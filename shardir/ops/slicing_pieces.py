@@ -1,4 +1,4 @@
-"""How a device that has a piece of a tensor pads it and updates parts of it."""
+"""Partitioning of static slices and padding."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from shardir.types import TensorType
 def moving_cuts(
     rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType, **__: Any
 ) -> list[int]:
-    """All loops, but random keys have nothing to fill gaps with, and of nothing nothing moves."""
+    """Return all factors, except for keys, which have no fill value, and for empty tensors."""
     if x.dtype == "key" or not x.size or not result.size:
         return list(rule.of_kind(Kind.PASS))
     return list(range(len(rule.factors)))
 
 
 def slice_loops(x: TensorType, *, result: TensorType, **_: Any) -> FactorRule:
-    """A single position of a dimension is what one device has and the others add nothing to."""
+    """Return the factors; a single position is on one device, and the others contribute zero."""
     builder = RuleBuilder([x.shape], [result.shape])
     for d, (size, kept) in enumerate(zip(x.shape, result.shape, strict=True)):
         if kept == 1 and size != 1:
@@ -33,7 +33,7 @@ def slice_loops(x: TensorType, *, result: TensorType, **_: Any) -> FactorRule:
 
 
 def slice_pieces(b: Any, local: Local, x: Any, *, starts: Ints, strides: Ints) -> Any:
-    """Every device fetches what its piece of the result walks over."""
+    """Fetch the rows of the operand that the local shard of the result covers."""
     source, result = local.op.operands[0], local.op.result
     begins = list(starts)
     for d, stride in enumerate(strides):
@@ -56,7 +56,7 @@ def slice_pieces(b: Any, local: Local, x: Any, *, starts: Ints, strides: Ints) -
 
 
 def _only(b: Any, local: Local, x: Any, source: Any, d: int, position: int) -> Any:
-    """The row at a position of the whole on the device that has it, and nothing elsewhere."""
+    """Return the row at a global position on the device that has it, and the identity elsewhere."""
     owner, offset = divmod(position, x.type.shape[d])
     row = part(b, x, d, offset, 1)
     place = b.axis_index(axes=local.axes(source, d))
@@ -67,10 +67,10 @@ def _only(b: Any, local: Local, x: Any, source: Any, d: int, position: int) -> A
 def pad_pieces(
     b: Any, local: Local, x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints
 ) -> Any:
-    """Every device fetches what falls into its piece of the result, or what is padded there.
+    """Fetch the rows and padding of the local shard of the result.
 
-    With an interior, neighbours in what is fetched are then set apart; a piece of the result may
-    begin anywhere between two of them.
+    With interior padding, the fetched rows are dilated afterwards; a shard of the result may start
+    anywhere between two rows.
     """
     source, result = local.op.operands[0], local.op.result
     before, after, within = list(low), list(high), list(interior)
@@ -80,7 +80,7 @@ def pad_pieces(
         block, step = local.result.shape[d], between + 1
         bounds = shares(result.type.shape[d], block, local.count(source, d))
         count = -(-block // step)
-        # The first row of the operand at or after each end of a piece of the result.
+        # The first operand row at or after each end of a shard of the result.
         ends = [[-((low[d] - end) // step) for end in (at, at + rows)] for at, rows in bounds]
         wanted = [[Run(0, first, last - first)] for first, last in ends]
         x = fetch(b, local, x, source, d, wanted, count, value)
@@ -97,7 +97,7 @@ def pad_pieces(
 def _set_apart(
     b: Any, axes: Axes, x: Any, value: Any, d: int, between: int, phases: list[int], size: int
 ) -> Any:
-    """`size` rows in which the rows of `x` are apart, the first of them at the device's phase."""
+    """Return `size` rows that contain the dilated rows of `x`, starting at the device's phase."""
     if not between:
         return x
     phase = choice(b, axes, phases)

@@ -1,4 +1,4 @@
-"""Order: sorting along a dimension, and the largest few."""
+"""Sorting along a dimension, and top-k."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def _sort_vjp(
     wanted: Ints = (),
     order: int | None = None,
 ) -> tuple[Any, ...]:
-    """Sort the positions along, then sort the cotangents back by them."""
+    """Return the cotangents, sorted back by the sorted positions."""
     xs = values[: len(values) // 2]
     gs = g if isinstance(g, tuple) else (g,)
     given = [cotangent for cotangent in gs if cotangent is not None]
@@ -103,7 +103,7 @@ def _sort_vjp(
 
 
 def _sort_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
-    """Sort the tangents along."""
+    """Return the tangents, sorted with the keys."""
     xs = op.operands
     given = [tangent for tangent in tangents if tangent is not None]
     keys = op.attrs.get("keys", 1)
@@ -121,12 +121,12 @@ sort = define(
     vjp=_sort_vjp,
     jvp=_sort_jvp,
 )
-"""All operands in the order that sorts the first `keys` of them along `dim`, major key first.
+"""The operands in the order that sorts the first `keys` of them along `dim`, major key first.
 
-NaN comes after every number, -0 and +0 are equal, complex numbers go by their real parts first.
-Equal elements keep their order (with stable=false a target may change it). Where `wanted` names
-places along `dim`, nobody reads the others: what a target has there may be anything. Where `order`
-names an operand, that has the places along `dim`, and nobody reads another result.
+NaN follows all numbers, -0 and +0 are equal, and complex numbers are compared by their real parts
+first. Equal elements keep their order (with stable=false a target may change it). If `wanted` lists
+positions along `dim`, the other positions of the results are unspecified. If `order` names an
+operand, that operand holds the positions along `dim`, and all other results are unspecified.
 """
 
 
@@ -160,7 +160,9 @@ def _top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
 
 
 def _top_k_reference(x: Any, *, result: Any) -> tuple[Any, Any]:
-    """A stable sort of the reversed line, read backwards: the first of equals comes first."""
+    """Sort the reversed operand stably and read it backwards, so that the first of equals comes
+    first.
+    """
     count, size = result[0].shape[-1], x.shape[-1]
     order = np.argsort(np.flip(total_order(x), -1), axis=-1, kind="stable")
     chosen = size - 1 - np.flip(order, -1)[..., :count]
@@ -189,7 +191,7 @@ def _top_k_vjp(b: Any, g: Any, x: Any, values: Any, indices: Any) -> Any:
 
 
 def _top_k_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
-    """The tangents of the elements that were chosen."""
+    """Return the tangents of the selected elements."""
     (x,), (values, indices), (tangent,) = op.operands, op.results, tangents
     last = x.type.rank - 1
     pointers = b.reshape(indices, result=indices.type.with_shape((*indices.type.shape, 1)))
@@ -219,8 +221,8 @@ top_k = define(
     vjp=_top_k_vjp,
     jvp=_top_k_jvp,
 )
-"""The largest elements along the last dimension, in falling order, and where they are (i32).
+"""The largest elements along the last dimension in descending order, and their positions (i32).
 
-How many is stated by the result types. Of equals the first comes first. Floats are in total order
-(NaN, infinity, ..., +0, -0, ..., -infinity, NaN with a sign), as XLA has them.
+The result types state their number. The first of equal elements comes first. Floats are in total
+order (NaN, infinity, ..., +0, -0, ..., -infinity, -NaN), as in XLA.
 """

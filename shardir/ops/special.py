@@ -1,8 +1,8 @@
-"""The error function, the gamma function's logarithm, and their relatives.
+"""The error function, the logarithm of the gamma function, and related functions.
 
-Computed in f64 and rounded once, but for `erf_inv_xla` of f32. Polynomials are Chebyshev series,
-interpolated at 80 points in 50 digits; each comment says of what and where. The bounds are held
-by tests against values of 30 digits.
+All are computed in f64 and rounded once, except `erf_inv_xla` of f32. Polynomials are Chebyshev
+series, interpolated at 80 points with 50 digits; comments state the function and interval. Tests
+check the error bounds against values of 30 digits.
 """
 
 from math import pi, sqrt
@@ -23,8 +23,8 @@ _ERF = (
     1.7990725113961456e-14, -3.718635487818693e-16,
 )  # fmt: skip
 
-# (1 + 2x) exp(x^2) erfc(x) over t = (x - 3) / (x + 3), 1/2 <= x; the variable is that of
-# M. M. Shepherd and J. G. Laframboise, Math. Comp. 36 (1981)
+# (1 + 2x) exp(x^2) erfc(x) over t = (x - 3) / (x + 3), 1/2 <= x; the substitution is from M. M.
+# Shepherd and J. G. Laframboise, Math. Comp. 36 (1981)
 _ERFC = (
     1.2131177209271748, -0.07225473646563542, -0.02632189276459184, 0.019186588533428105,
     -0.006682350310928109, 0.0015522847050575515, -0.00023571658348154882,
@@ -63,7 +63,7 @@ _DIGAMMA = (
     7.640126526131413e-17, -2.047164716811876e-17,
 )  # fmt: skip
 _DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
-"""The positive root: its f64, and what that lacks."""
+"""The positive root as an f64 and its rounding error."""
 
 # M. Giles, "Approximating the erfinv function", GPU Computing Gems Jade (2012), table 5
 GILES_CENTRE = (
@@ -77,7 +77,7 @@ GILES_TAIL = (
 
 
 def erf(x: Array) -> Array:
-    """2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; within 1e-15, relative."""
+    """Return 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; relative error below 1e-15."""
     x = x.astype(np.float64)
     size = np.abs(x)
     value, near, far = np.array(size), size < 1, size >= 1
@@ -89,7 +89,7 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 - erf(x) without cancellation; within 2e-15, relative, while it is a normal number."""
+    """Return 1 - erf(x) without cancellation; relative error below 2e-15 for normal results."""
     x = x.astype(np.float64)
     value, right, left = np.array(x), x > 0.5, x <= 0.5
     value[right] = _erfc_right(x[right])
@@ -98,7 +98,7 @@ def erfc(x: Array) -> Array:
 
 
 def _erfc_right(x: Array) -> Array:
-    """`erfc` from 1/2 on. x^2 is split, so that its rounding is not magnified by `exp`."""
+    """Return `erfc` for x >= 1/2. x^2 is split so that `exp` does not magnify its rounding error."""
     x = np.minimum(x, 40)
     short = x.astype(np.float32).astype(np.float64)
     bell = np.exp(-short * short) * np.exp((short - x) * (short + x))
@@ -107,7 +107,7 @@ def _erfc_right(x: Array) -> Array:
 
 
 def _chebyshev(x: Array, coefficients: tuple[float, ...]) -> Array:
-    """The sum of Chebyshev polynomials, by Clenshaw's recurrence."""
+    """Return a sum of Chebyshev polynomials, by Clenshaw's recurrence."""
     twice, last, before, spare = 2 * x, np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
     for coefficient in reversed(coefficients[1:]):
         np.multiply(twice, last, out=spare)
@@ -119,29 +119,30 @@ def _chebyshev(x: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 def _onto(x: Array, low: float, high: float) -> Array:
-    """The interval from low to high as -1 to 1."""
+    """Map the interval from low to high onto -1 to 1."""
     return (2 * x - (low + high)) / (high - low)
 
 
 def erf_inv(x: Array) -> Array:
-    """The number whose `erf` is `x`; NaN outside of -1 to 1. Within 2e-15, relative.
+    """Return the number whose `erf` is `x`; NaN outside of -1 to 1. Relative error below 2e-15.
 
-    By Newton's method from Giles' guess: on `erf`, and on the logarithm of `erfc` from 1/2 on.
+    The method is Newton iteration from Giles' approximation: on `erf`, and on log(`erfc`) from 1/2
+    on.
     """
     x = x.astype(np.float64)
     guess = _giles(x)
     inner = np.isfinite(guess) & (x != 0)
     goal, size = np.abs(x), np.where(inner, np.minimum(np.abs(guess), 6), 1)
     for _ in range(4):
-        per_slope = sqrt(pi) / 2 * np.exp(size * size)
+        inverse_derivative = sqrt(pi) / 2 * np.exp(size * size)
         tail = erfc(size)
         beyond = tail * np.log1p((tail - (1 - goal)) / (1 - goal))
-        size = size + per_slope * np.where(goal < 0.5, goal - erf(size), beyond)
+        size = size + inverse_derivative * np.where(goal < 0.5, goal - erf(size), beyond)
     return np.where(inner, np.copysign(size, x), guess)
 
 
 def erf_inv_xla(x: Array) -> Array:
-    """As XLA has it: f32 by Giles' polynomials alone, in f32."""
+    """Return `erf_inv` as XLA computes it: for f32, Giles' polynomials in f32."""
     return erf_inv(x) if x.dtype == np.float64 else _giles(x)
 
 
@@ -157,10 +158,10 @@ def _giles(x: Array) -> Array:
 
 
 def lgamma(x: Array) -> Array:
-    """log |gamma(x)|; infinite at the poles, which are 0, -1, -2, ... and -infinity.
+    """Return log |gamma(x)|; infinite at the poles 0, -1, -2, ... and -infinity.
 
-    Within 2e-15, relative; for negative numbers relative to max(1, |lgamma|), as there are
-    zeros between the poles.
+    The relative error is below 2e-15; for negative numbers relative to max(1, |lgamma|), because of
+    the zeros between the poles.
     """
     x = x.astype(np.float64)
     value = _lgamma_right(np.where(x > 0, x, 1 - x))
@@ -171,7 +172,7 @@ def lgamma(x: Array) -> Array:
 
 
 def _lgamma_right(x: Array) -> Array:
-    """`lgamma` of positive numbers: the series from 1 to 3, the recurrence, Stirling's from 10."""
+    """Return `lgamma` for x > 0: a series on [1, 3], the recurrence, and Stirling's series from 10."""
     small, z, factor = x < 1, np.where(x < 1, x + 1, np.minimum(x, 10)), np.ones_like(x)
     for _ in range(7):
         large = z > 3
@@ -188,9 +189,9 @@ def _lgamma_right(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """The derivative of `lgamma`; NaN at the poles.
+    """Return the derivative of `lgamma`; NaN at the poles.
 
-    Within 2e-15, relative; for negative numbers relative to max(1, |digamma|).
+    The relative error is below 2e-15; for negative numbers relative to max(1, |digamma|).
     """
     x = x.astype(np.float64)
     value = _digamma_right(np.where(x > 0, x, 1 - x))
@@ -215,7 +216,7 @@ def _digamma_right(x: Array) -> Array:
 
 
 def _falling(x: Array, coefficients: tuple[float, ...]) -> Array:
-    """An odd polynomial, the highest power first."""
+    """Return an odd polynomial, with coefficients from the highest power down."""
     value: Array = np.zeros_like(x)
     for coefficient in coefficients:
         value = value * x * x + coefficient
@@ -223,15 +224,15 @@ def _falling(x: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 def bell(x: Term) -> Term:
-    """The derivative of `erf`."""
+    """Return the derivative of `erf`."""
     return (-(x * x)).exp() * (2 / sqrt(pi))
 
 
 def trigamma(x: Term) -> Term:
-    """The derivative of `digamma`, as a program, so that it has derivatives too.
+    """Return the derivative of `digamma` as IR operations, so that it is differentiable.
 
-    Eight steps of the recurrence, then the asymptotic series, left of 1/2 by reflection
-    (Abramowitz and Stegun 6.4.6, 6.4.12, 6.4.7); within 1e-12, relative.
+    The method is eight steps of the recurrence and the asymptotic series, with reflection left of
+    1/2 (Abramowitz and Stegun 6.4.6, 6.4.12, 6.4.7); relative error below 1e-12.
     """
     reflected = x.lt(0.5)
     z = (1 - x).where(reflected, x)
@@ -245,6 +246,6 @@ def trigamma(x: Term) -> Term:
     for coefficient in (-1 / 30, 1 / 42, -1 / 30, 1 / 6):
         series = (series + coefficient) * square
     value = total + inverse * (1 + inverse * 0.5 + series)
-    # Not 0 where nothing is reflected: there the slope of this side would be 0 times infinity.
+    # The argument is 1 where nothing is reflected: 0 would give a derivative of 0 times infinity.
     sine = ((x - x.round()) * pi).where(reflected, 1).sin()
     return (pi**2 / (sine * sine) - value).where(reflected, value)

@@ -1,8 +1,7 @@
-"""Formulas over IR values, written as formulas: `g * (1 - y * y)`.
+"""Terms: IR values with Python operators, for formulas such as `g * (1 - y * y)`.
 
-A `Term` is a value and the builder that grows the program it is in. Arithmetic between terms and
-Python numbers appends operations; any other pointwise operation is a method of its name. Vjp
-rules are written in it.
+A `Term` is a value and the builder of its program. Arithmetic between terms and Python numbers
+appends operations; other elementwise operations are methods. Vjp rules use terms.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,9 @@ class Term:
         self.value = value
 
     def apply(self, name: str, *others: "Term | Scalar") -> Self:
-        """The operation `name` on this term and others; numbers become constants of its type."""
+        """Return the operation `name` on this term and others; numbers become constants of its
+        type.
+        """
         operands = [self._operand(other) for other in others]
         return type(self)(self.b, getattr(self.b, name)(self.value, *operands))
 
@@ -31,7 +32,7 @@ class Term:
         return lambda *others: self.apply(name, *others)
 
     def full(self, number: Scalar) -> Self:
-        """`number` in every place of this term."""
+        """Return a constant `number` of the type of this term."""
         return type(self)(self.b, self._full(number))
 
     def _operand(self, other: "Term | Scalar") -> Value:
@@ -42,7 +43,7 @@ class Term:
         return value
 
     def where(self, condition: "Term", other: "Term | Scalar") -> Self:
-        """This term where the condition holds, the other where not."""
+        """Return this term where the condition is true, else the other."""
         return type(self)(self.b, self.b.select(condition.value, self.value, self._operand(other)))
 
     def __neg__(self) -> Self:
@@ -74,9 +75,10 @@ class Term:
 
 
 def formula(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A vjp rule from a formula over terms: (cotangent, operands..., results...) -> cotangents.
+    """Return a vjp rule for a formula over terms: (cotangent, operands..., results...) ->
+    cotangents.
 
-    The formula gives one term, or a tuple with `None` where an operand has no cotangent.
+    The formula returns one term, or a tuple with `None` for operands without a cotangent.
     """
 
     def vjp(b: Any, g: Any, *values: Any) -> Any:

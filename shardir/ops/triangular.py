@@ -1,4 +1,4 @@
-"""Triangular matrices: Cholesky's factor, and the solution of triangular equations."""
+"""Triangular matrices: Cholesky factorization and triangular solve."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +32,10 @@ def _cholesky_reference(x: Array, *, result: TensorType) -> Array:
 
 
 def _cholesky_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
-    """S. F. Walter, "Structured higher-order algorithmic differentiation" (2012), 4.3."""
+    """Return the cotangent.
+
+    Source: S. F. Walter, "Structured higher-order algorithmic differentiation" (2012), 4.3.
+    """
     grad, factor = Matrix(b, g).conjugate(), Matrix(b, y)
     inner = (factor.H @ grad).only("ge")
     inner = inner - inner.only("eq") * 0.5
@@ -50,7 +53,8 @@ cholesky = define(
     vjp=_cholesky_vjp,
 )
 """The lower triangular L of a Hermitian positive definite matrix L L^H, whose lower triangle is
-read. NaN where the matrix is not positive definite."""
+read. The result is NaN if the matrix is not positive definite.
+"""
 
 
 TRANSPOSES = ("no", "transpose", "adjoint")
@@ -78,7 +82,7 @@ def _solve_type(
 def _solve_factors(
     a: TensorType, y: TensorType, *, lower: bool, transpose: str, unit: bool, result: TensorType
 ) -> FactorRule:
-    """The rows of the solution, those of the equations, and the right-hand sides."""
+    """Return the factors: rows of the solution, rows of the equations, and right-hand sides."""
     builder = RuleBuilder([a.shape, y.shape], [y.shape])
     row, column = a.rank - 2, a.rank - 1
     for d in range(row):
@@ -91,7 +95,7 @@ def _solve_factors(
 
 
 def _solve_cuts(rule: FactorRule, *types: TensorType, result: Any, **_: Any) -> Iterable[int]:
-    """Right-hand sides are solved for independently, although propagation says otherwise."""
+    """Return the shardable factors, including right-hand sides, which are independent."""
     rank = len(rule.results[0])
     return (*natural_cuts(rule), rank - 1)
 
@@ -99,7 +103,7 @@ def _solve_cuts(rule: FactorRule, *types: TensorType, result: Any, **_: Any) -> 
 def _solve_reference(
     a: Array, y: Array, *, lower: bool, transpose: str, unit: bool, result: TensorType
 ) -> Array:
-    """By substitution, one row after the other."""
+    """Solve by substitution, row by row."""
     if transpose != "no":
         a = np.swapaxes(a, -1, -2)
         a, lower = (a.conj() if transpose == "adjoint" else a), not lower
@@ -136,8 +140,8 @@ triangular_solve = define(
     vjp=_solve_vjp,
     partition=Partitioning(cuts=_solve_cuts),
 )
-"""The x of a x = y, for triangular matrices `a`, of which the other triangle is not read.
+"""The x of a x = y for triangular matrices `a`; only one triangle is read.
 
-`lower` says which triangle that is, `transpose` (`no`, `transpose`, `adjoint`) what is done to it,
-`unit` that its diagonal counts as ones and is not read either.
+`lower` selects the triangle, `transpose` (`no`, `transpose`, `adjoint`) is applied to it, and with
+`unit` the diagonal counts as ones and is not read.
 """

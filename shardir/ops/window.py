@@ -1,7 +1,7 @@
-"""Reductions over sliding windows (pooling), and the gradient of the ones that choose.
+"""Reductions over sliding windows (pooling), and select-and-scatter for their gradients.
 
-All dimensions have a window; one of size 1 leaves a dimension alone. Places that padding or
-dilation adds hold nothing: they are never chosen and count as the reduction's identity.
+All dimensions have a window; a window of size 1 leaves a dimension unchanged. Positions that
+padding or dilation adds are never selected and count as the reduction's identity.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ _OPS: dict[str, tuple[Domain, np.ufunc]] = {
 
 
 def _identity(op: str, dtype: np.dtype[Any]) -> Any:
-    """What combines with anything to that thing."""
+    """Return the identity element of a reduction."""
     if op in ("add", "mul"):
         return dtype.type(op == "mul")
     if dtype == np.bool_:
@@ -60,7 +60,7 @@ def _places(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> Ints:
-    """How many windows there are along each dimension; raises `TypeError` on malformed ones."""
+    """Return the number of windows along each dimension; raise `TypeError` for malformed ones."""
     check_numbers(
         x.rank,
         "dimension",
@@ -97,7 +97,7 @@ def _type(
 
 def _untouched(i: int, *, window: Ints, strides: Ints, padding: Padding, base_dilation: Ints,
                **_: Ints) -> bool:  # fmt: skip
-    """Whether the windows along a dimension are its elements."""
+    """Return whether the windows along a dimension are its single elements."""
     return (window[i], strides[i], padding[i], base_dilation[i]) == (1, 1, (0, 0), 1)
 
 
@@ -119,7 +119,7 @@ def _reference(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> Array:
-    """One dimension after the other: windows are boxes."""
+    """Reduce one dimension after the other."""
     wide = np.dtype(np.float32) if result.dtype in NARROW else result.numpy
     x = arranged(x.astype(wide, copy=False), _identity(op, wide), padding, base_dilation)
     for d, (size, stride, step) in enumerate(zip(window, strides, window_dilation, strict=True)):
@@ -149,7 +149,7 @@ reduce_window = define(
     linear=lambda *, op, **_: ((0,),) if op == "add" else (),
     partition=Partitioning(window_pieces, every_loop, uneven=every_loop),
 )
-"""The elements in each window combined by `op`."""
+"""The elements of each window reduced by `op`."""
 
 
 def _select_type(
@@ -200,7 +200,7 @@ def _select_reference(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> Array:
-    """Walk the places inside a window in order, and keep each window's best so far."""
+    """Visit the positions inside a window in order and keep each window's best element so far."""
     if source.size == 0:
         return np.zeros(x.shape, x.dtype)
     inner = arranged(x, 0, padding, base_dilation)
@@ -212,7 +212,7 @@ def _select_reference(
     for number, place in enumerate(_inside(window)):
         here = values[_at(place)]
         better = here > best if op == "max" else here < best
-        # NaN is chosen before any number, as the reduction makes NaN of a window with one.
+        # NaN takes precedence over all numbers, as in the reduction.
         better |= (here != here) & (best == best)
         better = exists[_at(place)] & (better | (choice < 0))
         best = np.where(better, here, best)
@@ -234,17 +234,17 @@ def _select_reference(
 
 
 def _at(place: Ints) -> Any:
-    """Indexes what all windows have at one of their places."""
+    """Return the index of one window position in all windows."""
     return (..., *place)
 
 
 def _inside(window: Ints) -> Iterator[Ints]:
-    """The places in a window, in row-major order."""
+    """Return the positions in a window, in row-major order."""
     return product(*map(range, window))
 
 
 def _select_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
-    """Linear in what is added up; the choice itself is flat."""
+    """Return the tangent, which is linear in the source; the selection is piecewise constant."""
     x, source = op.operands[0], tangents[1]
     return (None if source is None else b.select_and_scatter(x, source, **op.attrs),)
 
@@ -261,7 +261,7 @@ select_and_scatter = define(
     vjp=select_and_scatter_vjp,
     jvp=_select_jvp,
 )
-"""For each window of `x` an element of `source`, added up where the window has its `op`.
+"""For each window of `x`, an element of `source` added at the position of the window's extremum.
 
-Of equal elements in a window the first is chosen, and a NaN before all others.
+The first of equal elements of a window is selected, and a NaN takes precedence over numbers.
 """

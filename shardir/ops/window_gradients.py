@@ -1,8 +1,8 @@
-"""Cotangents of pooling.
+"""Cotangents of window reductions.
 
-A sum is sent back by a sum over the windows that an element was in, a choice to the element chosen.
-For what has no operation of its own the windows are taken apart: one strided slice for each place
-inside a window, as large as the result.
+The cotangent of a sum is a sum over the windows that contain an element; that of a maximum or
+minimum goes to the selected element. Other cotangents expand the windows into strided slices: one
+slice per position inside a window, with the shape of the result.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from shardir.types import FLOATS, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows over tensors of shape `shape`, one for each element of `places`."""
+    """The windows over tensors of shape `shape`, one for each element of the shape `places`."""
 
     b: Any
     shape: Ints
@@ -33,7 +33,7 @@ class Windows:
 
     @property
     def _reach(self) -> Ints:
-        """The shape of a tensor that is dilated and padded."""
+        """The shape of a tensor after dilation and padding."""
         return tuple(
             dilated(n, step) + lo + hi
             for n, step, (lo, hi) in zip(self.shape, self.base_dilation, self.padding, strict=True)
@@ -41,16 +41,16 @@ class Windows:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether windows see places where there is no element."""
+        """Whether windows contain positions without an element."""
         return any(step > 1 for step in self.base_dilation) or any(map(any, self.padding))
 
     def _starts(self) -> Iterator[Ints]:
-        """Where the first window has each of its places."""
+        """Yield the start of the slice for each window position."""
         for place in product(*map(range, self.window)):
             yield tuple(p * step for p, step in zip(place, self.window_dilation, strict=True))
 
     def slices(self, x: Value, fill: complex) -> list[Value]:
-        """For each place inside a window, what all windows have there."""
+        """Return, for each position inside a window, the elements of all windows at that position."""
         b = self.b
         if self.has_gaps:
             x = b.pad(
@@ -67,7 +67,7 @@ class Windows:
         ]
 
     def back(self, parts: list[Value]) -> Value:
-        """The transpose of `slices`: the parts added up where they were taken from."""
+        """Return the transpose of `slices`: the parts added at their original positions."""
         b = self.b
         zero = b.full(0, parts[0].type.with_shape(()))
         placed = []
@@ -94,7 +94,7 @@ class Windows:
 
 
 def reduce_window_vjp(b: Any, g: Value, x: Value, y: Value, *, op: str, **attrs: Any) -> Any:
-    """The cotangent of what is reduced."""
+    """Return the cotangent of the operand of a window reduction."""
     if y.type.size == 0 or x.type.size == 0:
         return (b.full(0, x.type),)
     if op == "add":
@@ -115,7 +115,7 @@ def _sum_back(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> Value:
-    """Sums over the transposed windows: strides and dilation of the elements change places."""
+    """Return sums over the transposed windows: strides and base dilation exchange roles."""
     pads = []
     for d, (lo, _) in enumerate(padding):
         inner = dilated(window[d], window_dilation[d])
@@ -135,7 +135,7 @@ def _sum_back(
 
 
 def _product_back(windows: Windows, g: Value, x: Value) -> Value:
-    """Each factor gets the product of those before it in the window and those after it."""
+    """Return the cotangents of a product: the product of preceding and following factors."""
     b = windows.b
     factors = windows.slices(x, 1)
     before = list(accumulate([g, *factors[:-1]], b.mul))
@@ -147,7 +147,7 @@ def _product_back(windows: Windows, g: Value, x: Value) -> Value:
 def select_and_scatter_vjp(
     b: Any, g: Value, x: Value, source: Value, y: Value, *, op: str, **attrs: Any
 ) -> Any:
-    """What the cotangent has where each window's element was chosen; the choice itself is flat."""
+    """Return the cotangent of the source: the elements at the selected positions."""
     if x.type.size == 0 or source.type.size == 0:
         return None, b.full(0, source.type)
     windows = Windows(b, x.type.shape, source.type.shape, **attrs)

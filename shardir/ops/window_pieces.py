@@ -1,8 +1,7 @@
-"""How devices that have pieces of an array run windows over it.
+"""Partitioning of window reductions.
 
-The windows of a device's piece of the result reach over rows that are its own or its neighbours'.
-They are fetched with what padding there is already in place, so that the windows then run over
-exactly these rows.
+The windows of a device's shard of the result cover rows of its own and of neighbouring devices.
+These rows are fetched with their padding, so that the windows cover exactly the fetched rows.
 """
 
 from typing import Any, NamedTuple
@@ -15,21 +14,21 @@ from shardir.rounds import Run
 
 
 class Reach(NamedTuple):
-    """What the windows of each device reach over along one dimension, in the dilated operand."""
+    """The rows that the windows of each device cover along one dimension of the dilated operand."""
 
     begins: Ints
-    """Where that begins, for each position along the axes that cut the dimension."""
+    """The first covered row for each position along the axes that shard the dimension."""
     needed: Ints
-    """How many elements the windows that there are really reach over."""
+    """The number of rows that valid windows cover."""
     size: int
-    """How many they would, if the device's piece of the result were full."""
+    """The number of covered rows for a full shard of the result."""
     dilation: int
 
 
 def reached(
     b: Any, local: Local, piece: Any, value: Any, dim: int, reach: Reach, fill: complex
 ) -> tuple[Any, tuple[int, int], int]:
-    """What windows reach over, and the padding and dilation that are still to come."""
+    """Return the covered rows, and the padding and dilation that remain to be applied."""
     begins, needed, size, dilation = reach
     firsts = [-(-begin // dilation) for begin in begins]
     phases = [first * dilation - begin for first, begin in zip(firsts, begins, strict=True)]
@@ -68,7 +67,7 @@ def window_pieces(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> Any:
-    """`reduce_window` over what the windows of this device reach over."""
+    """Apply `reduce_window` to the rows that the windows of this device cover."""
     (source,), result = local.op.operands, local.op.result
     padded, apart = list(padding), list(base_dilation)
     for d, stride in enumerate(strides):

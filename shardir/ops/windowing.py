@@ -1,7 +1,7 @@
-"""Windows that slide over an array: sizes, padding and strided views.
+"""Geometry of sliding windows: sizes, padding and strided views.
 
-Along each dimension an array is first dilated (elements set apart), then padded or cut at both
-ends; then windows, themselves dilated, start every `stride` elements while they fit.
+Along each dimension an array is dilated, then padded or trimmed at both ends; windows, which can be
+dilated too, start every `stride` elements while they fit.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ Padding = tuple[tuple[int, int], ...]
 
 
 def dilated(size: int, dilation: int) -> int:
-    """How far `size` elements reach when their neighbours are `dilation` apart."""
+    """Return the extent of `size` elements with the given dilation."""
     return (size - 1) * dilation + 1 if size else 0
 
 
 def count(size: int, window: int, stride: int) -> int:
-    """How many windows fit into `size` elements."""
+    """Return the number of windows that fit into `size` elements."""
     return (size - window) // stride + 1 if size > 0 and window <= size else 0
 
 
 def check_numbers(rank: int, what: str, **attrs: Sequence[int]) -> None:
-    """Each attribute must have `rank` positive integers, one for each of `what`."""
+    """Check that each attribute has `rank` positive integers, one for each `what`."""
     for name, numbers in attrs.items():
         integers(name, numbers)
         if len(numbers) != rank:
@@ -38,7 +38,7 @@ def check_numbers(rank: int, what: str, **attrs: Sequence[int]) -> None:
 
 
 def check_padding(rank: int, what: str, padding: Padding) -> None:
-    """Raises `TypeError` unless there is a (low, high) pair for each of `what`."""
+    """Raise `TypeError` unless there is one (low, high) pair for each `what`."""
     if not isinstance(padding, tuple | list):
         raise TypeError(f"padding={padding!r} must be a sequence of pairs [low, high]")
     for pair in padding:
@@ -49,7 +49,7 @@ def check_padding(rank: int, what: str, padding: Padding) -> None:
 
 
 def arranged(x: Array, fill: Any, padding: Padding, dilation: Ints) -> Array:
-    """`x` dilated and padded with `fill`; negative padding cuts."""
+    """Return `x` dilated and padded with `fill`; negative padding trims."""
     if not any(lo or hi for lo, hi in padding) and all(step == 1 for step in dilation):
         return x
     reach = [dilated(n, step) for n, step in zip(x.shape, dilation, strict=True)]
@@ -57,8 +57,8 @@ def arranged(x: Array, fill: Any, padding: Padding, dilation: Ints) -> Array:
     out = np.full(shape, fill, x.dtype)
     source, target = [], []
     for n, step, (lo, _), extent in zip(x.shape, dilation, padding, shape, strict=True):
-        first = max(-(lo // step), 0)  # the first element that is not cut off
-        last = min(n, -((lo - extent) // step))  # one past the last
+        first = max(-(lo // step), 0)  # The first element that is not trimmed
+        last = min(n, -((lo - extent) // step))  # One past the last
         source.append(slice(first, max(first, last)))
         start = lo + first * step
         target.append(slice(start, start + max(last - first, 0) * step, step))
@@ -67,7 +67,7 @@ def arranged(x: Array, fill: Any, padding: Padding, dilation: Ints) -> Array:
 
 
 def windows(x: Array, window: Ints, strides: Ints, dilation: Ints) -> Array:
-    """A view of every window of `x`: first the dimensions of the windows' places, then theirs."""
+    """Return a view of every window of `x`: the dimensions of window positions, then of windows."""
     places = tuple(
         count(n, dilated(w, d), s)
         for n, w, s, d in zip(x.shape, window, strides, dilation, strict=True)

@@ -196,7 +196,7 @@ def test_calls_are_read_in_place_up_to_a_limit() -> None:
     [
         ("[[0, 2], [1, ,]]", "unexpected ','"),
         ("[[0, 2], [1  3]]", "unexpected '3', expected ',' or ']'"),
-        ("[[0, 2], [1, 99999999999999999999999999999999]]", "no element of i64"),
+        ("[[0, 2], [1, 99999999999999999999999999999999]]", "not an element of i64"),
         ("[[0, 2], [1]]", "the rows of a constant have one shape"),
         ("[0, 1, 2, 3]", "these are elements of shape [4], not i64[2, 2]"),
     ],

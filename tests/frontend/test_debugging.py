@@ -145,7 +145,7 @@ def test_a_text_has_only_the_name_of_a_function() -> None:
     with pytest.raises(ShardirError) as error:
         run(module, [np.float32(1)])
     assert str(error.value) == (
-        "'g' is a function of the program that this text came from, and only its name is here; "
+        "'g' is a function of the program that this text came from, and only its name is known; "
         "run the program where it was traced"
     )
 

@@ -154,7 +154,7 @@ def test_a_training_step_overlaps_and_computes_the_same() -> None:
         ),
         (
             "%d = done(%p) : f32[64, 64]\n  return %d, %u\n",
-            "done takes what a collective started in this block, not %p",
+            "done takes the value of a collective started in this block, not %p",
         ),
     ],
 )

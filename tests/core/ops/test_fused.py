@@ -96,7 +96,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%y = add(%a, %b) : f32[4, 4]",
             "%y",
             "f32[4, 4]",
-            "fused: %a: f32[4, 4] lies along one axis of its loops twice; transpose an operand "
+            "fused: %a: f32[4, 4] maps two dimensions to one loop; transpose an operand "
             "outside, or pass it twice",
         ),
         (
@@ -104,7 +104,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%y = sum(%x, dims=[0]) : f32[8]; %z = max(%x, dims=[1]) : f32[4]",
             "%y, %z",
             "f32[8], f32[4]",
-            "fused: %y = sum and %z = max end different axes of its loops; reduce one of them "
+            "fused: %y = sum and %z = max remove different loops; reduce one of them "
             "outside",
         ),
         (
@@ -113,7 +113,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%s = sum(%g, dims=[0]) : f32[]",
             "%y, %s",
             "f32[4, 8], f32[]",
-            "fused: %s = sum reduces %g: f32[8], which lies along some axes of its loops only; "
+            "fused: %s = sum reduces %g: f32[8], which maps to only some loops; "
             "reduce it outside",
         ),
         (
@@ -122,7 +122,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%y = mul(%x, %c) : f32[4, 8]",
             "%y, %e",
             "f32[4, 8], f32[8]",
-            "fused: it yields %e: f32[8], which lies along some axes of its loops only; compute "
+            "fused: it yields %e: f32[8], which maps to only some loops; compute "
             "it outside",
         ),
         (

@@ -270,7 +270,7 @@ MISFITS: list[tuple[tuple[TensorType, TensorType], TensorType | None, dict[str, 
     ((x, index), rows, {"offset_dims": (2,)},
      "offset_dims=[2] names 2, no dimension of f32[4, 6]; it has dimensions 0 to 1"),
     ((x, index), t("f32", 4, 8, 6), {"offset_dims": (2, 1), "collapsed_dims": ()},
-     "offset_dims=[2, 1] must be rising"),
+     "offset_dims=[2, 1] must be ascending"),
     ((x, index), rows, {"collapsed_dims": ()},
      "offset_dims=[1] names 1 dimension for the 2 of f32[8, 6] that are neither in collapsed_dims "
      "nor in operand_batching_dims"),
