@@ -98,7 +98,7 @@ def erfc(x: Array) -> Array:
 
 
 def _erfc_right(x: Array) -> Array:
-    """Return `erfc` for x >= 1/2. x^2 is split so that `exp` does not magnify its rounding error."""
+    """Return `erfc` for x >= 1/2. x^2 is split because `exp` magnifies rounding errors."""
     x = np.minimum(x, 40)
     short = x.astype(np.float32).astype(np.float64)
     bell = np.exp(-short * short) * np.exp((short - x) * (short + x))
@@ -172,7 +172,7 @@ def lgamma(x: Array) -> Array:
 
 
 def _lgamma_right(x: Array) -> Array:
-    """Return `lgamma` for x > 0: a series on [1, 3], the recurrence, and Stirling's series from 10."""
+    """Return `lgamma` for x > 0: a series on [1, 3], the recurrence, or Stirling from 10."""
     small, z, factor = x < 1, np.where(x < 1, x + 1, np.minimum(x, 10)), np.ones_like(x)
     for _ in range(7):
         large = z > 3

@@ -50,7 +50,7 @@ class Windows:
             yield tuple(p * step for p, step in zip(place, self.window_dilation, strict=True))
 
     def slices(self, x: Value, fill: complex) -> list[Value]:
-        """Return, for each position inside a window, the elements of all windows at that position."""
+        """Return the elements of all windows at each position inside a window."""
         b = self.b
         if self.has_gaps:
             x = b.pad(

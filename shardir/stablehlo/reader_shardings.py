@@ -104,7 +104,7 @@ class Shardings:
         if pending is not None and pending.reduction is not None:
             if pending.reduction not in _REDUCTIONS:
                 raise self.source.fail(
-                    f"partial values are combined by {', '.join(_REDUCTIONS)}, "
+                    f"partial values combine by {', '.join(_REDUCTIONS)}, "
                     f"not by {str(pending.reduction)!r}",
                     pending.reduction,
                     base,

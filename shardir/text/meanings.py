@@ -97,7 +97,7 @@ class Meanings:
         if "unreduced" in said and (how := said["unreduced"].word[len("unreduced[") : -1]):
             if how not in _REDUCTIONS:
                 raise self.source.fail(
-                    f"partial values are combined by {', '.join(_REDUCTIONS)}, not by {how!r}",
+                    f"partial values combine by {', '.join(_REDUCTIONS)}, not by {how!r}",
                     said["unreduced"].word,
                 )
             reduction = how

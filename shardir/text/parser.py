@@ -96,8 +96,7 @@ class _Reader:
         """Return the global tensor of a parameter or result of a per-device function."""
         if written is None and self.written.spmd:
             raise self.source.fail(
-                "a spmd function states the global types of its tensors; "
-                "write f32[16] of f32[64@data]",
+                "an spmd function states global tensor types; write f32[16] of f32[64@data]",
                 at,
             )
         if written is None:

@@ -129,7 +129,7 @@ TYPES = r"""
                                     ^^^^ mesh @m has no axis called 'modl'; did you mean 'model'?
 
 %y = exp(%x) : f32[8, 4] unreduced[mean](data)
-                         ^^^^^^^^^^^^^^^ partial values are combined by add, max, min, mul, not by 'mean'
+                         ^^^^^^^^^^^^^^^ partial values combine by add, max, min, mul, not by 'mean'
 
 %y = exp(%x) : f32[8, 4] replicated(data) replicated(data)
                                           ^^^^^^^^^^ 'replicated' is stated twice
@@ -250,7 +250,7 @@ func @f(%x: f32[2] of f32[4@x]) -> () {
 
 mesh @m = [x=2]
 spmd func @f(%x: f32[2]) -> () {
-             ^^ a spmd function states the global types of its tensors; write f32[16] of f32[64@data]
+             ^^ an spmd function states global tensor types; write f32[16] of f32[64@data]
   return
 }
 """

@@ -88,7 +88,7 @@ def parameter(sharding: str) -> str:
         ),
         (
             parameter('@m, [{}], unreduced=mean{"a"}'),
-            "partial values are combined by sum, add, max, min, mul, not by 'mean'",
+            "partial values combine by sum, add, max, min, mul, not by 'mean'",
             "mean",
         ),
         (

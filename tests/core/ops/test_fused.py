@@ -104,8 +104,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%y = sum(%x, dims=[0]) : f32[8]; %z = max(%x, dims=[1]) : f32[4]",
             "%y, %z",
             "f32[8], f32[4]",
-            "fused: %y = sum and %z = max remove different loops; reduce one of them "
-            "outside",
+            "fused: %y = sum and %z = max remove different loops; reduce one of them outside",
         ),
         (
             "%x: f32[4, 8]; %g: f32[8]",
@@ -113,8 +112,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%s = sum(%g, dims=[0]) : f32[]",
             "%y, %s",
             "f32[4, 8], f32[]",
-            "fused: %s = sum reduces %g: f32[8], which maps to only some loops; "
-            "reduce it outside",
+            "fused: %s = sum reduces %g: f32[8], which maps to only some loops; reduce it outside",
         ),
         (
             "%x: f32[4, 8]; %g: f32[8]",
@@ -122,8 +120,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%y = mul(%x, %c) : f32[4, 8]",
             "%y, %e",
             "f32[4, 8], f32[8]",
-            "fused: it yields %e: f32[8], which maps to only some loops; compute "
-            "it outside",
+            "fused: it yields %e: f32[8], which maps to only some loops; compute it outside",
         ),
         (
             "%x: f32[4]",
