@@ -1,1 +1,1 @@
-"""StableHLO text with Shardy's shardings, as JAX and XLA exchange programs."""
+"""StableHLO text with Shardy's shardings, the exchange format of JAX and XLA."""

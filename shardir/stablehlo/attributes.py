@@ -1,4 +1,4 @@
-"""Types, literals and shardings as MLIR writes them."""
+"""MLIR text of types, literals and shardings."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -22,29 +22,29 @@ ELEMENTS = {
     "c128": "complex<f64>",
     "key": "ui64",
 }
-"""MLIR's names of element types; the others are called as ours. A key is its 64 bits."""
+"""MLIR's names of element types that differ from those of this IR. A key is stored as 64 bits."""
 
 
 def tensor(type: TensorType) -> str:
-    """`tensor<8x4xf32>`."""
+    """Return the text of a type: `tensor<8x4xf32>`."""
     if type.dtype == TOKEN:
         return "!stablehlo.token"
     return f"tensor<{''.join(f'{n}x' for n in type.shape)}{ELEMENTS.get(type.dtype, type.dtype)}>"
 
 
 def array(numbers: Iterable[int]) -> str:
-    """`array<i64: 1, 2>`."""
+    """Return the text of an array attribute: `array<i64: 1, 2>`."""
     text = ", ".join(map(str, numbers))
     return f"array<i64: {text}>" if text else "array<i64>"
 
 
 def list_of(numbers: Iterable[int]) -> str:
-    """`[1, 2]`."""
+    """Return the text of a list: `[1, 2]`."""
     return f"[{', '.join(map(str, numbers))}]"
 
 
 def table(rows: Iterable[Iterable[int]]) -> str:
-    """A matrix of i64: `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
+    """Return the text of an i64 matrix: `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
     numbers = [list(row) for row in rows]
     shape = f"{len(numbers)}x{len(numbers[0]) if numbers else 2}"
     return f"dense<{numbers if numbers else ''}> : tensor<{shape}xi64>"
@@ -59,7 +59,7 @@ def boolean(value: bool) -> str:
 
 
 def literal(value: Any, type: TensorType) -> str:
-    """A constant: `dense<1.0> : tensor<8xf32>`; arrays are written as their bytes."""
+    """Return the text of a constant: `dense<1.0> : tensor<8xf32>`; arrays are written as bytes."""
     return f"dense<{_elements(value, type)}> : {tensor(type)}"
 
 
@@ -83,7 +83,7 @@ def _elements(value: Any, type: TensorType) -> str:
 
 
 def _float(value: float, dtype: str) -> str:
-    """Decimal if that says it all, else the bits."""
+    """Return a float in decimal notation, or as its bits if it is not finite."""
     if isfinite(value):
         digits, exponent, power = repr(value).partition("e")
         return f"{digits if '.' in digits else digits + '.0'}{exponent}{power}"
@@ -92,7 +92,7 @@ def _float(value: float, dtype: str) -> str:
 
 
 def mesh_text(mesh: Mesh) -> str:
-    """`<["data"=4, "model"=2]>`."""
+    """Return the text of a mesh: `<["data"=4, "model"=2]>`."""
     axes = ", ".join(f'"{name}"={size}' for name, size in mesh.axes)
     if mesh.device_ids is None or (mesh.device_ids == tuple(range(mesh.size)) and mesh.axes):
         return f"<[{axes}]>"
@@ -100,13 +100,13 @@ def mesh_text(mesh: Mesh) -> str:
 
 
 def axis_text(axis: Axis, mesh: Mesh) -> str:
-    """`"data"`, or `"data":(1)2` for a part."""
+    """Return the text of an axis: `"data"`, or `"data":(1)2` for a sub-axis."""
     part = "" if axis.is_whole(mesh) else f":({axis.pre}){axis.size}"
     return f'"{axis.name}"{part}'
 
 
 def sharding_text(sharding: Sharding, mesh: Mesh) -> str:
-    """`<@grid, [{"data", ?}, {}]>`."""
+    """Return the text of a sharding: `<@grid, [{"data", ?}, {}]>`."""
 
     def axes(group: Iterable[Axis]) -> str:
         return ", ".join(axis_text(axis, mesh) for axis in group)
@@ -115,7 +115,7 @@ def sharding_text(sharding: Sharding, mesh: Mesh) -> str:
         inner = ", ".join(filter(None, [axes(each.axes), "?" if each.open else ""]))
         return f"{{{inner}}}{'' if each.priority is None else f'p{each.priority}'}"
 
-    # What is on one device states no dimensions.
+    # A sharding on a maximal mesh has no dimensions.
     dims = "" if mesh.is_maximal else ", ".join(map(dim, sharding.dims))
     text = f"@{sharding.mesh}, [{dims}]"
     if sharding.replicated:
@@ -127,7 +127,7 @@ def sharding_text(sharding: Sharding, mesh: Mesh) -> str:
 
 
 def per_value(values: Iterable[Value], meshes: dict[str, Mesh]) -> str:
-    """The shardings of an operation's results; empty if nothing is said about any of them."""
+    """Return the shardings of an operation's results as text; empty if none has a sharding."""
     shardings = [(value, value.sharding) for value in values]
     said = next((s for _, s in shardings if s), None)
     if said is None:

@@ -1,8 +1,8 @@
-"""What our collectives are in StableHLO: groups of devices instead of axes of a mesh.
+"""Writing of collectives, with replica groups instead of mesh axes.
 
-In a program of each device they are between replicas: replica i is the device at position i of the
-mesh. Inside of a manual computation, whose devices are partitions of one program, they are
-between partitions, and each has a channel of its own.
+In a per-device program they connect replicas: replica i is the device at position i of the mesh.
+Inside a manual computation, whose devices are partitions of one program, they connect partitions,
+and each has its own channel.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from shardir.types import TensorType
 NUMBER = TensorType((), "i32")
 EMPTY = Dense(np.zeros(0))
 MOST_DEVICES = 65_536
-"""Devices of a mesh whose collectives are written: their text lists all of them."""
+"""The maximum number of mesh devices in a written program; collectives list all devices."""
 
 
 def _mesh(w: Writer) -> Mesh:
@@ -39,7 +39,7 @@ def _mesh(w: Writer) -> Mesh:
 
 
 def _ids(w: Writer) -> list[int]:
-    """What the device at each position of the mesh is called in groups."""
+    """Return the ids of the devices in replica groups, by position in the mesh."""
     mesh = _mesh(w)
     return list(range(mesh.size) if w.replicas else mesh.device_ids or range(mesh.size))
 
@@ -50,7 +50,7 @@ def _groups(w: Writer, axes: Axes) -> str:
 
 
 def _channel(w: Writer, *, numbered: bool = True) -> Attrs:
-    """How partitions of one program find each other; replicas need no word for it."""
+    """Return the channel attributes of a collective between partitions; replicas need none."""
     if w.replicas:
         return {}
     handle = f"#stablehlo.channel_handle<handle = {w.next_channel()}, type = 1>"
@@ -58,12 +58,12 @@ def _channel(w: Writer, *, numbered: bool = True) -> Attrs:
 
 
 def _collective(name: str, rule: Rule) -> None:
-    """The rule of a collective, and of its first half, which is all of it."""
+    """Register the rule of a collective and of its start operation."""
 
     def write(w: Writer, op: Op) -> None:
         if op.result.type.size:
             rule(w, op)
-        else:  # Nothing is exchanged, and StableHLO has no word for that.
+        else:  # An empty tensor needs no communication, and StableHLO cannot express it.
             w.op(op, "stablehlo.constant", {"value": literal(EMPTY, op.result.type)}, operands=[])
 
     RULES.rule(OPS[name], STARTED[OPS[name]])(write)
@@ -133,7 +133,7 @@ _collective("collective-permute", _collective_permute)
 
 
 def _position(w: Writer, axes: Axes, by: int = 1) -> Typed:
-    """The device's position along `axes`, times a number, looked up in a table: i32[1]."""
+    """Return the device's position along `axes` times a factor, from a table: i32[1]."""
     mesh = _mesh(w)
     numbers = np.zeros(mesh.size, np.int32)
     numbers[_ids(w)] = positions(mesh, axes) * by
@@ -154,7 +154,7 @@ def _axis_index(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["all-slice"])
 def _all_slice(w: Writer, op: Op) -> None:
-    """From where the device's piece begins."""
+    """Write a dynamic slice from the start of the device's shard."""
     (x,), dim = op.operands, op.attrs["dim"]
     found = _position(w, op.attrs["axes"], op.result.type.shape[dim])
     start = w.step("stablehlo.reshape", [found], NUMBER)

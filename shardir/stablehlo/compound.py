@@ -1,6 +1,6 @@
-"""What our operations are in StableHLO: those that take several operations there.
+"""Writing of operations that correspond to several StableHLO operations.
 
-The last of them gets the name, the sharding and the location of ours.
+The last of these gets the name, the sharding and the location.
 """
 
 from math import log
@@ -16,7 +16,7 @@ from shardir.types import COMPLEX, REAL_OF, UNSIGNED, TensorType
 
 @RULES.rule(OPS["dot"])
 def _dot(w: Writer, op: Op) -> None:
-    """Sum letters away that only one operand has, contract, bring the letters into order."""
+    """Sum over letters that only one operand has, contract, and transpose."""
     terms, output = op.attrs["dims"].split("->")
     parts, letters = [], []
     for value, term, other in zip(
@@ -51,7 +51,7 @@ def _dot(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["abs"])
 def _abs(w: Writer, op: Op) -> None:
-    """StableHLO has none for unsigned integers, which are it already."""
+    """Convert unsigned integers, for which StableHLO has no `abs`."""
     unsigned = op.result.type.dtype in UNSIGNED
     w.op(op, "stablehlo.convert" if unsigned else "stablehlo.abs")
 
@@ -67,7 +67,7 @@ def _sign(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["is_finite"])
 def _is_finite(w: Writer, op: Op) -> None:
-    """Of a complex number, both parts."""
+    """Test both parts of a complex number."""
     x = _operand(w, op)
     if x[1].dtype not in COMPLEX:
         w.op(op, "stablehlo.is_finite")
@@ -100,14 +100,14 @@ def _operand(w: Writer, op: Op) -> Typed:
 
 
 def _splat(w: Writer, value: float, type: TensorType) -> Typed:
-    """`value` everywhere, as a broadcast scalar, which Shardy cuts for free."""
+    """Return a broadcast scalar, which Shardy can shard without communication."""
     scalar = w.constant(value, type.with_shape(()))
     return w.step("stablehlo.broadcast_in_dim", [scalar], type, {"broadcast_dimensions": array(())})
 
 
 @RULES.rule(OPS["bitcast"])
 def _bitcast(w: Writer, op: Op) -> None:
-    """As in StableHLO, but that the words of a key come highest first."""
+    """Write a bitcast, in which the words of a key are reversed (highest first)."""
     (x,) = op.operands
     result = op.result.type
     if x.type.dtype == result.dtype or "key" not in (x.type.dtype, result.dtype):
@@ -125,7 +125,7 @@ def _bitcast(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["roll"])
 def _roll(w: Writer, op: Op) -> None:
-    """The last elements, then the others."""
+    """Concatenate the last elements and the others."""
     (x,), dim, shift = op.operands, op.attrs["dim"], op.attrs["shift"]
     rest, ones = x.type.shape[dim] - shift, [1] * x.type.rank
     parts = []

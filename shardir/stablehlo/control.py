@@ -1,4 +1,4 @@
-"""What our operations are in StableHLO: control flow."""
+"""Writing of control flow."""
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Block, Op, Value
@@ -12,7 +12,7 @@ COUNTER = TensorType((), "i32")
 
 @RULES.rule(OPS["while"])
 def _while(w: Writer, op: Op) -> None:
-    """XLA takes what a loop leaves as it is out of the loop, and trips over its sharding there."""
+    """Write a while loop; XLA hoists loop-invariant values and fails on their shardings."""
     body = op.blocks[1]
     still = any(x is y for x, y in zip(body.params, body.returns, strict=True))
     regions = [_block(w, block) for block in op.blocks]
@@ -31,7 +31,7 @@ def _case(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"], OPS["fused"])
 def _inlined(w: Writer, op: Op) -> None:
-    """What it computes; nobody asks for its derivative there."""
+    """Write the first block inline; derivative rules are dropped."""
     block = op.blocks[0]
     for param, operand in zip(block.params, op.operands, strict=True):
         w.alias(param, w.name(operand))
@@ -49,7 +49,7 @@ def _returned(w: Writer, values: tuple[Value, ...]) -> list[Typed]:
 
 @RULES.rule(OPS["scan"])
 def _scan(w: Writer, op: Op) -> None:
-    """A while over a counter: take slices, run the body, put its slices into place."""
+    """Write a scan as a while loop with a counter, dynamic slices and slice updates."""
     (body,) = op.blocks
     carries, length = op.attrs["carries"], op.attrs["length"]
     inits = [(w.name(v), v.type) for v in op.operands[:carries]]

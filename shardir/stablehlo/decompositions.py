@@ -1,7 +1,6 @@
-"""Fourier transforms and decompositions in StableHLO, which has a word for three of them.
+"""Writing of Fourier transforms and decompositions, three of which StableHLO supports.
 
-The others are calls that name our operation and say its attributes: how a target decomposes is
-its own choice.
+The others are custom calls with the name and attributes of the operation.
 """
 
 from shardir import ops as ops  # declares the operations
@@ -12,12 +11,12 @@ from shardir.stablehlo.writer import RULES, Writer
 
 TRANSPOSES = {"no": "NO_TRANSPOSE", "transpose": "TRANSPOSE", "adjoint": "ADJOINT"}
 CALLED = ("eig", "eigh", "least_squares", "lu", "pinv", "qr", "svd")
-"""Operations without a word, all of whose attributes are bools."""
+"""Operations without a StableHLO counterpart, all of whose attributes are bools."""
 
 
 @RULES.rule(OPS["fft"])
 def _fft(w: Writer, op: Op) -> None:
-    """The lengths are those of the signal, not of its spectrum."""
+    """Write a transform; the lengths are those of the signal, not of its spectrum."""
     kind, rank = op.attrs["kind"], op.attrs["rank"]
     signal = op.result.type if kind == "irfft" else op.operands[0].type
     attrs = {

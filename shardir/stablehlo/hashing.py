@@ -1,7 +1,7 @@
-"""Random keys and bits in StableHLO's own operations: the rounds of threefry, written out.
+"""Writing of random keys and bits as threefry rounds in StableHLO operations.
 
-Other targets have generators of their own and get a call by name (`rules.py`); this is for those
-that know nothing of shardir. Every device computes what is its own, as `shardir/threefry.py` does.
+This is for consumers without shardir's custom calls (`rules.py`). Every device computes its own
+shard, as `shardir/threefry.py` does.
 """
 
 from math import prod
@@ -16,7 +16,7 @@ from shardir.types import TensorType
 
 
 class Steps:
-    """Operations on arrays of one shape, by name."""
+    """Writes operations on arrays of one shape by name."""
 
     def __init__(self, w: Writer, shape: tuple[int, ...]) -> None:
         self.w, self.shape = w, shape
@@ -29,7 +29,7 @@ class Steps:
         return self.spread(scalar)
 
     def spread(self, x: Typed) -> Typed:
-        """A value in front of whose dimensions nothing is missing, repeated along the others."""
+        """Return a value broadcast along trailing dimensions."""
         if x[1].shape == self.shape:
             return x
         attrs = {"broadcast_dimensions": array(range(x[1].rank))}
@@ -43,7 +43,7 @@ class Steps:
         return self.w.step("stablehlo.convert", [x], self.kind(dtype))
 
     def halves(self, words: Typed) -> tuple[Typed, Typed]:
-        """The high and the low 32 bits of 64-bit words."""
+        """Return the high and the low 32 bits of 64-bit words."""
         high = self.apply("shift_right_logical", words, self.splat(32, "u64"))
         return self.convert(high, "u32"), self.convert(words, "u32")
 
@@ -53,7 +53,7 @@ class Steps:
         return self.apply("or", up, self.convert(low, "u64"))
 
     def hash(self, keys: Typed, first: Typed, second: Typed) -> tuple[Typed, Typed]:
-        """The twenty rounds; `keys` are 64 bits each."""
+        """Return the threefry hash (twenty rounds); `keys` have 64 bits each."""
         high, low = self.halves(self.spread(keys))
         third = self.apply("xor", self.apply("xor", high, low), self.splat(PARITY, "u32"))
         schedule = (high, low, third)
@@ -73,7 +73,9 @@ class Steps:
 def _indices(
     w: Writer, steps: Steps, rank: int, shape: tuple[int, ...], starts: list[Typed]
 ) -> Typed:
-    """The flat index in an array of `shape` of each element of a piece, past `rank` dimensions."""
+    """Return the flat index in an array of `shape` of each element of a shard after `rank`
+    dimensions.
+    """
     flat = steps.splat(0, "u64")
     for dim, size in enumerate(steps.shape[rank:]):
         if size == 1 and not starts:
@@ -90,7 +92,7 @@ def _indices(
 
 
 def expand(w: Writer, op: Op) -> None:
-    """The operation in rounds; raises `ExportError` for the scheme of old."""
+    """Write the operation as threefry rounds; raise `ExportError` for the original scheme."""
     if op.attrs.get("scheme", "partitionable") != "partitionable":
         raise ExportError(
             f"%{op.result.name} draws by scheme=original, which has no text in StableHLO's own "

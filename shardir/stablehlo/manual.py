@@ -1,4 +1,4 @@
-"""What our operations are in Shardy's dialect: manual computations."""
+"""Writing of manual computations in Shardy's dialect."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ def _manual_computation(w: Writer, op: Op) -> None:
     part = next((axis for axis in axes if not axis.is_whole(mesh)), None)
     if part is not None:
         raise ExportError(
-            f"a manual computation along {part}, a part of an axis, has no word in StableHLO"
+            f"a manual computation along {part}, a sub-axis, cannot be expressed in StableHLO"
         )
     ins = [
         _whole(param, cuts, axes, mesh, inside=True)
@@ -45,7 +45,7 @@ def _manual_computation(w: Writer, op: Op) -> None:
 
 
 def _mesh(w: Writer, op: Op) -> Mesh:
-    """The mesh of a manual computation: that of its shardings, else the first with its axes."""
+    """Return the mesh of the computation's shardings, else the first mesh with its axes."""
     for value in (*op.blocks[0].params, *op.results):
         if value.sharding is not None:
             return w.meshes[value.sharding.mesh]
@@ -57,9 +57,9 @@ def _mesh(w: Writer, op: Op) -> Mesh:
 
 
 def _whole(value: Value, cuts: Cuts, axes: Axes, mesh: Mesh, *, inside: bool) -> Sharding:
-    """The sharding of the whole tensor; manual axes that do not cut it are replicated.
+    """Return the sharding of the global tensor; manual axes that do not shard it are replicated.
 
-    Where nothing is said, the free axes may cut it as they like.
+    Without a stated sharding, the dimensions are open to the free axes.
     """
     said = value.sharding or Sharding.open(mesh.name, value.type.rank)
     if inside or value.sharding is None:

@@ -1,7 +1,7 @@
-"""The loops of operations that are carried through as text, so that cuts pass them.
+"""Factor rules of opaque operations, so that shardings propagate through them.
 
-Each is what OpenXLA Shardy says of the operation (its registry of sharding rules); a rule that
-the text itself states (`sdy.sharding_rule`) counts before all others.
+Each rule equals that of OpenXLA Shardy's registry of sharding rules; a rule that the text states
+(`sdy.sharding_rule`) takes precedence.
 """
 
 import re
@@ -30,9 +30,9 @@ N = Kind.REPLICATE
 
 
 def loops_of(call: Call, target: str, operands: Sequence[Value]) -> FactorRule | None:
-    """The loops of an operation; `target` is what a custom call calls.
+    """Return the factor rule of an operation; `target` is the target of a custom call.
 
-    `operands` are in the order of the text, also where they stand in pairs.
+    `operands` are in text order, even if the text groups them in pairs.
     """
     stated = call.attrs.get(STATED)
     if isinstance(stated, Token):
@@ -47,7 +47,7 @@ def loops_of(call: Call, target: str, operands: Sequence[Value]) -> FactorRule |
         return None
     try:
         return rule(call, xs, ys)
-    except (IndexError, TypeError, ValueError, Unsupported):  # ranks it does not have
+    except (IndexError, TypeError, ValueError, Unsupported):  # The operation has unexpected ranks.
         return None
 
 
@@ -60,7 +60,7 @@ def _of(*names: str) -> Callable[[Rule], Rule]:
 
 
 def _both(dim: int, xs: Shapes, ys: Shapes) -> tuple[list[int | None], list[int | None]]:
-    """The same dimension of every tensor that has dimensions."""
+    """Return the same dimension of every tensor that is not a scalar."""
     return [dim if x else None for x in xs], [dim if y else None for y in ys]
 
 
@@ -69,7 +69,7 @@ def _none(shapes: Shapes) -> list[int | None]:
 
 
 def _resized(dims: Sequence[int], xs: Shapes, ys: Shapes) -> FactorRule:
-    """Dimensions that are whole before and after, and may have other sizes then."""
+    """Return a rule in which `dims` need replication and may change their size."""
     builder = RuleBuilder(xs, ys).add_pointwise(xs[0], skip=dims)
     for dim in dict.fromkeys(dims):
         before, after = _both(dim, xs, ys)
@@ -115,7 +115,7 @@ def _bitcast(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
 
 
 def _gathered(last: int, xs: Shapes, ys: Shapes) -> FactorRule:
-    """All dimensions alike, the last ones whole."""
+    """Return a pointwise rule in which the last dimensions need replication."""
     builder = RuleBuilder(xs, ys)
     for dim, size in enumerate(xs[0]):
         builder.add(*_both(dim, xs, ys), size, N if dim >= len(xs[0]) - last else Kind.PASS)
@@ -139,7 +139,7 @@ def _fft(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
 
 @_of("@X64Combine")
 def _alike(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
-    """The state of a random generator is whole, and this may make it."""
+    """Return a pointwise rule, with replication for the state of a random generator."""
     if not call.reader.is_read_by(call.names, "stablehlo.rng_bit_generator"):
         return RuleBuilder(xs, ys).add_pointwise(ys[0]).build()
     builder = RuleBuilder(xs, ys)
@@ -175,7 +175,7 @@ def _householder(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
 
 
 def _reduced(call: Call) -> int | None:
-    """`reduction_dim`, which is an entry of a dictionary or of its text."""
+    """Return `reduction_dim`, an entry of a dictionary or of its text."""
     config = call.attrs.get("mhlo.backend_config")
     for entry in config.entries if isinstance(config, Dict) else ():
         if entry.key == "reduction_dim":
@@ -198,7 +198,7 @@ def _approximate_top_k(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
 
 @_of("broadcast_in_dim")
 def _broadcast(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
-    """Dimensions that grow are as many loops: one of the operand, one of the result."""
+    """Return the rule; broadcast dimensions have separate factors in operand and result."""
     dims = call.integers("dims", "broadcast_dimensions")
     builder = RuleBuilder(xs, ys)
     for dim, size in enumerate(ys[0]):
@@ -273,11 +273,11 @@ def _sort(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
 def _triangular_solve(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
     row, column = len(xs[0]) - 2, len(xs[0]) - 1
     left = call.types.flag(call.attr("left_side"))
-    turned = call.word("transpose_a") != "NO_TRANSPOSE"
+    is_transposed = call.word("transpose_a") != "NO_TRANSPOSE"
     summed, free = (row, column) if left else (column, row)
-    # The factor that is summed is in the columns of the matrix on one side, in its rows on the
-    # other; its transpose turns that.
-    of_a = (column if turned else row) if left else (row if turned else column)
+    # The contracted factor is in the columns of the matrix for one side and in its rows for the
+    # other; a transposition exchanges them.
+    of_a = (column if is_transposed else row) if left else (row if is_transposed else column)
     builder = RuleBuilder(xs, ys).add_pointwise(xs[0][:-2])
     for dim in (row, column):
         if dim == summed:
@@ -290,7 +290,7 @@ def _triangular_solve(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
 
 @_of("select_and_scatter")
 def _select_and_scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
-    """As for ours, which select by fewer comparisons."""
+    """Return the rule of this IR's operation, which selects maxima."""
     x, source, init = call.all_operands
     ones = (1,) * x.type.rank
     attrs: dict[str, Attr] = {
@@ -316,21 +316,21 @@ def _gather(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
 
 
 def _with_last(indices: Value, vector: int) -> Value:
-    """Indices with their vectors in the last dimension."""
+    """Return the indices with their vectors in the last dimension."""
     shape = list(indices.type.shape)
     shape.append(shape.pop(vector) if vector < len(shape) else 1)
     return replace(indices, type=indices.type.with_shape(tuple(shape)))
 
 
 def _with_vectors_last(attrs: dict[str, Any], name: str, vector: int) -> dict[str, Any]:
-    """Dimension numbers of indices that have their vectors in the last dimension."""
+    """Return the attributes for indices that have their vectors in the last dimension."""
     if name not in attrs:
         return attrs
     return {**attrs, name: tuple(d - (d > vector) for d in attrs[name])}
 
 
 def _with_vectors_at(rule: FactorRule, vector: int, rank: int) -> FactorRule:
-    """The rule for indices whose vectors are elsewhere, or of one number and implied."""
+    """Return the rule for indices whose vectors are in another dimension or implicit."""
     x, indices, *others = rule.operands
     dims, last = indices[:-1], indices[-1]
     if vector < rank:
@@ -350,7 +350,7 @@ def _with_vectors_at(rule: FactorRule, vector: int, rank: int) -> FactorRule:
 
 @_of("scatter")
 def _scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
-    """As for one operand; sums need that all operands are combined by one known operation."""
+    """Return the rule of one operand; sums require that all operands have one known combination."""
     count = len(xs) // 2
     values = call.all_operands
     dims, vector = scatter_dims(call)
@@ -377,5 +377,5 @@ def _scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
 def _ours(
     name: str, operands: Sequence[Value], result: TensorType, attrs: Mapping[str, Attr]
 ) -> FactorRule | None:
-    """The rule of an operation of ours."""
+    """Return the rule of an operation of this IR."""
     return Op(OPS[name], tuple(operands), (Value(result, ""),), attrs).factors()

@@ -1,4 +1,4 @@
-"""What our operations are in StableHLO: sorting, and finding extremes, by comparing elements."""
+"""Writing of sorts and index reductions with comparators."""
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
@@ -13,7 +13,7 @@ YES = TensorType((), "bool")
 
 @RULES.rule(OPS["argmax"], OPS["argmin"])
 def _position(w: Writer, op: Op) -> None:
-    """Reduce values and positions together: the first NaN, else the first of the extremes."""
+    """Reduce values and positions together: the first NaN, else the first extremum."""
     (x,) = op.operands
     value, index = x.type.with_shape(()), op.result.type.with_shape(())
     better = "GT" if op.name == "argmax" else "LT"
@@ -61,7 +61,7 @@ def _position(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["sort"])
 def _sort(w: Writer, op: Op) -> None:
-    """Compare the keys from major to minor; NaN counts as larger than every number."""
+    """Compare the keys from major to minor; NaN is larger than all numbers."""
     types = [value.type.with_shape(()) for value in op.operands]
     pairs = [type for type in types for _ in range(2)]
 
@@ -89,7 +89,10 @@ def _is_nan(w: Writer, a: Typed) -> Typed:
 
 
 def _less(w: Writer, a: Typed, b: Typed) -> Typed:
-    """NaN comes last, complex numbers go by their real parts first."""
+    """Return whether `a` is less than `b`:
+
+    NaN is last, complex numbers compare real parts first.
+    """
     dtype = a[1].dtype
     if dtype in COMPLEX:
         (ra, rb), (ia, ib) = _parts(w, a, b)
@@ -116,7 +119,7 @@ def _same(w: Writer, a: Typed, b: Typed) -> Typed:
 
 
 def _parts(w: Writer, a: Typed, b: Typed) -> list[tuple[Typed, Typed]]:
-    """The real parts of both, and the imaginary parts of both."""
+    """Return the real parts of both values, and the imaginary parts of both."""
     part = TensorType((), REAL_OF[a[1].dtype])
     real, imag = (
         [w.step(f"stablehlo.{name}", [x], part) for x in (a, b)] for name in ("real", "imag")

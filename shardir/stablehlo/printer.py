@@ -1,9 +1,9 @@
-"""Modules as StableHLO text, with Shardy's shardings or with collectives.
+"""Printer of modules as StableHLO text, with Shardy's shardings or with collectives.
 
-A module over global shapes has shardings, a program of each device has the collectives between
-replicas of it; the text of both is what JAX's own parser reads and XLA runs, in MLIR's generic
-form. Values keep their names where MLIR allows them, and with `locations` every operation tells
-the name of its result and the user's line.
+A module over global shapes has shardings; a per-device program has collectives between its
+replicas. The text uses MLIR's generic form, which JAX's parser reads and XLA runs. Values keep
+their names where MLIR allows them; with `locations` every operation states the name of its result
+and the user's line.
 """
 
 from shardir.interpret import mesh_of
@@ -15,16 +15,16 @@ from shardir.stablehlo.writer import ExportError, Writer
 
 
 def show(module: Module, *, locations: bool = False, own_words: bool = False) -> str:
-    """The module as MLIR text.
+    """Return the module as MLIR text.
 
-    Random bits are calls that name ours, or with `own_words` StableHLO's own operations. A program
-    of each device is one of as many replicas as its mesh has devices: replica i is the device at
-    position i. Raises `ExportError` for what StableHLO has no word for.
+    Random bits are custom calls, or with `own_words` StableHLO operations. A per-device program has
+    as many replicas as its mesh has devices: replica i is the device at position i. Raises
+    `ExportError` for operations that StableHLO cannot express.
     """
     meshes = {mesh.name: mesh for mesh in module.meshes}
     mesh = mesh_of(module) if module.main.spmd is not None else None
-    told = module.meshes if mesh is None else ()
-    lines = [f"sdy.mesh @{each.name} = {mesh_text(each)}" for each in told]
+    declared_meshes = module.meshes if mesh is None else ()
+    lines = [f"sdy.mesh @{each.name} = {mesh_text(each)}" for each in declared_meshes]
     for function in module.functions:
         if (function.spmd is None) != (mesh is None):
             raise ExportError(

@@ -1,9 +1,9 @@
-"""StableHLO text with Shardy's shardings to our IR.
+"""Reader: StableHLO text with Shardy's shardings to the IR.
 
-Both spellings of MLIR are read, the generic one and the pretty ones, and a value keeps its name.
-What we have no operation for stays in the program as an `opaque` operation, which carries its
-text; `shardir.ops.opaque.unknown_operations` lists them. Calls are read in place of the call,
-and private functions that are called are gone then. A program starts at @main if there is one.
+Both forms of MLIR text, generic and pretty, are read, and values keep their names. Operations
+without a counterpart become `opaque` operations that carry their text;
+`shardir.ops.opaque.unknown_operations` lists them. Calls are inlined, and private functions that
+are called are removed. The program starts at @main if it exists.
 """
 
 from lark import Token
@@ -19,7 +19,7 @@ from shardir.stablehlo.reader_types import Types
 
 
 def read(text: str, file: str = "<text>") -> Module:
-    """Read a module. Raises `ParseError` at the first thing that is not one."""
+    """Read a module; raise `ParseError` at the first error."""
     source = Source(text, file)
     try:
         return ModuleReader(source).module()
@@ -28,12 +28,12 @@ def read(text: str, file: str = "<text>") -> Module:
 
 
 class ModuleReader:
-    """What the functions of a module share."""
+    """The state that the functions of a module share."""
 
     def __init__(self, source: Source, *, whole: bool = False) -> None:
         self.source = source
         self.whole = whole
-        """Whether what would be several operations of ours is carried through as one."""
+        """Whether an operation that would become several operations stays opaque."""
         self.types = Types(source)
         self.shardings = Shardings(self.types)
         self.functions: dict[str, records.Function] = {}
@@ -55,7 +55,7 @@ class ModuleReader:
         return Module(tuple(self.shardings.meshes.values()), tuple(functions))
 
     def declare(self, statements: list[object]) -> None:
-        """Take up meshes, functions and aliases, wherever they stand."""
+        """Collect meshes, functions and aliases, in any order."""
         for statement in statements:
             match statement:
                 case records.Nested():
@@ -78,7 +78,7 @@ class ModuleReader:
         self.functions[name] = function
 
     def generic(self, op: records.Op) -> None:
-        """A module, mesh or function in the generic spelling."""
+        """Declare a module, mesh or function in generic form."""
         name = op.name.strip('"')
         entries = {
             entry.key.strip('"'): entry.value
@@ -99,7 +99,7 @@ class ModuleReader:
             raise self.source.fail("only meshes and functions go into a module", op.name)
 
     def called(self) -> set[str]:
-        """The names of the functions that are called somewhere."""
+        """Return the names of all functions that are called."""
         found: set[str] = set()
 
         def walk(node: object) -> None:
@@ -117,10 +117,10 @@ class ModuleReader:
         return found
 
     def operations_of(self, function: records.Function) -> int:
-        """How many operations a function has where what it calls is read in place.
+        """Return the number of operations of a function after inlining.
 
-        Every name of a function in an operation counts as a call. A function that calls itself
-        counts as nothing inside of itself, which whoever reads it refuses.
+        Every reference to a function counts as a call. A recursive call counts as zero, because the
+        reader rejects recursion.
         """
         name = str(function.name)
         if name not in self._operations:
@@ -147,7 +147,7 @@ class ModuleReader:
 def _function(
     at: Token, name: Token, entries: dict[str, object], body: records.Block
 ) -> records.Function:
-    """A function in the generic spelling as if it were written in the pretty one."""
+    """Return a function in generic form as a record of the pretty form."""
     stated = entries.get("function_type")
     types = stated.results if isinstance(stated, records.FunctionType) else []
     visibility = entries.get("sym_visibility")

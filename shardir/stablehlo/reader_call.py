@@ -1,8 +1,7 @@
-"""One operation while it is being read: its parts under the names of both spellings.
+"""One operation while it is being read, independent of its textual form.
 
-`Call` sorts what the text says, whatever the order and spelling; the rules in `reader_rules` and
-its neighbours ask it for operands, attributes and types, and tell it what the operation is in
-our IR.
+`Call` sorts the parts of the text, whatever their order and form. The rules in `reading.rules` and
+beside it obtain operands, attributes and types from it, and emit the IR operations through it.
 """
 
 import re
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 
 SHARDING = "sdy.sharding"
 UNUSED = "%unused"
-"""What a result is called that the text gives no name."""
+"""The name of results that the text does not name."""
 NO_RESULTS = ("return", "func.return", "stablehlo.return", "sdy.return", "sdy.sharding_group")
 
 
 class Unsupported(Exception):
-    """An operation that has no counterpart; says why."""
+    """An operation without a counterpart; the message is the reason."""
 
 
 class Call:
-    """The parts of an operation; its operands are not looked up where that is not wished."""
+    """The parts of an operation; with `operands=False`, its operands are not resolved."""
 
     def __init__(
         self, reader: "FunctionReader", written: records.Op, *, operands: bool = True
@@ -43,7 +42,8 @@ class Call:
         self.reader, self.written = reader, written
         self._with_operands = operands
         self.said: list[Sharding | None] | None = None
-        """The shardings of the results where they are attributes of the operation's own."""
+        """The shardings of the results, if they are stated in attributes of the operation itself.
+        """
         self.types: Types = reader.types
         self.at = written.name
         quoted = written.name.type == "STRING"
@@ -108,7 +108,7 @@ class Call:
             raise self.fail(f"attribute {key!r} is given twice", entry.key)
         self.attrs[key] = entry.value
 
-    # What the text says.
+    # Contents of the text
 
     def fail(self, message: str, at: Token | None = None) -> ParseError:
         return self.reader.source.fail(message, self.at if at is None else at)
@@ -117,7 +117,7 @@ class Call:
         return any(name in self.attrs for name in names)
 
     def attr(self, *names: str) -> Any:
-        """The attribute that has one of these names in one of the spellings."""
+        """Return the attribute that has one of the names of the two forms."""
         for name in names:
             if name in self.attrs:
                 return self.attrs[name]
@@ -138,7 +138,7 @@ class Call:
         return self.types.pairs(self.attr(name)) if self.has(name) else default
 
     def word(self, *names: str) -> str:
-        """`LT`, in the generic spelling `#stablehlo<comparison_direction LT>`."""
+        """Return an enum value such as `LT`, or of `#stablehlo<comparison_direction LT>`."""
         if self.has(*names):
             found = re.search(r"(\w+)>?$", str(self.attr(*names)))
         else:
@@ -148,7 +148,7 @@ class Call:
         return found[1]
 
     def struct(self, name: str, *fields: str) -> list[tuple[int, ...]]:
-        """The lists of `#stablehlo.gather<offset_dims = [1], ...>`; those left out are empty."""
+        """Return the lists of `#stablehlo.gather<offset_dims = [1], ...>`; the default is empty."""
         text = str(self.attr(name))
         lists = []
         for field in fields:
@@ -160,7 +160,7 @@ class Call:
         return lists
 
     def take(self, count: int) -> list[Value]:
-        """The operands, of which there are `count`."""
+        """Return the operands after checking their number."""
         if len(self.operands) != count:
             raise self.fail(
                 f"{self.name} takes {counted(count, 'operand')}, got {len(self.operands)}"
@@ -176,7 +176,7 @@ class Call:
                 raise self.fail(f"{self.name} does not state the type of its result")
             return []
         stated = signature.results
-        if signature.operands is None:  # one list, of which the last types are the results
+        if signature.operands is None:  # In a single list the last types are the results.
             stated = stated[max(len(stated) - len(names), 0) :]
         if len(stated) != len(names):
             raise self.fail(
@@ -194,11 +194,11 @@ class Call:
 
     @cached_property
     def names(self) -> list[str]:
-        """What each result is called in the text."""
+        """The name of each result in the text."""
         names: list[str] = []
         signature = self.written.signature
         if not self.written.results and signature is not None and self.name not in NO_RESULTS:
-            # Results that nobody uses need no names.
+            # Unused results need no names.
             known = self.name in READERS
             count = len(signature.results) if signature.operands is not None else int(known)
             return [UNUSED] * count
@@ -212,7 +212,7 @@ class Call:
 
     @cached_property
     def shardings(self) -> list[Sharding | None]:
-        """What the text says about each result."""
+        """The stated sharding of each result."""
         if self.said is not None:
             return self.said
         said = self.attrs.get(SHARDING)
@@ -226,7 +226,7 @@ class Call:
         return [self.reader.shardings.sharding(said, self.result)]
 
     def check_operands(self) -> None:
-        """Whether the stated types of the operands are those that they have."""
+        """Check the stated types of the operands."""
         signature = self.written.signature
         if signature is None or signature.operands is None:
             return
@@ -238,15 +238,15 @@ class Call:
 
     @property
     def all_operands(self) -> list[Value]:
-        """Operands, then what values in pairs begin with (in the pretty spelling of loops)."""
+        """The operands, followed by the initial values of pairs (in the pretty form of loops)."""
         return [*self.operands, *(value for _, value in self.pairs)]
 
-    # What it is in our IR.
+    # IR operations
 
     def emit(
         self, name: str, *operands: Value, blocks: tuple[Block, ...] = (), **attrs: Attr
     ) -> tuple[Value, ...]:
-        """Make the operation that stands for this one: it gets the names and the shardings."""
+        """Emit the IR operation of this one, which gets the names and the shardings."""
         made = self.infer(name, operands, tuple(self.results), blocks, attrs)
         if len(made) != len(self.results):
             many = counted(len(made), "result")
@@ -260,7 +260,7 @@ class Call:
         return values
 
     def define(self, types: Iterable[TensorType]) -> tuple[Value, ...]:
-        """Values for the results, with their names and shardings."""
+        """Return values for the results, with their names and shardings."""
         return tuple(
             Value(type, self.reader.fresh(name), sharding)
             for type, name, sharding in zip(types, self.names, self.shardings, strict=True)
@@ -270,7 +270,7 @@ class Call:
         self, name: str, *operands: Value, result: TensorType | None = None, wish: str = "",
         **attrs: Attr,
     ) -> Value:  # fmt: skip
-        """Make an operation on the way; its result is no value of the text."""
+        """Emit an intermediate operation, whose result is not a value of the text."""
         if self.reader.module.whole:
             raise Unsupported("it is several operations of ours")
         (type,) = self.infer(name, operands, (result,) if result else (), (), attrs)
@@ -279,7 +279,7 @@ class Call:
         return value
 
     def wish(self, name: str) -> str:
-        """What to call the result of a step: after the result that it serves."""
+        """Return a name for an intermediate result, derived from the final result."""
         first = (*self.names, UNUSED)[0][1:].partition("#")[0]
         return f"{'v' if first[0].isdigit() else ''}{first}.{name}"
 
@@ -291,7 +291,9 @@ class Call:
         blocks: tuple[Block, ...],
         attrs: dict[str, Attr],
     ) -> tuple[TensorType, ...]:
-        """The result types by the operation's own rule; `Unsupported` when it has other ideas."""
+        """Return the inferred result types; raise `Unsupported` if the type rule rejects the
+        operation.
+        """
         result = stated[0] if len(stated) == 1 else stated or None
         try:
             made = infer(OPS[name], operands, result, attrs, blocks)
@@ -307,11 +309,11 @@ class Call:
 
 Rule = Callable[[Call], tuple[Value, ...]]
 READERS: dict[str, Rule] = {}
-"""By the name of an operation in MLIR: makes ours of it and returns its results."""
+"""The reading rule by MLIR operation name; it emits IR operations and returns the results."""
 
 
 def reads(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule for these operations; without a dialect, StableHLO's."""
+    """Register the rule for these operations; names without a dialect are StableHLO's."""
 
     def register(rule: Rule) -> Rule:
         READERS.update((name if "." in name else f"stablehlo.{name}", rule) for name in names)

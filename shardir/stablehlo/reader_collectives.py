@@ -1,7 +1,7 @@
-"""Collectives of StableHLO inside manual computations in our IR.
+"""Reading of collectives inside manual computations.
 
-They name groups of devices, ours axes of the mesh: a collective is read if its groups are those
-along some of the manual axes.
+StableHLO names groups of devices, the IR names mesh axes: a collective is read if its groups are
+those along some of the manual axes.
 """
 
 from itertools import permutations
@@ -53,9 +53,9 @@ def _all_to_all(call: Call) -> Values:
 
 
 def _exchange_in_place(call: Call, dim: int, axes: Axes) -> Values:
-    """An exchange that splits and concatenates along one dimension.
+    """Read an exchange that splits and concatenates along one dimension.
 
-    Its pieces become a dimension of their own, in front of what each of them has.
+    Its shards become a separate leading dimension.
     """
     (x,) = call.take(1)
     count, shape = size_of(axes), x.type.shape
@@ -74,7 +74,7 @@ def _cross_replica_sum(call: Call) -> Values:
 
 @reads("collective_broadcast")
 def _collective_broadcast(call: Call) -> Values:
-    """What the first device of each group has: the first piece of what all gather."""
+    """Read a broadcast of the first device's value as the first shard of an all-gather."""
     (x,) = call.take(1)
     axes, shape = _axes(call), x.type.shape
     piece = call.step("reshape", x, result=x.type.with_shape((1, *shape)))
@@ -86,7 +86,7 @@ def _collective_broadcast(call: Call) -> Values:
 
 @reads("partition_id")
 def _partition_id(call: Call) -> Values:
-    """The device's position, or its id where the devices of the mesh are in another order."""
+    """Read the device's position, or its id if the mesh has another device order."""
     mesh, axes = _manual(call)
     if {axis.name for axis in axes} != set(mesh.sizes):
         raise Unsupported("not all axes of its mesh are manual")
@@ -103,7 +103,7 @@ def _partition_id(call: Call) -> Values:
 
 @reads("collective_permute")
 def _collective_permute(call: Call) -> Values:
-    """The pairs are of devices, which are positions along all axes if those are manual."""
+    """Read the device pairs, which are positions along all axes if all axes are manual."""
     mesh, axes = _manual(call)
     if len(axes) != len(mesh.axes):
         raise Unsupported("not all axes of its mesh are manual")
@@ -121,7 +121,7 @@ def _manual(call: Call) -> tuple[Mesh, Axes]:
 
 
 def _lists(call: Call, what: str, ids: tuple[int, ...]) -> list[list[int]]:
-    """`dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
+    """Return the lists of `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
     node = call.attr("replica_groups" if what == "groups" else "source_target_pairs")
     if not isinstance(node, Typed):
         raise Unsupported(f"its {what} are not written as dense<[[0, 1], [2, 3]]>")
@@ -135,7 +135,7 @@ def _lists(call: Call, what: str, ids: tuple[int, ...]) -> list[list[int]]:
 
 
 def _axes(call: Call) -> Axes:
-    """The manual axes along which the groups of a collective are."""
+    """Return the manual axes along which the groups of a collective are."""
     mesh, manual = _manual(call)
     ids = mesh.device_ids or tuple(range(mesh.size))
     wanted = sorted(_lists(call, "groups", ids))

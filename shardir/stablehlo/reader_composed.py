@@ -1,4 +1,4 @@
-"""What operations of StableHLO and CHLO are in our IR: those that are several operations here."""
+"""Reading of StableHLO and CHLO operations that correspond to several IR operations."""
 
 from collections.abc import Sequence
 from math import inf, prod
@@ -13,14 +13,14 @@ from shardir.types import FLOATS, INTEGERS, TensorType
 Values = tuple[Value, ...]
 
 _BITS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
-"""The bits of the exponent and of the mantissa of floats."""
+"""The numbers of exponent and mantissa bits of floating-point types."""
 _WIDER = {
     "i8": "i16", "i16": "i32", "i32": "i64", "u8": "u16", "u16": "u32", "u32": "u64",
 }  # fmt: skip
 
 
 def splat(call: Call, value: complex, like: TensorType) -> Value:
-    """A tensor whose elements are all one number: a scalar that is broadcast, free to shard."""
+    """Return a broadcast scalar, which can be sharded without communication."""
     scalar = call.step("constant", value=value, result=like.with_shape(()))
     return call.step("broadcast", scalar, dims=(), result=like) if like.rank else scalar
 
@@ -54,7 +54,7 @@ def _is_neg_inf(call: Call) -> Values:
 
 @reads("chlo.mulhi")
 def _mulhi(call: Call) -> Values:
-    """The upper half of a product that is computed in twice as many bits."""
+    """Read the upper half of a product, computed in twice as many bits."""
     both = call.take(2)
     type = both[0].type
     if type.dtype not in _WIDER:
@@ -67,7 +67,7 @@ def _mulhi(call: Call) -> Values:
 
 @reads("round_nearest_afz")
 def _round_away_from_zero(call: Call) -> Values:
-    """The floor of the size, one more from a half on; the sign as it was, also of zero."""
+    """Read a rounding half away from zero, which preserves the sign, also of zero."""
     (x,) = call.take(1)
     size = call.step("abs", x)
     whole = call.step("floor", size)
@@ -81,7 +81,7 @@ def _round_away_from_zero(call: Call) -> Values:
 
 @reads("reduce_precision")
 def _reduce_precision(call: Call) -> Values:
-    """Round the bits to nearest even, then make infinity or zero of exponents out of range."""
+    """Round the bits to nearest even; out-of-range exponents become infinity or zero."""
     (x,) = call.take(1)
     exponent, mantissa = _format(call)
     if x.type.dtype not in _BITS:
@@ -118,7 +118,7 @@ def _reduce_precision(call: Call) -> Values:
 
 
 def _format(call: Call) -> tuple[int, int]:
-    """The bits of exponent and mantissa: `format = e5m10`, or two attributes."""
+    """Return the bits of exponent and mantissa: `format = e5m10`, or two attributes."""
     if not call.has("format"):
         return call.integer("exponent_bits"), call.integer("mantissa_bits")
     text = str(call.attr("format"))
@@ -132,7 +132,7 @@ def _format(call: Call) -> tuple[int, int]:
 
 
 def in_total_order(call: Call, x: Value) -> Value:
-    """Integers that are ordered as floats are in total order: -NaN, ..., -0, 0, ..., NaN."""
+    """Return integers that are ordered as floats in total order: -NaN, ..., -0, 0, ..., NaN."""
     if x.type.dtype not in FLOATS:
         return x
     width = 8 * x.type.numpy.itemsize
@@ -163,7 +163,7 @@ def _constant_like(call: Call) -> Values:
     return call.emit("constant", value=number)
 
 
-# Operands that are broadcast to one shape
+# Operations with implicit broadcasting
 
 _TOGETHER = {
     "add": "add", "and": "and", "atan2": "atan2", "complex": "complex", "divide": "divide",
@@ -193,7 +193,7 @@ def _broadcast(
     call: Call, x: Value, shape: tuple[int, ...], stated: tuple[int, ...], *, alone: bool
 ) -> Value:
     if x.type.shape == shape or (x.type.rank == 0 and not alone):
-        return x  # the predicate of a selection may stay a scalar
+        return x  # The predicate of a select may remain a scalar.
     dims = stated if len(stated) == x.type.rank else ()
     if not dims:
         dims = tuple(range(len(shape) - x.type.rank, len(shape)))
@@ -204,7 +204,7 @@ for _name in _TOGETHER:
     READERS[f"chlo.broadcast_{_name}"] = _together(_name)
 
 
-# Shapes that are operands, where the types state them
+# Shapes as operands, if the result types state them
 
 
 @reads("dynamic_broadcast_in_dim")
@@ -226,7 +226,7 @@ def _dynamic_iota(call: Call) -> Values:
 
 
 def _numbers(call: Call, value: Value) -> tuple[int, ...]:
-    """The elements of a constant vector."""
+    """Return the elements of a constant vector."""
     maker = call.reader.makers.get(value)
     found = maker.attrs["value"] if maker is not None and maker.name == "constant" else None
     if isinstance(found, Dense):
@@ -258,7 +258,7 @@ def _dimension_size(call: Call) -> Values:
     return call.emit("constant", value=x.type.shape[dim])
 
 
-# Contractions and look-ups of older versions
+# Contractions and lookups of older versions
 
 
 @reads("einsum")
@@ -282,7 +282,7 @@ def _unary_einsum(call: Call) -> Values:
 
 @reads("torch_index_select")
 def _index_select(call: Call) -> Values:
-    """Rows of a dimension; the first dimensions of both may be batches."""
+    """Read rows of a dimension; the first dimensions of both operands may be batch dimensions."""
     x, indices = call.take(2)
     dim, batch = call.integer("dim"), call.integer("batch_dims", default=0)
     rank = indices.type.rank
@@ -291,7 +291,7 @@ def _index_select(call: Call) -> Values:
     pointers = call.step(
         "reshape", indices, result=indices.type.with_shape((*indices.type.shape, 1))
     )
-    # The result has the dimensions of x in front of `dim`, those of the indices, and the rest.
+    # The result has the dimensions of x before `dim`, those of the indices, and the rest.
     front = range(batch, dim)
     behind = range(dim + rank - batch, dim + rank - batch + x.type.rank - dim - 1)
     batches = tuple(range(batch))
@@ -318,7 +318,7 @@ def _others(x: TensorType, dim: int) -> tuple[int, ...]:
 def _normalized(
     call: Call, x: Value, mean: Value, variance: Value, dim: int
 ) -> tuple[Value, Value]:
-    """`(x - mean) / sqrt(variance + epsilon)`, and that root as a vector."""
+    """Return `(x - mean) / sqrt(variance + epsilon)`, and the root as a vector."""
     epsilon = _float(call, "epsilon")
     root = call.step("sqrt", call.step("add", variance, splat(call, epsilon, variance.type)))
     centred = call.step("sub", x, _along(call, mean, x.type, dim))
@@ -383,7 +383,7 @@ def _batch_norm_grad(call: Call) -> Values:
 
 
 def renamed(call: Call, made: Sequence[Value]) -> Values:
-    """The values under the names and shardings of the results."""
+    """Return the values under the names and shardings of the results."""
     if [value.type for value in made] != call.results:
         raise call.fail(f"{call.name} makes ({', '.join(str(v.type) for v in made)})")
     results = call.define(value.type for value in made)

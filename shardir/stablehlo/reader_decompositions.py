@@ -1,4 +1,4 @@
-"""Fourier transforms and decompositions of StableHLO in our IR."""
+"""Reading of Fourier transforms and decompositions."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ def _cholesky(call: Call) -> Values:
 
 @reads("triangular_solve")
 def _triangular_solve(call: Call) -> Values:
-    """From the right it is the transposed equation from the left."""
+    """Read a solve; a solve from the right is the transposed system from the left."""
     transpose = next(ours for ours, word in TRANSPOSES.items() if word == call.word("transpose_a"))
     lower, unit = _flag(call, "lower"), _flag(call, "unit_diagonal")
     return solved(call, transpose, left=_flag(call, "left_side"), lower=lower, unit=unit)
 
 
 def solved(call: Call, transpose: str, *, left: bool, lower: bool, unit: bool) -> Values:
-    """The solution of a triangular equation, of which the operands are the two sides."""
+    """Emit the solution of a triangular system, whose two sides are the operands."""
     a, y = call.take(2)
     if left:
         said = Symbol(transpose)
@@ -63,7 +63,7 @@ def _flag(call: Call, name: str) -> bool:
 
 
 def read_call(call: Call, target: str) -> Values | None:
-    """A call of one of our operations by its name; `None` if it is none."""
+    """Read a custom call of an operation of this IR; return `None` for other targets."""
     name = target.removeprefix("shardir.")
     if name == target or name not in CALLED:
         return None

@@ -1,8 +1,8 @@
-"""What the small computations in regions compute, as formulas that can be compared.
+"""Normalized formulas of the computations in regions, for comparison.
 
-The region of a reduction or a sort is turned into one text for each value it returns, such as
-`add(a0,b0)`. Ours know such computations by name, so a formula is looked up, never run. The
-parameters are `a0`, `a1`, ... on the left side and `b0`, `b1`, ... on the right.
+The region of a reduction or a sort becomes one text per returned value, such as `add(a0,b0)`. Known
+computations are recognized by their formula. The parameters are `a0`, `a1`, ... on the left side
+and `b0`, `b1`, ... on the right.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ COMBINE = {
     "and": "and",
     "or": "or",
 }
-"""Our names of the operations that combine two elements."""
+"""The IR's names of operations that combine two elements."""
 
 
 def formulas(call: Call, block: records.Block, params: Sequence[Token]) -> list[str]:
-    """What the block returns, `params` being those of the left side, then of the right side."""
+    """Return the formulas of the returned values; `params` are first left, then right ones."""
     half = len(params) // 2
     names = [f"a{i}" for i in range(half)] + [f"b{i}" for i in range(len(params) - half)]
     known = {str(token): name for token, name in zip(params, names, strict=True)}
@@ -46,7 +46,7 @@ def formulas(call: Call, block: records.Block, params: Sequence[Token]) -> list[
 
 
 def formula(call: Call, block: records.Block, params: Sequence[Token]) -> str:
-    """What the block returns, which is one value."""
+    """Return the formula of the only returned value."""
     returned = formulas(call, block, params)
     if len(returned) != 1:
         raise call.fail(f"its region returns {len(returned)} values, not 1")
@@ -84,14 +84,14 @@ def _formula(call: Call, op: records.Op, name: str, inputs: list[str]) -> str:
             raise Unsupported("its region has a constant of an unknown kind")
         return _number(call.types.constant(token, inner.result))
     if name == "sdy.sharding_constraint" and len(inputs) == 1:
-        return inputs[0]  # of an element there is nothing to shard
+        return inputs[0]  # Elements have no sharding.
     if inner.blocks or inner.params:
         raise Unsupported("its region is no simple computation")
     return f"{name}({','.join(inputs)})"
 
 
 def combined(formula: str, place: int) -> str | None:
-    """Our name of what combines the parameters of one place, such as `add`."""
+    """Return the name of the combination of the parameters at one position, such as `add`."""
     name, _, inputs = formula.partition("(")
     if inputs in (f"a{place},b{place})", f"b{place},a{place})"):
         return COMBINE.get(name)
@@ -99,7 +99,7 @@ def combined(formula: str, place: int) -> str | None:
 
 
 def position(better: str, dtype: str) -> list[list[str]]:
-    """The formulas that choose a value and its position: JAX's, then those we print."""
+    """Return the formulas that select a value and its position: JAX's, then those of the writer."""
     differs = "NE(a0,a0)"
     wins, draws, earlier = f"{better}(a0,b0)", "EQ(a0,b0)", "LT(a1,b1)"
     jax = f"or({wins},{differs})"
@@ -114,7 +114,9 @@ def position(better: str, dtype: str) -> list[list[str]]:
 
 
 def order(types: Sequence[TensorType], keys: int) -> list[str]:
-    """The formulas that order by the first `keys` operands: ours, JAX's, and the naive one."""
+    """Return the formulas that order by the first `keys` operands: the writer's, JAX's, and a plain
+    one.
+    """
     found = []
     for kind in (_ours, _of_jax, _naive):
         decided = ""
@@ -140,7 +142,7 @@ def _ours(a: str, b: str, dtype: str) -> tuple[str, str]:
 
 
 def _of_jax(a: str, b: str, dtype: str) -> tuple[str, str]:
-    """Zeros and NaNs of both signs made one, then the total order."""
+    """Return a comparison in total order, after unifying signed zeros and NaNs."""
     if dtype in COMPLEX:
         real = _of_jax(f"real({a})", f"real({b})", "f32")
         imag = _of_jax(f"imag({a})", f"imag({b})", "f32")
@@ -156,7 +158,7 @@ def _naive(a: str, b: str, dtype: str) -> tuple[str, str]:
 
 
 def exponentials() -> tuple[str, str]:
-    """The formulas that add two exponentials, in logarithms: ours, JAX's."""
+    """Return the formulas of log-add-exp: the writer's and JAX's."""
     high, low = "maximum(a0,b0)", "minimum(a0,b0)"
     gap = f"select(EQ({high},{low}),0.0,subtract({low},{high}))"
     apart = "subtract(a0,b0)"
@@ -168,5 +170,5 @@ def exponentials() -> tuple[str, str]:
 
 
 def sides(params: Sequence[Token]) -> list[Token]:
-    """Parameters that come in pairs, all left ones first."""
+    """Return parameters that are in pairs, all left ones first."""
     return [*islice(params, 0, None, 2), *islice(params, 1, None, 2)]

@@ -1,4 +1,4 @@
-"""Reads the bodies of functions: names, blocks, calls, and operations without counterpart."""
+"""Reading of function bodies: names, blocks, calls and opaque operations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from shardir.stablehlo.reader import ModuleReader
 
 MOST_READ_IN_PLACE = 200_000
-"""Operations that calls may add to a function, since a body is read again for every call."""
+"""The maximum number of operations that inlining may add to a function; bodies are read once per
+call.
+"""
 
 RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
 class Inlined(NamedTuple):
-    """A call that was read in place: `start` and `end` of its operations among the readings."""
+    """An inlined call; `start` and `end` are the range of its operations in `readings`."""
 
     callee: str
     params: tuple[Value, ...]
@@ -40,7 +42,7 @@ class Inlined(NamedTuple):
 
 
 class FunctionReader:
-    """Reads one function of ours; what it calls is read into it."""
+    """Reads one function, including the functions that it calls."""
 
     def __init__(self, module: "ModuleReader", written: records.Function) -> None:
         self.module, self.written = module, written
@@ -52,20 +54,20 @@ class FunctionReader:
         self.ops: list[Op] = []
         self.makers: dict[Value, Op] = {}
         self.spare: set[Op] = set()
-        """Operations that only served others which are no more; dropped if nothing uses them."""
+        """Operations whose only users were removed; dropped if they have no other uses."""
         self.calling: list[str] = []
         self.manual: tuple[Mesh, Axes] | None = None
-        """The axes of the manual computations that are being read, and their mesh."""
+        """The mesh and axes of the enclosing manual computations."""
         self.reading: records.Block | None = None
-        """The block of the text that is being read."""
+        """The block that is being read."""
         self.said: dict[Value, Value] = {}
-        """Parameters of blocks of which something is said inside."""
+        """Block parameters whose sharding is stated inside the block."""
         self.read_in_place = 0
-        """How many operations of the text are read in place of calls."""
+        """The number of operations that were read for inlined calls."""
         self.inlined: list[Inlined] = []
-        """The calls that were read in place, the outer ones behind the inner ones."""
+        """The inlined calls; inner calls precede outer ones."""
         self.readings: list[tuple[records.Op, tuple[Value, ...]]] = []
-        """Every operation of the text in reading order, and the values that it was read as."""
+        """Every operation of the text in order, with the values that it became."""
 
     def function(self) -> Function:
         written = self.written
@@ -105,13 +107,13 @@ class FunctionReader:
                 return self.shardings.sharding(entry.value, type)
         return None
 
-    # Values.
+    # Values
 
     def fresh(self, token: str) -> str:
-        """A name of ours for a value of the text: its own if nobody has it."""
+        """Return a unique name for a value of the text: its own name if possible."""
         wish = self.wishes.get(token, token[1:]).replace("#", ".")
         if wish[0].isdigit() and (wish in self.taken or not wish.isdigit()):
-            # To `Names` a number that is taken is no wish, and would take another value's number.
+            # `Names` ignores a taken numeric hint, and would assign another value's number.
             wish = f"v{wish}"
         name = self.names.fresh(wish)
         self.taken.add(name)
@@ -138,17 +140,17 @@ class FunctionReader:
             raise self.source.fail(f"{message}; {hint}" if hint else message, token)
         return value
 
-    # Blocks.
+    # Blocks
 
     def statements(self, block: records.Block) -> tuple[list[Op], list[Value]]:
-        """The operations of a block and what it returns."""
+        """Return the operations of a block and its returned values."""
         outer, self.ops = self.ops, []
         returns = self.inline(block)
         made, self.ops = self.ops, outer
         return made, returns
 
     def inline(self, block: records.Block) -> list[Value]:
-        """Read the operations of a block into the current one; what it returns."""
+        """Read the operations of a block into the current one; return its returned values."""
         outer, self.reading = self.reading, block
         try:
             return self._inline(block)
@@ -156,7 +158,7 @@ class FunctionReader:
             self.reading = outer
 
     def is_read_by(self, names: Sequence[str], operation: str) -> bool:
-        """Whether an operation of the block that is being read has one of these operands."""
+        """Return whether an operation of the current block has one of these operands."""
         statements = self.reading.statements if self.reading else ()
         return any(
             isinstance(each, records.Op)
@@ -180,7 +182,7 @@ class FunctionReader:
     def block(
         self, written: records.Block, params: list[tuple[Token, TensorType, Sharding | None]]
     ) -> Block:
-        """A block of an operation; what it defines is not seen behind it."""
+        """Return a block of an operation; its values go out of scope at its end."""
         before = dict(self.values)
         values = tuple(self.define(*param) for param in params)
         ops, returns = self.statements(written)
@@ -189,10 +191,10 @@ class FunctionReader:
         return substitute(block, self.said) if self.said else block
 
     def params_of(self, written: records.Block) -> list[tuple[Token, TensorType, Sharding | None]]:
-        """The parameters that the label of a block states."""
+        """Return the parameters of a block's label."""
         return [(param.name, self.types.type(param.type), None) for param in written.params]
 
-    # Operations.
+    # Operations
 
     def op(self, written: records.Op) -> None:
         """Read an operation into the current block."""
@@ -236,14 +238,14 @@ class FunctionReader:
         return op
 
     def place_in_text(self) -> Loc:
-        """Where the operation that is being read stands in the text."""
+        """Return the position in the text of the current operation."""
         at = self.readings[-1][0].name.start_pos or 0
         before = self.source.text[:at]
         line = before.count("\n") + 1
         return Loc(self.source.file, line, at - before.rfind("\n"))
 
     def say(self, value: Value, sharding: Sharding) -> Value:
-        """Let a value that is already there have a sharding; what it is now."""
+        """Set the sharding of an existing value; return the new value."""
         new = replace(value, sharding=sharding)
         if value in self.makers:
             self.rename({value: new})
@@ -253,7 +255,7 @@ class FunctionReader:
         return new
 
     def rename(self, new: Mapping[Value, Value]) -> None:
-        """Let operations of the current block make and use the new forms of values."""
+        """Replace values in the operations of the current block."""
         for i, op in enumerate(self.ops):
             if any(value in new for value in (*op.results, *op.uses())):
                 made = replace(
@@ -266,7 +268,7 @@ class FunctionReader:
                 self.makers.update(dict.fromkeys(made.results, made))
 
     def constant_of(self, value: Value) -> Attr:
-        """The number that every element of a value is, if that is known; else `None`."""
+        """Return the number that all elements of a value equal, or `None` if it is unknown."""
         op = self.makers.get(value)
         while op is not None and op.name in ("broadcast", "data_flow_edge", "reshape"):
             op = self.makers.get(op.operands[0])
@@ -279,17 +281,17 @@ class FunctionReader:
         return flat[0].item() if flat.size == 1 else None
 
     def spares(self, *values: Value) -> None:
-        """Note that what makes these values may be dropped if nothing else uses it."""
+        """Mark the operations that define these values as removable if they have no other uses."""
         for value in values:
             op = self.makers.get(value)
             if op is not None:
                 self.spare.add(op)
                 self.spares(*op.operands)
 
-    # Calls.
+    # Calls
 
     def call(self, call: Call, symbol: Token) -> tuple[Value, ...]:
-        """Read the body of a function in place of a call of it."""
+        """Read the body of a function in place of a call."""
         callee = self.module.functions.get(self.types.string(symbol))
         if callee is None:
             hint = suggestion(self.types.string(symbol), self.module.functions)
@@ -305,7 +307,7 @@ class FunctionReader:
                 f"got {len(call.operands)}",
                 symbol,
             )
-        if len(self.calling) == 1:  # The calls inside of this one are counted with it.
+        if len(self.calling) == 1:  # Nested calls are included in this count.
             self.read_in_place += self.module.operations_of(callee)
         if self.read_in_place > MOST_READ_IN_PLACE:
             raise call.fail(
@@ -352,11 +354,11 @@ class FunctionReader:
     def open_where_silent(
         self, stated: Iterable[Sharding | None], types: Sequence[TensorType]
     ) -> list[Sharding | None]:
-        """What is stated of all operands or results of a call, as Shardy completes it.
+        """Return the shardings of all operands or results of a call, completed as Shardy does.
 
-        Where something is said of one of them, the others are open on its mesh; that is more than
-        nothing, since constraints do not move there. Single devices do not count, and are
-        forgotten where nothing else is said.
+        If one of them has a sharding, the others are open on its mesh; this differs from no
+        sharding, because constraints do not move there. Maximal meshes do not count; without
+        another sharding they are ignored.
         """
         said = list(stated)
         meshes = (self.shardings.meshes[sharding.mesh] for sharding in said if sharding)
@@ -368,9 +370,9 @@ class FunctionReader:
     def across(
         self, call: Call, value: Value, sharding: Sharding | None, *, entering: bool
     ) -> Value:
-        """The value on the other side of a border of what is called, which is an edge.
+        """Return the value on the other side of a function boundary, a data flow edge.
 
-        Without a mesh no sharding can flow there.
+        Without a mesh no edge is needed.
         """
         if not self.shardings.meshes:
             return value
@@ -380,7 +382,9 @@ class FunctionReader:
         return made
 
     def _wishes(self, body: records.Block, names: list[str]) -> dict[str, str]:
-        """What a call names its results, its function's own values are better named too."""
+        """Return name hints for the values that a function returns: the names of the call's
+        results.
+        """
         last = body.statements[-1] if body.statements else None
         if not isinstance(last, records.Op):
             return {}

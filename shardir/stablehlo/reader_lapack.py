@@ -1,8 +1,8 @@
-"""Calls of LAPACK, which is how JAX writes decompositions for CPUs, in our IR.
+"""Reading of LAPACK custom calls, which JAX uses for decompositions on CPUs.
 
-What such a call leaves in memory beyond its answer (the other triangle of a factor, an operand that
-was overwritten) is not defined here: zeros, or the operand. The number that tells of a failure is 0
-where the decomposition has no way to fail here; JAX then reads NaN off the results.
+Outputs that such a call leaves undefined (the other triangle of a factor, an overwritten operand)
+become zeros or the operand. The info output is 0 where the decomposition cannot fail here; JAX
+detects NaN in the results instead.
 """
 
 import re
@@ -24,7 +24,7 @@ _TARGET = re.compile(r"lapack_[sdcz](potrf|trsm|getrf|gesdd|syevd|heevd|geev)_ff
 
 
 def read_lapack(call: Call, target: str) -> Values | None:
-    """A call of LAPACK by its name; `None` if it is none that we know."""
+    """Read a LAPACK call; return `None` for other targets."""
     match = _TARGET.fullmatch(target)
     if match is None:
         return None
@@ -35,14 +35,14 @@ def read_lapack(call: Call, target: str) -> Values | None:
 
 
 def is_lapack(call: Call) -> bool:
-    """Return whether it is a call that `read_lapack` reads, whatever sharding rule it states."""
+    """Return whether `read_lapack` reads the call, regardless of its sharding rule."""
     if call.name != "stablehlo.custom_call" or call.symbol is None:
         return False
     return _TARGET.fullmatch(call.types.string(call.symbol)) is not None
 
 
 def _made(call: Call, name: str, *operands: Value, **attrs: Attr) -> tuple[Value, ...]:
-    """The results of a step that has several."""
+    """Emit an intermediate operation with several results."""
     if call.reader.module.whole:
         raise Unsupported("it is several operations of ours")
     types = call.infer(name, operands, (), (), attrs)
@@ -56,7 +56,7 @@ def _zero(call: Call, type: TensorType) -> Value:
 
 
 def _cholesky(call: Call, letters: dict[str, str]) -> Values:
-    """It fails where our factor has NaN."""
+    """Read a Cholesky factorization, which fails if the factor has NaN."""
     (x,) = call.take(1)
     if letters.get("uplo") != "L":
         raise Unsupported("it reads the upper triangle")
@@ -78,7 +78,7 @@ def _solve(call: Call, letters: dict[str, str]) -> Values:
 
 
 def _lu(call: Call, letters: dict[str, str]) -> Values:
-    """Pivots are counted from 1; it tells of the first zero on the diagonal of U."""
+    """Read an LU factorization: pivots count from 1, info is the first zero on U's diagonal."""
     (x,) = call.take(1)
     packed, pivots, _ = _made(call, "lu", x)
     rank, size = x.type.rank, min(x.type.shape[-2:])
@@ -92,8 +92,8 @@ def _lu(call: Call, letters: dict[str, str]) -> Values:
     first = call.step("min", call.step("select", singular, row, beyond), dims=(rank - 2, rank - 1))
     info = call.step("add", first, splat(call, 1, first.type))
     regular = call.step("eq", first, splat(call, size, first.type))
-    told = call.step("select", regular, _zero(call, first.type), info)
-    return renamed(call, [packed, from_one, told])
+    info_or_zero = call.step("select", regular, _zero(call, first.type), info)
+    return renamed(call, [packed, from_one, info_or_zero])
 
 
 def _svd(call: Call, letters: dict[str, str]) -> Values:
@@ -109,7 +109,7 @@ def _svd(call: Call, letters: dict[str, str]) -> Values:
 
 
 def x_again(call: Call, x: Value) -> Value:
-    """The operand as a result, where what overwrote it is not defined."""
+    """Return the operand as a result, in place of undefined overwritten contents."""
     return call.step("reshape", x, result=x.type)
 
 
@@ -126,17 +126,17 @@ def _eigh(call: Call, letters: dict[str, str]) -> Values:
 
 
 def _eig(call: Call, letters: dict[str, str]) -> Values:
-    """Eigenvalues of a real matrix are two results: their real and imaginary parts."""
+    """Read eigenvalues; those of a real matrix are two results, real and imaginary parts."""
     (x,) = call.take(1)
     if letters.get("compute_left") == "V":
         raise Unsupported("it asks for left eigenvectors")
-    wanted = letters.get("compute_right") == "V"
-    values, *rest = _made(call, "eig", x, vectors=wanted)
+    needs_vectors = letters.get("compute_right") == "V"
+    values, *rest = _made(call, "eig", x, vectors=needs_vectors)
     parts = [values]
     if x.type.dtype not in COMPLEX:
         parts = [call.step(name, values) for name in ("real", "imag")]
     left, right, info = call.results[len(parts) :]
-    vectors = rest[0] if wanted else _zero(call, right)
+    vectors = rest[0] if needs_vectors else _zero(call, right)
     return renamed(call, [*parts, _zero(call, left), vectors, _zero(call, info)])
 
 

@@ -1,4 +1,4 @@
-"""Computations on elements, such as those of reductions, read as computations on whole tensors."""
+"""Reading of element computations, such as those of reductions, as tensor computations."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ Values = tuple[Value, ...]
 
 
 class _Lifted(Types):
-    """Types in a region over elements: a scalar is a tensor of them."""
+    """Types in a region over elements: a scalar stands for a tensor."""
 
     def __init__(self, types: Types, shape: tuple[int, ...]) -> None:
         super().__init__(types.source)
@@ -30,9 +30,9 @@ class _Lifted(Types):
 def lifted(
     call: Call, block: records.Block, params: Sequence[Token], values: Sequence[Value]
 ) -> list[Value]:
-    """What a block over elements returns for all elements of `values`, of which all have a shape.
+    """Return the values that a block over elements returns for `values`, which have one shape.
 
-    Scalars of the program around it are what they are everywhere.
+    Captured scalars are broadcast.
     """
     reader = call.reader
     if reader.module.whole:
@@ -51,7 +51,7 @@ def lifted(
 
 
 def _captured(call: Call, block: records.Block) -> dict[str, Value]:
-    """The values of the program around a block that its operations name."""
+    """Return the values that the operations of a block capture."""
     found: dict[str, Value] = {}
     for statement in block.statements:
         for part in statement.parts if isinstance(statement, records.Op) else ():
@@ -68,7 +68,7 @@ def _spread(call: Call, value: Value, shape: tuple[int, ...]) -> Value:
 
 @reads("map")
 def _map(call: Call) -> Values:
-    """A computation of each element; the dimensions that it names are all of them, in order."""
+    """Read an elementwise computation over all dimensions."""
     (block,) = call.blocks
     params = [param.name for param in block.params]
     made = lifted(call, block, params, call.all_operands)

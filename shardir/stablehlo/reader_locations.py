@@ -1,4 +1,4 @@
-"""Where operations of MLIR text come from."""
+"""Source locations of operations in MLIR text."""
 
 import re
 
@@ -9,16 +9,16 @@ _ALIAS = re.compile(r"#[\w$.]+")
 
 
 class Locations:
-    """Finds the user's line in a location, through aliases of the end of the file."""
+    """Resolves locations, including aliases that are defined at the end of the file."""
 
     def __init__(self) -> None:
         self.aliases: dict[str, str] = {}
         self._known: dict[str, Loc | None] = {}
 
     def read(self, text: str) -> Loc | None:
-        """The first file and line that a location names, the innermost call first."""
+        """Return the first file and line in a location, the innermost call first."""
         if text not in self._known:
-            self._known[text] = None  # an alias that names itself leads nowhere
+            self._known[text] = None  # A recursive alias has no location.
             place = _PLACE.search(text)
             if place:
                 self._known[text] = Loc(place[1], int(place[2]), int(place[3]))

@@ -1,8 +1,8 @@
-"""Keeps the text of operations that have no counterpart.
+"""Preservation of operations without a counterpart as text.
 
-The text is cut where the sharding of the results goes: head, attributes, types. Values that are
-defined outside become operands, each place one, so that passes may change what stands there; in
-the text a lone % marks the place.
+The text is split at the sharding of the results: head, attributes, types. Captured values become
+operands, one per occurrence, so that passes can replace them; in the text a single % marks each
+occurrence.
 """
 
 import re
@@ -38,21 +38,21 @@ POINTWISE_CALLS = frozenset(
         "xla.megascale.provide_metadata",
     )
 )
-"""Calls whose every tensor Shardy cuts alike."""
+"""Custom calls that Shardy treats as pointwise."""
 
 POINTWISE = frozenset(
     f"stablehlo.{name}"
     for name in ("all_reduce", "collective_broadcast", "collective_permute",
                  "cross-replica-sum", "reduce_precision", "round_nearest_afz")
 )  # fmt: skip
-"""Operations that Shardy treats like elementwise ones."""
+"""Operations that Shardy treats as elementwise."""
 
 _LINES = re.compile(r"\s*\n\s*")
 _WORD = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"|%[\w$.-]*(?:#\d+)?|#[\w$.]+(?![\w$.<])|\bloc\(')
 
 
 def carry_through(call: Call, reason: str) -> tuple[Value, ...]:
-    """Make an opaque operation of a call."""
+    """Emit an opaque operation for a call."""
     written = call.written
     text, signature = call.reader.source.text, written.signature
     if signature is None:
@@ -92,7 +92,7 @@ def carry_through(call: Call, reason: str) -> tuple[Value, ...]:
 
 
 def _fits(rule: FactorRule | None, operands: list[Value], results: list[TensorType]) -> bool:
-    """Whether a rule speaks of tensors of these ranks."""
+    """Return whether a rule has the ranks of these tensors."""
     if rule is None:
         return False
     ranks = [len(tensor) for tensor in rule.tensors]
@@ -100,14 +100,14 @@ def _fits(rule: FactorRule | None, operands: list[Value], results: list[TensorTy
 
 
 def _has_types_behind(dict_: records.Dict, call: Call) -> bool:
-    """Whether the attributes are where all operations have them: in front of the types."""
+    """Return whether the attributes are directly before the types."""
     close, signature = dict_.close.end_pos or 0, call.written.signature
     assert signature is not None
     return not call.reader.source.text[close : signature.colon.start_pos].strip()
 
 
 def _entries(text: str, dict_: records.Dict, *, has_results: bool) -> str:
-    """The text of the attributes, but for the sharding that the results have."""
+    """Return the text of the attributes without the sharding of the results."""
     starts = [entry.key.start_pos or 0 for entry in dict_.entries]
     ends = [*starts[1:], dict_.close.start_pos or 0]
     parts = (
@@ -119,7 +119,7 @@ def _entries(text: str, dict_: records.Dict, *, has_results: bool) -> str:
 
 
 def _end(call: Call) -> int:
-    """Where the operation ends: with its last type, or with the last of what follows."""
+    """Return the end of the operation in the text: its last type or trailing region."""
     written = call.written
     assert written.signature is not None
     if written.tails:
@@ -142,7 +142,7 @@ def _behind_match(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 class _Collector:
-    """Takes the values of the surrounding program out of texts."""
+    """Extracts the captured values from texts."""
 
     def __init__(self, call: Call) -> None:
         self.reader = call.reader
@@ -178,7 +178,7 @@ class _Collector:
 
 
 def _behind(text: str, at: int) -> int:
-    """Behind the parenthesis that is open at `at`."""
+    """Return the position after the parenthesis that is open at `at`."""
     depth = 1
     while depth and at < len(text):
         depth += {"(": 1, ")": -1}.get(text[at], 0)

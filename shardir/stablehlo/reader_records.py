@@ -1,4 +1,4 @@
-"""What MLIR text says, as records whose leaves are lark's tokens."""
+"""Records of MLIR syntax, whose leaves are lark's tokens."""
 
 from typing import Any, NamedTuple
 
@@ -20,13 +20,13 @@ class Lists(NamedTuple):
 
 
 class Range(NamedTuple):
-    """`4:8:2`."""
+    """A range such as `4:8:2`."""
 
     numbers: list[Token]
 
 
 class Typed(NamedTuple):
-    """`1 : i64`."""
+    """A typed value such as `1 : i64`."""
 
     value: Any
     type: Token
@@ -38,14 +38,14 @@ class FunctionType(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """`value` is `None` where only the key is written."""
+    """An attribute; `value` is `None` if only the key is written."""
 
     key: Token
     value: Any
 
 
 class Dict(NamedTuple):
-    """Entries, or parts of mesh axes, which some lists in braces are of."""
+    """A dictionary of attributes, or a list of sub-axes in braces."""
 
     open: Token
     entries: list[Any]
@@ -68,7 +68,7 @@ class TypedValue(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """`%a = %b`, or `%a init: %b`."""
+    """A pair `%a = %b`, or `%a init: %b`."""
 
     first: Token
     second: Token
@@ -85,14 +85,14 @@ class Regions(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What follows the types: `cond {...}`, `do {...}`, `reducer(...) {...}`."""
+    """A part after the types: `cond {...}`, `do {...}`, `reducer(...) {...}`."""
 
     word: Token
     parts: Children
 
 
 class Signature(NamedTuple):
-    """`operands` is `None` where only one list of types is written."""
+    """A type signature; `operands` is `None` if only one list of types is written."""
 
     colon: Token
     operands: list[Token] | None
@@ -105,7 +105,7 @@ class Result(NamedTuple):
 
 
 class Op(NamedTuple):
-    """`parts` are in reading order; `name` is quoted in the generic spelling."""
+    """An operation; `parts` are in text order; `name` is quoted in generic form."""
 
     results: list[Result]
     name: Token
@@ -121,7 +121,7 @@ class Mesh(NamedTuple):
 
 
 class Param(NamedTuple):
-    """`name` is `None` in a declaration."""
+    """A parameter; `name` is `None` in a declaration."""
 
     name: Token | None
     type: Token
@@ -185,6 +185,6 @@ class MeshBody(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number in a constant; a complex one has two parts."""
+    """A number in a constant; a complex number has two parts."""
 
     parts: list[Token]

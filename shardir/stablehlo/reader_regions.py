@@ -1,4 +1,4 @@
-"""What operations of StableHLO are in our IR: those with regions."""
+"""Reading of operations with regions."""
 
 from math import prod
 from typing import Any
@@ -32,11 +32,11 @@ Ints = tuple[int, ...]
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "or": "any", "and": "all"}
 ELEMENTWISE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or",
                "and": "and"}  # fmt: skip
-"""Our operations on whole tensors, by how they combine two elements."""
+"""The IR's elementwise operation for each combination of two elements."""
 
 
 def is_identity(call: Call, value: Value, combine: str) -> bool:
-    """Whether a value is known to change nothing when it is combined with another."""
+    """Return whether a value is known to be the identity of a combination."""
     number = call.reader.constant_of(value)
     if number is None:
         return False
@@ -69,21 +69,21 @@ def _reduce(call: Call) -> Values:
 
 
 def _reduced_alone(call: Call, x: Value, init: Value, combine: str, dims: Ints) -> Value:
-    """One of several tensors that are reduced in one operation, each by itself."""
+    """Emit the reduction of one of several tensors that are reduced independently."""
     reduced = call.step(REDUCTIONS[combine], x, dims=dims)
     start = call.step("broadcast", init, result=reduced.type, dims=())
     return call.step(ELEMENTWISE[combine], start, reduced)
 
 
 def _named(call: Call, made: list[Value]) -> Values:
-    """The values under the names and shardings of the results."""
+    """Return the values under the names and shardings of the results."""
     results = call.define(value.type for value in made)
     call.reader.rename(dict(zip(made, results, strict=True)))
     return results
 
 
 def _reduced(call: Call) -> tuple[list[Value], list[Value]]:
-    """What is reduced, and what each begins with."""
+    """Return the operands of a reduction and their initial values."""
     if call.pairs:
         return [call.reader.use(token) for token, _ in call.pairs], [v for _, v in call.pairs]
     half = len(call.operands) // 2
@@ -91,7 +91,7 @@ def _reduced(call: Call) -> tuple[list[Value], list[Value]]:
 
 
 def _how(call: Call, count: int) -> list[str] | None:
-    """How each operand is combined by itself; `None` where they are combined together."""
+    """Return the combination of each operand; `None` if operands are combined jointly."""
     name = applied(call)
     if name is not None:
         return [COMBINE[name]] if name in COMBINE else None
@@ -107,7 +107,7 @@ def _how(call: Call, count: int) -> list[str] | None:
 
 
 def region_of(call: Call, number: int) -> tuple[records.Block, list[Token]]:
-    """A region and its parameters, all left ones first."""
+    """Return a region and its parameters, the left ones first."""
     if len(call.blocks) <= number:
         raise call.fail(f"{call.name} lacks a region")
     block = call.blocks[number]
@@ -118,7 +118,7 @@ def region_of(call: Call, number: int) -> tuple[records.Block, list[Token]]:
 
 
 def folded(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Values:
-    """A reduction by any computation: neighbours are combined until one element is left."""
+    """Emit a reduction by any computation as a tree: adjacent elements are combined repeatedly."""
     kept = tuple(d for d in range(xs[0].type.rank) if d not in dims)
     shape = tuple(xs[0].type.shape[d] for d in kept)
     size = prod(xs[0].type.shape[d] for d in dims)
@@ -152,7 +152,7 @@ def folded(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Value
 
 
 def _every_other(call: Call, x: Value, start: int, count: int) -> Value:
-    """Some elements of the last dimension, from `start` on."""
+    """Return every second element of the last dimension from `start` on."""
     front = (0,) * (x.type.rank - 1)
     return call.step(
         "slice", x, starts=(*front, start), strides=(*(1 for _ in front), 2),
@@ -161,7 +161,7 @@ def _every_other(call: Call, x: Value, start: int, count: int) -> Value:
 
 
 def _combined(call: Call, sides: list[Value]) -> list[Value]:
-    """What the region of a reduction makes of all elements of tensors: left ones, right ones."""
+    """Return the results of a reduction's region for tensors: left operands, then right ones."""
     name = applied(call)
     if name is None:
         return lifted(call, *region_of(call, 0), sides)
@@ -172,15 +172,15 @@ def _combined(call: Call, sides: list[Value]) -> list[Value]:
 
 
 def applied(call: Call) -> str | None:
-    """The operation of `reduce(...) applies stablehlo.add`."""
+    """Return the operation of `reduce(...) applies stablehlo.add`, if it has this form."""
     words = [str(word) for word in call.words]
     return words[words.index("applies") + 1].rpartition(".")[2] if "applies" in words else None
 
 
 def _position(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Values | None:
-    """The position of an extreme: the values and a count are reduced together.
+    """Read an argmax or argmin, a joint reduction of values and positions.
 
-    `None` where it is another computation.
+    Returns `None` for other computations.
     """
     if applied(call) or len(xs) != 2 or len(dims) != 1 or len(call.results) != 2:
         return None
@@ -239,7 +239,7 @@ def _running(
     x: TensorType, window: Ints, strides: Ints, padding: Any, base_dilation: Ints,
     window_dilation: Ints,
 ) -> tuple[int, bool] | None:  # fmt: skip
-    """The dimension along which every window begins (or ends) at the border, and where from."""
+    """Return the dimension of a cumulative reduction and whether it is reversed; else `None`."""
     wide = [d for d, size in enumerate(window) if size > 1]
     if len(wide) != 1 or {*strides, *base_dilation, *window_dilation} != {1}:
         return None
@@ -333,7 +333,7 @@ def _case(call: Call) -> Values:
 
 @reads("if")
 def _if(call: Call) -> Values:
-    """Ours counts branches, so that of false comes first."""
+    """Read an `if` as a case, whose branch for false comes first."""
     if len(call.blocks) != 2:
         raise call.fail("if has a branch for true and one for false")
     return _branches(call, call.blocks[::-1])

@@ -1,6 +1,6 @@
-"""What operations of StableHLO are in our IR: those that are one operation here too.
+"""Reading of operations that correspond to one IR operation.
 
-The rest is in `reader_shapes`, `reader_index`, `reader_regions` and `reader_sdy`.
+The other rules are in `shapes`, `regions`, `composed`, `collectives` and `sdy` beside this module.
 """
 
 from shardir import ops as ops  # declares the operations
@@ -19,7 +19,7 @@ Values = tuple[Value, ...]
 
 _BARE = {theirs: ours for ours, theirs in NAMES.items()}
 _BARE |= {name: name for name in ("abs", "is_finite", "sign")}
-"""Our names of the operations that have no attributes."""
+"""The IR names of operations without attributes."""
 
 
 def _bare(ours: str) -> Rule:
@@ -36,7 +36,7 @@ READERS["chlo.next_after"] = _bare("nextafter")
 
 @reads("multiply")
 def _multiply(call: Call) -> Values:
-    """Of truth values the product is `and`."""
+    """Read a product; for bools it is `and`."""
     both = call.take(2)
     return call.emit("and" if both[0].type.dtype == "bool" else "mul", *both)
 
@@ -86,5 +86,5 @@ READERS["call"] = _call
 
 @reads("composite")
 def _composite(call: Call) -> Values:
-    """A name for what a function does: its body is what counts."""
+    """Read a composite as a call of its decomposition."""
     return call.reader.call(call, call.attr("decomposition"))

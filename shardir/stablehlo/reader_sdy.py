@@ -1,4 +1,4 @@
-"""What the operations of Shardy's dialect are in our IR."""
+"""Reading of operations of Shardy's dialect."""
 
 import re
 from dataclasses import replace
@@ -26,14 +26,14 @@ def _move(call: Call) -> Values:
 
 @reads("sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute")
 def _collective(call: Call) -> Values:
-    """A change of sharding, whichever way it goes."""
+    """Read a Shardy collective as a reshard."""
     (value,) = call.take(1)
     return _resharded(call, value)
 
 
 @reads("sdy.all_reduce", "sdy.reduce_scatter")
 def _reduced(call: Call) -> Values:
-    """A change of sharding too: what is summed up is pending in the operand."""
+    """Read a Shardy reduction as a reshard of an unreduced operand."""
     (value,) = call.take(1)
     text = call.reader.source.text[call.written.name.end_pos or 0 :].partition("%")[0]
     axes = [_part(call, value, name, pre, size) for name, pre, size in _AXIS.findall(text)]
@@ -45,7 +45,7 @@ def _reduced(call: Call) -> Values:
         said = before or Sharding.whole(_target(call, value).mesh, value.type.rank)
         said = replace(said, unreduced=(*said.unreduced, *axes), reduction=reduction)
         reader.said[pending] = replace(pending, sharding=said)
-        # What is pending behind a move was so before it.
+        # An unreduced result of a reshard was unreduced before it.
         maker = reader.makers.get(pending)
         pending = maker.operands[0] if maker is not None and maker.name == "reshard" else None
     return _resharded(call, value)
@@ -67,7 +67,7 @@ def _target(call: Call, value: Value) -> Sharding:
 
 
 def _part(call: Call, value: Value, name: str, pre: str, size: str) -> Axis:
-    """An axis of the mesh of the result, or the part `(pre)size` of it."""
+    """Return an axis of the result's mesh, or its sub-axis `(pre)size`."""
     mesh = call.reader.shardings.meshes[_target(call, value).mesh]
     if name not in mesh.sizes:
         raise call.fail(f"mesh @{mesh.name} has no axis called {name!r}")
@@ -99,7 +99,7 @@ def _barrier(call: Call) -> Values:
 
 @reads("sdy.data_flow_edge", "sdy.func_data_flow_edge")
 def _edge(call: Call) -> Values:
-    """What flows round a loop has one sharding, which our operations with edges have anyway."""
+    """Read a data flow edge of a loop, which IR operations with edges imply."""
     (value,) = call.take(1)
     stated = call.attrs.get("sharding")
     if not isinstance(stated, Token):
@@ -109,7 +109,7 @@ def _edge(call: Call) -> Values:
 
 @reads("sdy.named_computation")
 def _named_computation(call: Call) -> Values:
-    """The body in place; what is said about its parameters and results become constraints."""
+    """Inline a named computation; shardings of parameters and results become constraints."""
     if len(call.blocks) != 1:
         raise call.fail("a named computation has one body")
     (block,) = call.blocks
@@ -137,7 +137,7 @@ def _named_computation(call: Call) -> Values:
 
 @reads("sdy.manual_computation")
 def _manual_computation(call: Call) -> Values:
-    """The body sees shardings without the manual axes, which are attributes here."""
+    """Read a manual computation, whose manual axes become attributes instead of shardings."""
     if len(call.blocks) != 1:
         raise call.fail("a manual computation has one body")
     (block,) = call.blocks
@@ -183,7 +183,7 @@ def _stated(call: Call, key: str, types: list[TensorType]) -> list[Sharding]:
 
 
 def _manual_axes(call: Call, stated: list[Sharding]) -> Axes:
-    """`manual_axes={"a"}`, of the mesh that all the shardings are on."""
+    """Return the axes of `manual_axes={"a"}`, in the mesh of the shardings."""
     node = call.attr("manual_axes")
     entries = node.entries if isinstance(node, records.Dict) else []
     text = " ".join(str(entry.key) for entry in entries) if entries else str(node)
@@ -206,18 +206,18 @@ def _cuts(sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
 
 
 def _without(sharding: Sharding, axes: Axes) -> Sharding:
-    """The sharding without manual axes among those that it may not use."""
+    """Return the sharding without manual axes in `replicated`."""
     kept = tuple(axis for axis in sharding.replicated if not _is_manual(axis, axes))
     return replace(sharding, replicated=kept)
 
 
 def _something(sharding: Sharding) -> Sharding | None:
-    """The sharding, if it says anything."""
+    """Return the sharding, or `None` if it is open without axes."""
     return None if sharding == Sharding.open(sharding.mesh, len(sharding.dims)) else sharding
 
 
 def _free(sharding: Sharding, axes: Axes) -> Sharding:
-    """The sharding inside, where the manual axes are not seen."""
+    """Return the sharding inside the computation, without manual axes."""
     dims = tuple(
         replace(dim, axes=tuple(axis for axis in dim.axes if not _is_manual(axis, axes)))
         for dim in sharding.dims
@@ -226,7 +226,7 @@ def _free(sharding: Sharding, axes: Axes) -> Sharding:
 
 
 def shardings(call: Call, key: str, types: list[Any]) -> list[Sharding | None]:
-    """`in_shardings=[<...>, <...>]`, or the same in the generic spelling."""
+    """Return the shardings of `in_shardings=[<...>, <...>]`, also in generic form."""
     if key not in call.attrs:
         return [None] * len(types)
     node = call.attr(key)

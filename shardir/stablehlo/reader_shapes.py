@@ -1,4 +1,4 @@
-"""What operations of StableHLO are in our IR: those that arrange, look up and contract."""
+"""Reading of rearrangements, lookups, contractions and custom calls."""
 
 import re
 from string import ascii_letters
@@ -18,7 +18,7 @@ Ints = tuple[int, ...]
 
 @reads("broadcast_in_dim")
 def _broadcast(call: Call) -> Values:
-    """Ours keeps the order of dimensions; another order is a transposition first."""
+    """Read a broadcast; a permuted one becomes a transpose first, since the IR keeps the order."""
     (x,) = call.take(1)
     dims = call.integers("dims", "broadcast_dimensions")
     if list(dims) != sorted(dims) and len(set(dims)) == len(dims) == x.type.rank:
@@ -106,7 +106,7 @@ def _dot_general(call: Call) -> Values:
 
 
 def _two(call: Call, key: str) -> list[Ints]:
-    """`[0] x [1]`."""
+    """Return the two lists of `[0] x [1]`."""
     node = call.attr(key)
     if not isinstance(node, records.Lists) or len(node.lists) != 2:
         raise call.fail("expected two lists, as [0] x [1]", first_token(node))
@@ -115,7 +115,7 @@ def _two(call: Call, key: str) -> list[Ints]:
 
 @reads("dot")
 def _plain_dot(call: Call) -> Values:
-    """The last dimension of the first operand with the first of the second."""
+    """Contract the last dimension of the first operand with the first of the second."""
     x, y = call.take(2)
     if not (x.type.rank and y.type.rank):
         raise call.fail("dot takes vectors and matrices")
@@ -125,7 +125,7 @@ def _plain_dot(call: Call) -> Values:
 def _dot(
     call: Call, x: Value, y: Value, of_x: tuple[Ints, Ints], of_y: tuple[Ints, Ints]
 ) -> Values:
-    """Letters in the order of the operands; the result has batch, then what is left."""
+    """Emit a dot with letters in operand order; batch letters come first in the result."""
     for value, dims in ((x, of_x), (y, of_y)):
         named = (*dims[0], *dims[1])
         if len(set(named)) != len(named) or any(d >= value.type.rank or d < 0 for d in named):
@@ -179,7 +179,7 @@ def _convolution(call: Call) -> Values:
 
 
 def _convolution_dims(call: Call) -> str:
-    """`b01f,01io->b01f` from `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
+    """Return `b01f,01io->b01f` for `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
     node = call.attr("dim_numbers", "dimension_numbers")
     if isinstance(node, records.Lists):
         terms = ["".join(map(str, part.items)) for part in node.lists]
@@ -191,9 +191,9 @@ def _convolution_dims(call: Call) -> str:
 
 
 def of_slices(call: Call) -> bool:
-    """Whether all operands are slices, or parts of one value that are not all the whole of it.
+    """Return whether all operands are slices, or parts of one value including a slice.
 
-    To Shardy such a concatenation exchanges pieces, where others need the dimension whole.
+    Shardy treats such a concatenation as a permutation; others need replication.
     """
     makers = [call.reader.makers.get(value) for value in call.operands]
     slices = [op if op is not None and op.name == "slice" else None for op in makers]
@@ -202,7 +202,7 @@ def of_slices(call: Call) -> bool:
 
 
 def pointers(call: Call, indices: Value, dim: int) -> Value:
-    """The indices with their vectors in the last dimension; a vector of one may be implied."""
+    """Return indices with their vectors last; a vector of size 1 may be implicit."""
     rank = indices.type.rank
     if dim == rank:
         return call.step(
@@ -226,7 +226,7 @@ def _gather(call: Call) -> Values:
 
 
 def gather_dims(call: Call) -> dict[str, Any]:
-    """The dimension numbers of a gather, and the dimension of the index vectors."""
+    """Return the dimension numbers of a gather, and the dimension of the index vectors."""
     offset, collapsed, batch, of_indices, index_map, vector = call.struct(
         "dimension_numbers",
         "offset_dims",
@@ -252,7 +252,7 @@ def _batching(batch: Ints, of_indices: Ints) -> dict[str, Any]:
 
 
 def scatter_dims(call: Call) -> tuple[dict[str, Any], int]:
-    """The dimension numbers of a scatter, and the dimension of the index vectors."""
+    """Return the dimension numbers of a scatter, and the dimension of the index vectors."""
     window, inserted, batch, of_indices, dims, vector = call.struct(
         "scatter_dimension_numbers",
         "update_window_dims",

@@ -1,4 +1,4 @@
-"""Meshes and shardings as Shardy writes them."""
+"""Parser of meshes and shardings in Shardy's syntax."""
 
 from lark import Token
 
@@ -13,10 +13,10 @@ _REDUCTIONS = {"sum": "add", "add": "add", "max": "max", "min": "min", "mul": "m
 
 
 class Shardings:
-    """Knows the meshes, and every sharding by its spelling.
+    """Resolves meshes and shardings, and caches shardings by their text.
 
-    A mesh that is written inside a sharding becomes one of the module: an equal one if there is
-    one, else a new one called `mesh`, `mesh_0`, ... or `maximal_mesh_3`.
+    A mesh inside a sharding refers to an equal mesh of the module; if there is none, a new one is
+    added with the name `mesh`, `mesh_0`, ... or `maximal_mesh_3`.
     """
 
     def __init__(self, types: Types) -> None:
@@ -25,14 +25,14 @@ class Shardings:
         self._known: dict[str, list[Sharding]] = {}
 
     def mesh(self, written: records.Mesh) -> None:
-        """Take a mesh up."""
+        """Declare a mesh."""
         name = self.types.string(written.name)
         if name in self.meshes:
             raise self.source.fail(f"two meshes are called @{name}", written.name)
         self.meshes[name] = self._mesh(name, written.body, 0)
 
     def _mesh(self, name: str, token: Token, base: int) -> Mesh:
-        """A mesh from `<["a"=2]>`, whatever word is in front of that."""
+        """Return a mesh from `<["a"=2]>`, with any prefix."""
         inside, base = _inside(token, base)
         body: records.MeshBody = self.source.parse("mesh_body", inside, base)
         axes: dict[str, int] = {}
@@ -51,15 +51,15 @@ class Shardings:
         if not right:
             wanted = f"the ids 0 to {mesh.size - 1} in some order" if axes else "one device id"
             raise self.source.error(f"this mesh needs {wanted}", base, len(inside))
-        # Shardy does not take a list that says nothing new.
+        # Shardy rejects a device list in iota order.
         return Mesh(name, mesh.axes, None if axes and ids == tuple(range(mesh.size)) else ids)
 
     def sharding(self, token: Token, type: TensorType | None = None) -> Sharding:
-        """`#sdy.sharding<@mesh, [{"a"}, {}]>`, with or without the word in front."""
+        """Return the sharding of `#sdy.sharding<@mesh, [{"a"}, {}]>`; the prefix is optional."""
         return self._read("sharding", token, None if type is None else [type])[0]
 
     def per_value(self, token: Token, types: list[TensorType]) -> list[Sharding]:
-        """`#sdy.sharding_per_value<[<...>, <...>]>`, one a type."""
+        """Return the shardings of `#sdy.sharding_per_value<[<...>, <...>]>`, one per type."""
         return self._read("per_value", token, types)
 
     def _read(self, start: str, token: Token, types: list[TensorType] | None) -> list[Sharding]:
@@ -86,7 +86,7 @@ class Shardings:
         return known
 
     def _spread(self, sharding: Sharding, type: TensorType) -> Sharding:
-        """What is on one device states no dimensions there; here all are whole."""
+        """Return the sharding with unsharded dimensions if a maximal mesh omits them."""
         if sharding.dims or not self.meshes[sharding.mesh].is_maximal:
             return sharding
         return Sharding.whole(sharding.mesh, type.rank)
@@ -97,7 +97,7 @@ class Shardings:
         said: dict[str, records.Mark] = {}
         for mark in written.marks:
             if mark.word in said:
-                raise self.source.fail(f"{str(mark.word)!r} is said twice", mark.word, base)
+                raise self.source.fail(f"{str(mark.word)!r} is stated twice", mark.word, base)
             said[str(mark.word)] = mark
         reduction = "add"
         pending = said.get("unreduced")
@@ -127,7 +127,7 @@ class Shardings:
         )
 
     def axes(self, entries: list[records.Entry], mesh: Mesh) -> Axes:
-        """The axes of `{"a", "b"}` outside shardings."""
+        """Return the axes of `{"a", "b"}` outside of shardings."""
         return self._axes([records.Axis(entry.key) for entry in entries], mesh, 0)
 
     def _axes(self, written: list[records.Axis], mesh: Mesh, base: int) -> Axes:
@@ -175,7 +175,7 @@ class Shardings:
 
 
 def _inside(token: Token, base: int) -> tuple[str, int]:
-    """What stands from the first `<` on, and where that is."""
+    """Return the text from the first `<` on, and its position."""
     at = token.find("<")
     start = base or (token.start_pos or 0)
     return (str(token), start) if at < 0 else (str(token[at:]), start + at)

@@ -1,7 +1,7 @@
-"""MLIR text to syntax: what was written, and where, before anyone asks what it means.
+"""MLIR syntax: text to syntax records with positions, before name resolution.
 
-The grammar is in `grammar.lark`, what it makes in `reader_records`; `reader` and its other
-neighbours give it meaning.
+The grammar is in `grammar.lark`, and the records are in `records`; `reader` and the other modules
+resolve them.
 """
 
 import re
@@ -56,7 +56,7 @@ def _first(parts: Children, kind: type) -> Any:
 
 
 class _Records:
-    """One function per rule of the grammar, from the parts of the rule to its record."""
+    """Functions that convert the parts of each grammar rule to its record."""
 
     params = outputs = types = listed = results = generic = pretty = elements = per_value = (
         staticmethod(lambda parts: parts)
@@ -227,7 +227,7 @@ _WORDS = {
     "STRING": "a string",
     "PRIORITY": "a priority such as p1",
     "HASH": "an attribute such as #sdy.sharding<...>",
-    "ANGLE": "something in <...>",
+    "ANGLE": "an attribute in <...>",
     "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'",
     "RBRACE": "'}'", "COLON": "':'", "COMMA": "','", "EQUAL": "'='", "OPEN": "'?'",
     "MORETHAN": "'>'", "LESSTHAN": "'<'",
@@ -235,7 +235,7 @@ _WORDS = {
 
 
 class Source(source.Source):
-    """An MLIR text with a name; makes the errors that point into it."""
+    """An MLIR text."""
 
     words = _WORDS
     hidden = ("BLANK", "COMMENT", "RESOURCES")
@@ -245,7 +245,7 @@ class Source(source.Source):
         return _grammar()
 
     def module(self) -> Module:
-        """What the text says; raises `ParseError` when it is not in the language."""
+        """Return the syntax of the module; raise `ParseError` for a syntax error."""
         return self.parse("module", self.text, 0)  # type: ignore[no-any-return]
 
 
@@ -253,9 +253,9 @@ _SPLIT = re.compile(r"^// -----.*\n?", re.MULTILINE)
 
 
 def parts_of(text: str) -> list[str]:
-    """The texts between lines of `// -----`, each a module of its own.
+    """Return the modules of a text that are separated by lines of `// -----`.
 
-    Lines in front of a part are left empty, so that errors tell the line of the file.
+    Empty lines precede each part, so that errors state the line in the file.
     """
     parts, start = [], 0
     for match in [*_SPLIT.finditer(text), None]:

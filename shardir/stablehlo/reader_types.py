@@ -1,4 +1,4 @@
-"""Types, numbers, lists and constants as MLIR writes them."""
+"""Parser of types, numbers, lists and constants in MLIR syntax."""
 
 import re
 from math import inf
@@ -17,7 +17,7 @@ from shardir.text.numbers import Shaped, numbers_of
 from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
 
 DTYPES = {ELEMENTS.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
-"""Our names of MLIR's element types."""
+"""The IR's names of MLIR element types."""
 
 _TENSOR = re.compile(r"tensor<((?:[0-9]+x)*)([a-z]\w*|complex<\w+>)(?:,[^<>]*(?:<.*>)?)?>")
 _ARRAY = re.compile(r"array<\w+(?::(.*))?>", re.DOTALL)
@@ -26,15 +26,15 @@ _PLAIN = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 _BITS = re.compile(r"0x[0-9A-Fa-f]*")
 _NOT_MLIR = re.compile(r"(?:^|[^.\d])\d+[eE]")
-"""A number of JSON that is none of MLIR: an exponent without a point."""
+"""A JSON number that MLIR does not accept: an exponent without a decimal point."""
 _PAIRS = str.maketrans("()", "[]")
 kind_of = type
 MOST_OF_AN_ATTRIBUTE = 2**26
-"""Bytes of a constant that is an attribute, such as a list of groups of devices."""
+"""The maximum size in bytes of a constant in an attribute, such as a list of replica groups."""
 
 
 class Types:
-    """Reads types, each spelling once, and what numbers mean."""
+    """Parses types, with a cache by text, and values of attributes."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -68,7 +68,7 @@ class Types:
         return TensorType(tuple(map(int, numbers)), DTYPES[element])
 
     def integer(self, node: Any, base: int = 0) -> int:
-        """`3`, or `3 : i64`."""
+        """Return the integer of `3`, or `3 : i64`."""
         token = node.value if isinstance(node, Typed) else node
         if not isinstance(token, Token) or token.type != "INT":
             raise self.wrong("an integer", node)
@@ -77,14 +77,14 @@ class Types:
         return int(token)
 
     def flag(self, node: Any) -> bool:
-        """`true`, or `1 : i1`."""
+        """Return the bool of `true`, or `1 : i1`."""
         token = node.value if isinstance(node, Typed) else node
         if token not in ("true", "false"):
             raise self.wrong("true or false", node)
         return bool(token == "true")
 
     def string(self, token: Token, base: int = 0) -> str:
-        """The string of a literal, or of a name after @ that may be quoted."""
+        """Return the string of a literal, or of a possibly quoted name after @."""
         literal = token.lstrip("@")
         if not literal.startswith('"'):
             return str(literal)
@@ -95,7 +95,7 @@ class Types:
             return data
 
     def items(self, node: Any) -> list[Any]:
-        """The items of a list."""
+        """Return the items of a list."""
         if isinstance(node, Lists) and len(node.lists) == 1:
             node = node.lists[0]
         if not isinstance(node, List):
@@ -103,7 +103,7 @@ class Types:
         return node.items
 
     def integers(self, node: Any) -> tuple[int, ...]:
-        """`[1, 2]`, `array<i64: 1, 2>` or `dense<[1, 2]> : tensor<2xi64>`."""
+        """Return the integers of `[1, 2]`, `array<i64: 1, 2>` or `dense<[1, 2]> : ...`."""
         token = node.value if isinstance(node, Typed) else node
         if isinstance(token, Token) and token.type == "ARRAY":
             match = _ARRAY.fullmatch(token)
@@ -117,13 +117,13 @@ class Types:
         return tuple(map(self.integer, self.items(node)))
 
     def flags(self, node: Any) -> tuple[bool, ...]:
-        """`[true, false]` or `array<i1: true, false>`."""
+        """Return the bools of `[true, false]` or `array<i1: true, false>`."""
         if isinstance(node, Token | Typed):
             return tuple(map(bool, self.integers(node)))
         return tuple(map(self.flag, self.items(node)))
 
     def pairs(self, node: Any) -> tuple[tuple[int, int], ...]:
-        """`[[0, 1], [2, 3]]` or `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
+        """Return the pairs of `[[0, 1], [2, 3]]` or `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
         if isinstance(node, Token | Typed):
             rows = [tuple(int(n) for n in row) for row in self.array(node).reshape(-1, 2)]
         else:
@@ -133,7 +133,7 @@ class Types:
         return tuple((low, high) for low, high in rows)
 
     def array(self, node: Any) -> Any:
-        """A constant with its type as a NumPy array."""
+        """Return a typed constant as a NumPy array."""
         if not isinstance(node, Typed) or getattr(node.value, "type", "") != "DENSE":
             raise self.wrong("a constant", node)
         type = self.type(node.type)
@@ -145,13 +145,13 @@ class Types:
         return np.full(type.shape, value, type.numpy)
 
     def constant(self, token: Token, type: TensorType) -> Attr:
-        """The value of `dense<...>`: a number if all elements are one, else an array."""
+        """Return the value of `dense<...>`: a number for a splat, else an array."""
         try:
             return self._constant(token, type)
         except ValueError as error:
             if isinstance(error, ParseError):
                 raise
-            # NumPy has no arrays of more than 64 dimensions.
+            # NumPy supports at most 64 dimensions.
             raise self.source.fail(f"no array is of type {type}: {error}", token) from None
 
     def _constant(self, token: Token, type: TensorType) -> Attr:
@@ -180,9 +180,9 @@ class Types:
             return Dense(np.array(numbers, type.numpy).reshape(shape))
 
     def _plain(self, literal: str, type: TensorType) -> Dense | None:
-        """The value of a list of plain numbers; `None` leaves it to the grammar.
+        """Return the value of a list of plain numbers; `None` for other text.
 
-        Bits such as 0x7FC00000 may stand among the numbers of floats.
+        Bit patterns such as 0x7FC00000 may occur among floats.
         """
         dtype, numpy = type.dtype, type.numpy
         if dtype in COMPLEX:
@@ -196,7 +196,8 @@ class Types:
             if len(data) != numpy.itemsize * len(words):
                 return None
             bits = np.frombuffer(data, numpy).astype(np.float64).tolist()
-            literal = _BITS.sub("0.25e9999", literal)  # Infinite, which no number of a text is.
+            # An infinite placeholder, which no number in a text equals.
+            literal = _BITS.sub("0.25e9999", literal)
         found = _numbers(literal)
         if found is None or found[0] != type.shape:
             return None
@@ -252,7 +253,7 @@ class Types:
         raise self.source.fail(f"{str(token)!r} is not an element of {dtype}", token, base)
 
     def _from_bytes(self, token: Token, literal: str, type: TensorType) -> Attr:
-        """`dense<"0x...">`: the bytes of all elements, or of one that all are."""
+        """Return the value of `dense<"0x...">`: the bytes of all elements, or of a splat."""
         try:
             data = bytes.fromhex(literal.strip('"').removeprefix("0x"))
         except ValueError:
@@ -270,14 +271,14 @@ class Types:
         raise self.source.fail(f"these are {len(data)} bytes, {type} has {type.nbytes}", token)
 
     def wrong(self, wanted: str, node: Any) -> Exception:
-        """An error about something that is not what it should be."""
+        """Return an error about an unexpected record."""
         return self.source.fail(f"expected {wanted}", first_token(node))
 
 
 def _numbers(literal: str) -> Shaped | None:
-    """What `numbers_of` reads, if MLIR reads the same."""
+    """Return the result of `parse_number_list` if MLIR has the same interpretation."""
     if any(zero in literal for zero in ("-0,", "-0]", "-0 ", "-0\n", "-0\t", "-0\r")):
-        return None  # A whole number to JSON, without a sign; MLIR keeps the sign of floats.
+        return None  # JSON reads -0 as an integer without a sign; MLIR keeps the sign of floats.
     found = numbers_of(literal)
     if found is None or not ("e" in literal or "E" in literal) or bool in map(kind_of, found[1]):
         return found
@@ -286,7 +287,7 @@ def _numbers(literal: str) -> Shaped | None:
 
 
 def _plain_pairs(literal: str, type: TensorType) -> Dense | None:
-    """The value of a list of pairs of plain numbers, which are complex."""
+    """Return the value of a list of complex numbers as pairs of plain numbers."""
     if not literal.startswith("[") or literal.count("(") != type.size:
         return None
     found = _numbers(literal.translate(_PAIRS))
@@ -301,7 +302,7 @@ def _plain_pairs(literal: str, type: TensorType) -> Dense | None:
 
 
 def first_token(node: Any) -> Token:
-    """Where a record begins."""
+    """Return the first token of a record."""
     while not isinstance(node, Token):
         node = next((part for part in node if part or isinstance(part, Token)), Token("NAME", ""))
     return node

@@ -1,4 +1,4 @@
-"""Drops operations that only served others which the reader has put something else in place of."""
+"""Removal of operations that the reader has made unused."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from shardir.ir import Block, Op, Value
 
 
 def without_unused(body: Block, spare: set[Op], makers: Mapping[Value, Op]) -> Block:
-    """The body without those of its `spare` operations that nothing uses."""
+    """Return the body without unused operations among `spare`."""
     here: set[Op] = set()
     uses: dict[Value, int] = {}
     for block in _blocks(body):

@@ -1,4 +1,4 @@
-"""What our operations are in StableHLO: those that carry a computation in a region there."""
+"""Writing of operations that have a region in StableHLO."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def compare(w: Writer, direction: str, a: Typed, b: Typed) -> Typed:
 
 
 def identity(op: str, dtype: str) -> Any:
-    """What combines with anything to that thing."""
+    """Return the identity element of a combination."""
     stored = TensorType((), dtype).numpy
     if op in ("add", "mul"):
         return int(op == "mul")
@@ -42,7 +42,7 @@ def identity(op: str, dtype: str) -> Any:
 
 
 def combiner(w: Writer, op: str, dtype: str) -> Region:
-    """The region that combines two scalars."""
+    """Return the region that combines two scalars."""
     scalar = TensorType((), dtype)
     return w.small_region(
         [scalar, scalar], lambda a, b: [w.step(f"stablehlo.{COMBINE[op]}", [a, b], scalar)]
@@ -50,7 +50,7 @@ def combiner(w: Writer, op: str, dtype: str) -> Region:
 
 
 def reduce_over(w: Writer, x: Typed, dims: Sequence[int], op: str) -> Typed:
-    """Reduce a value on the way to another."""
+    """Write the reduction of an intermediate value."""
     _, type = x
     initial = w.constant(identity(op, type.dtype), type.with_shape(()))
     made = type.with_shape([n for d, n in enumerate(type.shape) if d not in dims])
@@ -101,7 +101,7 @@ def _reduce_window(w: Writer, op: Op) -> None:
 
 
 def _whole_window(x: TensorType, dim: int, reverse: bool) -> dict[str, str]:
-    """At each position, all positions before it (behind it, if `reverse`) and itself."""
+    """Return attributes of windows from the start of a dimension (to its end if `reverse`)."""
     rest = x.shape[dim] - 1
     pair = [0, rest] if reverse else [rest, 0]
     ones = (1,) * x.rank

@@ -1,7 +1,6 @@
-"""What our operations are in StableHLO: those that are one operation there too.
+"""Writing of operations that correspond to one StableHLO operation.
 
-The rest is in `compound` (several operations), `regions` (operations that carry a computation),
-`ordering` and `control`.
+The other rules are in `compound` (several operations), `regions`, `ordering` and `control_flow`.
 """
 
 from shardir import ops as ops  # declares the operations
@@ -64,7 +63,7 @@ NAMES = {
     "tanh": "tanh",
     "xor": "xor",
 }
-"""Operations without attributes, and what they are called in StableHLO."""
+"""The StableHLO names of operations without attributes."""
 
 CHLO = (
     "acos",
@@ -82,7 +81,7 @@ CHLO = (
     "lgamma",
     "sinh",
 )
-"""Operations that the dialect above StableHLO, which JAX uses too, has under the same name."""
+"""Operations with the same name in the CHLO dialect, which JAX uses too."""
 
 
 def _named(name: str) -> None:
@@ -223,7 +222,7 @@ def _top_k(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["random_bits"], OPS["random_split"], OPS["random_fold_in"], OPS["random_hash"])
 def _random(w: Writer, op: Op) -> None:
-    """Bits are a choice of the target: a call that names the operation and its scheme."""
+    """Write a custom call with the operation's name and scheme; consumers choose the generator."""
     if w.own_words:
         expand(w, op)
         return
@@ -243,7 +242,7 @@ def _constraint(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["data_flow_edge"])
 def _data_flow_edge(w: Writer, op: Op) -> None:
-    """A constraint: there is no call whose edge it would be."""
+    """Write a constraint, since the call of the edge has been inlined."""
     _move(w, op, "sdy.sharding_constraint")
 
 
@@ -280,7 +279,7 @@ def _opaque(w: Writer, op: Op) -> None:
 
 @RULES.rule(OPS["callback"], OPS["pure-callback"], OPS["inspect-sharding"])
 def _callback(w: Writer, op: Op) -> None:
-    """A call that only the program around it can answer, by its name."""
+    """Write a custom call with the name of the function in the host program."""
     effect = "true" if op.spec.effect else "false"
     attrs = {"call_target_name": f'"{op.attrs["function"]}"', "has_side_effect": effect}
     w.op(op, "stablehlo.custom_call", attrs)

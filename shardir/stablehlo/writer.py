@@ -1,8 +1,8 @@
-"""Collects lines of MLIR in its generic form, which every parser of the dialects reads.
+"""Writer of MLIR lines in generic form, which every parser accepts.
 
-A rule writes what one of our operations becomes. Most become one operation; `Writer.op` gives it
-the results, the sharding and the location of ours. Operations that serve it (constants, steps on
-the way) are written by `Writer.step`, under names nobody else has.
+A rule writes the StableHLO form of one IR operation, usually a single operation: `Writer.op` gives
+it the results, the sharding and the location. `Writer.step` writes auxiliary operations (constants,
+intermediate results) with fresh names.
 """
 
 import re
@@ -18,13 +18,13 @@ from shardir.types import TensorType
 
 Attrs = Mapping[str, str]
 Typed = tuple[str, TensorType]
-"""What a value is called, and its type."""
+"""The name and type of a value."""
 Region = tuple[Sequence[Typed], Sequence[str]]
-"""The parameters of a block, and its lines."""
+"""The parameters and the lines of a block."""
 
 
 class ExportError(ShardirError, ValueError):
-    """A module that StableHLO cannot say."""
+    """A module that StableHLO cannot express."""
 
 
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|%[\w$.-]*(?:#\d+)?')
@@ -34,8 +34,8 @@ PLAIN = re.compile(r"\d+|[A-Za-z_][\w$.-]*")
 class Writer:
     """The lines of one function.
 
-    `mesh` is the one whose devices run what is written, each on its own: as `replicas`, or in a
-    manual computation as partitions. With `own_words` nothing is left to a call of shardir's.
+    `mesh` is the mesh whose devices run the program, as `replicas`, or as partitions in a manual
+    computation. `own_words` excludes custom calls of shardir.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class Writer:
         self._of: dict[Value, str] = {}
 
     def define(self, value: Value) -> str:
-        """Give a value a name that MLIR takes; its own if possible."""
+        """Assign a valid MLIR name to a value, its own if possible."""
         wish = value.name if not value.name or PLAIN.fullmatch(value.name) else f"v{value.name}"
         name = self._of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", wish))
         return name
 
     def next_channel(self) -> int:
-        """A number that no collective has yet."""
+        """Return an unused channel number."""
         self._channels += 1
         return self._channels
 
     def alias(self, value: Value, name: str) -> None:
-        """Let a value be what already has a name."""
+        """Let a value refer to an existing name."""
         self._of[value] = name
 
     def name(self, value: Value) -> str:
@@ -87,10 +87,10 @@ class Writer:
         extra: Attrs | None = None,
         annotate: bool = True,
     ) -> None:
-        """Write what stands for `op`; its operands are those of `op` unless given.
+        """Write the operation for `op`, by default with its operands.
 
-        `hidden` are results before those of `op` that nobody else reads, `extra` are attributes
-        that the dialect does not know.
+        `hidden` are unused results before those of `op`; `extra` are attributes outside of the
+        dialect.
         """
         inputs = [self.typed(value) for value in op.operands] if operands is None else operands
         results = [*(Value(type, "s0") for type in hidden), *op.results]
@@ -101,9 +101,9 @@ class Writer:
         self._write(made, name, inputs, attrs or {}, regions, more, self.location(op))
 
     def carried(self, op: Op, head: str, attributes: str, types: str) -> None:
-        """Write an operation as it was read; a lone % stands for the next operand.
+        """Write an opaque operation from its text; a single % stands for the next operand.
 
-        Names that its own regions define are made fresh, since others may have them by now.
+        Names that its regions define are replaced by fresh ones.
         """
         operands = iter(op.operands)
         inner: dict[str, str] = {}
@@ -138,7 +138,7 @@ class Writer:
         attrs: Attrs | None = None,
         regions: Sequence[Region] = (),
     ) -> Typed:
-        """Write an operation of our own; returns its result and its type."""
+        """Write an auxiliary operation; return its result and type."""
         made = "%" + self._names.fresh("s0")
         self._write([(made, result)], name, inputs, attrs or {}, regions, {}, "")
         return made, result
@@ -175,7 +175,7 @@ class Writer:
         self.lines.append("})" + tail)
 
     def location(self, op: Op) -> str:
-        """The operation's first result and the user's line."""
+        """Return the location with the operation's first result and the user's line."""
         if not self.locations:
             return ""
         name = op.results[0].name if op.results else ""
@@ -191,7 +191,9 @@ class Writer:
         write: Callable[[], Sequence[Typed]],
         end: str = "stablehlo.return",
     ) -> Region:
-        """A block in which `write` writes the operations; it returns what `write` does."""
+        """Return a block whose operations `write` writes; it returns the values that `write`
+        returns.
+        """
         outer, self.lines = self.lines, []
         named = [(self.define(param), param.type) for param in params]
         self.give_back(write(), end)
@@ -203,7 +205,7 @@ class Writer:
         types: Sequence[TensorType],
         write: Callable[..., Sequence[Typed]],
     ) -> Region:
-        """A block over fresh parameters, such as that of a reduction."""
+        """Return a block with fresh parameters, such as that of a reduction."""
         outer, self.lines = self.lines, []
         params = [("%" + self._names.fresh("p0"), type) for type in types]
         self.give_back(write(*params))
@@ -214,7 +216,7 @@ class Writer:
         self._write([], end, values, {}, (), {}, "")
 
     def block(self, block: Block) -> tuple[Value, ...]:
-        """Write the operations of a block; what it returns."""
+        """Write the operations of a block; return its returned values."""
         for op in block.ops:
             RULES.of(op)(self, op)
         return block.returns
@@ -226,4 +228,4 @@ def _fields(attrs: Attrs) -> str:
 
 Rule = Callable[[Writer, Op], None]
 RULES: Table[Rule] = Table("stablehlo", "shardir/stablehlo/rules.py")
-"""What each operation is in StableHLO."""
+"""The writing rule of each operation."""

@@ -70,7 +70,7 @@ func @main(%a: f32[8]) -> (f32[8]) {
         show(module)
 
     assert str(caught.value) == (
-        "a manual computation along x:(1)2, a part of an axis, has no word in StableHLO"
+        "a manual computation along x:(1)2, a sub-axis, cannot be expressed in StableHLO"
     )
 
 

@@ -147,18 +147,21 @@ def test_collectives_on_one_level_stay() -> None:
     [
         (
             "across=rows:2",
-            "'rows:2' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks "
-            "divide the axis, once for each axis, such as data:2/model:1; the axes are data:4, model:2",
+            "'rows:2' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+            "blocks divide the axis, once for each axis, such as data:2/model:1; the axes are "
+            "data:4, model:2",
         ),
         (
             "across=data:3",
-            "'data:3' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks "
-            "divide the axis, once for each axis, such as data:2/model:1; the axes are data:4, model:2",
+            "'data:3' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+            "blocks divide the axis, once for each axis, such as data:2/model:1; the axes are "
+            "data:4, model:2",
         ),
         (
             "across=data:2/data:4",
-            "'data:4' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the blocks "
-            "divide the axis, once for each axis, such as data:2/model:1; the axes are data:4, model:2",
+            "'data:4' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+            "blocks divide the axis, once for each axis, such as data:2/model:1; the axes are "
+            "data:4, model:2",
         ),
         (
             "across=data:2,at=rows:0",
