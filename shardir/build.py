@@ -27,10 +27,10 @@ class Names:
         self._next: dict[str, int] = {}
 
     def fresh(self, name_hint: str = "") -> str:
-        """Return `name`, or `name.1`, `name.2`, ... if it is taken; for an empty name, the next
+        """Return `name_hint`, or `name_hint.1`, ... if it is taken; without a hint, the next
         number.
 
-        A numeric name that is taken counts as an empty name, because it was generated.
+        A numeric hint that is taken counts as no hint, because it was generated.
         """
         if not name_hint or (name_hint.isdigit() and name_hint in self._taken):
             name = next(name for n in self._number if (name := str(n)) not in self._taken)
@@ -51,7 +51,7 @@ def infer(
     attrs: Mapping[str, Attr],
     blocks: tuple[Block, ...] = (),
 ) -> tuple[TensorType, ...]:
-    """The result types of an operation; raises `OperationTypeError` naming the operation."""
+    """Return the result types of an operation; errors name the operation."""
     extra = {"blocks": blocks} if spec.blocks else {}
     try:
         types = spec.type(*(v.type for v in operands), result=result, **attrs, **extra)
@@ -63,15 +63,16 @@ def infer(
             if min(type.shape, default=0) < 0:
                 raise OperationTypeError(f"{spec.name}: the result {type} has a negative size")
         return made
-    check_use(spec, len(operands), attrs, len(blocks))  # says it better, if that is why
+    # Its message is more specific, if it raises.
+    check_use(spec, len(operands), attrs, len(blocks))
     raise OperationTypeError(f"{spec.name}: {reason}")
 
 
 class Builder:
     """Collects the operations of one block.
 
-    New values take names from `names`, which blocks of one function share. `loc` and `why` are
-    given to every operation made while they are set.
+    New values take names from `names`, which the blocks of one function share. `loc` and `why` are
+    attached to every operation that is created while they are set.
     """
 
     def __init__(self, names: Names | None = None, loc: Loc | None = None) -> None:
@@ -90,10 +91,11 @@ class Builder:
         sharding: Sharding | None = None,
         **attrs: Attr,
     ) -> Any:
-        """Append an operation; returns its result, or a tuple of its results.
+        """Append an operation; return its result, or a tuple of its results.
 
-        `result` states the result type where it is a choice (broadcast, reshape, convert, ...).
-        `name` is a name_hint for the result's name, `sharding` is given to every result.
+        `result` states the result type where the operands do not determine it (broadcast, reshape,
+        convert, ...). `name` is a hint for the names of the results; `sharding` is the sharding of
+        every result.
         """
         types = infer(spec, operands, result, attrs, blocks)
         results = tuple(Value(t, self.names.fresh(name or ""), sharding) for t in types)
@@ -111,16 +113,16 @@ class Builder:
         return lambda *operands, **options: self.emit(spec, *operands, **options)
 
     def param(self, type: TensorType, name: str = "", sharding: Sharding | None = None) -> Value:
-        """A value for a block's parameter, with a fresh name."""
+        """Return a value with a fresh name for a parameter of a block."""
         return Value(type, self.names.fresh(name), sharding)
 
     def full(self, value: complex, type: TensorType) -> Value:
-        """A tensor of `type` whose every element is `value`."""
+        """Return a tensor of `type` whose elements all equal `value`."""
         constant: Value = self.constant(value=value, result=type)
         return constant
 
     def inner(self) -> "Builder":
-        """A builder for a block inside this one: same names, same location."""
+        """Return a builder for a nested block, with the same names and location."""
         return Builder(self.names, self.loc)
 
     def block(self, params: Sequence[Value], returns: Sequence[Value]) -> Block:
@@ -128,20 +130,20 @@ class Builder:
 
 
 def as_values(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    """What a method of a builder returned, several values or one."""
+    """Return the results of a builder method as a tuple."""
     return made if isinstance(made, tuple) else (made,)
 
 
 def substitute(block: Block, new: dict[Value, Value]) -> Block:
-    """The block with values replaced as `new` says; inner blocks included.
+    """Return the block with values replaced according to `new`, including nested blocks.
 
-    Values that `new` does not mention stay as they are.
+    Values that are not in `new` are unchanged.
     """
 
     def each(values: tuple[Value, ...]) -> tuple[Value, ...]:
         return tuple(new.get(v, v) for v in values)
 
-    def rebuilt(op: Op) -> Op:
+    def rebuild(op: Op) -> Op:
         return replace(
             op,
             operands=each(op.operands),
@@ -149,13 +151,14 @@ def substitute(block: Block, new: dict[Value, Value]) -> Block:
             blocks=tuple(substitute(b, new) for b in op.blocks),
         )
 
-    return Block(each(block.params), tuple(map(rebuilt, block.ops)), each(block.returns))
+    return Block(each(block.params), tuple(map(rebuild, block.ops)), each(block.returns))
 
 
 def inline(b: Builder, block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
-    """Append the block's operations to `b` with `args` for its parameters; returns its results.
+    """Append the block's operations to `b` with `args` for its parameters; return its results.
 
-    Every value defined in the block gets a fresh copy, so a block may be inlined many times.
+    Every value that the block defines is copied with a fresh name, so a block can be inlined
+    several times.
     """
     new: dict[Value, Value] = dict(zip(block.params, args, strict=True))
     for op in block.ops:
@@ -164,9 +167,9 @@ def inline(b: Builder, block: Block, args: Sequence[Value]) -> tuple[Value, ...]
 
 
 def copied(op: Op, new: dict[Value, Value], names: Names) -> Op:
-    """The operation on the values that `new` has for its own.
+    """Return a copy of the operation with its operands replaced according to `new`.
 
-    Everything it defines gets a copy with a fresh name, which is added to `new`.
+    All values that it defines are copied with fresh names and added to `new`.
     """
     operands = tuple(new.get(v, v) for v in op.operands)
     blocks = tuple(_copied_block(block, new, names) for block in op.blocks)

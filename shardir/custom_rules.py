@@ -115,17 +115,17 @@ class Rules:
         if not bound:
             return module
 
-        def block(old: Block) -> Block:
-            return Block(old.params, tuple(map(made, old.ops)), old.returns)
+        def rebuild_block(old: Block) -> Block:
+            return Block(old.params, tuple(map(rebuild_op, old.ops)), old.returns)
 
-        def made(op: Op) -> Op:
+        def rebuild_op(op: Op) -> Op:
             op = bound.get(op, op)
-            return replace(op, blocks=tuple(map(block, op.blocks))) if op.blocks else op
+            return replace(op, blocks=tuple(map(rebuild_block, op.blocks))) if op.blocks else op
 
-        def spread(function: Function) -> Function:
-            return replace(function, body=block(function.body))
+        def rebuild_function(function: Function) -> Function:
+            return replace(function, body=rebuild_block(function.body))
 
-        return replace(module, functions=tuple(map(spread, module.functions)))
+        return replace(module, functions=tuple(map(rebuild_function, module.functions)))
 
     def loops(self, op: Op) -> FactorRule | None:
         """Return the factor rule of an operation: the registered rule or its own."""

@@ -17,7 +17,7 @@ from typing import Self
 
 
 class Kind(Enum):
-    """What an operation requires to run with a factor sharded."""
+    """The requirement for running an operation with a factor sharded."""
 
     PASS = "pass-through"
     """Nothing: every device computes its shard independently."""

@@ -239,7 +239,7 @@ def positions(layout: Layout, indices: Array, slices: Ints, clamp: bool) -> Posi
     )
     along = {d: s for s, d in layout.window.items()}
 
-    def spread(array: Array, dims: Ints) -> Array:
+    def expand(array: Array, dims: Ints) -> Array:
         """Return `array`, whose dimensions are `dims` of the slices, reshaped for broadcasting."""
         sizes = dict(zip(dims, array.shape, strict=True))
         return array.reshape([sizes.get(s, 1) for s in led])
@@ -248,16 +248,16 @@ def positions(layout: Layout, indices: Array, slices: Ints, clamp: bool) -> Posi
     for d in lead:
         if d in layout.batching:
             batch = layout.batch[layout.batching[d]]
-            index.append(spread(np.arange(layout.operand[d]), (batch,)))
+            index.append(expand(np.arange(layout.operand[d]), (batch,)))
             continue
         size = slices[along[d]] if d in along else 1
         start: Array = np.zeros((1,) * len(led), np.int64)
         if d in layout.index_map:
-            start = spread(vectors[..., layout.index_map.index(d)], layout.batch)
+            start = expand(vectors[..., layout.index_map.index(d)], layout.batch)
             if clamp:
                 start = np.clip(start, 0, max(layout.operand[d] - size, 0))
         if d in along:
-            start = start + spread(np.arange(size), (along[d],))
+            start = start + expand(np.arange(size), (along[d],))
         index.append(start)
     return Positions(
         lead,

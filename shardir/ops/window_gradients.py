@@ -41,7 +41,7 @@ class Windows:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether windows contain positions without an element."""
+        """True if windows contain positions without an element."""
         return any(step > 1 for step in self.base_dilation) or any(map(any, self.padding))
 
     def _starts(self) -> Iterator[Ints]:

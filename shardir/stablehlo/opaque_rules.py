@@ -338,13 +338,13 @@ def _with_vectors_at(rule: FactorRule, vector: int, rank: int) -> FactorRule:
         return replace(rule, operands=(x, moved, *others))
     (gone,) = last
 
-    def kept(tensors: tuple[TensorFactors, ...]) -> tuple[TensorFactors, ...]:
+    def shift_indices(tensors: tuple[TensorFactors, ...]) -> tuple[TensorFactors, ...]:
         return tuple(
             tuple(tuple(i - (i > gone) for i in dim) for dim in tensor) for tensor in tensors
         )
 
     factors = (*rule.factors[:gone], *rule.factors[gone + 1 :])
-    return replace(rule, operands=kept((x, dims, *others)), results=kept(rule.results),
+    return replace(rule, operands=shift_indices((x, dims, *others)), results=shift_indices(rule.results),
                    factors=factors)  # fmt: skip
 
 
