@@ -344,8 +344,8 @@ def _with_vectors_at(rule: FactorRule, vector: int, rank: int) -> FactorRule:
         )
 
     factors = (*rule.factors[:gone], *rule.factors[gone + 1 :])
-    return replace(rule, operands=shift_indices((x, dims, *others)), results=shift_indices(rule.results),
-                   factors=factors)  # fmt: skip
+    operands, results = shift_indices((x, dims, *others)), shift_indices(rule.results)
+    return replace(rule, operands=operands, results=results, factors=factors)
 
 
 @_of("scatter")
