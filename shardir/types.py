@@ -61,7 +61,7 @@ def dtype_name(dtype: Any) -> str:
         way_out = f"the element types are {', '.join(DTYPES)}"
         if native != found and native in _NAMES:
             way_out = f"x.astype({native.name!r}) has its bytes in this machine's order"
-        raise TypeError(f"no element type stands for NumPy's {found}; {way_out}") from None
+        raise TypeError(f"there is no element type for NumPy's {found}; {way_out}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def attribute_faults(attr: Attr) -> Iterator[str]:
             yield from attribute_faults(item)
     elif isinstance(attr, Dense):
         if attr.array.dtype not in NUMPY_DTYPES.values():
-            yield f"holds an array of NumPy's {attr.array.dtype}, which no element type stands for"
+            yield f"holds an array of NumPy's {attr.array.dtype}, which has no element type"
     elif type(attr) not in _PLAIN and not isinstance(attr, str | Axis):
         yield (
             f"is a {type(attr).__name__}; attributes are bool, int, float, complex, str, Symbol, "
@@ -145,8 +145,8 @@ def _clash_faults(axes: list[Axis], mesh: Mesh) -> Iterator[str]:
             yield f"{show_axis(a, mesh)} and {show_axis(b, mesh)} share positions of {a.name!r}"
         elif not coexist(a, b):
             yield (
-                f"{show_axis(a, mesh)} and {show_axis(b, mesh)} are parts of no common way "
-                f"to split {a.name!r}"
+                f"{show_axis(a, mesh)} and {show_axis(b, mesh)} are not parts of one split "
+                f"of {a.name!r}"
             )
 
 

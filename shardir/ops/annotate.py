@@ -115,7 +115,7 @@ DIRECTIONS = ("none", "forward", "backward")
 
 def _propagation_barrier_type(x: TensorType, *, direction: str, result: Any) -> TensorType:
     if direction not in DIRECTIONS:
-        raise TypeError(f"direction={direction} is none of {', '.join(DIRECTIONS)}")
+        raise TypeError(f"direction={direction} is not one of {', '.join(DIRECTIONS)}")
     return x
 
 

@@ -62,7 +62,7 @@ def stated(result: TensorType | None, x: TensorType | None = None) -> TensorType
     of `x`.
     """
     if not isinstance(result, TensorType):
-        raise TypeError("its result type is a choice; state it with result=")
+        raise TypeError("its result type is not determined; state it with result=")
     if x is not None and result.dtype != x.dtype:
         raise TypeError(f"keeps the element type, but {x} would become {result}; convert it")
     return result
@@ -71,7 +71,7 @@ def stated(result: TensorType | None, x: TensorType | None = None) -> TensorType
 def dim_of(x: TensorType, dim: int, name: str = "dim") -> int:
     """Return `dim` after checking that it is a dimension of `x`."""
     if not _is_integer(dim) or not 0 <= dim < x.rank:
-        raise TypeError(f"{name}={dim!r} is no dimension of {x}; {_choice(x.rank)}")
+        raise TypeError(f"{name}={dim!r} is not a dimension of {x}; {_choice(x.rank)}")
     return dim
 
 
@@ -81,7 +81,7 @@ def dims_of(x: TensorType, dims: Sequence[int], name: str = "dims") -> Ints:
     for dim in dims:
         if not 0 <= dim < x.rank:
             raise TypeError(
-                f"{name}={show(dims)} names {dim!r}, no dimension of {x}; {_choice(x.rank)}"
+                f"{name}={show(dims)} names {dim!r}, not a dimension of {x}; {_choice(x.rank)}"
             )
     if len(set(dims)) != len(dims):
         raise TypeError(f"{name}={show(dims)} names a dimension twice")

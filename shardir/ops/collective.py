@@ -48,10 +48,10 @@ REDUCTIONS: dict[str, tuple[Callable[[Array, Array], Array], Domain]] = {
 def _axes(axes: Axes, name: str = "axes") -> int:
     """Return the number of devices along `axes` after checking that the axes do not overlap."""
     if not axes:
-        raise TypeError(f"{name}=[] names no mesh axis")
+        raise TypeError(f"{name}=[] contains no mesh axis")
     for i, axis in enumerate(axes):
         if not isinstance(axis, Axis):
-            raise TypeError(f"{name}={show(axes)} holds {axis!r}, which is no mesh axis")
+            raise TypeError(f"{name}={show(axes)} holds {axis!r}, which is not a mesh axis")
         if any(axis.overlaps(other) for other in axes[:i]):
             raise TypeError(f"{name}={show(axes)} uses a part of {axis.name!r} twice")
     return size_of(axes)

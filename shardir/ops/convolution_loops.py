@@ -33,7 +33,7 @@ def sides(dims: str) -> tuple[Side, Side, Side]:
     digits = "".join(map(str, range(len(output) - 2)))
     wanted = [sorted(letters + digits) for letters in ("bf", "io", "bf")]
     if not arrow or [sorted(term) for term in terms] != wanted or len(digits) > 10:
-        raise TypeError(f'dims={dims!r} is no convolution such as "b01f,01io->b01f"')
+        raise TypeError(f'dims={dims!r} is not a convolution such as "b01f,01io->b01f"')
     places = [
         Side(term.index(letters[0]), term.index(letters[1]), tuple(term.index(d) for d in digits))
         for term, letters in zip(terms, ("bf", "io", "bf"), strict=True)

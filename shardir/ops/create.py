@@ -30,19 +30,19 @@ def _constant_type(*, value: Any, result: TensorType | None) -> TensorType:
 def _check_number(value: Any, to: TensorType) -> None:
     """Check that a splat is a value of the element type, except for the rounding of floats."""
     if isinstance(value, complex | np.complexfloating) and to.dtype not in COMPLEX:
-        raise TypeError(f"{value!r} is no value of {to}; convert it")
+        raise TypeError(f"{value!r} is not a value of {to}; convert it")
     if to.dtype in COMPLEX or to.dtype in FLOATS:
         if isinstance(value, int) and value.bit_length() > 1023:
-            raise TypeError(f"an integer of {value.bit_length()} bits is no value of {to}")
+            raise TypeError(f"an integer of {value.bit_length()} bits is not a value of {to}")
         return
     if value != value or value in (float("inf"), float("-inf")) or value != int(value):
-        raise TypeError(f"{value!r} is no value of {to}; round it or state a float type")
+        raise TypeError(f"{value!r} is not a value of {to}; round it or state a float type")
     if to.dtype == "bool":
         low, high = 0, 1
     else:
         low, high = np.iinfo(to.numpy).min, np.iinfo(to.numpy).max
     if not low <= value <= high:
-        raise TypeError(f"{value!r} is no value of {to}; its values are {low} to {high}")
+        raise TypeError(f"{value!r} is not a value of {to}; its values are {low} to {high}")
 
 
 def _constant_reference(*, value: Any, result: TensorType) -> Any:

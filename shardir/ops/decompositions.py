@@ -45,8 +45,8 @@ def _qr_vjp(b: Any, g: Any, x: Any, q: Any, r: Any, *, full: bool) -> Any:
     rows, columns = x.type.shape[-2:]
     if full and rows > columns:
         raise DifferentiateError(
-            f"qr of {x.type} with full=true has no derivative, as the columns of Q beyond those of "
-            "the matrix are a choice; take the reduced one"
+            f"qr of {x.type} with full=true has no derivative, because the columns of Q beyond "
+            "those of the matrix are not unique; use full=false"
         )
     size = min(rows, columns)
     q, r = Matrix(b, q), Matrix(b, r)

@@ -77,8 +77,8 @@ def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -
     plain = given[0] is None and given[2] is None
     if full and rows != columns and not plain:
         raise DifferentiateError(
-            f"svd of {x.type} with full=true has no derivative, as the vectors beyond the singular "
-            "values are a choice; take the reduced one"
+            f"svd of {x.type} with full=true has no derivative, because the vectors beyond the "
+            "singular values are not unique; use full=false"
         )
     if not vectors or (full and rows != columns):
         results = b.svd(x, full=False, vectors=True)

@@ -29,7 +29,7 @@ _REAL = Domain("f32 or f64", tuple(COMPLEX_OF))
 
 def _type(x: TensorType, *, kind: str, rank: int, result: TensorType | None) -> TensorType:
     if kind not in TRANSFORMS:
-        raise TypeError(f"kind={kind} is none of {', '.join(TRANSFORMS)}")
+        raise TypeError(f"kind={kind} is not one of {', '.join(TRANSFORMS)}")
     if not isinstance(rank, int) or not 1 <= rank <= 3:
         raise TypeError(f"transforms the last 1 to 3 dimensions, not rank={rank!r} of them")
     if rank > x.rank:

@@ -28,10 +28,10 @@ def _type(
     *xs: TensorType, result: Any, function: str, batch: int = 0, method: str = "sequential"
 ) -> Any:
     if method not in METHODS:
-        raise TypeError(f"method={method} is none of {', '.join(METHODS)}")
+        raise TypeError(f"method={method} is not one of {', '.join(METHODS)}")
     for x in xs:
         if x.rank < batch:
-            raise TypeError(f"is called along {batch} dimensions, and {x} has not so many")
+            raise TypeError(f"is called along {batch} dimensions, but {x} has fewer")
     return () if result is None else result
 
 
@@ -78,8 +78,8 @@ def _batch(b: Any, many: Many, *xs: Any, **attrs: Any) -> Any:
     method = attrs.get("method", "sequential")
     if method == "none":
         raise VectorizeError(
-            f"{attrs['function']} is called with one example at a time; say with vmap_method= what "
-            "it is to be called with instead: 'sequential', 'expand_dims' or 'broadcast_all'"
+            f"{attrs['function']} is called with one example at a time; state with vmap_method= "
+            "how it is to be called: 'sequential', 'expand_dims' or 'broadcast_all'"
         )
     if method == "expand_dims":
         pairs = zip(xs, many.batched, strict=True)

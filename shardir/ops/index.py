@@ -117,7 +117,7 @@ def _scatter_type(
 ) -> TensorType:
     if op != "set":
         if op not in _COMBINE:
-            raise TypeError(f"op={op} is none of {', '.join(_COMBINE)}, set")
+            raise TypeError(f"op={op} is not one of {', '.join(_COMBINE)}, set")
         _COMBINE[op][0].check(x)
     dims = Dimensions(
         update_window_dims,

@@ -129,7 +129,7 @@ def _check_batching(indices: TensorType, names: Dimensions, dims: Dimensions) ->
     if len(dims.operand_batching) != len(dims.indices_batching):
         raise TypeError(
             f"{names.operand_batching}={show(dims.operand_batching)} and "
-            f"{names.indices_batching}={show(dims.indices_batching)} go in pairs"
+            f"{names.indices_batching}={show(dims.indices_batching)} must have equal lengths"
         )
     if indices.rank - 1 in dims.indices_batching:
         raise TypeError(

@@ -24,7 +24,7 @@ def _terms(dims: str) -> tuple[str, str, str]:
     terms = operands.split(",")
     letters = "".join((*terms, output))
     if not arrow or len(terms) != 2 or not (letters + "a").isalpha() or not letters.isascii():
-        raise TypeError(f'dims={dims!r} is no contraction of two operands such as "bi,ih->bh"')
+        raise TypeError(f'dims={dims!r} is not a contraction of two operands such as "bi,ih->bh"')
     for term in (*terms, output):
         if len(set(term)) != len(term):
             raise TypeError(f"dims={dims!r} repeats a letter within {term!r}; diagonalise first")

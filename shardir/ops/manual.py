@@ -80,7 +80,7 @@ def _type(
         raise TypeError(f"has one block, got {len(blocks)}")
     for i, axis in enumerate(axes):
         if not isinstance(axis, Axis):
-            raise TypeError(f"axes={show(axes)} holds {axis!r}, which is no mesh axis")
+            raise TypeError(f"axes={show(axes)} holds {axis!r}, which is not a mesh axis")
         if any(axis.overlaps(other) for other in axes[:i]):
             raise TypeError(f"axes={show(axes)} uses a part of {axis.name!r} twice")
     (body,) = blocks

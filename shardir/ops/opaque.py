@@ -29,7 +29,7 @@ def _type(
     if rule:
         parse_rule(rule)
     if result is None:
-        raise TypeError("its result types are a choice; state them with result=")
+        raise TypeError("its result types are not determined; state them with result=")
     return result
 
 

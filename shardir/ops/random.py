@@ -108,7 +108,7 @@ def _check_keys(keys: TensorType, made: TensorType) -> None:
 
 def _check_scheme(scheme: str, words: int) -> None:
     if scheme not in SCHEMES:
-        raise TypeError(f"scheme={scheme} is none of {', '.join(SCHEMES)}")
+        raise TypeError(f"scheme={scheme} is not one of {', '.join(SCHEMES)}")
     if scheme == "original" and words >= 1 << 32:
         raise TypeError(
             f"needs {words} counters, and the original scheme has 32 bits for them; "
@@ -119,7 +119,7 @@ def _check_scheme(scheme: str, words: int) -> None:
 def _check_piece(piece: TensorType, starts: tuple[TensorType, ...], shape: tuple[int, ...]) -> None:
     if not piece.rank == len(starts) == len(shape):
         raise TypeError(
-            f"needs a start and an extent of the whole for each dimension of {piece}, got "
+            f"needs a start and a global extent for each dimension of {piece}, got "
             f"{len(starts)} starts and shape={show(shape)}"
         )
     for start in starts:

@@ -133,7 +133,7 @@ operand, that operand holds the positions along `dim`, and all other results are
 def _top_k_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType]:
     REAL.check(x)
     if not isinstance(result, tuple) or len(result) != 2:
-        raise TypeError("its result types are a choice; state both with result=")
+        raise TypeError("its result types are not determined; state both with result=")
     values, indices = result
     if x.rank == 0:
         raise TypeError(f"takes the largest along the last dimension, but {x} has none")
@@ -142,7 +142,7 @@ def _top_k_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType]:
             f"gives values in {x.dtype} and as many positions in i32, not {values} and {indices}"
         )
     if values.shape[:-1] != x.shape[:-1] or not values.rank or values.shape[-1] > x.shape[-1]:
-        raise TypeError(f"{values} is no selection along the last dimension of {x}")
+        raise TypeError(f"{values} is not a selection along the last dimension of {x}")
     return values, indices
 
 

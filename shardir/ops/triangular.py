@@ -70,7 +70,7 @@ def _solve_type(
     result: TensorType | None,
 ) -> TensorType:
     if transpose not in TRANSPOSES:
-        raise TypeError(f"transpose={transpose} is none of {', '.join(TRANSPOSES)}")
+        raise TypeError(f"transpose={transpose} is not one of {', '.join(TRANSPOSES)}")
     one_dtype(a, y)
     size = square(a)
     rows, _ = matrices(y)

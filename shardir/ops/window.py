@@ -90,7 +90,7 @@ def _type(
     window_dilation: Ints,
 ) -> TensorType:
     if op not in _OPS:
-        raise TypeError(f"op={op} is none of {', '.join(_OPS)}")
+        raise TypeError(f"op={op} is not one of {', '.join(_OPS)}")
     _OPS[op][0].check(x)
     return x.with_shape(_places(x, window, strides, padding, base_dilation, window_dilation))
 
@@ -165,7 +165,7 @@ def _select_type(
     window_dilation: Ints,
 ) -> TensorType:
     if op not in ("max", "min"):
-        raise TypeError(f"op={op} is none of max, min")
+        raise TypeError(f"op={op} is not one of max, min")
     NUMBER.check(source)
     ORDERED.check(x)
     one_dtype(x, source)

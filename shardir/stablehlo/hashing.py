@@ -95,8 +95,8 @@ def expand(w: Writer, op: Op) -> None:
     """Write the operation as threefry rounds; raise `ExportError` for the original scheme."""
     if op.attrs.get("scheme", "partitionable") != "partitionable":
         raise ExportError(
-            f"%{op.result.name} draws by scheme=original, which has no text in StableHLO's own "
-            "operations; draw by scheme=partitionable"
+            f"%{op.result.name} uses scheme=original, which StableHLO operations cannot "
+            "express; use scheme=partitionable"
         )
     keys, *rest = map(w.typed, op.operands)
     result = op.result.type

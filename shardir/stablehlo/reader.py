@@ -96,7 +96,7 @@ class ModuleReader:
         elif name == "func.func" and symbol is not None and len(blocks) == 1:
             self.declare_function(_function(op.name, symbol, entries, blocks[0]))
         else:
-            raise self.source.fail("only meshes and functions go into a module", op.name)
+            raise self.source.fail("a module may contain only meshes and functions", op.name)
 
     def called(self) -> set[str]:
         """Return the names of all functions that are called."""

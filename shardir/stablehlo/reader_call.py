@@ -272,7 +272,7 @@ class Call:
     ) -> Value:  # fmt: skip
         """Emit an intermediate operation, whose result is not a value of the text."""
         if self.reader.module.whole:
-            raise Unsupported("it is several operations of ours")
+            raise Unsupported("it corresponds to several operations")
         (type,) = self.infer(name, operands, (result,) if result else (), (), attrs)
         value = Value(type, self.reader.names.fresh(wish or self.wish(name)))
         self.reader.append(name, operands, (value,), attrs, (), self.written.loc)

@@ -46,7 +46,7 @@ def _all_to_all(call: Call) -> Values:
     axes = _axes(call)
     split, concat = call.integer("split_dimension"), call.integer("concat_dimension")
     if len(call.operands) != 1:
-        raise Unsupported("it exchanges several tensors at once")
+        raise Unsupported("it exchanges several tensors")
     if split == concat:
         return _exchange_in_place(call, split, axes)
     return call.emit("all-to-all", *call.take(1), split=split, concat=concat, axes=axes)
@@ -151,5 +151,5 @@ def _reduction(call: Call) -> Symbol:
     (formula,) = formulas(call, block, [param.name for param in block.params])
     op = combined(formula, 0)
     if op not in ("add", "mul", "min", "max", "and", "or"):
-        raise Unsupported("it combines by no operation of ours")
+        raise Unsupported("its combination has no counterpart")
     return Symbol(op)

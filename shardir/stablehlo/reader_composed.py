@@ -58,7 +58,7 @@ def _mulhi(call: Call) -> Values:
     both = call.take(2)
     type = both[0].type
     if type.dtype not in _WIDER:
-        raise Unsupported(f"the product of {type.dtype} has no type of ours")
+        raise Unsupported(f"there is no type for the product of {type.dtype}")
     wide = type.with_dtype(_WIDER[type.dtype])
     x, y = (call.step("convert", value, result=wide) for value in both)
     width = splat(call, 8 * type.numpy.itemsize, wide)
@@ -85,7 +85,7 @@ def _reduce_precision(call: Call) -> Values:
     (x,) = call.take(1)
     exponent, mantissa = _format(call)
     if x.type.dtype not in _BITS:
-        raise call.fail(f"there is no precision to reduce of {x.type}")
+        raise call.fail(f"reduce_precision does not apply to {x.type}")
     bits_of_exponent, bits_of_mantissa = _BITS[x.type.dtype]
     word = x.type.with_dtype(f"u{8 * x.type.numpy.itemsize}")
     sign_bit = 1 << (8 * x.type.numpy.itemsize - 1)
@@ -159,7 +159,7 @@ def _constant_like(call: Call) -> Values:
     try:
         number = int(text) if dtype in INTEGERS else float(text)
     except ValueError:
-        raise Unsupported("its number is written in a way of its own") from None
+        raise Unsupported("its number has an unknown form") from None
     return call.emit("constant", value=number)
 
 

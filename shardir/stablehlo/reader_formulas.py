@@ -33,7 +33,7 @@ def formulas(call: Call, block: records.Block, params: Sequence[Token]) -> list[
     known = {str(token): name for token, name in zip(params, names, strict=True)}
     for statement in block.statements:
         if not isinstance(statement, records.Op):
-            raise Unsupported("its region is no simple computation")
+            raise Unsupported("its region is not a simple computation")
         name = call.types.string(statement.name) if statement.name.type == "STRING" \
             else str(statement.name)  # fmt: skip
         inputs = [_input(call, token, known) for token in _values(statement)]
@@ -86,7 +86,7 @@ def _formula(call: Call, op: records.Op, name: str, inputs: list[str]) -> str:
     if name == "sdy.sharding_constraint" and len(inputs) == 1:
         return inputs[0]  # Elements have no sharding.
     if inner.blocks or inner.params:
-        raise Unsupported("its region is no simple computation")
+        raise Unsupported("its region is not a simple computation")
     return f"{name}({','.join(inputs)})"
 
 

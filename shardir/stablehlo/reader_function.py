@@ -170,11 +170,11 @@ class FunctionReader:
     def _inline(self, block: records.Block) -> list[Value]:
         for number, statement in enumerate(block.statements):
             if not isinstance(statement, records.Op):
-                raise self.source.fail("only operations go into a function", block.close)
+                raise self.source.fail("a function may contain only operations", block.close)
             name = statement.name.strip('"')
             if name in RETURNS:
                 if number + 1 < len(block.statements):
-                    raise self.source.fail("nothing goes behind a return", statement.name)
+                    raise self.source.fail("a return must be the last operation", statement.name)
                 return Call(self, statement).operands
             self.op(statement)
         raise self.source.fail("a block ends with a return", block.close)
@@ -207,7 +207,7 @@ class FunctionReader:
             if rule is None:
                 raise Unsupported("")
             if STATED in call.attrs and not is_lapack(call):
-                raise Unsupported("it has a sharding rule of its own")
+                raise Unsupported("it states a sharding rule")
             results = rule(call)
         except Unsupported as error:
             del self.ops[before:], self.readings[place + 1 :]
@@ -300,7 +300,7 @@ class FunctionReader:
         if callee.body is None:
             raise Unsupported(f"{callee.name} has no body")
         if str(callee.name) in self.calling:
-            raise call.fail(f"{callee.name} calls itself, and calls are read in place", symbol)
+            raise call.fail(f"{callee.name} calls itself, and calls are inlined", symbol)
         if len(callee.params) != len(call.operands):
             raise call.fail(
                 f"{callee.name} takes {counted(len(callee.params), 'argument')}, "
@@ -311,8 +311,8 @@ class FunctionReader:
             self.read_in_place += self.module.operations_of(callee)
         if self.read_in_place > MOST_READ_IN_PLACE:
             raise call.fail(
-                f"{self.written.name} would have more than {MOST_READ_IN_PLACE} operations that "
-                "come from calls, which are read in place of the call; call fewer functions, or "
+                f"{self.written.name} would have more than {MOST_READ_IN_PLACE} operations from "
+                "inlined calls; call fewer functions, or "
                 "loop with stablehlo.while",
                 symbol,
             )

@@ -44,7 +44,7 @@ def is_lapack(call: Call) -> bool:
 def _made(call: Call, name: str, *operands: Value, **attrs: Attr) -> tuple[Value, ...]:
     """Emit an intermediate operation with several results."""
     if call.reader.module.whole:
-        raise Unsupported("it is several operations of ours")
+        raise Unsupported("it corresponds to several operations")
     types = call.infer(name, operands, (), (), attrs)
     values = tuple(Value(type, call.reader.names.fresh(call.wish(name))) for type in types)
     call.reader.append(name, operands, values, attrs, (), call.written.loc)
@@ -129,7 +129,7 @@ def _eig(call: Call, letters: dict[str, str]) -> Values:
     """Read eigenvalues; those of a real matrix are two results, real and imaginary parts."""
     (x,) = call.take(1)
     if letters.get("compute_left") == "V":
-        raise Unsupported("it asks for left eigenvectors")
+        raise Unsupported("it requests left eigenvectors")
     needs_vectors = letters.get("compute_right") == "V"
     values, *rest = _made(call, "eig", x, vectors=needs_vectors)
     parts = [values]

@@ -36,7 +36,7 @@ def lifted(
     """
     reader = call.reader
     if reader.module.whole:
-        raise Unsupported("it is several operations of ours")
+        raise Unsupported("it corresponds to several operations")
     shape = values[0].type.shape
     types, known = reader.types, reader.values
     around = {name: _spread(call, value, shape) for name, value in _captured(call, block).items()}

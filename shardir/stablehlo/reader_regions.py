@@ -225,9 +225,9 @@ def _reduce_window(call: Call) -> Values:
         return call.emit("cumlogsumexp", x, dim=running[0], reverse=running[1])
     combine = combined(formula, 0)
     if combine not in ("add", "mul", "max", "min"):
-        raise Unsupported("it reduces by a computation of its own")
+        raise Unsupported("it reduces with an unknown computation")
     if not is_identity(call, init, combine):
-        raise Unsupported("it does not begin with what changes nothing")
+        raise Unsupported("its initial value is not the identity")
     call.reader.spares(init)
     cumulative = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}[combine]
     if running and not (combine == "add" and x.type.dtype == "bool"):
@@ -262,7 +262,7 @@ def _sort(call: Call) -> Values:
     types = [value.type for value in call.operands]
     keys = next((n for n in range(1, len(types) + 1) if formula in order(types, n)), None)
     if keys is None:
-        raise Unsupported("it sorts by a comparison of its own")
+        raise Unsupported("it sorts with an unknown comparison")
     dim = call.integer("dimension", default=-1)
     return call.emit(
         "sort",
@@ -284,7 +284,7 @@ def _scatter(call: Call) -> Values:
     if formula == "subtract(a0,b0)":
         updates, combine = call.step("neg", updates), "add"
     if combine not in ("add", "set", "mul", "min", "max"):
-        raise Unsupported("it combines by a computation of its own")
+        raise Unsupported("it combines with an unknown computation")
     indices = pointers(call, indices, vector)
     return call.emit("scatter", x, indices, updates, **dims, op=Symbol(combine))
 
@@ -296,7 +296,7 @@ def _select_and_scatter(call: Call) -> Values:
     added = formula_of(call, *region_of(call, 1))
     how = {"GE(a0,b0)": "max", "LE(a0,b0)": "min"}.get(better)
     if how is None or combined(added, 0) != "add" or not is_identity(call, init, "add"):
-        raise Unsupported("it selects or scatters by a computation of its own")
+        raise Unsupported("it selects or scatters with an unknown computation")
     call.reader.spares(init)
     ones = (1,) * x.type.rank
     return call.emit(

@@ -192,7 +192,7 @@ def _manual_axes(call: Call, stated: list[Sharding]) -> Axes:
     for mesh in known or call.reader.shardings.meshes.values():
         if all(name in mesh.sizes for name in names):
             return tuple(Axis.whole(name, mesh) for name in names)
-    raise call.fail(f"no mesh of it has the axes {', '.join(names)}")
+    raise call.fail(f"none of its meshes has the axes {', '.join(names)}")
 
 
 def _is_manual(axis: Axis, axes: Axes) -> bool:

@@ -131,7 +131,7 @@ def _dot(
         if len(set(named)) != len(named) or any(d >= value.type.rank or d < 0 for d in named):
             raise call.fail(f"these dimensions are not those of {value.type}")
     if len(of_x[0]) != len(of_y[0]) or len(of_x[1]) != len(of_y[1]):
-        raise call.fail("as many dimensions of both operands go together")
+        raise call.fail("both operands must have equally many batch and contracted dimensions")
     letters = iter(ascii_letters)
     left = {d: next(letters) for d in range(x.type.rank)}
     partner = dict(zip((*of_y[0], *of_y[1]), (*of_x[0], *of_x[1]), strict=True))

@@ -55,11 +55,11 @@ class Types:
                 raise self.source.fail(
                     "this type has a size that is known only at run time; shapes are static", token
                 )
-            raise self.source.fail("this is no type of a value; values are tensors", token)
+            raise self.source.fail("this is not the type of a value; values are tensors", token)
         sizes, element = match.groups()
         if element not in DTYPES:
             raise self.source.fail(
-                f"no element type of ours stands for {element!r}; there are {', '.join(DTYPES)}",
+                f"there is no element type for {element!r}; there are {', '.join(DTYPES)}",
                 token,
             )
         numbers = [part for part in sizes.split("x") if part]

@@ -59,12 +59,12 @@ def parameter(sharding: str) -> str:
         ),
         (
             function("return", "%x: tuple<tensor<4xf32>>"),
-            "this is no type of a value; values are tensors",
+            "this is not the type of a value; values are tensors",
             "tuple<tensor<4xf32>>",
         ),
         (
             function("return", "%x: tensor<8xi2>"),
-            "no element type of ours stands for 'i2'; there are i1, i8, i16, i32, i64, ui8, ui16, "
+            "there is no element type for 'i2'; there are i1, i8, i16, i32, i64, ui8, ui16, "
             "ui32, ui64, f16, bf16, f32, f64, complex<f32>, complex<f64>",
             "tensor<8xi2>",
         ),
@@ -113,7 +113,7 @@ def parameter(sharding: str) -> str:
         ),
         (
             function("%y = call @f(%x) : (tensor<8xf32>) -> tensor<8xf32>"),
-            "@f calls itself, and calls are read in place",
+            "@f calls itself, and calls are inlined",
             "@f",
         ),
         (
@@ -147,7 +147,7 @@ def parameter(sharding: str) -> str:
             "stablehlo.foo does not state the type of its result",
             "stablehlo.foo",
         ),
-        ('"foo.bar"() : () -> ()', "only meshes and functions go into a module", '"foo.bar"'),
+        ('"foo.bar"() : () -> ()', "a module may contain only meshes and functions", '"foo.bar"'),
     ],
 )
 def test_messages(text: str, message: str, pointed: str) -> None:
@@ -185,8 +185,8 @@ def test_calls_are_read_in_place_up_to_a_limit() -> None:
     assert len(read(chain(8)).main.body.ops) == 2**7
     for length in (23, 60):
         assert str(failing(chain(length))).splitlines()[:2] == [
-            "@main would have more than 200000 operations that come from calls, which are read in "
-            "place of the call; call fewer functions, or loop with stablehlo.while",
+            "@main would have more than 200000 operations from inlined calls; "
+            "call fewer functions, or loop with stablehlo.while",
             " --> f.mlir:2:16",
         ]
 

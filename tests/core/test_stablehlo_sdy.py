@@ -79,7 +79,7 @@ def test_a_manual_computation_is_along_axes_of_its_mesh() -> None:
         read(MANUAL.replace('manual_axes={"x"}', 'manual_axes={"z"}'))
 
     assert str(caught.value) == (
-        "no mesh of it has the axes z\n"
+        "none of its meshes has the axes z\n"
         " --> <text>:3:8\n"
         "  |\n"
         "3 |   %r = sdy.manual_computation(%a)\n"

@@ -280,7 +280,7 @@ def test_parts_of_an_axis_fit_into_one_reshape() -> None:
     value = Value(TensorType((8, 8), "f32"), "v", sharding)
 
     assert messages(of_params(value, mesh=mesh)) == [
-        "x:(1)2 and x:(3)2 are parts of no common way to split 'x'"
+        "x:(1)2 and x:(3)2 are not parts of one split of 'x'"
     ]
 
 

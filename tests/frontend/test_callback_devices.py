@@ -86,8 +86,8 @@ def test_a_vmap_inside_needs_a_method() -> None:
         mapped(X)
     assert isinstance(caught.value, NotImplementedError)
     assert str(caught.value).startswith(
-        "Host is called with one example at a time; say with vmap_method= what it is to be called "
-        "with instead: 'sequential', 'expand_dims' or 'broadcast_all'"
+        "Host is called with one example at a time; state with vmap_method= how it is to be "
+        "called: 'sequential', 'expand_dims' or 'broadcast_all'"
     )
 
 

@@ -91,8 +91,8 @@ def test_values_from_outside() -> None:
     with pytest.raises(ShardirError) as error:
         vmap(f)(snp.arange(3.0))
     assert first_line(error) == (
-        "sin is called with one example at a time; say with vmap_method= what it is to be called "
-        "with instead: 'sequential', 'expand_dims' or 'broadcast_all'"
+        "sin is called with one example at a time; state with vmap_method= how it is to be called: "
+        "'sequential', 'expand_dims' or 'broadcast_all'"
     )
     with pytest.raises(ShardirError) as error:
         grad(f)(1.0)

@@ -129,7 +129,7 @@ def test_arrays_in_other_orders_and_types_are_what_they_are() -> None:
         for array in (A, A.T.copy().T, np.repeat(A, 2, 1)[:, ::2], A[::-1][::-1], odd, WIDE):
             np.testing.assert_array_equal(snp.add(array, 1), A + 1)
             np.testing.assert_array_equal(array + X, A + A)
-        with pytest.raises(TypeError, match="no element type stands for NumPy's >f4"):
+        with pytest.raises(TypeError, match="there is no element type for NumPy's >f4"):
             snp.add(swapped, 1)
         np.testing.assert_array_equal(snp.add(A.view(_Named), 1), A + 1)
         with pytest.raises(TypeError, match="masked"):

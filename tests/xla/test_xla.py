@@ -244,7 +244,7 @@ def test_the_random_scheme_of_old_has_no_text() -> None:
     with pytest.raises(ExportError) as caught:
         show(module, own_words=True)
     assert str(caught.value) == (
-        "%1 draws by scheme=original, which has no text in StableHLO's own operations; draw by "
+        "%1 uses scheme=original, which StableHLO operations cannot express; use "
         "scheme=partitionable"
     )
 

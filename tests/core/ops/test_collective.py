@@ -132,7 +132,7 @@ VECTOR = TensorType((6,), "f32")
     ("spec", "type", "attrs", "message"),
     [
         (collective.all_reduce, VECTOR, {"axes": (), "op": "add"},
-         "all-reduce: axes=[] names no mesh axis"),
+         "all-reduce: axes=[] contains no mesh axis"),
         (collective.all_reduce, VECTOR, {"axes": (X, X), "op": "add"},
          "all-reduce: axes=[x:(1)2, x:(1)2] uses a part of 'x' twice"),
         (collective.all_reduce, VECTOR, {"axes": (X,), "op": "mean"},

@@ -220,7 +220,7 @@ MISFITS: list[tuple[tuple[TensorType, TensorType], dict[str, Any], str]] = [
     ((x, t("f32", 3, 4, 6)), {},
      "dims='b01f,01io->b01f' gives 4 dimensions to f32[3, 4, 6]"),
     ((x, w), {"dims": "b01f,01io"},
-     'dims=\'b01f,01io\' is no convolution such as "b01f,01io->b01f"'),
+     'dims=\'b01f,01io\' is not a convolution such as "b01f,01io->b01f"'),
     ((x, w), {"dims": 3}, 'dims=3 must be text such as "b01f,01io->b01f"'),
     ((x, w), {"strides": (1,)}, "strides=[1] must have one number a spatial dimension (2)"),
     ((x, w), {"strides": (0, 1)}, "strides=[0, 1] must be at least 1 everywhere"),

@@ -263,12 +263,12 @@ def test_nothing_may_be_read_from_nothing() -> None:
 x, rows, index = t("f32", 8, 6), t("f32", 4, 6), t("i32", 4, 1)
 BATCH = {"operand_batching_dims": (0,), "indices_batching_dims": (0,)}
 MISFITS: list[tuple[tuple[TensorType, TensorType], TensorType | None, dict[str, Any], str]] = [
-    ((x, index), None, {}, "its result type is a choice; state it with result="),
+    ((x, index), None, {}, "its result type is not determined; state it with result="),
     ((x, t("f32", 4, 1)), rows, {}, "takes integer operands, got f32[4, 1]"),
     ((x, t("i32")), rows, {},
      "indices have at least one dimension, that of the index vector; reshape"),
     ((x, index), rows, {"offset_dims": (2,)},
-     "offset_dims=[2] names 2, no dimension of f32[4, 6]; it has dimensions 0 to 1"),
+     "offset_dims=[2] names 2, not a dimension of f32[4, 6]; it has dimensions 0 to 1"),
     ((x, index), t("f32", 4, 8, 6), {"offset_dims": (2, 1), "collapsed_dims": ()},
      "offset_dims=[2, 1] must be ascending"),
     ((x, index), rows, {"collapsed_dims": ()},
@@ -281,7 +281,7 @@ MISFITS: list[tuple[tuple[TensorType, TensorType], TensorType | None, dict[str, 
     ((x, index), t("f32", 4, 7), {},
      "a window of 7 (dimension 1 of f32[4, 7]) does not fit dimension 1 of f32[8, 6]"),
     ((x, index), rows, {"operand_batching_dims": (0,)},
-     "operand_batching_dims=[0] and indices_batching_dims=[] go in pairs"),
+     "operand_batching_dims=[0] and indices_batching_dims=[] must have equal lengths"),
     ((x, index), rows, {"operand_batching_dims": (0,), "indices_batching_dims": (1,)},
      "indices_batching_dims=[1] names the last dimension of i32[4, 1], which is the index vector"),
     ((x, index), rows, BATCH, "dimension 0 is in collapsed_dims and operand_batching_dims"),
@@ -308,7 +308,7 @@ def test_a_gather_that_does_not_fit_says_why(
 @pytest.mark.parametrize(
     ("dtype", "op", "message"),
     [
-        ("f32", "or", "op=or is none of add, mul, min, max, set"),
+        ("f32", "or", "op=or is not one of add, mul, min, max, set"),
         ("key", "add", "takes bool, integer, floating-point or complex operands, got key[8]"),
         ("c64", "max", "takes bool, integer or floating-point operands, got c64[8]"),
     ],

@@ -131,11 +131,11 @@ MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
     (ops.random_bits, (t("u32", 2),), {"result": t("u32", 4)},
      "random_bits: takes keys, got u32[2]"),
     (ops.random_bits, (KEY,), {},
-     "random_bits: its result type is a choice; state it with result="),
+     "random_bits: its result type is not determined; state it with result="),
     (ops.random_bits, (KEY,), {"result": t("f32", 4)},
      "random_bits: makes u8, u16, u32, u64, not f32"),
     (ops.random_bits, (KEY,), {"result": t("u32", 4), "scheme": Symbol("fast")},
-     "random_bits: scheme=fast is none of partitionable, original"),
+     "random_bits: scheme=fast is not one of partitionable, original"),
     (ops.random_bits, (KEY,), {"result": t("u64", 1 << 31), **ORIGINAL},
      "random_bits: needs 4294967296 counters, and the original scheme has 32 bits for them; "
      "use scheme=partitionable"),
@@ -148,7 +148,7 @@ MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
     (ops.random_hash, (KEY, t("u32", 2), t("u32", 2)), {},
      "random_hash: takes keys and as many pairs of u32, got key[], u32[2] and u32[2]"),
     (ops.random_bits_at, (KEY, t("i32")), {"result": t("u8", 2, 2), "shape": (4, 4)},
-     "random_bits_at: needs a start and an extent of the whole for each dimension of u8[2, 2], "
+     "random_bits_at: needs a start and a global extent for each dimension of u8[2, 2], "
      "got 1 starts and shape=[4, 4]"),
     (ops.random_bits_at, (KEY, t("f32")), {"result": t("u8", 2), "shape": (4,)},
      "random_bits_at: starts are integers of rank 0, got f32[]"),
