@@ -91,22 +91,22 @@ class OpSpec:
     """
     jvp: "TangentRule | None" = None
     """The tangents of the results given those of the operands, where that is simpler than the
-    derivation from the vjp. See `shardir.tangents`.
+    derivation from the vjp. See `shardir.op_rules.tangents`.
     """
     batch: "BatchRule | None" = None
     """How the operation is batched over a leading dimension; elementwise operations need no rule.
 
-    See `shardir.batching`.
+    See `shardir.op_rules.batching`.
     """
     partition: "Partitioning | None" = None
-    """Partitioning rules beyond the default derivation from factors; see `shardir.partitioning`."""
+    """Partitioning rules beyond the default derivation from factors; see `shardir.op_rules.partitioning`."""
     linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
     """Groups of operands in which the operation is jointly linear, or (attributes) -> groups, where
-    its jvp does not imply them; see `shardir.linearity`.
+    its jvp does not imply them; see `shardir.op_rules.linearity`.
     """
     vma: "VmaRule | None" = None
     """The manual axes along which operands must vary and results vary; `None`: all vary along the
-    same axes. See `shardir.vma`.
+    same axes. See `shardir.op_rules.vma`.
     """
     edges: Callable[["Op"], tuple["Edge", ...]] | None = None
     """The data flow edges into and out of its blocks (only operations with blocks)."""

@@ -58,7 +58,7 @@ _KINDS: dict[Any, Kind] = {
 class Signature:
     """The signature of an operation.
 
-    `most` is `None` if the number of operands is unlimited; `attrs` is `None` if any attribute is
+    `max_operands` is `None` if the number of operands is unlimited; `attrs` is `None` if any attribute is
     accepted.
     """
 

@@ -3,7 +3,7 @@
 A symbolic zero tangent is `None` and costs nothing. Where an operation is linear, the tangent of
 the result is the operation applied to tangents; such operations declare `jvp=linear` or
 `jvp=multilinear`. Where each element of the result depends only on the same element of the
-operands, the vjp already contains the derivatives (`diagonal`). The tangents of operations without
+operands, the vjp already contains the derivatives (`diagonal_tangent`). The tangents of operations without
 a rule are derived from the vjp by `shardir.passes.pushforward`.
 """
 

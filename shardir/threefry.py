@@ -5,7 +5,7 @@ JAX's bit for bit. In the `partitionable` scheme the element with flat (row-majo
 hash of the counter n. In the `original` scheme the counters 0, 1, ..., m - 1 are hashed in pairs
 (i, i + m / 2), and the first outputs of all pairs precede the second ones. In both schemes an
 element depends only on its index in the global array, so each shard can be computed where it is
-needed: `bits` and `split` take indices instead of a shape.
+needed: `random_bits` and `split_key` take indices instead of a shape.
 
 Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """

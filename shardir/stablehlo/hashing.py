@@ -1,7 +1,7 @@
 """Writing of random keys and bits as threefry rounds in StableHLO operations.
 
 This is for consumers without shardir's custom calls (`rules.py`). Every device computes its own
-shard, as `shardir/threefry.py` does.
+shard, as `shardir/ops/random/threefry.py` does.
 """
 
 from math import prod

@@ -1,6 +1,6 @@
 """One operation while it is being read, independent of its textual form.
 
-`Call` sorts the parts of the text, whatever their order and form. The rules in `reading.rules` and
+`OperationReader` sorts the parts of the text, whatever their order and form. The rules in `reading.rules` and
 beside it obtain operands, attributes and types from it, and emit the IR operations through it.
 """
 
@@ -291,7 +291,7 @@ class Call:
         blocks: tuple[Block, ...],
         attrs: dict[str, Attr],
     ) -> tuple[TensorType, ...]:
-        """Return the inferred result types; raise `Unsupported` if the type rule rejects the
+        """Return the inferred result types; raise `UnsupportedOperation` if the type rule rejects the
         operation.
         """
         result = stated[0] if len(stated) == 1 else stated or None

@@ -113,7 +113,7 @@ class FunctionReader:
         """Return a unique name for a value of the text: its own name if possible."""
         wish = self.wishes.get(token, token[1:]).replace("#", ".")
         if wish[0].isdigit() and (wish in self.taken or not wish.isdigit()):
-            # `Names` ignores a taken numeric hint, and would assign another value's number.
+            # `UniqueNames` ignores a taken numeric hint, and would assign another value's number.
             wish = f"v{wish}"
         name = self.names.fresh(wish)
         self.taken.add(name)

@@ -1,7 +1,7 @@
 """Writer of MLIR lines in generic form, which every parser accepts.
 
-A rule writes the StableHLO form of one IR operation, usually a single operation: `Writer.op` gives
-it the results, the sharding and the location. `Writer.step` writes auxiliary operations (constants,
+A rule writes the StableHLO form of one IR operation, usually a single operation: `MlirWriter.write_op` gives
+it the results, the sharding and the location. `MlirWriter.write_step` writes auxiliary operations (constants,
 intermediate results) with fresh names.
 """
 

@@ -57,7 +57,7 @@ class Facade(ModuleType):
 
 
 def look_up(full: str, backing: ModuleType | None) -> Any:
-    """Return the object for the JAX name `full` in the module `backing`; raise `Missing`."""
+    """Return the object for the JAX name `full` in the module `backing`; raise `MissingNameError`."""
     name = full.rpartition(".")[2]
     if full in MADE:
         return MADE[full](full)
@@ -71,7 +71,7 @@ def look_up(full: str, backing: ModuleType | None) -> Any:
 
 
 def _elsewhere(full: str) -> Any:
-    """Return the object for a name that the backing module does not have; raise `Missing`."""
+    """Return the object for a name that the backing module does not have; raise `MissingNameError`."""
     if full in MOVED:
         return _of_shardir(MOVED[full])
     if full in GUARDS:
@@ -88,7 +88,7 @@ def _elsewhere(full: str) -> Any:
 
 
 def of_jax(full: str) -> Any:
-    """Return the object for a full name such as `jax.numpy.sin`; raise `Missing`."""
+    """Return the object for a full name such as `jax.numpy.sin`; raise `MissingNameError`."""
     found: Any = JAX
     for part in full.split(".")[1:]:
         try:
