@@ -21,9 +21,11 @@ from shardir.text.printer import show_axis
 
 @dataclass(frozen=True)
 class Levels:
-    """A mesh split into blocks: `block_counts` is the number of blocks along each axis that has several.
+    """A mesh split into blocks: `block_counts` is the number of blocks along each axis that has
+    several.
 
-    `position_of_process` is the block of one process, as an index along each of these axes, if known.
+    `position_of_process` is the block of one process, as an index along each of these axes, if
+    known.
     """
 
     mesh: Mesh

@@ -4,9 +4,9 @@
 afterwards. Joint linearity (`a + b`, `select`, `concatenate`) applies to the partial values of
 several operands together; a product is linear in each factor while the other one is fixed.
 
-The tangent rules imply linearity: `jvp=linear_tangent` is jointly linear in all floating-point operands,
-`jvp=multilinear_tangent` in each of them. Other operations declare `linear`. Only floating-point and
-complex values count: integers wrap around and have no tangents.
+The tangent rules imply linearity: `jvp=linear_tangent` is jointly linear in all floating-point
+operands, `jvp=multilinear_tangent` in each of them. Other operations declare `linear`. Only
+floating-point and complex values count: integers wrap around and have no tangents.
 
 Maxima and minima can also be delayed after operations that only select elements. Other monotonic
 operations do not count: a device without elements holds an infinity, and adding to it or taking its

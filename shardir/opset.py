@@ -99,7 +99,8 @@ class OpSpec:
     See `shardir.op_rules.batching`.
     """
     partition: "Partitioning | None" = None
-    """Partitioning rules beyond the default derivation from factors; see `shardir.op_rules.partitioning`."""
+    """Partitioning rules beyond the default derivation from factors. See
+    `shardir.op_rules.partitioning`."""
     linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
     """Groups of operands in which the operation is jointly linear, or (attributes) -> groups, where
     its jvp does not imply them; see `shardir.op_rules.linearity`.

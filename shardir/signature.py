@@ -58,8 +58,8 @@ _KINDS: dict[Any, Kind] = {
 class Signature:
     """The signature of an operation.
 
-    `max_operands` is `None` if the number of operands is unlimited; `attrs` is `None` if any attribute is
-    accepted.
+    `max_operands` is `None` if the number of operands is unlimited; `attrs` is `None` if any
+    attribute is accepted.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Tangent (JVP) rules of operations.
 
 A symbolic zero tangent is `None` and costs nothing. Where an operation is linear, the tangent of
-the result is the operation applied to tangents; such operations declare `jvp=linear` or
-`jvp=multilinear`. Where each element of the result depends only on the same element of the
-operands, the vjp already contains the derivatives (`diagonal_tangent`). The tangents of operations without
-a rule are derived from the vjp by `shardir.passes.pushforward`.
+the result is the operation applied to tangents; such operations declare `jvp=linear_tangent` or
+`jvp=multilinear_tangent`. Where each element of the result depends only on the same element of the
+operands, the vjp already contains the derivatives (`diagonal_tangent`). The tangents of operations
+without a rule are derived from the vjp by `shardir.passes.pushforward`.
 """
 
 from collections.abc import Callable, Sequence

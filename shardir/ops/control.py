@@ -1,8 +1,8 @@
 """Control flow: operations with blocks.
 
 Blocks may use values of the enclosing blocks; such captured values are loop-invariant and not
-operands. `shardir.interpret.interpreter` defines the semantics, and `shardir.passes.differentiate` the
-gradients.
+operands. `shardir.interpret.interpreter` defines the semantics, and `shardir.passes.differentiate`
+the gradients.
 
 A data flow edge connects the values of one variable at different times, which should have one
 sharding: values flow from `sources` to `targets`. In a scan, the slice of a stacked operand is a

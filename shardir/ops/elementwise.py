@@ -369,7 +369,7 @@ convert = define(
     jvp=linear,
     elementwise=True,
 )
-"""The elements converted to another element type; see `shardir.ops.elementwise.numerics.convert`."""
+"""The elements converted to another element type; see `numerics.convert`."""
 
 stop_gradient = define(
     "stop_gradient",

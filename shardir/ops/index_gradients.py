@@ -72,8 +72,9 @@ def _row(b: Any, numbers: Ints, type: TensorType) -> Value:
 class Places:
     """The elements that a scatter writes, with windows that can move expanded.
 
-    `leading_dims` are the dimensions of the updates along which the position is computed. `in_bounds` is a bool
-    tensor with the shape of the updates that is true for updates that are not dropped; `None`: all.
+    `leading_dims` are the dimensions of the updates along which the position is computed.
+    `in_bounds` is a bool tensor with the shape of the updates that is true for updates that are not
+    dropped; `None`: all.
     """
 
     b: Any

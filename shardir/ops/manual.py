@@ -122,8 +122,8 @@ before all other axes. A value that is not sharded along a manual axis is equal 
 it.
 
 `check_vma` only affects derivatives. If it is true, a value of the body varies along the manual
-axes that follow from its computation (see `shardir.op_rules.vma`). If it is false, every value varies along
-all of them.
+axes that follow from its computation (see `shardir.op_rules.vma`). If it is false, every value
+varies along all of them.
 """
 
 

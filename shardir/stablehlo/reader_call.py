@@ -1,7 +1,8 @@
 """One operation while it is being read, independent of its textual form.
 
-`OperationReader` sorts the parts of the text, whatever their order and form. The rules in `reading.rules` and
-beside it obtain operands, attributes and types from it, and emit the IR operations through it.
+`OperationReader` sorts the parts of the text, whatever their order and form. The rules in
+`reading.rules` and beside it obtain operands, attributes and types from it, and emit the IR
+operations through it.
 """
 
 import re
@@ -291,8 +292,8 @@ class Call:
         blocks: tuple[Block, ...],
         attrs: dict[str, Attr],
     ) -> tuple[TensorType, ...]:
-        """Return the inferred result types; raise `UnsupportedOperation` if the type rule rejects the
-        operation.
+        """Return the inferred result types; raise `UnsupportedOperation` if the type rule rejects
+        the operation.
         """
         result = stated[0] if len(stated) == 1 else stated or None
         try:

@@ -1,8 +1,8 @@
 """Writer of MLIR lines in generic form, which every parser accepts.
 
-A rule writes the StableHLO form of one IR operation, usually a single operation: `MlirWriter.write_op` gives
-it the results, the sharding and the location. `MlirWriter.write_step` writes auxiliary operations (constants,
-intermediate results) with fresh names.
+A rule writes the StableHLO form of one IR operation, usually a single operation:
+`MlirWriter.write_op` gives it the results, the sharding and the location. `MlirWriter.write_step`
+writes auxiliary operations (constants, intermediate results) with fresh names.
 """
 
 import re

@@ -12,7 +12,8 @@ from shardir.errors import ParseError
 class Source:
     """A named text; each language is a subclass with a grammar.
 
-    `terminal_names` describes the grammar's terminals for users; `hidden_terminals` are terminals that messages omit.
+    `terminal_names` describes the grammar's terminals for users; `hidden_terminals` are terminals
+    that messages omit.
     """
 
     words: ClassVar[Mapping[str, str]]

@@ -1,8 +1,8 @@
 """Syntax: text to syntax records with positions, before name resolution.
 
-The grammar is in `grammar.lark`. `IrSource` parses text to the records below, whose leaves are lark's
-tokens; `shardir.text.parser` resolves them. The module has no mutable state, so several threads can
-parse at the same time.
+The grammar is in `grammar.lark`. `IrSource` parses text to the records below, whose leaves are
+lark's tokens; `shardir.text.parser` resolves them. The module has no mutable state, so several
+threads can parse at the same time.
 """
 
 from functools import cache

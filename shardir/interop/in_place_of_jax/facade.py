@@ -57,7 +57,7 @@ class Facade(ModuleType):
 
 
 def look_up(full: str, backing: ModuleType | None) -> Any:
-    """Return the object for the JAX name `full` in the module `backing`; raise `MissingNameError`."""
+    """Return the object for the JAX name `full` in `backing`; raise `MissingNameError`."""
     name = full.rpartition(".")[2]
     if full in MADE:
         return MADE[full](full)
@@ -71,7 +71,7 @@ def look_up(full: str, backing: ModuleType | None) -> Any:
 
 
 def _elsewhere(full: str) -> Any:
-    """Return the object for a name that the backing module does not have; raise `MissingNameError`."""
+    """Return the object for a name that the backing module lacks; raise `MissingNameError`."""
     if full in MOVED:
         return _of_shardir(MOVED[full])
     if full in GUARDS:
