@@ -86,7 +86,7 @@ def sharding_rule(
         raise RuleError(
             f"a rule has at most {LONGEST} characters, and this one has {len(text)}: {text!r}"
         )
-    bare, said, numbers = _sections(text)
+    bare, sections, numbers = _sections(text)
     operands, results = _mapping(bare)
     listed = {"reduction": reduction, "need_replication": need_replication,
               "permutation": permutation, BLOCKED: blocked}  # fmt: skip
@@ -94,12 +94,12 @@ def sharding_rule(
         if not isinstance(names, (str, list, tuple)):
             raise RuleError(f"{word} of a rule has names of factors, got {names!r}")
         chosen = names.replace(",", " ").split() if isinstance(names, str) else names
-        said[word] = [*said.get(word, ()), *chosen]
+        sections[word] = [*sections.get(word, ()), *chosen]
     for name, size in (sizes or {}).items():
         numbers[name] = size
-    _check_names(bare, (*operands, *results), said, numbers)
-    kinds = tuple((name, kind) for word, kind in KINDS.items() for name in said[word])
-    return ShardingRule(operands, results, kinds, tuple(said[BLOCKED]), tuple(numbers.items()))
+    _check_names(bare, (*operands, *results), sections, numbers)
+    kinds = tuple((name, kind) for word, kind in KINDS.items() for name in sections[word])
+    return ShardingRule(operands, results, kinds, tuple(sections[BLOCKED]), tuple(numbers.items()))
 
 
 _SECTION = re.compile(r"\s*(?:(\w+)\s*=\s*)?\{([^{}]*)\}")
@@ -112,7 +112,7 @@ def _sections(text: str) -> tuple[str, dict[str, list[str]], dict[str, int]]:
     start = len(bare)
     if brace and (word := re.search(r"\w+\s*=\s*$", bare)):
         start = word.start()
-    said: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     at = start
     while text[at:].strip():
@@ -125,11 +125,11 @@ def _sections(text: str) -> tuple[str, dict[str, list[str]], dict[str, int]]:
             )
         words = [word.strip() for word in match[2].split(",") if word.strip()]
         if match[1]:
-            said.setdefault(match[1], []).extend(words)
+            sections.setdefault(match[1], []).extend(words)
         else:
             sizes.update(map(_size, words))
         at = match.end()
-    return text[:start].strip(), said, sizes
+    return text[:start].strip(), sections, sizes
 
 
 def _size(text: str) -> tuple[str, int]:
@@ -208,7 +208,7 @@ def _spelled(dims: Dims) -> str:
 def _check_names(
     rule: str,
     tensors: tuple[Dims, ...],
-    said: Mapping[str, Sequence[str]],
+    sections: Mapping[str, Sequence[str]],
     sizes: Mapping[str, int],
 ) -> None:
     alone = {dim[0]: None for dims in tensors for dim in dims if len(dim) == 1}
@@ -221,7 +221,7 @@ def _check_names(
             seen.add(name)
     has = f"it has {', '.join(known)}" if known else "it has none"
     kind_of: dict[str, str] = {}
-    for word, named in said.items():
+    for word, named in sections.items():
         for name in named:
             if name not in known:
                 raise RuleError(f"{word} names {name!r}, which is not a factor of {rule!r}; {has}")

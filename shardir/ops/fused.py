@@ -142,19 +142,19 @@ def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> 
     lies: dict[Value, Lie] = {}
     used = needed(block)
     for value, axes in joined.lies.items():
-        lie = []
+        mapping = []
         for dim, axis in zip(wide(value.type), axes, strict=True):
             root = joined.root(axis)
             if root not in numbers and value in used:
                 numbers[root] = len(extents)
                 extents.append(value.type.shape[dim])
-            lie.append(numbers.get(root, -1))
-        if len(set(lie)) != len(lie) and -1 not in lie:
+            mapping.append(numbers.get(root, -1))
+        if len(set(mapping)) != len(mapping) and -1 not in mapping:
             raise TypeError(
                 f"%{value.name}: {value.type} maps two dimensions to one loop; transpose "
                 "an operand outside, or pass it twice"
             )
-        lies[value] = tuple(lie)
+        lies[value] = tuple(mapping)
     every = frozenset(range(len(extents)))
     reduced = frozenset[int]()
     for number, (op, ended) in enumerate(reductions):

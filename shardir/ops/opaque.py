@@ -69,8 +69,8 @@ def with_rule(attrs: Mapping[str, Attr], rule: FactorRule) -> dict[str, Attr]:
     The rule is also added to the operation's text, so that other tools use it.
     """
     custom = ", custom" if attrs["operation"].startswith("stablehlo.custom_call") else ""
-    said = f"{STATED} = #sdy.op_sharding_rule<{show_shardy(rule)}{custom}>"
-    texts = [text for text in (attrs["attributes"], said) if text]
+    rule_text = f"{STATED} = #sdy.op_sharding_rule<{show_shardy(rule)}{custom}>"
+    texts = [text for text in (attrs["attributes"], rule_text) if text]
     return {**attrs, "attributes": ", ".join(texts), "rule": str(rule)}
 
 

@@ -129,11 +129,11 @@ def sharding_text(sharding: Sharding, mesh: Mesh) -> str:
 def per_value(values: Iterable[Value], meshes: dict[str, Mesh]) -> str:
     """Return the shardings of an operation's results as text; empty if none has a sharding."""
     shardings = [(value, value.sharding) for value in values]
-    said = next((s for _, s in shardings if s), None)
-    if said is None:
+    first_sharding = next((s for _, s in shardings if s), None)
+    if first_sharding is None:
         return ""
     texts = []
     for value, sharding in shardings:
-        each = sharding or Sharding.open(said.mesh, value.type.rank)
+        each = sharding or Sharding.open(first_sharding.mesh, value.type.rank)
         texts.append(sharding_text(each, meshes[each.mesh]))
     return f"#sdy.sharding_per_value<[{', '.join(texts)}]>"

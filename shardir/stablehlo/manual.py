@@ -61,14 +61,14 @@ def _whole(value: Value, cuts: Cuts, axes: Axes, mesh: Mesh, *, inside: bool) ->
 
     Without a stated sharding, the dimensions are open to the free axes.
     """
-    said = value.sharding or Sharding.open(mesh.name, value.type.rank)
+    sharding = value.sharding or Sharding.open(mesh.name, value.type.rank)
     if inside or value.sharding is None:
-        said = with_cuts(said, cuts)
+        sharding = with_cuts(sharding, cuts)
     used = {axis.name for dim in cuts for axis in dim}
-    idle = [axis for axis in axes if axis.name not in used and axis not in said.replicated]
+    idle = [axis for axis in axes if axis.name not in used and axis not in sharding.replicated]
     order = list(mesh.sizes)
-    replicated = sorted((*said.replicated, *idle), key=lambda a: (order.index(a.name), a.pre))
-    return replace(said, replicated=tuple(replicated))
+    replicated = sorted((*sharding.replicated, *idle), key=lambda a: (order.index(a.name), a.pre))
+    return replace(sharding, replicated=tuple(replicated))
 
 
 def _per_value(shardings: Sequence[Sharding], mesh: Mesh) -> str:

@@ -216,15 +216,15 @@ class Call:
         """The stated sharding of each result."""
         if self.said is not None:
             return self.said
-        said = self.attrs.get(SHARDING)
+        attribute = self.attrs.get(SHARDING)
         if self.name in ("sdy.sharding_constraint", "sdy.reshard"):
             angles = [part for part in self.literals if getattr(part, "type", "") == "ANGLE"]
-            said = self.attrs.get("sharding", angles[0] if angles else None)
-        if not isinstance(said, Token) or not self.names:
+            attribute = self.attrs.get("sharding", angles[0] if angles else None)
+        if not isinstance(attribute, Token) or not self.names:
             return [None] * len(self.names)
-        if said.startswith("#sdy.sharding_per_value"):
-            return list(self.reader.shardings.per_value(said, self.results))
-        return [self.reader.shardings.sharding(said, self.result)]
+        if attribute.startswith("#sdy.sharding_per_value"):
+            return list(self.reader.shardings.per_value(attribute, self.results))
+        return [self.reader.shardings.sharding(attribute, self.result)]
 
     def check_operands(self) -> None:
         """Check the stated types of the operands."""
@@ -268,14 +268,14 @@ class Call:
         )
 
     def step(
-        self, name: str, *operands: Value, result: TensorType | None = None, wish: str = "",
+        self, name: str, *operands: Value, result: TensorType | None = None, name_hint: str = "",
         **attrs: Attr,
     ) -> Value:  # fmt: skip
         """Emit an intermediate operation, whose result is not a value of the text."""
         if self.reader.module.whole:
             raise Unsupported("it corresponds to several operations")
         (type,) = self.infer(name, operands, (result,) if result else (), (), attrs)
-        value = Value(type, self.reader.names.fresh(wish or self.wish(name)))
+        value = Value(type, self.reader.names.fresh(name_hint or self.wish(name)))
         self.reader.append(name, operands, (value,), attrs, (), self.written.loc)
         return value
 

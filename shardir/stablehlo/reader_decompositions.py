@@ -40,8 +40,8 @@ def solved(call: Call, transpose: str, *, left: bool, lower: bool, unit: bool) -
     """Emit the solution of a triangular system, whose two sides are the operands."""
     a, y = call.take(2)
     if left:
-        said = Symbol(transpose)
-        return call.emit("triangular_solve", a, y, lower=lower, transpose=said, unit=unit)
+        symbol = Symbol(transpose)
+        return call.emit("triangular_solve", a, y, lower=lower, transpose=symbol, unit=unit)
     if transpose == "adjoint":
         raise Unsupported("it solves for the conjugate from the right")
     rank = y.type.rank

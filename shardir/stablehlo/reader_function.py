@@ -111,11 +111,11 @@ class FunctionReader:
 
     def fresh(self, token: str) -> str:
         """Return a unique name for a value of the text: its own name if possible."""
-        wish = self.wishes.get(token, token[1:]).replace("#", ".")
-        if wish[0].isdigit() and (wish in self.taken or not wish.isdigit()):
+        name_hint = self.wishes.get(token, token[1:]).replace("#", ".")
+        if name_hint[0].isdigit() and (name_hint in self.taken or not name_hint.isdigit()):
             # `UniqueNames` ignores a taken numeric hint, and would assign another value's number.
-            wish = f"v{wish}"
-        name = self.names.fresh(wish)
+            name_hint = f"v{name_hint}"
+        name = self.names.fresh(name_hint)
         self.taken.add(name)
         return name
 
@@ -320,9 +320,9 @@ class FunctionReader:
         outer = self.values, self.wishes
         self.values, self.wishes = {}, self._wishes(callee.body, call.names)
         types = [self.types.type(param.type) for param in callee.params]
-        said = self.open_where_silent(map(self.sharding_of, callee.params, types), types)
+        completed = self.open_where_silent(map(self.sharding_of, callee.params, types), types)
         for param, type, value, sharding in zip(
-            callee.params, types, call.operands, said, strict=True
+            callee.params, types, call.operands, completed, strict=True
         ):
             assert param.name is not None
             if type != value.type:
@@ -360,12 +360,14 @@ class FunctionReader:
         sharding, because constraints do not move there. Maximal meshes do not count; without
         another sharding they are ignored.
         """
-        said = list(stated)
-        meshes = (self.shardings.meshes[sharding.mesh] for sharding in said if sharding)
+        completed = list(stated)
+        meshes = (self.shardings.meshes[sharding.mesh] for sharding in completed if sharding)
         mesh = next((mesh.name for mesh in meshes if not mesh.is_maximal), None)
         if mesh is None:
-            return [None] * len(said)
-        return [s or Sharding.open(mesh, type.rank) for s, type in zip(said, types, strict=True)]
+            return [None] * len(completed)
+        return [
+            s or Sharding.open(mesh, type.rank) for s, type in zip(completed, types, strict=True)
+        ]
 
     def across(
         self, call: Call, value: Value, sharding: Sharding | None, *, entering: bool

@@ -42,9 +42,9 @@ def _reduced(call: Call) -> Values:
     pending: Value | None = value
     while pending is not None:
         before = reader.said.get(pending, pending).sharding
-        said = before or Sharding.whole(_target(call, value).mesh, value.type.rank)
-        said = replace(said, unreduced=(*said.unreduced, *axes), reduction=reduction)
-        reader.said[pending] = replace(pending, sharding=said)
+        sharding = before or Sharding.whole(_target(call, value).mesh, value.type.rank)
+        sharding = replace(sharding, unreduced=(*sharding.unreduced, *axes), reduction=reduction)
+        reader.said[pending] = replace(pending, sharding=sharding)
         # An unreduced result of a reshard was unreduced before it.
         maker = reader.makers.get(pending)
         pending = maker.operands[0] if maker is not None and maker.name == "reshard" else None
@@ -89,8 +89,8 @@ def _group(call: Call) -> Values:
 
 @reads("sdy.propagation_barrier")
 def _barrier(call: Call) -> Values:
-    said = call.attr("allowed_direction")
-    number = said.value if isinstance(said, records.Typed) else said
+    direction = call.attr("allowed_direction")
+    number = direction.value if isinstance(direction, records.Typed) else direction
     word = {"0": "NONE", "1": "FORWARD", "2": "BACKWARD"}.get(str(number), str(number))
     if word not in ("NONE", "FORWARD", "BACKWARD"):
         raise call.fail(f"a barrier allows NONE, FORWARD or BACKWARD, not {word!r}")
@@ -119,10 +119,10 @@ def _named_computation(call: Call) -> Values:
     reader = call.reader
     outer, reader.values = reader.values, {}
     ins = shardings(call, "in_shardings", [value.type for value in call.operands])
-    for param, value, said in zip(params, call.operands, ins, strict=True):
+    for param, value, sharding in zip(params, call.operands, ins, strict=True):
         if reader.types.type(param.type) != value.type:
             raise call.fail(f"this parameter is given {value.type}", param.type)
-        inner = reader.across(call, value, said, entering=True)
+        inner = reader.across(call, value, sharding, entering=True)
         reader.bind(str(param.name), inner, param.name)
     returns = reader.inline(block)
     reader.values = outer
@@ -130,8 +130,8 @@ def _named_computation(call: Call) -> Values:
         raise call.fail("a named computation does not return what it states")
     outs = shardings(call, "out_shardings", call.results)
     return tuple(
-        reader.across(call, value, said, entering=False)
-        for value, said in zip(returns, outs, strict=True)
+        reader.across(call, value, sharding, entering=False)
+        for value, sharding in zip(returns, outs, strict=True)
     )
 
 
@@ -176,10 +176,10 @@ def _on_its_mesh(call: Call, stated: list[Sharding], axes: Axes) -> tuple[Mesh, 
 
 
 def _stated(call: Call, key: str, types: list[TensorType]) -> list[Sharding]:
-    said = shardings(call, key, types) if types else []
-    if None in said:
+    stated = shardings(call, key, types) if types else []
+    if None in stated:
         raise call.fail(f"{call.name} lacks its attribute {key!r}")
-    return [sharding for sharding in said if sharding is not None]
+    return [sharding for sharding in stated if sharding is not None]
 
 
 def _manual_axes(call: Call, stated: list[Sharding]) -> Axes:

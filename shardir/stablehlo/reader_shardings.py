@@ -94,13 +94,13 @@ class Shardings:
     def _sharding(self, written: records.Sharding, base: int) -> Sharding:
         mesh = self._named(written.mesh, base)
         dims = tuple(self._dim(dim, mesh, base) for dim in written.dims)
-        said: dict[str, records.Mark] = {}
+        marks: dict[str, records.Mark] = {}
         for mark in written.marks:
-            if mark.word in said:
+            if mark.word in marks:
                 raise self.source.fail(f"{str(mark.word)!r} is stated twice", mark.word, base)
-            said[str(mark.word)] = mark
+            marks[str(mark.word)] = mark
         reduction = "add"
-        pending = said.get("unreduced")
+        pending = marks.get("unreduced")
         if pending is not None and pending.reduction is not None:
             if pending.reduction not in _REDUCTIONS:
                 raise self.source.fail(
@@ -111,7 +111,7 @@ class Shardings:
                 )
             reduction = _REDUCTIONS[pending.reduction]
         replicated, unreduced = (
-            self._axes(said[word].axes, mesh, base) if word in said else ()
+            self._axes(marks[word].axes, mesh, base) if word in marks else ()
             for word in ("replicated", "unreduced")
         )
         return Sharding(mesh.name, dims, replicated, unreduced, reduction)

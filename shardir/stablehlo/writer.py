@@ -56,8 +56,10 @@ class Writer:
 
     def define(self, value: Value) -> str:
         """Assign a valid MLIR name to a value, its own if possible."""
-        wish = value.name if not value.name or PLAIN.fullmatch(value.name) else f"v{value.name}"
-        name = self._of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", wish))
+        name_hint = (
+            value.name if not value.name or PLAIN.fullmatch(value.name) else f"v{value.name}"
+        )
+        name = self._of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", name_hint))
         return name
 
     def next_channel(self) -> int:

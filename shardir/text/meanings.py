@@ -86,23 +86,31 @@ class Meanings:
     def _sharding(
         self, token: Token, tensor: syntax.Tensor, marks: list[syntax.Mark], base: int
     ) -> Sharding:
-        said: dict[str, syntax.Mark] = {}
+        marks_by_word: dict[str, syntax.Mark] = {}
         for mark in marks:
             word = mark.word.split("[")[0]
-            if word in said:
+            if word in marks_by_word:
                 raise self.source.fail(f"{word!r} is stated twice", mark.word)
-            said[word] = mark
-        mesh = self._named(said["on"].items[0]) if "on" in said else self._first(token)
+            marks_by_word[word] = mark
+        mesh = (
+            self._named(marks_by_word["on"].items[0])
+            if "on" in marks_by_word
+            else self._first(token)
+        )
         reduction = "add"
-        if "unreduced" in said and (how := said["unreduced"].word[len("unreduced[") : -1]):
+        if "unreduced" in marks_by_word and (
+            how := marks_by_word["unreduced"].word[len("unreduced[") : -1]
+        ):
             if how not in _REDUCTIONS:
                 raise self.source.fail(
                     f"partial values combine by {', '.join(_REDUCTIONS)}, not by {how!r}",
-                    said["unreduced"].word,
+                    marks_by_word["unreduced"].word,
                 )
             reduction = how
         replicated, unreduced = (
-            tuple(self._axis(axis, mesh) for axis in said[word].items) if word in said else ()
+            tuple(self._axis(axis, mesh) for axis in marks_by_word[word].items)
+            if word in marks_by_word
+            else ()
             for word in ("replicated", "unreduced")
         )
         dims = tuple(self._dim(dim, mesh, base) for dim in tensor.dims)

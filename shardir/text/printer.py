@@ -159,15 +159,19 @@ class Printer:
         sizes = [*map(str, type.shape), *["?"] * (len(dims) - type.rank)]
         cuts = [f"{n}{self._dim(dim, mesh)}" for n, dim in zip(sizes, dims, strict=True)]
         text = f"{type.dtype}[{', '.join(cuts)}]"
-        said = text != str(type)
+        is_shown = text != str(type)
         if sharding.replicated:
             text += f" replicated({self._axes(sharding.replicated, mesh)})"
         if sharding.unreduced or sharding.reduction != "add":
             how = "" if sharding.reduction == "add" else f"[{sharding.reduction}]"
             text += f" unreduced{how}({self._axes(sharding.unreduced, mesh)})"
-        said = said or outer or text[-1] != "]"
+        is_shown = is_shown or outer or text[-1] != "]"
         first = self.meshes[0].name if self.meshes else None
-        return text if said and sharding.mesh == first else f"{text} on @{show_name(sharding.mesh)}"
+        return (
+            text
+            if is_shown and sharding.mesh == first
+            else f"{text} on @{show_name(sharding.mesh)}"
+        )
 
     def _dim(self, dim: Dim, mesh: Mesh | None) -> str:
         priority = "" if dim.priority is None else f" p{dim.priority}"
