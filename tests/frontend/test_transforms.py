@@ -217,7 +217,7 @@ def test_operations_without_a_gradient_show_their_line() -> None:
 
 
 def test_only_functions_have_gradients() -> None:
-    with pytest.raises(ArgumentError, match="a function is wanted, got 5"):
+    with pytest.raises(ArgumentError, match="a function is required, got 5"):
         grad(5)  # type: ignore[arg-type]
 
 

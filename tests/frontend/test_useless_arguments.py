@@ -117,7 +117,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.local_devices("a"),
         DeviceError,
-        "the index of a process is a whole number, got 'a'",
+        "the index of a process is an integer, got 'a'",
     ),
     (
         lambda: sd.segment_sum(X, np.arange(3), X),
@@ -184,7 +184,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.local_devices(X),
         DeviceError,
-        "the index of a process is a whole number, got array([1., 1., 1.], dtype=float32)",
+        "the index of a process is an integer, got array([1., 1., 1.], dtype=float32)",
     ),
     (
         lambda: sd.segment_sum(X, X),

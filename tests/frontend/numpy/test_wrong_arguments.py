@@ -31,7 +31,7 @@ TYPES = (
 )
 BEYOND = f"is {HUGE}; indices are of 32 bits, so it is at most 2147483647"
 NO_MASK = (
-    "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask as an "
+    "is a masked array, which shardir does not support; pass x.filled(number), or the mask as an "
     "array of its own"
 )
 CONTAINS_ITSELF = "the list [1.0, [...]] contains itself; arrays are found in containers that end"
