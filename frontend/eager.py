@@ -7,7 +7,7 @@ function: arrays and numbers become its parameters, and everything else is part 
 the compiled program. Sharding rules, errors and results are those of `jit`, because both use the
 same path.
 
-The native call cache (`NativeCallCache`) repeats a call with arrays, numbers and static arguments
+The native call cache (`CallCache`) repeats a call with arrays, numbers and static arguments
 that were seen before without running Python code.
 """
 

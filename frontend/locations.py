@@ -224,7 +224,8 @@ _standing: ContextVar[Place | None] = ContextVar("shardir_standing", default=Non
 
 @contextmanager
 def standing(place: Place | None) -> Iterator[None]:
-    """Use `place` as the position in the user's program inside the block; `None` changes nothing."""
+    """Use `place` as the position in the user's program inside the block; `None` changes
+    nothing."""
     if place is None:
         yield
         return
@@ -273,7 +274,8 @@ def _name_in(scope: Mapping[str, object], value: object) -> str:
 
 
 def point(message: str, site: Site | None = None) -> str:
-    """Return the message followed by the source line of `site`, by default the current user line."""
+    """Return the message followed by the source line of `site`, by default the current user
+    line."""
     if site is None:
         refresh()
         place = here()

@@ -299,12 +299,14 @@ def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
 
 
 def as_indices(x: Tracer) -> Tracer:
-    """Return `x`, an array of indices or counts of any integer type, in the default integer type."""
+    """Return `x`, an array of indices or counts of any integer type, in the default integer
+    type."""
     return convert(x, canonical("i64"))
 
 
 def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
-    """Return `x` with another shape of the same size, or `x` itself if it has that shape already."""
+    """Return `x` with another shape of the same size, or `x` itself if it has that shape
+    already."""
     if x.shape == tuple(shape):
         return x
     result = x.value.type.with_shape(shape)
@@ -330,7 +332,8 @@ def broadcast(x: Tracer, shape: Sequence[int]) -> Tracer:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the common shape by NumPy's rules; raises `OperationTypeError` that names all shapes."""
+    """Return the common shape by NumPy's rules; raises `OperationTypeError` that names all
+    shapes."""
     rank = max(map(len, shapes), default=0)
     common = []
     for dim in range(-rank, 0):

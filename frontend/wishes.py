@@ -1,4 +1,4 @@
-"""Shardings as users give them: a sharding, a device, or a spec of the mesh entered."""
+"""Resolution of requested shardings: a sharding, a device, or a spec on the entered mesh."""
 
 from typing import Any
 
@@ -16,12 +16,13 @@ Wish = Sharding | Device | PartitionSpec | None
 
 
 def is_wish(x: Any) -> bool:
-    """Whether it is a wish rather than a container of wishes; `None` is the wish for nothing."""
+    """Return whether `x` is a sharding request rather than a pytree; `None` is an unspecified
+    sharding."""
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
 
 
 def check_wishes(wishes: Any, word: str) -> None:
-    """Raises `ArgumentError` for containers with anything but wishes."""
+    """Raise `ArgumentError` for a pytree with leaves that are no sharding requests."""
     for wish in tree.leaves(wishes, is_leaf=is_wish):
         if not is_wish(wish):
             raise _no_wish(wish, word)
@@ -37,13 +38,13 @@ def _no_wish(wish: Any, word: str) -> ArgumentError:
 
 
 def spread_wishes(wishes: Any, values: Any, word: str) -> list[Any]:
-    """The wish for each leaf of `values`, from containers that may stop early."""
+    """Return the sharding request of each leaf of `values`, from a pytree prefix."""
     check_wishes(wishes, word)
     return spread(wishes, values, is_wish, word)
 
 
 def granted(wish: Any, word: str) -> Sharding | None:
-    """The sharding that is wished for; raises `ArgumentError` that begins with `word`."""
+    """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
     if wish is None or isinstance(wish, Sharding):
         return wish
     if isinstance(wish, Device):

@@ -98,7 +98,7 @@ TEXTS = {
     '{"format": "shardir checkpoint 1"}': "the index does not have the members format, arrays and",
     '{"format": "shardir checkpoint 1", "arrays": []}': "its arrays are no object",
     '{"format": "shardir checkpoint 1", "arrays": {}, "more": 1}': "the index does not have the",
-    '{"format": "shardir checkpoint 1", "format": "x"}': "the name 'format' is there twice",
+    '{"format": "shardir checkpoint 1", "format": "x"}': "the name 'format' occurs twice",
     '{"format": NaN}': "it has the number NaN",
     '{"format": -Infinity}': "it has the number -Infinity",
     '{"format": 1.5}': "it has the number 1.5, which is not an integer",

@@ -226,7 +226,7 @@ def test_what_has_no_derivative() -> None:
     with pytest.raises(NotAnArrayError) as caught:
         jvp(lambda x, way: x, (X, "up"), (T, None))
     assert first_line(caught) == (
-        "jvp of lambda is asked with respect to way, which is 'up' of type str and no array; let "
+        "jvp of lambda is taken with respect to way, which is 'up' of type str and no array; let "
         "the function refer to it, for example in a lambda"
     )
     with pytest.raises(ArgumentError, match=r"jvp takes a function, got 3"):

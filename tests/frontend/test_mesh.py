@@ -97,7 +97,7 @@ def test_the_empty_mesh() -> None:
 def test_too_few_devices() -> None:
     expected = (
         "a mesh of shape (4, 4) needs 16 devices, and there are 8; choose sizes whose product is "
-        "at most 8, or let there be more by set_cpu_devices(16) or SHARDIR_CPU_DEVICES=16"
+        "at most 8, or add devices with set_cpu_devices(16) or SHARDIR_CPU_DEVICES=16"
     )
     assert message(lambda: create_device_mesh((4, 4))) == expected
     assert message(lambda: make_mesh((4, 4), ("a", "b"))) == expected
@@ -116,7 +116,7 @@ def test_too_many_devices() -> None:
 
 def test_shapes_that_are_none() -> None:
     assert message(lambda: create_device_mesh((8, 0))) == (
-        "a mesh has shape (8, 0); every size must be a whole number above 0"
+        "a mesh has shape (8, 0); every size must be an integer above 0"
     )
 
 

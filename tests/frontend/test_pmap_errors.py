@@ -42,7 +42,7 @@ def f(x: Any, y: Any = 0) -> Any:
 def test_sizes_that_do_not_go_together() -> None:
     assert refused(BatchError, lambda: pmap(f)(np.ones((16, 2)))) == (
         "pmap of f maps 16 positions, each on a device of its own, and there are 8 devices; map "
-        "fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
+        "fewer, with vmap for the rest, or add devices with set_cpu_devices(16)"
     )
     assert refused(BatchError, lambda: pmap(f)(X, X[:4])) == (
         "pmap of f maps axes of different sizes: axis 0 of x is 8, axis 0 of y is 4; choose others "
@@ -132,5 +132,5 @@ def test_pmaps_inside_have_the_devices_of_the_outermost() -> None:
     )
     assert refused(BatchError, lambda: pmap(pmap(f))(np.ones((4, 4)))) == (
         "pmap of f maps 4 by 4 positions, each on a device of its own, and there are 8 devices; "
-        "map fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
+        "map fewer, with vmap for the rest, or add devices with set_cpu_devices(16)"
     )

@@ -138,7 +138,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.ShapeDtypeStruct("a", "float32"),  # type: ignore[arg-type]
         ShapeError,
-        "shape ('a',) has a size that is no whole number",
+        "shape ('a',) has a size that is no integer",
     ),
     (
         lambda: sd.jit(lambda x: x)(sd.ShapeDtypeStruct((3,), "float32")),
@@ -295,7 +295,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: AbstractMesh("x"),  # type: ignore[arg-type]
         MeshError,
-        "a mesh has shape ('x',); every size must be a whole number above 0",
+        "a mesh has shape ('x',); every size must be an integer above 0",
     ),
     (
         lambda: AbstractMesh((4, 2)),
