@@ -196,6 +196,6 @@ def _as_ints(arguments: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
     flat = []
     for each in arguments:
         if not isinstance(each, int | np.integer):
-            raise ShardingError(f"sizes and axes are whole numbers, got {each!r}")
+            raise ShardingError(f"sizes and axes are integers, got {each!r}")
         flat.append(int(each))
     return tuple(flat)

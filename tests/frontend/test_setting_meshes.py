@@ -45,7 +45,7 @@ def test_a_mesh_for_a_block_and_for_good() -> None:
         with pytest.raises(MeshError) as caught:
             sd.sharding.get_mesh()
     assert str(caught.value).startswith(
-        "no mesh is entered; enter one by `with mesh:` or set_mesh(mesh)\n"
+        "no mesh is entered; enter one with `with mesh:` or set_mesh(mesh)\n"
     )
 
 
