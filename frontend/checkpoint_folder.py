@@ -61,9 +61,7 @@ def path_of(folder: object, word: str) -> Path:
 
 def read_index(folder: Path) -> bytes:
     """Return the text of the index in a folder; raises `OSError` if there is no readable index."""
-    handle = os.open(
-        folder / INDEX, os.O_RDONLY | os.O_NONBLOCK
-    )  # O_NONBLOCK avoids waiting on a pipe.
+    handle = os.open(folder / INDEX, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would block.
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
@@ -277,9 +275,7 @@ def _remove_written(folder: Path) -> None:
         names = os.listdir(folder)
     except OSError:
         return
-    for name in sorted(
-        names, key=lambda name: name != INDEX
-    ):  # Without its index it is no checkpoint.
+    for name in sorted(names, key=lambda name: name != INDEX):  # Index first: then no checkpoint.
         if name == INDEX or _DATA.fullmatch(name) or _TEMPORARY.fullmatch(name):
             _remove_file(folder / name)
         elif _SAVE.fullmatch(name):

@@ -203,8 +203,8 @@ def _split_mesh(cuts: Sequence[Digits], mesh: Mesh) -> NamedSharding:
         for i, (pre, after) in enumerate(bounds):
             if after % pre:
                 raise ShardingError(
-                    f"one value is sharded over the axis {name!r} of size {size} in groups of {pre} "
-                    f"and of {after}, which do not nest; shard it over one of them"
+                    f"one value is sharded over the axis {name!r} of size {size} in groups of "
+                    f"{pre} and of {after}, which do not nest; shard it over one of them"
                 )
             piece = name if len(bounds) == 1 else f"{name}.{i}"
             names.append(piece)

@@ -108,7 +108,7 @@ def test_devices_are_dealt_out_in_order() -> None:
             "pass local_device_count=2",
         ),
         ({"num_processes": "1"}, "num_processes is '1', and nothing started this process"),
-        ({"local_device_count": "2"}, "local_device_count is '2'; it must be a whole number"),
+        ({"local_device_count": "2"}, "local_device_count is '2'; it must be an integer"),
         ({"local_device_count": 0}, "local_device_count is 0; every process has a device at least"),
     ],
 )
