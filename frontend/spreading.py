@@ -1,8 +1,8 @@
-"""What becomes of sharding constraints inside a function that is mapped over a batch.
+"""Sharding constraints inside of a function that is mapped over a batch.
 
-The new dimension is left to the compiler, or cut by the mesh axes that the user names for it. A
-constraint in a traced program is a token (see annotations.py); one with a cut in front is a token
-for another sharding of the user's.
+The compiler shards the batch dimension, or the mesh axes that the user names for it do. A
+constraint in a traced program is a token (see sharding_tokens.py); with a sharded batch dimension
+it becomes a token of another public sharding.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,8 @@ Names = str | Sequence[str] | None
 
 
 def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
-    """From the sharding of one value of a traced program to that of a batch of them."""
+    """Return a function from the sharding of one value of a traced program to that of a batch of
+    them."""
     if names is None:
         return in_front
     lead: Entry = names if isinstance(names, str) else tuple(names)
@@ -30,8 +31,8 @@ def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
         if not isinstance(asked, NamedSharding):
             raise ShardingError(
                 point(
-                    f"spmd_axis_name={names!r} names axes of a mesh, and a constraint inside asks "
-                    f"for {asked}, which has none; give a NamedSharding"
+                    f"spmd_axis_name={names!r} names axes of a mesh, and a constraint inside "
+                    f"requests {asked}, which has none; use a NamedSharding"
                 )
             )
         entries: list[Entry] = [lead]
@@ -49,7 +50,7 @@ def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
 
 
 def fronting(program: Program, names: Names) -> Callable[[Axes], Axes] | None:
-    """Which manual axes, tokens of a program, are called so in their mesh."""
+    """Return a function that selects the manual axes, tokens of a program, with these names."""
     if names is None:
         return None
     wanted = (names,) if isinstance(names, str) else tuple(names)
