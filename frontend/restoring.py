@@ -386,8 +386,8 @@ class _Files:
             checksum_of(numbers) != part.checksums[8 * number : 8 * number + 8]
         ):
             raise CheckpointError(
-                f"{shown_path(self.root / part.file)} of the checkpoint is damaged: the elements of "
-                f"{quoted(key_of(name, part.box))} do not have the checksum that they were saved "
+                f"{shown_path(self.root / part.file)} of the checkpoint is damaged: the elements "
+                f"of {quoted(key_of(name, part.box))} do not have the checksum that they were saved "
                 "with; restore the file, or load an earlier checkpoint"
             )
         if entry.dtype not in VIEWS:
