@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "a", {"weights": struct((8, 13), "float32")})
     with pytest.raises(CheckpointError, match=r"and f16\[8, 12\] is asked for; give a like"):
         load(tmp_path / "a", {"weights": struct((8, 12), "float16")})
-    with pytest.raises(ArgumentError, match="two arrays of a checkpoint are called 'a/b'"):
+    with pytest.raises(ArgumentError, match="two arrays of a checkpoint are named 'a/b'"):
         save(tmp_path / "b", {"a": {"b": 1}, "a/b": 2})
 
 

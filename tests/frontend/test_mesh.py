@@ -109,8 +109,8 @@ def test_too_few_devices() -> None:
 
 def test_too_many_devices() -> None:
     assert message(lambda: create_device_mesh((2, 2))) == (
-        "a device mesh of shape (2, 2) has 4 places, and there are 8 devices; "
-        "pass 4 of them, as in devices=devices()[:4]"
+        "a device mesh of shape (2, 2) has 4 positions, and there are 8 devices; pass 4 of them, "
+        "as in devices=devices()[:4]"
     )
 
 
@@ -126,7 +126,7 @@ def test_devices_that_are_none() -> None:
     )
     assert message(lambda: Mesh([], "x")) == "a Mesh needs at least one device, got none"
     assert message(lambda: Mesh(devices()[:1] * 2, "x")) == (
-        "a Mesh has CPU 0 more than once; every device has one place"
+        "a Mesh has CPU 0 more than once; list every device once"
     )
 
 
@@ -139,7 +139,7 @@ def test_names_that_do_not_fit() -> None:
         "the axes of a Mesh are ('a', 'a'); every name can occur once"
     )
     assert message(lambda: Mesh(devices(), ("",))) == (
-        "an axis of a Mesh is called ''; a name is a string"
+        "an axis of a Mesh is named ''; a name is a nonempty string"
     )
 
 

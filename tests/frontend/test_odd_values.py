@@ -58,7 +58,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.dtype([("a", 3)]),
         ArgumentError,
-        "dtype does not take ([('a', 3)]): Cannot interpret '3' as a data type",
+        "dtype does not accept ([('a', 3)]): Cannot interpret '3' as a data type",
     ),
     (
         lambda: snp.lexsort(MESH),
@@ -259,12 +259,12 @@ OPTIONS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: AbstractMesh((10**30,), ("x",)),
         MeshError,
-        f"an AbstractMesh of sizes ({10**30},) has more devices than 1048576, which is the most",
+        f"an AbstractMesh of sizes ({10**30},) has more than the maximum of 1048576 devices",
     ),
     (
         lambda: PositionalSharding(sd.devices()[:1]).reshape("ab"),  # type: ignore[arg-type]
         ShardingError,
-        "sizes and axes are whole numbers, got 'a'",
+        "sizes and axes are integers, got 'a'",
     ),
     (
         lambda: WHOLE.devices_indices_map(None),

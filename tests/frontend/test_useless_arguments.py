@@ -199,7 +199,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.make_mesh((1,), ("x",), axis_types=True),
         MeshError,
-        "the axis 'x' of a Mesh has the type True; it is AxisType.Auto or AxisType.Explicit",
+        "the axis 'x' of a Mesh has the type True; it must be AxisType.Auto or AxisType.Explicit",
     ),
 ]
 

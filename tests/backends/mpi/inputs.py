@@ -18,7 +18,7 @@ from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
 CLAIMS: list[Callable[[], None]] = []
 SAME = (
-    "give the same in every process, or each its own part by shardir.distributed.from_process_local"
+    "pass the same in every process, or each its shard with shardir.distributed.from_process_local"
 )
 LARGE = np.arange(1 << 15, dtype=np.float32).reshape(8, -1)
 
@@ -45,7 +45,7 @@ def odd() -> bool:
 def differs(name: str, what: str) -> str:
     last = sd.process_count() - 1
     return (
-        f"%{name} of {what} is not placed on devices, and has other numbers in process {last} "
+        f"%{name} of {what} is not placed on devices, and has other elements in process {last} "
         f"than in process 0; {SAME}"
     )
 
@@ -246,12 +246,12 @@ def digests_travel_with_what_connects_all_processes() -> None:
 def replicated_parts_are_compared() -> None:
     one = np.full(3, mine(), np.float32)
     everywhere = sharding()
-    start = " has other numbers in process 1 than in process 0 for the "
+    start = " has other elements in process 1 than in process 0 for the "
     end = (
-        f", which {everywhere} has both hold; give the same in every process, or a sharding by "
-        "which each has its own part"
+        f", which {everywhere} replicates; pass the same in every process, or a sharding that "
+        "gives each its own shard"
     )
-    part = "part [0:3] of an array of type f32[3]"
+    part = "shard [0:3] of an array of type f32[3]"
     for word, make in (
         ("make_array_from_process_local_data", lambda: from_process_local(one, everywhere)),
         ("make_array_from_callback", lambda: from_callback((3,), everywhere, lambda _: one)),
@@ -273,7 +273,7 @@ def replicated_parts_are_compared() -> None:
     wrong = W.copy()
     wrong[0, 11] += mine()
     text = told(lambda: from_callback((8, 12), some, lambda index: wrong[index]))
-    assert text.startswith("make_array_from_callback has other numbers in process 1 than in ")
+    assert text.startswith("make_array_from_callback has other elements in process 1 than in ")
     assert "for the part [0:8, 6:12] of an array of type f32[8, 12]" in text
     same(from_callback((8, 12), some, lambda index: W[index]), W)
     same(from_callback((8, 12), sharding("x", "y"), lambda index: W[index]), W)
