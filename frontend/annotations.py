@@ -138,25 +138,27 @@ def _meant(attr: Attr, expressed: "Expressed") -> Attr:
     return tuple(made)
 
 
-def retold(block: Block, asked: "Sequence[tuple[UserSharding, int]]", program: Program) -> Block:
+def retold(
+    block: Block, requested: "Sequence[tuple[UserSharding, int]]", program: Program
+) -> Block:
     """Return a block of another program, with requested shardings `asked`, with tokens of
     `program`."""
 
     def number_of(number: int) -> int:
-        return program.asked.setdefault(asked[number], len(program.asked))
+        return program.asked.setdefault(requested[number], len(program.asked))
 
-    def spelled(attr: Attr) -> Attr:
+    def replace_attribute(attr: Attr) -> Attr:
         if isinstance(attr, Axis) and attr.name.startswith("?"):
             number, _, dim = attr.name[1:].partition(".")
             return Axis(f"?{number_of(int(number))}.{dim}", attr.pre, attr.size)
-        return tuple(map(spelled, attr)) if isinstance(attr, tuple) else attr
+        return tuple(map(replace_attribute, attr)) if isinstance(attr, tuple) else attr
 
-    def sharded(value: Value) -> Sharding | None:
+    def sharding_of(value: Value) -> Sharding | None:
         if value.sharding is None:
             return None
         return replace(value.sharding, mesh=f"?{number_of(int(value.sharding.mesh[1:]))}")
 
-    return _rebuilt(block, sharded, spelled)
+    return _rebuilt(block, sharding_of, replace_attribute)
 
 
 Expressed = Sequence[tuple[Axes | Unconstrained, ...]]
@@ -165,12 +167,12 @@ Expressed = Sequence[tuple[Axes | Unconstrained, ...]]
 def resolved(token: Sharding, mesh: str, expressed: Expressed) -> Sharding:
     """Return the sharding over `mesh` that a token represents; `expressed[n]` has the axes of
     `?n`."""
-    asked = expressed[int(token.mesh[1:])]
+    requested = expressed[int(token.mesh[1:])]
     dims = []
     for dim in token.dims:
         axes: list[Axis] = []
         for axis in dim.axes:
-            cut = asked[int(axis.name)]
+            cut = requested[int(axis.name)]
             assert cut is not UNCONSTRAINED
             axes.extend(cut)
         dims.append(Dim(tuple(axes), dim.open, dim.priority))
@@ -178,21 +180,23 @@ def resolved(token: Sharding, mesh: str, expressed: Expressed) -> Sharding:
 
 
 def resolve(
-    block: Block, sharded: Callable[[Value], Sharding | None], expressed: Expressed = ()
+    block: Block, sharding_of: Callable[[Value], Sharding | None], expressed: Expressed = ()
 ) -> Block:
     """Return the block with the sharding `sharded(value)` for each value and with resolved
     attributes."""
-    return _rebuilt(block, sharded, lambda attr: _meant(attr, expressed))
+    return _rebuilt(block, sharding_of, lambda attr: _meant(attr, expressed))
 
 
 def _rebuilt(
-    block: Block, sharded: Callable[[Value], Sharding | None], spelled: Callable[[Attr], Attr]
+    block: Block,
+    sharding_of: Callable[[Value], Sharding | None],
+    replace_attribute: Callable[[Attr], Attr],
 ) -> Block:
     """Return the block with replaced shardings, and replaced axes in attributes."""
     new: dict[Value, Value] = {}
 
     def value_of(value: Value) -> Value:
-        sharding = sharded(value)
+        sharding = sharding_of(value)
         if sharding is not value.sharding:
             new[value] = Value(value.type, value.name, sharding)
         return new.get(value, value)
@@ -206,7 +210,7 @@ def _rebuilt(
             blocks = tuple(map(rebuilt, op.blocks))
             attrs = op.attrs
             if op.spec.spmd or op.spec is ops_.manual_computation:
-                attrs = {name: spelled(attr) for name, attr in attrs.items()}
+                attrs = {name: replace_attribute(attr) for name, attr in attrs.items()}
             ops.append(Op(op.spec, operands, results, attrs, blocks, op.loc, op.why))
         return Block(params, tuple(ops), tuple([new.get(v, v) for v in block.returns]))
 

@@ -56,7 +56,7 @@ def _facts() -> ctypes.Array[ctypes.c_int64] | None:
 
 
 def answers_for(
-    thing: Any,
+    callable_object: Any,
     static: Static,
     table: Table | None = None,
     swap: bool = False,
@@ -69,19 +69,19 @@ def answers_for(
     """
     from shardir.backends.cpu.native.runtime.callables import is_quick
 
-    known: Answers | None = thing._answers
+    known: Answers | None = callable_object._answers
     if known is not None:
-        return known.install(thing)
-    facts = _facts() if is_quick(thing) else None
+        return known.install(callable_object)
+    facts = _facts() if is_quick(callable_object) else None
     code = calls_soon() if facts is not None else None
     if facts is None or code is None:
         return None
-    slow: Any = type(thing).__call__
-    return Answers(code, facts, _AROUND, slow, static, table, swap).install(thing)
+    slow: Any = type(callable_object).__call__
+    return Answers(code, facts, _AROUND, slow, static, table, swap).install(callable_object)
 
 
 def remember(
-    thing: object,
+    callable_object: object,
     static: Static,
     launch: Launch,
     structure: tree.PyTreeDef | None,
@@ -90,7 +90,7 @@ def remember(
     leaves: Sequence[Any],
 ) -> None:
     """Insert a call into the native call cache; the launch takes `leaves` in their order."""
-    answers = answers_for(thing, static) if type(launch) is BuiltinFunctionType else None
+    answers = answers_for(callable_object, static) if type(launch) is BuiltinFunctionType else None
     if answers is None or not answers.table.is_worth_it():
         return
     call = answers.read(args, options)

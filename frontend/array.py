@@ -101,12 +101,12 @@ class Array(Convertible):
 
     @property
     def weak_type(self) -> bool:
-        """Whether the array is computed from Python numbers alone, so that its type is weak."""
+        """True if the array is computed from Python numbers alone, so that its type is weak."""
         return self.signature.abstract.weak
 
     @property
     def committed(self) -> bool:
-        """Whether the user placed the array on its devices."""
+        """True if the user placed the array on its devices."""
         return self.signature.sharding is not None
 
     @property
@@ -152,7 +152,7 @@ class Array(Convertible):
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether all shards are on devices of this process."""
+        """True if all shards are on devices of this process."""
         return self.sharding.is_fully_addressable
 
     @property

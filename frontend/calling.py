@@ -110,7 +110,7 @@ def trace_call(
     name: str,
     leaves: Sequence[Leaf],
     rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
-    fleeting: bool = False,
+    is_temporary: bool = False,
 ) -> tuple[Traced, tree.PyTreeDef]:
     """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
 
@@ -126,7 +126,7 @@ def trace_call(
         return [returned(result, i, found, name) for i, result in enumerate(results)]
 
     params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
-    return trace_program(flat, params, name, fleeting), structure[0]
+    return trace_program(flat, params, name, is_temporary), structure[0]
 
 
 def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:

@@ -134,12 +134,12 @@ def checkpoint(
         attrs["barrier"] = False
 
     @wraps(fun)
-    def wrapped(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: Any, **options: Any) -> Any:
         if current() is None:
             return alone(*args, **options)
         return _traced(fun, known, attrs, args, options)
 
-    return wrapped
+    return wrapper
 
 
 remat = checkpoint

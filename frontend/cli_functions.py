@@ -182,11 +182,11 @@ def _cut(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any, ...]:
     def is_spec(x: Any) -> bool:
         return x is None or isinstance(x, PartitionSpec) or _is_foreign(x)
 
-    asked = spread(tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS)
+    entries = spread(tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS)
     return tuple(
         tree.unflatten(
             structure,
-            [_struct(x, spec, mesh) for x, spec in zip(leaves, asked, strict=True)],
+            [_struct(x, spec, mesh) for x, spec in zip(leaves, entries, strict=True)],
         )
     )
 

@@ -25,7 +25,7 @@ MeshAxes = tuple[tuple[str, int], ...]
 
 
 def grounded(
-    asked: Iterable[tuple[Sharding, int]], met: Iterable[Sharding]
+    requested: Iterable[tuple[Sharding, int]], met: Iterable[Sharding]
 ) -> tuple[tuple[Sharding, int], ...]:
     """Return the shardings `asked` with the meshes without devices replaced by meshes with devices.
 
@@ -35,7 +35,7 @@ def grounded(
     for sharding in met:
         if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, AbstractMesh):
             meshes.setdefault(sharding.mesh.abstract_mesh, sharding.mesh)
-    return tuple((_on_devices(sharding, meshes), rank) for sharding, rank in asked)
+    return tuple((_on_devices(sharding, meshes), rank) for sharding, rank in requested)
 
 
 def _on_devices(sharding: Sharding, meshes: Mapping[Mesh, Mesh]) -> Sharding:

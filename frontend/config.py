@@ -90,12 +90,12 @@ class Config:
 
     @property
     def enable_x64(self) -> bool:
-        """Whether Python and NumPy numbers keep 64 bits (no; `SHARDIR_ENABLE_X64`)."""
+        """True if Python and NumPy numbers keep 64 bits (no; `SHARDIR_ENABLE_X64`)."""
         return bool(_read("enable_x64"))
 
     @property
     def threefry_partitionable(self) -> bool:
-        """Whether each random bit depends on its own position alone (yes)."""
+        """True if each random bit depends on its own position alone (yes)."""
         return bool(_read("threefry_partitionable"))
 
     @property
@@ -106,12 +106,12 @@ class Config:
 
     @property
     def verify(self) -> bool:
-        """Whether every pass is verified numerically (no; `SHARDIR_VERIFY`)."""
+        """True if every pass is verified numerically (no; `SHARDIR_VERIFY`)."""
         return bool(_read("verify"))
 
     @property
     def isolated(self) -> bool:
-        """Whether devices run separately, for debugging (no; `SHARDIR_ISOLATED`).
+        """True if devices run separately, for debugging (no; `SHARDIR_ISOLATED`).
 
         Each device runs its whole program on separate memory with NumPy, which is slow.
         """
@@ -119,7 +119,7 @@ class Config:
 
     @property
     def gather(self) -> bool:
-        """Whether reading an array that several processes hold gathers it (no; `SHARDIR_GATHER`).
+        """True if reading an array that several processes hold gathers it (no; `SHARDIR_GATHER`).
 
         Every process must then read the same arrays in the same order.
         """
@@ -127,7 +127,7 @@ class Config:
 
     @property
     def check_replicated_inputs(self) -> bool:
-        """Whether processes compare replicated inputs in every call (yes;
+        """True if processes compare replicated inputs in every call (yes;
         `SHARDIR_CHECK_REPLICATED_INPUTS`).
 
         Without the setting they compare them only before the first run of a program. Later calls
@@ -158,7 +158,7 @@ class Config:
 
     @property
     def shardy_exact(self) -> bool:
-        """Whether programs reshard as Shardy does instead of minimizing communication (no;
+        """True if programs reshard as Shardy does instead of minimizing communication (no;
         `SHARDIR_SHARDY_EXACT`).
         """
         return bool(_read("shardy_exact"))

@@ -226,7 +226,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     name = name_of(fun)
 
     @wraps(fun)
-    def wrapped(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: Any, **options: Any) -> Any:
         given = positional(fun, name, args, options)
 
         def plain(*args: Any) -> Any:
@@ -239,7 +239,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         primal = call.primal(plain)
         return call.emit("custom-vjp", primal, lambda _: _traced_together(fun, call, primal), name)
 
-    return wrapped
+    return wrapper
 
 
 def _pair(fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Any, Any]:

@@ -53,7 +53,7 @@ def jvp(
     at = Primals.of("jvp", fun, primals, has_aux)
     steps = at.fitted("tangent", tangents)
 
-    def pushed(*tracers: Tracer) -> Any:
+    def push_forward(*tracers: Tracer) -> Any:
         count = len(at.active)
         traced = at.trace(tracers[:count])
         ahead = derived(lambda: forward.jvp(traced.function, range(count)))
@@ -69,7 +69,7 @@ def jvp(
         return (*made, each[: traced.moving])
 
     labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
-    results, aux, given = at.run(pushed, [*at.primals, *steps], labels)
+    results, aux, given = at.run(push_forward, [*at.primals, *steps], labels)
     out_tangents = _spread_out(results, given)
     return (results, out_tangents, aux) if has_aux else (results, out_tangents)
 

@@ -39,7 +39,7 @@ def gatherer(kind: type) -> Gather:
     return made
 
 
-def wait_quickly(thing: object, kind: type) -> bool:
+def wait_quickly(callable_object: object, kind: type) -> bool:
     """Install a native implementation of `thing`, of a vectorcall class, that waits for arrays.
 
     It returns its argument if that is a pytree of arrays of the class `kind` with elements in host
@@ -50,7 +50,7 @@ def wait_quickly(thing: object, kind: type) -> bool:
         return False
     from shardir.backends.cpu.native.runtime import calls, readiness
 
-    return calls.answers_calls() and readiness.wait(calls.calls()["wait"], kind, thing)
+    return calls.answers_calls() and readiness.wait(calls.calls()["wait"], kind, callable_object)
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

@@ -141,9 +141,9 @@ class JitFunction:
         try:
             leaves, tokens = tree.walk(dynamic, Array, signature_of_leaf)
         except NotAnArrayError:
-            told = without_nothings((args, options))
-            if told[0] is not args:
-                return self._called(*told)
+            call = without_nothings((args, options))
+            if call[0] is not args:
+                return self._called(*call)
             signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
         key = tokens, static, surroundings()
@@ -169,9 +169,9 @@ class JitFunction:
                 from shardir.backends.cpu.native.runtime.answering import Static
                 from shardir.frontend.answers import remember, told_apart
 
-                told = told_apart(args, options, leaves)
+                call = told_apart(args, options, leaves)
                 static = Static(sorted(known.static), sorted(known.static_names))
-                remember(self, static, program.launch, results, *told)
+                remember(self, static, program.launch, results, *call)
             if alone is not None:
                 if len(self._quick) >= MANY:
                     self._quick.clear()
@@ -256,7 +256,7 @@ class JitFunction:
                 )
             )
         word = f"in_shardings of {self._parameters.name}"
-        return [granted(wish, word) for wish in spread_wishes(self._in, args, word)]
+        return [granted(request, word) for request in spread_wishes(self._in, args, word)]
 
     def _out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
         """Return the requested sharding of each result."""
@@ -266,7 +266,7 @@ class JitFunction:
             return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
-        return [granted(wish, word) for wish in spread_wishes(self._out, whole, word)]
+        return [granted(request, word) for request in spread_wishes(self._out, whole, word)]
 
     def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Inline a call into the enclosing trace."""
@@ -297,12 +297,12 @@ class JitFunction:
         if self._out is None and self._device is None:
             return result
         outs, results = tree.flatten(result)
-        asked = self._out_shardings(results)
+        requested = self._out_shardings(results)
         return tree.unflatten(
             results,
             [
                 out if sharding is None else constrain(as_tracer(out), sharding)
-                for out, sharding in zip(outs, asked, strict=True)
+                for out, sharding in zip(outs, requested, strict=True)
             ],
         )
 
@@ -382,7 +382,7 @@ def jit(
     `fun` does not have.
     """
 
-    def wrapped(fun: Callable[..., Any]) -> JitFunction:
+    def decorate(fun: Callable[..., Any]) -> JitFunction:
         check_function(fun, "jit")
         others = [in_shardings, out_shardings, backend]
         if device is not None and any(other is not None for other in others):
@@ -399,4 +399,4 @@ def jit(
             fun, parameters, in_shardings, out_shardings, uneven, backend, device, compiler_options
         )
 
-    return wrapped if fun is None else wrapped(fun)
+    return decorate if fun is None else decorate(fun)

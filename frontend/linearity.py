@@ -54,7 +54,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         made = tree.leaves(fun(*tree.unflatten(structure, tracers)))
         return [returned(x, i, results, name) for i, x in enumerate(made)]
 
-    def transposed(*cotangents: Tracer) -> list[Tracer]:
+    def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
         function, _ = trace_function(flat, abstracts, name, (), origins)
         made = explicit(function, origins)
         moves = (v.type.dtype in INEXACT for v in function.body.returns)
@@ -76,10 +76,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     def transpose(cotangent: Any) -> Any:
         given = fitting("cotangent", f"the transpose of {name}", "result", outs, results, cotangent)
         if current() is not None:
-            made = transposed(*map(as_tracer, given))
+            made = apply_transpose(*map(as_tracer, given))
         else:
             labels = labels_of("cotangent", cotangent)
-            made = run_fleeting(transposed, name, given, labels)
+            made = run_fleeting(apply_transpose, name, given, labels)
         return tree.unflatten(structure, made)
 
     return transpose
@@ -108,7 +108,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     closed = [value for value in block.captures() if value.type.dtype in INEXACT]
     params = (*block.params, *closed)
 
-    def converted(*args: Any) -> Any:
+    def call_converted(*args: Any) -> Any:
         trace = require(name)
         count = len(args) - len(closed)
         if count < 0:
@@ -126,4 +126,4 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
         made = [wrap(v, a.weak) for v, a in zip(values, results, strict=True)]
         return tree.unflatten(found[-1], made)
 
-    return converted, [wrap(value) for value in closed]
+    return call_converted, [wrap(value) for value in closed]

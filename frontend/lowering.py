@@ -202,14 +202,14 @@ def _on_mesh(
     for value, sharding in zip(function.body.params, params, strict=True):
         if sharding is not None:
             given[value] = _on_axes(sharding, value.type.rank, axes)
-    asked = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
+    requested = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
 
-    def sharded(value: Value) -> Sharding | None:
+    def sharding_of(value: Value) -> Sharding | None:
         if value.sharding is not None:
-            return resolved(value.sharding, MESH, asked)
+            return resolved(value.sharding, MESH, requested)
         return given.get(value)
 
-    body = resolve(function.body, sharded, asked)
+    body = resolve(function.body, sharding_of, requested)
     wanted = tuple(
         None if sharding is None else _on_axes(sharding, len(abstract.type.shape), axes)
         for sharding, abstract in zip(results, traced.results, strict=True)

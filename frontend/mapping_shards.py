@@ -38,13 +38,13 @@ def smap(
     into = _specs(in_axes, axis_name, "in_axes")
     out = _specs(out_axes, axis_name, "out_axes")
 
-    def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
         mapped: Callable[..., Any] = shard_map(
             fun, in_specs=into, out_specs=out, axis_names={axis_name}
         )
         return mapped
 
-    return wrapped if f is None else wrapped(f)
+    return decorate if f is None else decorate(f)
 
 
 def _specs(axes: Any, name: str, word: str) -> Any:

@@ -110,7 +110,7 @@ class Mesh(metaclass=_OneEach):
 
     @property
     def empty(self) -> bool:
-        """Whether the mesh has no axes."""
+        """True if the mesh has no axes."""
         return not self.axis_names
 
     @property

@@ -215,7 +215,7 @@ class Call:
                 raise _DeeperError((level,))
             return self._on(_Around(around.mesh, around.taken + 1))
         program = require("pmap").program
-        asked = dict(program.asked)
+        requested_before = dict(program.asked)
         levels: tuple[Level, ...] = (level,)
         while True:
             mesh = self._mesh(levels)
@@ -231,7 +231,7 @@ class Call:
                     ) from None
                 levels = (level, *deeper.levels)
                 program.asked.clear()
-                program.asked.update(asked)
+                program.asked.update(requested_before)
                 continue
             if not self._fill(levels):
                 raise BatchError(

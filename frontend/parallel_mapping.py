@@ -61,7 +61,7 @@ def pmap(
     are too few devices.
     """
 
-    def wrapped(fun: Callable[..., Any]) -> PmapFunction:
+    def decorate(fun: Callable[..., Any]) -> PmapFunction:
         if not callable(fun):
             raise ArgumentError(point(f"pmap takes a function, got {brief(fun)}"))
         parameters = Parameters.of(
@@ -103,7 +103,7 @@ def pmap(
         mode = uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
         return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode)
 
-    return wrapped if fun is None else wrapped(fun)
+    return decorate if fun is None else decorate(fun)
 
 
 @final
@@ -119,13 +119,13 @@ class PmapFunction:
         update_wrapper(self, mapping.fun)
         self._mapping = mapping
 
-        def mapped(*args: Any, **options: Any) -> Any:
+        def call_mapped(*args: Any, **options: Any) -> Any:
             return Call(mapping, args, options).trace()
 
-        update_wrapper(mapped, mapping.fun)
-        self._mapped = mapped
+        update_wrapper(call_mapped, mapping.fun)
+        self._mapped = call_mapped
         self._jit: JitFunction = jit(
-            mapped, static_argnums=static, donate_argnums=donated, uneven=uneven
+            call_mapped, static_argnums=static, donate_argnums=donated, uneven=uneven
         )
 
     def __call__(self, *args: Any, **options: Any) -> Any:

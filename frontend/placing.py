@@ -47,7 +47,7 @@ def device_put(
     donate = flag_of("donate of device_put", donate)
     leaves, structure = tree.flatten(x)
     word = "the device of device_put"
-    targets = [granted(wish, word) for wish in spread_wishes(device, x, word)]
+    targets = [granted(request, word) for request in spread_wishes(device, x, word)]
     if current() is not None:
         moved: list[Any] = [
             as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)

@@ -82,12 +82,12 @@ def _name(
     """
     from shardir.frontend.parameters import Parameters
 
-    thing, says = error.about or (None, "")
+    culprit, says = error.about or (None, "")
     known = Parameters.of(fun)
     given = [(known.label(i), arg) for i, arg in enumerate(args)]
     for label, arg in [*given, *options.items()]:
         try:
-            path = _path(arg, thing)
+            path = _path(arg, culprit)
         except RecursionError:
             check_ends(arg)
             raise
@@ -96,13 +96,13 @@ def _name(
             return
 
 
-def _path(x: Any, thing: object) -> str | None:
+def _path(x: Any, culprit: object) -> str | None:
     """Return the path of `thing` in `x` in the notation of argument labels, or `None`."""
-    if x is thing:
+    if x is culprit:
         return ""
     if isinstance(x, (list, tuple, dict)):
         for key, child in x.items() if isinstance(x, dict) else enumerate(x):
-            path = _path(child, thing)
+            path = _path(child, culprit)
             if path is not None:
                 return f".{key}{path}"
     return None

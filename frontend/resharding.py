@@ -36,7 +36,7 @@ def laid_out(made: Any, out_sharding: Any) -> Any:
 
 def _laid_out(xs: Any, shardings: Any, word: str) -> Any:
     leaves, structure = tree.flatten(xs)
-    wanted = [granted(wish, word) for wish in spread_wishes(shardings, xs, word)]
+    wanted = [granted(request, word) for request in spread_wishes(shardings, xs, word)]
     if current() is None:
         return tree.unflatten(
             structure,
@@ -61,10 +61,10 @@ def auto_axes(
     check_function("auto_axes", f)
 
     @wraps(f)
-    def wrapped(*args: Any, out_sharding: Any = out_sharding, **options: Any) -> Any:
+    def wrapper(*args: Any, out_sharding: Any = out_sharding, **options: Any) -> Any:
         return laid_out(f(*args, **options), out_sharding)
 
-    return wrapped
+    return wrapper
 
 
 def explicit_axes(
@@ -79,9 +79,9 @@ def explicit_axes(
     check_function("explicit_axes", f)
 
     @wraps(f)
-    def wrapped(*args: Any, in_sharding: Any = in_sharding, **options: Any) -> Any:
+    def wrapper(*args: Any, in_sharding: Any = in_sharding, **options: Any) -> Any:
         if in_sharding is not None:
             args = _laid_out(args, in_sharding, "in_sharding of explicit_axes")
         return f(*args, **options)
 
-    return wrapped
+    return wrapper

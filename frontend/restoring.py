@@ -91,12 +91,12 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     need_safetensors()
     word = "shardings of load"
     try:
-        asked = None if like is None else _asked(like, shardings, word)
-        wishes = tree.leaves(shardings, is_leaf=is_wish) if asked is None else []
+        requested = None if like is None else _asked(like, shardings, word)
+        requests = tree.leaves(shardings, is_leaf=is_wish) if requested is None else []
     except RecursionError:
         raise CheckpointError(NESTED_TOO_DEEPLY) from None
-    given = [sharding for _, sharding in asked.values()] if asked else []
-    given += [granted(wish, word) for wish in wishes if is_wish(wish)]
+    given = [sharding for _, sharding in requested.values()] if requested else []
+    given += [granted(request, word) for request in requests if is_wish(request)]
     together = not all(each is None or each.is_fully_addressable for each in given)
     for attempt in range(MAX_ATTEMPTS):
         root, text, why = folder_to_load(target), None, ""
@@ -110,7 +110,7 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
             agree_to_load(target, text, why)
         assert text is not None
         found: list[Any] = []
-        pattern, wanted = like, asked
+        pattern, wanted = like, requested
         try:
             index = parse_index(root / INDEX, text)
             if wanted is None:
@@ -118,8 +118,8 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
                 pattern = dict.fromkeys(index.entries, 0)
                 spread = spread_wishes(shardings, pattern, word)
                 wanted = {
-                    name: (_Anything(), granted(wish, word))
-                    for name, wish in zip(named_leaves(pattern), spread, strict=True)
+                    name: (_Anything(), granted(request, word))
+                    for name, request in zip(named_leaves(pattern), spread, strict=True)
                 }
             found = _leaves(root, index, wanted)
         except CheckpointError as error:
@@ -182,20 +182,20 @@ class _Anything:
 def _asked(like: Any, shardings: Any, word: str) -> dict[str, tuple[Any, Sharding | None]]:
     """Return each leaf of `like` and its requested sharding, by name."""
     wanted = named_leaves(like)
-    wishes = spread_wishes(shardings, like, word)
-    asked = {}
-    for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
-        sharding = None if is_number(leaf) else granted(wish, word) or _sharding_of(leaf)
-        asked[name] = leaf, sharding
-    return asked
+    requests = spread_wishes(shardings, like, word)
+    requested = {}
+    for (name, leaf), request in zip(wanted.items(), requests, strict=True):
+        sharding = None if is_number(leaf) else granted(request, word) or _sharding_of(leaf)
+        requested[name] = leaf, sharding
+    return requested
 
 
 def _leaves(
-    root: Path, index: Index, asked: Mapping[str, tuple[Any, Sharding | None]]
+    root: Path, index: Index, requested: Mapping[str, tuple[Any, Sharding | None]]
 ) -> list[Any]:
     """Return the requested arrays and numbers."""
     placed = []
-    for name, (leaf, sharding) in asked.items():
+    for name, (leaf, sharding) in requested.items():
         entry = _find(name, index.entries, root)
         if not isinstance(leaf, _Anything):
             _check_same_type(name, entry, leaf, root)
@@ -261,11 +261,11 @@ def _check_same_type(name: str, entry: Entry, leaf: Any, root: Path) -> None:
     if is_number(leaf) and not entry.shape and entry.dtype != "key":
         return
     found = TensorType(entry.shape, entry.dtype)
-    asked = abstract_of(leaf, f"{name} of like").type
-    if found != asked:
+    requested = abstract_of(leaf, f"{name} of like").type
+    if found != requested:
         raise CheckpointError(
-            f"{quoted(name)} is {found} in the checkpoint {shown_path(root)}, and {asked} is "
-            "requested; pass a like with the shapes and element types that were saved"
+            f"{quoted(name)} is {found} in the checkpoint {shown_path(root)}, and {requested} "
+            "is requested; pass a like with the shapes and element types that were saved"
         )
 
 

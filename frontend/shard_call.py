@@ -74,10 +74,10 @@ class Call:
                     f"{len(args)} arguments; give one for each, or one spec for all"
                 )
             )
-        asked = spread(_as_tuple(self.in_specs), tuple(args), is_entry, word)
-        chosen = [i for i, spec in enumerate(asked) if spec is not None]
+        entries = spread(_as_tuple(self.in_specs), tuple(args), is_entry, word)
+        chosen = [i for i, spec in enumerate(entries) if spec is not None]
         leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
-        specs = [asked[i] for i in chosen]
+        specs = [entries[i] for i in chosen]
         cuts = []
         for leaf, spec, label in zip(leaves, specs, labels, strict=True):
             if not is_array_like(leaf):

@@ -71,13 +71,13 @@ def shard_map(
             point(f"uneven of shard_map is {brief(uneven)}; it must be 'pad' or None")
         )
 
-    def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
         parameters = Parameters.of(fun)
         _check_specs(in_specs, f"in_specs of shard_map of {parameters.name}", is_entry)
         _check_specs(out_specs, f"out_specs of shard_map of {parameters.name}")
 
         @wraps(fun)
-        def mapped(*args: Any) -> Any:
+        def call_mapped(*args: Any) -> Any:
             used = current_mesh() if mesh is None else mesh
             if used is not None and not isinstance(used, Mesh):
                 raise ArgumentError(
@@ -96,9 +96,9 @@ def shard_map(
             call = Call(parameters.name, fun, used, names, checked, pads, in_specs, out_specs)
             return call.run(args, parameters)
 
-        return mapped
+        return call_mapped
 
-    return wrapped if f is None else wrapped(f)
+    return decorate if f is None else decorate(f)
 
 
 def _check_specs(specs: Any, word: str, is_entry: Callable[[Any], bool] = is_spec) -> None:

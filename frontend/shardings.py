@@ -72,7 +72,7 @@ class Sharding(ABC):
 
     @cached_property
     def is_fully_replicated(self) -> bool:
-        """Whether every device holds the global value."""
+        """True if every device holds the global value."""
         cuts = self.digits(self.natural_rank)
         return all(cut is not UNCONSTRAINED and pieces(cut) == 1 for cut in cuts)
 
@@ -92,7 +92,7 @@ class Sharding(ABC):
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether all devices belong to this process."""
+        """True if all devices belong to this process."""
         return len(self.local_places) == self.num_devices
 
     @cached_property

@@ -27,12 +27,12 @@ def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
     lead: Entry = names if isinstance(names, str) else tuple(names)
 
     def place(sharding: Sharding) -> Sharding:
-        asked, _ = list(program.asked)[int(sharding.mesh[1:])]
-        if not isinstance(asked, NamedSharding):
+        requested, _ = list(program.asked)[int(sharding.mesh[1:])]
+        if not isinstance(requested, NamedSharding):
             raise ShardingError(
                 point(
                     f"spmd_axis_name={names!r} names axes of a mesh, and a constraint inside "
-                    f"requests {asked}, which has none; use a NamedSharding"
+                    f"requests {requested}, which has none; use a NamedSharding"
                 )
             )
         entries: list[Entry] = [lead]
@@ -42,8 +42,8 @@ def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
             elif not dim.axes:
                 entries.append(None)
             else:
-                entries.append(asked.spec.axes(int(dim.axes[0].name)))
-        wider = NamedSharding(asked.mesh, PartitionSpec(*entries))
+                entries.append(requested.spec.axes(int(dim.axes[0].name)))
+        wider = NamedSharding(requested.mesh, PartitionSpec(*entries))
         return token(program, wider, len(entries))
 
     return place
@@ -59,9 +59,9 @@ def fronting(program: Program, names: Names) -> Callable[[Axes], Axes] | None:
         called = {}
         for axis in axes:
             number, _, dim = axis.name[1:].partition(".")
-            asked, _ = list(program.asked)[int(number)]
-            if isinstance(asked, NamedSharding):
-                called[asked.mesh.axis_names[int(dim)]] = axis
+            requested, _ = list(program.asked)[int(number)]
+            if isinstance(requested, NamedSharding):
+                called[requested.mesh.axis_names[int(dim)]] = axis
         return tuple(called[name] for name in wanted if name in called)
 
     return front

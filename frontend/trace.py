@@ -220,15 +220,15 @@ def trace_program(
     fun: Callable[[list[Tracer]], Sequence[Tracer]],
     params: Sequence[tuple[str, Abstract]],
     name: str,
-    fleeting: bool = False,
+    is_temporary: bool = False,
 ) -> Traced:
     """Trace `fun`, from a list of tracers to a sequence of tracers, as a separate program.
 
     `params` are the names and abstract values of the parameters. Enclosing traces are not visible.
-    `fleeting` marks a program that is traced again at every call.
+    `is_temporary` marks a program that is traced again at every call.
     """
     locations.refresh()
-    program = Program(name, fleeting)
+    program = Program(name, is_temporary)
     trace = Trace(program, None, name)
     tracers = [trace.param(abstract, hint) for hint, abstract in params]
     with _entered(trace):
@@ -303,13 +303,13 @@ def trace_function(
     outer = require(name)
     outer.program.settle(outer)
 
-    def called(*tracers: Tracer) -> Sequence[Tracer]:
+    def name_and_call(*tracers: Tracer) -> Sequence[Tracer]:
         # Parameters need names first: tracing inside may settle the names of its operations.
         for i, tracer in enumerate(tracers):
             outer.program.call(tracer.value, names[i] if i < len(names) else f"arg{i}")
         return fun(*tracers)
 
-    block, results = trace_block(called, params, name, origins=origins)
+    block, results = trace_block(name_and_call, params, name, origins=origins)
     return Function(name, outer.program.renamed(block), (None,) * len(results)), results
 
 

@@ -27,8 +27,8 @@ class Program:
     parameters.
     """
 
-    def __init__(self, name: str, fleeting: bool = False) -> None:
-        self.name, self.fleeting = name, fleeting
+    def __init__(self, name: str, is_temporary: bool = False) -> None:
+        self.name, self.fleeting = name, is_temporary
         self.names = Names()
         self.hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}

@@ -83,7 +83,7 @@ def answering(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
     """Return `is_leaf` with checks that raise `StructureError` for invalid parameters and
     results."""
 
-    def checked(*place: Any) -> bool:
+    def check_result(*place: Any) -> bool:
         from shardir.frontend.amounts import flag_of
         from shardir.frontend.parameters import called
 
@@ -92,7 +92,7 @@ def answering(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
             raise StructureError(point(f"is_leaf returns True or False, it returned {found!r}"))
         return flag_of("what is_leaf returns", found)
 
-    return checked
+    return check_result
 
 
 def check_structure(what: str, structure: Any) -> None:

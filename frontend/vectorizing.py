@@ -107,12 +107,12 @@ def vmap(
         wanted = [leaves[i] for i in chosen]
         names = [labels[i] for i in chosen]
 
-        def batched(*tracers: Tracer) -> Any:
+        def call_batched(*tracers: Tracer) -> Any:
             return batch.trace(run, tracers, names)
 
         if current() is not None:
-            return batched(*map(as_tracer, wanted))
-        return run_fleeting(batched, name, wanted, names)
+            return call_batched(*map(as_tracer, wanted))
+        return run_fleeting(call_batched, name, wanted, names)
 
     return mapped
 

@@ -21,42 +21,42 @@ def is_wish(x: Any) -> bool:
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
 
 
-def check_wishes(wishes: Any, word: str) -> None:
+def check_wishes(requests: Any, word: str) -> None:
     """Raise `ArgumentError` for a pytree with leaves that are no sharding requests."""
-    for wish in tree.leaves(wishes, is_leaf=is_wish):
-        if not is_wish(wish):
-            raise _no_wish(wish, word)
+    for request in tree.leaves(requests, is_leaf=is_wish):
+        if not is_wish(request):
+            raise _no_wish(request, word)
 
 
-def _no_wish(wish: Any, word: str) -> ArgumentError:
+def _no_wish(request: Any, word: str) -> ArgumentError:
     return ArgumentError(
         point(
-            f"{word} has {brief_with_type(wish)}, which is no sharding; "
+            f"{word} has {brief_with_type(request)}, which is no sharding; "
             "write NamedSharding(mesh, PartitionSpec(...))"
         )
     )
 
 
-def spread_wishes(wishes: Any, values: Any, word: str) -> list[Any]:
+def spread_wishes(requests: Any, values: Any, word: str) -> list[Any]:
     """Return the sharding request of each leaf of `values`, from a pytree prefix."""
-    check_wishes(wishes, word)
-    return spread(wishes, values, is_wish, word)
+    check_wishes(requests, word)
+    return spread(requests, values, is_wish, word)
 
 
-def granted(wish: Any, word: str) -> Sharding | None:
+def granted(request: Any, word: str) -> Sharding | None:
     """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
-    if wish is None or isinstance(wish, Sharding):
-        return wish
-    if isinstance(wish, Device):
-        return SingleDeviceSharding(wish)
-    if not isinstance(wish, PartitionSpec):
-        raise _no_wish(wish, word)
+    if request is None or isinstance(request, Sharding):
+        return request
+    if isinstance(request, Device):
+        return SingleDeviceSharding(request)
+    if not isinstance(request, PartitionSpec):
+        raise _no_wish(request, word)
     mesh = current_mesh()
     if mesh is None:
         raise NoMeshError(
             point(
-                f"{word} has {wish}, which does not say on which devices; "
-                f"write NamedSharding(mesh, {wish}), or call it inside `with mesh:`"
+                f"{word} has {request}, which does not say on which devices; "
+                f"write NamedSharding(mesh, {request}), or call it inside `with mesh:`"
             )
         )
-    return NamedSharding(mesh, wish)
+    return NamedSharding(mesh, request)

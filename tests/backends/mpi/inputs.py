@@ -263,7 +263,7 @@ def replicated_parts_are_compared() -> None:
         ),
     ):
         assert told(make) == word + start + part + end
-    number = f"number of an array of type f32[]{end}"
+    number = f"element of an array of type f32[]{end}"
     assert told(lambda: from_process_local(one[0], everywhere)) == (
         f"make_array_from_process_local_data{start}{number}"
     )
@@ -274,7 +274,7 @@ def replicated_parts_are_compared() -> None:
     wrong[0, 11] += mine()
     text = told(lambda: from_callback((8, 12), some, lambda index: wrong[index]))
     assert text.startswith("make_array_from_callback has other elements in process 1 than in ")
-    assert "for the part [0:8, 6:12] of an array of type f32[8, 12]" in text
+    assert "for the shard [0:8, 6:12] of an array of type f32[8, 12]" in text
     same(from_callback((8, 12), some, lambda index: W[index]), W)
     same(from_callback((8, 12), sharding("x", "y"), lambda index: W[index]), W)
     text = told(lambda: sd.device_put_replicated(one, sd.devices()))
