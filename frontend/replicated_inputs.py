@@ -57,7 +57,7 @@ class ReplicatedInputs:
     whole: Whole
     processes: tuple[int, ...]
     exchanges: dict[bool, bool] = field(default_factory=dict)
-    """Whether any process has replicated inputs, by whether this one has."""
+    """Maps whether this process has replicated inputs to whether any process has."""
 
     def check(self, arguments: Sequence[object], hidden: Sequence[object]) -> InputCheck | None:
         """Return the comparison that the processes make for a call with these arguments, or `None`.

@@ -387,8 +387,8 @@ class _Files:
         ):
             raise CheckpointError(
                 f"{shown_path(self.root / part.file)} of the checkpoint is damaged: the elements "
-                f"of {quoted(key_of(name, part.box))} do not have the checksum that they were saved "
-                "with; restore the file, or load an earlier checkpoint"
+                f"of {quoted(key_of(name, part.box))} do not have the checksum that they were "
+                "saved with; restore the file, or load an earlier checkpoint"
             )
         if entry.dtype not in VIEWS:
             return numbers

@@ -146,7 +146,7 @@ class Runnable:
         self.launch: Launch | None = None
         """The native launch, for arrays that need no conversion or resharding."""
         self.views = False
-        """Whether results are views of arguments."""
+        """True if results are views of arguments."""
         if self._whole is not None:
             self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)

@@ -22,9 +22,9 @@ class Program:
     """The state that the traces of one program share.
 
     `captured` are the captured arrays that became parameters. `requested_shardings` are the user's
-    shardings (each for values of one rank), which `sharding_token` numbers. An `is_temporary`
-    program is traced for one call only, so it embeds no array as a constant: even small arrays are
-    parameters.
+    shardings (each for values of one rank), which `sharding_token` numbers. A temporary
+    program (`is_temporary`) is traced for one call only, so it embeds no array as a constant: even
+    small arrays are parameters.
     """
 
     def __init__(self, name: str, is_temporary: bool = False) -> None:
