@@ -68,7 +68,7 @@ class Shard:
 class Array(Convertible):
     """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
-    `storage_or_shards` is its allocation, or its shards; `None` once the array is deleted or
+    `held` is its allocation, or its shards; `None` once the array is deleted or
     donated.
     """
 
