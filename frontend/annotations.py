@@ -141,7 +141,7 @@ def _meant(attr: Attr, expressed: "Expressed") -> Attr:
 def retold(
     block: Block, requested: "Sequence[tuple[UserSharding, int]]", program: Program
 ) -> Block:
-    """Return a block of another program, with requested shardings `asked`, with tokens of
+    """Return a block of another program, with shardings `requested`, with tokens of
     `program`."""
 
     def number_of(number: int) -> int:

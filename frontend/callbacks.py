@@ -30,8 +30,8 @@ _MISSING: Any = object()
 class Caller:
     """Calls a function with arrays in a pytree; equal when all of its fields are.
 
-    `fixed` are the leaves that are no arrays, by leaf index. `narrows` states that 64-bit types of
-    NumPy are converted to 32-bit types, as they are unless `enable_x64` is set.
+    `static_leaves` are the leaves that are no arrays, by leaf index. `narrows` states that 64-bit
+    types of NumPy are converted to 32-bit types, as they are unless `enable_x64` is set.
     """
 
     function: Callable[..., Any]

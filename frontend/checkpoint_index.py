@@ -34,8 +34,8 @@ MAX_DIMENSIONS = 64
 MAX_BYTES = 2**63 - 1
 """Size in bytes of the largest addressable array."""
 MAX_DIVIDED_DIMENSIONS = 6
-"""Maximum number of divided dimensions for which `tile` compares the corners of boxes that form no
-grid; there are 2 to this power corners for each box."""
+"""Maximum number of divided dimensions for which `do_boxes_tile` compares the corners of boxes that
+form no grid; there are 2 to this power corners for each box."""
 
 _FILE = re.compile(r"(save-\d{1,18}/)?process-\d{5,10}\.safetensors", re.ASCII)
 _CHECKSUMS = re.compile(r"([0-9a-f]{8})*", re.ASCII)

@@ -27,7 +27,8 @@ MeshAxes = tuple[tuple[str, int], ...]
 def grounded(
     requested: Iterable[tuple[Sharding, int]], met: Iterable[Sharding]
 ) -> tuple[tuple[Sharding, int], ...]:
-    """Return the shardings `asked` with the meshes without devices replaced by meshes with devices.
+    """Return the shardings `requested` with the meshes without devices replaced by meshes with
+    devices.
 
     The devices are those of the first mesh with the same axes among the shardings in `met`.
     """
@@ -74,7 +75,7 @@ def common_axes(shardings: Sequence[Sharding]) -> MeshAxes:
     """Return axes, major first, whose sub-axes express every dimension of `shardings`.
 
     All shardings have the same devices (`check_same_devices`). Raises `ShardingError` when there is
-    no such mesh. `express` checks that sub-axes nest in the mesh of a NamedSharding.
+    no such mesh. `express_sub_axis` checks that sub-axes nest in the mesh of a NamedSharding.
     """
     for sharding in shardings:
         if isinstance(sharding, NamedSharding):

@@ -2,8 +2,9 @@
 
 The signature of `x` determines everything that `ones_like(x)` reads of it. Outside of a trace the
 native call cache therefore repeats the final call directly when the signature was seen before. A
-function decorated with `@composed` guarantees that what it does depends only on the signatures of
-arrays (unless they are arguments of the final call) and on the values of all other arguments.
+function decorated with `@composed_function` guarantees that what it does depends only on the
+signatures of arrays (unless they are arguments of the final call) and on the values of all other
+arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ watched: ContextVar[list[Did] | None] = ContextVar("shardir_watched", default=No
 
 @quick_class
 class Composed:
-    """A function decorated with `composed`."""
+    """A function decorated with `composed_function`."""
 
     __name__: str
     __qualname__: str

@@ -218,7 +218,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Primal:
-    """A function as a block; `closed` are its captured values."""
+    """A function as a block; `captures` are its captured values."""
 
     block: Block
     results: tuple[Abstract, ...]

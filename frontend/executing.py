@@ -40,7 +40,8 @@ def gatherer(kind: type) -> Gather:
 
 
 def wait_quickly(callable_object: object, kind: type) -> bool:
-    """Install a native implementation of `thing`, of a vectorcall class, that waits for arrays.
+    """Install a native implementation of `callable_object`, of a vectorcall class, that waits for
+    arrays.
 
     It returns its argument if that is a pytree of arrays of the class `kind` with elements in host
     memory. Return whether it was installed; it is not where native code is unavailable or not

@@ -40,11 +40,12 @@ MESH = "mesh"
 class Plan:
     """A lowered module, and the meaning of its mesh axes in public shardings.
 
-    `seen` are the public shardings in order of appearance; if there are none, the program runs on
-    the default device and its results are not committed. `params` and `results` have the requested
-    shardings. `uneven` is the treatment of dimensions that do not divide. `odd` states whether an
-    argument has such a dimension, `exact` whether values are resharded exactly as Shardy does.
-    `on_fallback` is the treatment of sharded operations without a factor rule.
+    `user_shardings` are the public shardings in order of appearance; if there are none, the program
+    runs on the default device and its results are not committed. `params` and `results` have the
+    requested shardings. `uneven` is the treatment of dimensions that do not divide.
+    `has_uneven_arguments` states whether an argument has such a dimension, `shardy_exact` whether
+    values are resharded exactly as Shardy does. `on_fallback` is the treatment of sharded
+    operations without a factor rule.
     """
 
     module: Module

@@ -22,8 +22,8 @@ from shardir.placement import Axes, Axis
 class Named:
     """A named axis and the axes of the IR that it represents.
 
-    `manual`: a mesh axis, not a batch axis. `checked`: the values of `shard_map` with `check_vma`,
-    where equal values along the axis count as one value that its devices share.
+    `manual`: a mesh axis, not a batch axis. `checked`: an axis of `shard_map` with `check_vma`. A
+    value that does not vary along such an axis counts as one value that its devices share.
     """
 
     name: str

@@ -107,7 +107,7 @@ class _Star:
 
 @dataclass(frozen=True)
 class TracedAt:
-    """A function traced at a point; `numbers` are its differentiable results."""
+    """A function traced at a point; `inexact_results` are its differentiable results."""
 
     function: Function
     results: tuple[Abstract, ...]
@@ -264,8 +264,8 @@ class Primals:
 class Derivative:
     """A derivative at a point: the linear part of the computation, with its residuals.
 
-    `block` takes `saved` and directions; it was traced in `program`. `vma` are the varying axes of
-    each result that has a cotangent.
+    `block` takes `residuals` and directions; it was traced in `program`. `varying_axes` are the
+    varying axes of each result that has a cotangent.
     """
 
     name: str

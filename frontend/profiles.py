@@ -34,9 +34,9 @@ class Row:
 
     `seconds` is the time from begin to end, `executions` the number in a run (more than one in
     loops); `memory` (bytes) and `flops` are totals over the executions. `busy` is the average
-    fraction of that time in which workers were busy. `reached` is the minimum time that this
-    machine needs for the bytes or the arithmetic divided by the measured time (above 1: data came
-    from caches), `None` where it is unknown.
+    fraction of that time in which workers were busy. `roofline_fraction` is the minimum time that
+    this machine needs for the bytes or the arithmetic divided by the measured time (above 1: data
+    came from caches), `None` where it is unknown.
     """
 
     name: str

@@ -97,7 +97,7 @@ def _name(
 
 
 def _path(x: Any, culprit: object) -> str | None:
-    """Return the path of `thing` in `x` in the notation of argument labels, or `None`."""
+    """Return the path of `culprit` in `x` in the notation of argument labels, or `None`."""
     if x is culprit:
         return ""
     if isinstance(x, (list, tuple, dict)):

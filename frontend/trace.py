@@ -2,8 +2,8 @@
 
 One `Trace`, the block under construction, is current while a function is traced. `emit` appends one
 operation to it. Blocks of control flow are nested traces (`trace_block`). They may use values of
-the enclosing traces and share one `Program`, which records the names of values and the arrays that
-the function captures.
+the enclosing traces and share one `TracedProgram`, which records the names of values and the arrays
+that the function captures.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -128,7 +128,7 @@ def vma_of_returns(block: Block, params: Sequence[Varying]) -> list[Varying]:
 
 @dataclass(frozen=True)
 class Explicit:
-    """A function with explicit `pvary` operations, and the varying axes of its results."""
+    """A function with explicit `vary` operations, and the varying axes of its results."""
 
     function: Function
     results: tuple[Varying, ...]
