@@ -208,5 +208,5 @@ def test_a_timeout_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert timeout_seconds(None) == 20
     with pytest.raises(SettingError, match="a timeout of 0 seconds is invalid; it must be above 0"):
         timeout_seconds(0)
-    with pytest.raises(SettingError, match="a timeout of '5' seconds is none"):
+    with pytest.raises(SettingError, match="a timeout of '5' seconds is invalid"):
         initialize(timeout="5")  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.dtype([("a", 3)]),
         ArgumentError,
-        "dtype does not accept ([('a', 3)]): Cannot interpret '3' as a data type",
+        "dtype does not take ([('a', 3)]): Cannot interpret '3' as a data type",
     ),
     (
         lambda: snp.lexsort(MESH),

@@ -55,7 +55,7 @@ def test_the_table_is_for_people() -> None:
     found = sd.profile(step, jnp.ones((30, 20)), jnp.ones((20, 10)), runs=2)
     lines = str(found).splitlines()
     assert re.fullmatch(
-        r"profile of step: \S+ [mu]?s a call \(median of 2, least \S+ [mu]?s\); first call .*s",
+        r"profile of step: \S+ [mu]?s a call \(median of 2, minimum \S+ [mu]?s\); first call .*s",
         lines[0],
     )
     assert re.fullmatch(

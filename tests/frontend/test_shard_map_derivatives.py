@@ -270,7 +270,7 @@ def test_a_cotangent_that_differs_where_the_result_does_not() -> None:
     with pytest.raises(ShardingError) as error:
         in_shards(lambda w, x: sd.linear_transpose(lambda w: (2 * w, 3 * w), w)((w, x[0]))[0])
     assert first_line(error).startswith(
-        "the cotangent of result 1 for the transpose of lambda may differ along 's'"
+        "the cotangent of result 1 for the transpose of lambda may vary along 's'"
     )
 
 

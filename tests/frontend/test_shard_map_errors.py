@@ -113,7 +113,7 @@ def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
         "'x', but it may vary along 'x'; reduce it along 'x' (lax.psum, lax.pmean), name 'x' in "
         "the spec, or pass check_vma=False"
     )
-    assert "for result['n'], which says that it is the same along 'x' and 'y'" in cut(
+    assert "for result['n'], which replicates it along 'x' and 'y'" in cut(
         lambda a: {"n": lax.axis_index(("x", "y")) + a[0, 0].astype(int)}
     )
     assert "the same along 'y'" in cut(lambda a: a + lax.axis_index("y"), P("x"))

@@ -119,7 +119,9 @@ def test_what_is_handed_out_must_be_a_capsule_that_nobody_has_taken() -> None:
     assert snp.from_dlpack(once).tolist() == [0, 1, 2]
     with pytest.raises(NotAnArrayError) as taken:
         snp.from_dlpack(once)
-    assert "something named used_dltensor_versioned, no capsule" in str(taken.value)
+    assert "an object named used_dltensor_versioned, which is no unconsumed capsule" in str(
+        taken.value
+    )
 
 
 def test_a_view_that_cannot_be_written_into_is_copied_by_dlpack_too() -> None:
