@@ -214,5 +214,5 @@ def test_an_error_says_what_is_wrong(
 def test_devices_are_found_in_lists_that_end() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(StructureError, match="contains itself; arrays are found in containers"):
+    with pytest.raises(StructureError, match="contains itself; a pytree must be finite"):
         sd.Mesh(endless, "x")

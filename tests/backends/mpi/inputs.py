@@ -146,7 +146,7 @@ def all_ways_to_call_compare() -> None:
         lambda x, k: lax.ppermute(x * k, "x", [(i, (i + 1) % 4) for i in range(4)]),
         mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"),
     )  # fmt: skip
-    assert "places other numbers than process 0" in told(lambda: cut(x, 3.0 if odd() else 2.0))
+    assert "places other elements than process 0" in told(lambda: cut(x, 3.0 if odd() else 2.0))
     inside = sd.jit(cut)
     want = np.roll(W, 2, 0) * 2
     refuses(lambda k: inside(x, k), differs("k", "lambda (f32[])"), 2.0, 3.0, want)
@@ -155,7 +155,7 @@ def all_ways_to_call_compare() -> None:
     rows = np.arange(8.0, dtype=np.float32)
     each = sd.pmap(lambda v, k: lax.psum(v * k, "i"), "i", in_axes=(0, None))
     total = np.full(8, rows.sum() * 2, np.float32)
-    assert "places other numbers than process 0" in told(lambda: each(rows, 3.0 if odd() else 2.0))
+    assert "places other elements than process 0" in told(lambda: each(rows, 3.0 if odd() else 2.0))
     same(each(rows, 2.0), total)
 
 
@@ -278,7 +278,7 @@ def replicated_parts_are_compared() -> None:
     same(from_callback((8, 12), some, lambda index: W[index]), W)
     same(from_callback((8, 12), sharding("x", "y"), lambda index: W[index]), W)
     text = told(lambda: sd.device_put_replicated(one, sd.devices()))
-    assert text.startswith("process 1 places other numbers than process 0 on devices of several")
+    assert text.startswith("process 1 places other elements than process 0 on devices of several")
 
 
 @claim

@@ -124,7 +124,7 @@ def test_arange_is_one_operation() -> None:
 
 
 def test_arange_needs_numbers() -> None:
-    with pytest.raises(TracedValueError, match="shapes and Python's range need numbers"):
+    with pytest.raises(TracedValueError, match="shapes and Python's range need concrete"):
         run(snp.arange, np.array(3))
     with pytest.raises(ArgumentError, match="arange with step 0 has no end"):
         snp.arange(1, 2, 0)
