@@ -1,1 +1,1 @@
-"""The frontend: devices, arrays and the tracing that turns Python functions into modules."""
+"""The frontend: devices, arrays, and the tracing of Python functions to modules."""

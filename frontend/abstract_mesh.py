@@ -1,11 +1,11 @@
-"""Meshes of devices that nobody has: to trace, lower and partition programs for other machines.
+"""Abstract meshes, to trace, lower and partition programs for devices that this machine lacks.
 
     mesh = AbstractMesh((16, 16, 8), ("data", "model", "pipe"))
     x = ShapeDtypeStruct((4096, 4096), "float32", sharding=NamedSharding(mesh, P("data", "model")))
     jit(f).lower(x).compile().as_text()
 
-Its devices are places without memory. All that reads a program works as for any mesh; putting an
-array there, or running a program, is an error.
+The devices have no memory. Everything that reads a program works as for any mesh; placing an array
+there, or running a program, is an error.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from shardir.frontend.mesh import Mesh, clean_names, clean_shape
 
 
 class AbstractDevice(Device):
-    """One of the places of an `AbstractMesh`; those with the same id are the same."""
+    """A device of an `AbstractMesh`; devices with the same id are the same object."""
 
     __slots__ = ()
 
@@ -40,21 +40,21 @@ _devices: dict[int, AbstractDevice] = {}
 
 
 def find_abstract_device(id: int) -> AbstractDevice:
-    """The one abstract device with this id."""
+    """Return the only abstract device with this id."""
     device = _devices.get(id)
     return device if device is not None else _devices.setdefault(id, AbstractDevice(id))
 
 
 MOST_DEVICES = 1 << 20
-"""There is an object for each, and more machines than anybody has."""
+"""Maximum number of abstract devices, because each one is a Python object."""
 _NOTHING = np.array(None, dtype=object)
 
 
 class AbstractMesh(Mesh):
-    """A mesh by its sizes and names alone: `AbstractMesh((16, 8), ("data", "model"))`.
+    """A mesh given by its sizes and names alone: `AbstractMesh((16, 8), ("data", "model"))`.
 
-    Raises `MeshError` for sizes that are no whole numbers above 0, or for other than one name
-    each.
+    Raises `MeshError` for sizes that are not integers above 0, and if there is not one name per
+    size.
     """
 
     @pointed
@@ -72,8 +72,8 @@ class AbstractMesh(Mesh):
             )
         if prod(sizes) > MOST_DEVICES:
             raise MeshError(
-                f"an AbstractMesh of sizes {sizes} has more devices than {MOST_DEVICES}, which is "
-                "the most"
+                f"an AbstractMesh of sizes {sizes} has more than the maximum of {MOST_DEVICES} "
+                "devices"
             )
         devices = np.empty(prod(sizes), dtype=object)
         devices[:] = [find_abstract_device(id) for id in range(devices.size)]
@@ -87,15 +87,15 @@ class AbstractMesh(Mesh):
 
 
 def is_abstract(devices: Sequence[Device]) -> bool:
-    """Whether these devices, all of one mesh, are places that hold nothing."""
+    """Return whether these devices, all of one mesh, are abstract."""
     return isinstance(devices[0], AbstractDevice)
 
 
 def nothing_runs(what: str, count: int) -> DeviceError:
-    """The error for `what` that would need memory or processors of abstract devices."""
+    """Return the error for `what` that needs memory or processors of abstract devices."""
     return DeviceError(
         point(
-            f"{what} {count} abstract devices, which hold no arrays and run nothing; "
+            f"{what} {count} abstract devices, which have no memory and run no programs; "
             "use a Mesh of devices() instead of the AbstractMesh"
         )
     )

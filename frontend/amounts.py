@@ -1,4 +1,4 @@
-"""Amounts and options as users give them, known while tracing: numbers, flags, names; checked."""
+"""Checks and conversions of arguments that must be known while tracing: integers, flags, names."""
 
 from collections.abc import Collection, Iterable
 from operator import index
@@ -13,11 +13,11 @@ from shardir.frontend.operators import Operators
 from shardir.frontend.quoting import brief
 
 MOST_DIMENSIONS = 64
-"""NumPy, which shows arrays and takes them apart, knows none of more."""
+"""The maximum rank of arrays, which is that of NumPy."""
 
 
 def whole(given: Any) -> int | None:
-    """The whole number that `given` is; `None` if it is none. A traced one says itself why not."""
+    """Return `given` as an integer, or `None` if it is none; a tracer raises its own error."""
     try:
         return index(given)
     except ShardirError:
@@ -27,15 +27,15 @@ def whole(given: Any) -> int | None:
 
 
 def several(given: Any) -> tuple[Any, ...]:
-    """The one thing that is given, or all of them."""
+    """Return the items of an iterable, or a tuple of the one object that is given."""
     many = isinstance(given, Iterable) and getattr(given, "ndim", 1) != 0
     return tuple(given) if many else (given,)
 
 
 def whole_of(what: str, given: Any, least: int | None = None, most: int | None = None) -> int:
-    """The whole number `given`; raises `ArgumentError` unless it is one from `least` to `most`.
+    """Return `given` as an integer; raises `ArgumentError` unless it is one from `least` to `most`.
 
-    A traced number says itself why it cannot be one.
+    A tracer raises its own error. `what` names the argument in errors.
     """
     number = whole(given)
     if number is None:
@@ -48,7 +48,7 @@ def whole_of(what: str, given: Any, least: int | None = None, most: int | None =
 
 
 def sizes_of(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
-    """The whole numbers of `given`, as many as `rank` says, negative ones among them.
+    """Return `given` as a tuple of integers, `rank` of them if that is given; they may be negative.
 
     Raises `ArgumentError` for anything else.
     """
@@ -62,7 +62,7 @@ def sizes_of(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
 
 
 def real_of(what: str, given: Any) -> float:
-    """The real number `given`; raises `ArgumentError` for anything else."""
+    """Return `given` as a real number; raises `ArgumentError` for anything else."""
     try:
         if not isinstance(given, (str, bytes)):
             return float(given)
@@ -74,12 +74,12 @@ def real_of(what: str, given: Any) -> float:
 
 
 def flag_of(what: str, given: Any) -> bool:
-    """Whether `given` is true; raises `ArgumentError` for what is neither true nor false.
+    """Return `given` as a bool; raises `ArgumentError` for an object without a truth value.
 
-    A traced value says itself why it is no flag.
+    A tracer raises its own error.
     """
     try:
-        # Several elements are no truth value, and none would be false, which nobody means.
+        # Several elements have no truth value. An empty array would be false by accident.
         if not isinstance(given, (np.ndarray, Operators)) or given.size == 1:
             return bool(given)
     except ShardirError:
@@ -90,5 +90,5 @@ def flag_of(what: str, given: Any) -> bool:
 
 
 def is_one_of(value: Any, names: Collection[str]) -> bool:
-    """Whether a value is text, and one of the names."""
+    """Return whether a value is a string and one of the names."""
     return isinstance(value, str) and value in names

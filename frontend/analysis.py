@@ -1,4 +1,4 @@
-"""What a compiled program costs, in the form that users of JAX know."""
+"""Cost and memory of a compiled program, in the format of JAX."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from shardir.memory import Memory, memory_of_module
 
 @dataclass(frozen=True, slots=True)
 class MemoryAnalysis:
-    """Bytes that one run holds on each device.
+    """Bytes that one run allocates on each device.
 
-    `temp_size_in_bytes` is the most that is alive at once of what is neither argument nor result,
-    `alias_size_in_bytes` what results take of the memory of donated arguments, and
-    `peak_memory_in_bytes` arguments, results and temporaries together, without that. Programs are
-    not counted: `generated_code_size_in_bytes` is 0.
+    `temp_size_in_bytes` is the maximum of simultaneously live values that are neither arguments nor
+    results, `alias_size_in_bytes` the memory of donated arguments that results reuse, and
+    `peak_memory_in_bytes` the total of arguments, results and temporaries without that. Code is not
+    counted: `generated_code_size_in_bytes` is 0.
 
-    What begins with `host` is what this process holds for all of its devices together, where they
-    share memory: what they have in common is there once. 0 where each device has its own. What
-    NumPy, LAPACK and callbacks take for themselves while they run is not in it.
+    The `host` fields are the bytes that this process allocates for all of its devices together,
+    where they share memory: shared values count once. They are 0 where each device has separate
+    memory. Temporary memory of NumPy, LAPACK and callbacks is not included.
     """
 
     argument_size_in_bytes: int
@@ -37,9 +37,10 @@ class MemoryAnalysis:
 def memory_analysis(
     module: Module, host: Memory | None = None, over: Mapping[int, int] | None = None
 ) -> MemoryAnalysis:
-    """The memory of a per-device program on each device, and of its process if that is known.
+    """Return the memory of a per-device program on each device, and of its process if `host` is
+    given.
 
-    `over` are the results that take the memory of donated arguments, and their bytes in this
+    `over` are the results that reuse the memory of donated arguments, with their bytes in this
     process.
     """
     memory, over = memory_of_module(module), over or {}
@@ -58,11 +59,11 @@ def memory_analysis(
 
 
 def cost_analysis(module: Module) -> dict[str, Any]:
-    """What one run of a per-device program does on each device.
+    """Return the cost of one run of a per-device program on each device.
 
-    `flops`: arithmetic on elements; `bytes accessed`: operands and results of all operations;
-    `bytes sent`: to other devices, in total and `by kind` of collective and `by axes`. A loop
-    counts as often as it runs, a `while` once, a branch as its most expensive.
+    `flops`: arithmetic operations; `bytes accessed`: operands and results of all operations; `bytes
+    sent`: to other devices, in total and `by kind` of collective and `by axes`. A loop counts as
+    often as it runs, a `while` once, a branch as its most expensive block.
     """
     cost = cost_of_block(module.main.body)
     found = collectives(module)

@@ -1,10 +1,10 @@
-"""Shardings asked for while a function is traced, before the program's mesh is known.
+"""Shardings requested during tracing, before the mesh of the program is known.
 
-Which mesh a program runs on is settled when its trace ends, because any sharding met on the way
-has a say in it. Until then a user's sharding stands in the program as a token: a sharding over a
-mesh of its own, called `?0`, `?1`, ... in order of appearance, that has one axis for each
-dimension that is cut. Tokens are shardings like any other, so transformations may carry them to
-gradients, or give them another dimension; `resolve` puts the axes of the real mesh in their place.
+The mesh of a program is determined when its trace ends, because every sharding in the program takes
+part in the decision. Until then a token represents the user's sharding: a sharding over a separate
+mesh, named `?0`, `?1`, ... in order of appearance, with one axis for each sharded dimension. Tokens
+are ordinary shardings, so transformations may copy them to gradients or add a dimension.
+`replace_shardings` substitutes the axes of the actual mesh.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
-    """The traced value, held to `sharding` from here on.
+    """Return the traced value with the constraint that it has `sharding`.
 
     Raises `ShardingError` when a value of this rank cannot have it. Dimensions need not divide.
     """
@@ -52,7 +52,7 @@ _manual: "ContextVar[tuple[tuple[Mesh, str], ...]]" = ContextVar("shardir_manual
 
 @contextmanager
 def manual_axes(mesh: "Mesh", names: Sequence[str]) -> Iterator[None]:
-    """Inside, every device is on its own along these axes of a mesh."""
+    """Mark axes of a mesh as manual inside the block: each device runs its own code along them."""
     token = _manual.set((*_manual.get(), *((mesh, name) for name in names)))
     try:
         yield
@@ -61,12 +61,12 @@ def manual_axes(mesh: "Mesh", names: Sequence[str]) -> Iterator[None]:
 
 
 def is_in_manual_region() -> bool:
-    """Return whether devices are on their own around the line, along any axis of a mesh."""
+    """Return whether the current line is inside a manual region."""
     return bool(_manual.get())
 
 
 def _check_free(sharding: "UserSharding", rank: int) -> None:
-    """Raise `ShardingError` where a sharding cuts along axes that are manual around the line."""
+    """Raise `ShardingError` if a sharding uses an axis that is manual at the current line."""
     for mesh, name in _manual.get():
         if mesh.device_assignment != sharding.device_assignment:
             continue
@@ -76,15 +76,14 @@ def _check_free(sharding: "UserSharding", rank: int) -> None:
                 if digit.stride < stride * size and stride < digit.span:
                     raise ShardingError(
                         point(
-                            f"{sharding} is asked of a value that each device along {name!r} has "
-                            f"for itself (it is a manual axis around this line); leave {name!r} "
-                            "out of it"
+                            f"{sharding} is requested for a value that varies along {name!r}, "
+                            f"which is a manual axis at this line; omit {name!r} from the sharding"
                         )
                     )
 
 
 def token(program: Program, sharding: "UserSharding", rank: int) -> Sharding:
-    """What stands for `sharding` until the program's mesh is known."""
+    """Return the token that represents `sharding` until the mesh of the program is known."""
     cuts = sharding.digits(rank)
     mesh = f"?{program.asked.setdefault((sharding, rank), len(program.asked))}"
     dims = []
@@ -98,7 +97,7 @@ def token(program: Program, sharding: "UserSharding", rank: int) -> Sharding:
 
 
 def axis_token(program: Program, mesh: "Mesh", name: str) -> Axis:
-    """What stands for an axis of a mesh in attributes, until the program's mesh is known."""
+    """Return the token that represents a mesh axis in attributes."""
     whole = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
     key = whole, len(mesh.axis_names)
     number = program.asked.setdefault(key, len(program.asked))
@@ -106,14 +105,14 @@ def axis_token(program: Program, mesh: "Mesh", name: str) -> Axis:
 
 
 def _axes_meant(axis: Axis, expressed: "Expressed") -> Axes:
-    """The axes of the program's mesh, major to minor, that a token or a part of one means."""
+    """Return the axes of the program's mesh, major to minor, for a token or a sub-axis of one."""
     number, _, dim = axis.name[1:].partition(".")
     parts = expressed[int(number)][int(dim)]
     assert parts is not UNCONSTRAINED
     meant: list[Axis] = []
     before = 1
     for part in parts:
-        # The token as [before, part.size, ...], of which [axis.pre, axis.size, ...] is wanted.
+        # The token is [before, part.size, ...]; [axis.pre, axis.size, ...] is the requested part.
         low, high = max(before, axis.pre), min(before * part.size, axis.next)
         if low < high:
             if high % low or low % before:
@@ -127,7 +126,7 @@ def _axes_meant(axis: Axis, expressed: "Expressed") -> Axes:
 
 
 def _meant(attr: Attr, expressed: "Expressed") -> Attr:
-    """An attribute with the axes of the program's mesh in place of tokens."""
+    """Return an attribute with the axes of the program's mesh in place of tokens."""
     if not isinstance(attr, tuple):
         return attr
     made: list[Attr] = []
@@ -139,37 +138,41 @@ def _meant(attr: Attr, expressed: "Expressed") -> Attr:
     return tuple(made)
 
 
-def retold(block: Block, asked: "Sequence[tuple[UserSharding, int]]", program: Program) -> Block:
-    """A block of another program, which `asked` for these shardings, with tokens of `program`."""
+def retold(
+    block: Block, requested: "Sequence[tuple[UserSharding, int]]", program: Program
+) -> Block:
+    """Return a block of another program, with shardings `requested`, with tokens of
+    `program`."""
 
     def number_of(number: int) -> int:
-        return program.asked.setdefault(asked[number], len(program.asked))
+        return program.asked.setdefault(requested[number], len(program.asked))
 
-    def spelled(attr: Attr) -> Attr:
+    def replace_attribute(attr: Attr) -> Attr:
         if isinstance(attr, Axis) and attr.name.startswith("?"):
             number, _, dim = attr.name[1:].partition(".")
             return Axis(f"?{number_of(int(number))}.{dim}", attr.pre, attr.size)
-        return tuple(map(spelled, attr)) if isinstance(attr, tuple) else attr
+        return tuple(map(replace_attribute, attr)) if isinstance(attr, tuple) else attr
 
-    def sharded(value: Value) -> Sharding | None:
+    def sharding_of(value: Value) -> Sharding | None:
         if value.sharding is None:
             return None
         return replace(value.sharding, mesh=f"?{number_of(int(value.sharding.mesh[1:]))}")
 
-    return _rebuilt(block, sharded, spelled)
+    return _rebuilt(block, sharding_of, replace_attribute)
 
 
 Expressed = Sequence[tuple[Axes | Unconstrained, ...]]
 
 
 def resolved(token: Sharding, mesh: str, expressed: Expressed) -> Sharding:
-    """The sharding over `mesh` that a token means; `expressed[n]` has the axes for `?n`."""
-    asked = expressed[int(token.mesh[1:])]
+    """Return the sharding over `mesh` that a token represents; `expressed[n]` has the axes of
+    `?n`."""
+    requested = expressed[int(token.mesh[1:])]
     dims = []
     for dim in token.dims:
         axes: list[Axis] = []
         for axis in dim.axes:
-            cut = asked[int(axis.name)]
+            cut = requested[int(axis.name)]
             assert cut is not UNCONSTRAINED
             axes.extend(cut)
         dims.append(Dim(tuple(axes), dim.open, dim.priority))
@@ -177,21 +180,23 @@ def resolved(token: Sharding, mesh: str, expressed: Expressed) -> Sharding:
 
 
 def resolve(
-    block: Block, sharded: Callable[[Value], Sharding | None], expressed: Expressed = ()
+    block: Block, sharding_of: Callable[[Value], Sharding | None], expressed: Expressed = ()
 ) -> Block:
-    """The block with the sharding that `sharded` says for each value, and with the axes that
-    tokens in attributes stand for."""
-    return _rebuilt(block, sharded, lambda attr: _meant(attr, expressed))
+    """Return the block with the sharding `sharded(value)` for each value and with resolved
+    attributes."""
+    return _rebuilt(block, sharding_of, lambda attr: _meant(attr, expressed))
 
 
 def _rebuilt(
-    block: Block, sharded: Callable[[Value], Sharding | None], spelled: Callable[[Attr], Attr]
+    block: Block,
+    sharding_of: Callable[[Value], Sharding | None],
+    replace_attribute: Callable[[Attr], Attr],
 ) -> Block:
-    """The block with other shardings, and other axes in the attributes that have some."""
+    """Return the block with replaced shardings, and replaced axes in attributes."""
     new: dict[Value, Value] = {}
 
     def value_of(value: Value) -> Value:
-        sharding = sharded(value)
+        sharding = sharding_of(value)
         if sharding is not value.sharding:
             new[value] = Value(value.type, value.name, sharding)
         return new.get(value, value)
@@ -205,7 +210,7 @@ def _rebuilt(
             blocks = tuple(map(rebuilt, op.blocks))
             attrs = op.attrs
             if op.spec.spmd or op.spec is ops_.manual_computation:
-                attrs = {name: spelled(attr) for name, attr in attrs.items()}
+                attrs = {name: replace_attribute(attr) for name, attr in attrs.items()}
             ops.append(Op(op.spec, operands, results, attrs, blocks, op.loc, op.why))
         return Block(params, tuple(ops), tuple([new.get(v, v) for v in block.returns]))
 

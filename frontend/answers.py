@@ -1,9 +1,9 @@
-"""What machine code answers of the calls of a function: those like one that Python did before.
+"""Native call cache: repeats calls whose cache key was seen before without running Python code.
 
-A call is known by the signatures of its arrays, the types of its numbers, everything else in it,
-and what is around it: settings, mesh, users' rules, conditions. `remember` gives machine code what
-it needs for calls like one; where they cannot be told apart, or their arguments found, Python goes
-on doing them.
+The cache key of a call consists of the signatures of its arrays, the types of its numbers, the
+values of all other arguments, and the trace context: settings, mesh, registered rules, execution
+context. `insert_call` adds an entry for one call. If the arguments cannot be identified in the
+leaves of the launch, no entry is added, and Python code continues to run such calls.
 """
 
 import ctypes
@@ -34,9 +34,9 @@ from shardir.frontend.composing import Did, watched
 from shardir.frontend.scalars import NUMBERS, number_as_array
 
 IN_MEMORY: dict[type, str] = {Array: "array", np.ndarray: "numpy", bytes: "bytes"}
-"""What machine code reads where it lies, and its name for that."""
+"""Types that native code reads from memory, and the row kind of each."""
 KINDS = {"bool", "i32", "i64", "f32", "f64"}
-"""Element types of which machine code makes numbers of Python."""
+"""Element types that native code makes from Python numbers."""
 
 _AROUND = Surroundings(
     (trace._current, watched),
@@ -56,31 +56,32 @@ def _facts() -> ctypes.Array[ctypes.c_int64] | None:
 
 
 def answers_for(
-    thing: Any,
+    callable_object: Any,
     static: Static,
     table: Table | None = None,
     swap: bool = False,
 ) -> Answers | None:
-    """Answers to the calls of an object of a `quick_class`; `None`: not here, or not yet.
+    """Return the native call cache of an object of a vectorcall class, or `None`.
 
-    A `table` is that of a function whose calls are the same; with `swap`, its two arguments turned
-    around. An object that has answers keeps them.
+    The result is `None` if the native runtime is unavailable or still compiling. `table` is the
+    table of a function with the same calls; `swap` exchanges its two arguments. An object keeps the
+    cache that it has.
     """
     from shardir.backends.cpu.native.runtime.callables import is_quick
 
-    known: Answers | None = thing._answers
+    known: Answers | None = callable_object._answers
     if known is not None:
-        return known.install(thing)
-    facts = _facts() if is_quick(thing) else None
+        return known.install(callable_object)
+    facts = _facts() if is_quick(callable_object) else None
     code = calls_soon() if facts is not None else None
     if facts is None or code is None:
         return None
-    slow: Any = type(thing).__call__
-    return Answers(code, facts, _AROUND, slow, static, table, swap).install(thing)
+    slow: Any = type(callable_object).__call__
+    return Answers(code, facts, _AROUND, slow, static, table, swap).install(callable_object)
 
 
 def remember(
-    thing: object,
+    callable_object: object,
     static: Static,
     launch: Launch,
     structure: tree.PyTreeDef | None,
@@ -88,9 +89,8 @@ def remember(
     options: dict[str, Any],
     leaves: Sequence[Any],
 ) -> None:
-    """Have calls of an object like this one answered by a launch, which takes `leaves` in their
-    order."""
-    answers = answers_for(thing, static) if type(launch) is BuiltinFunctionType else None
+    """Insert a call into the native call cache; the launch takes `leaves` in their order."""
+    answers = answers_for(callable_object, static) if type(launch) is BuiltinFunctionType else None
     if answers is None or not answers.table.is_worth_it():
         return
     call = answers.read(args, options)
@@ -108,9 +108,9 @@ def remember(
 def told_apart(
     args: tuple[Any, ...], options: dict[str, Any], leaves: Sequence[Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], Sequence[Any]]:
-    """A call like this one with another array in each place, so that it shows which is which.
+    """Return an equivalent call with a distinct array for each leaf, to identify the arguments.
 
-    The call itself where no array is in it twice, or not all leaves are arrays.
+    The call itself is returned where no array occurs twice, or where not all leaves are arrays.
     """
     if len(set(map(id, leaves))) == len(leaves) or any(type(x) is not Array for x in leaves):
         return args, options, leaves
@@ -120,7 +120,7 @@ def told_apart(
 
 
 def _copied(x: Any) -> Any:
-    """Containers of Python's own types with other arrays that hold the same."""
+    """Return containers of built-in types with new array objects that share the storage."""
     kind = type(x)
     if kind is Array:
         return Array(x.signature, x.sharding, x.contents())
@@ -135,7 +135,8 @@ def _rows(
     options: dict[str, Any],
     leaves: Sequence[Any],
 ) -> list[Row] | None:
-    """What each leaf is of those that machine code has seen; `None`: not known."""
+    """Return the source of each leaf among the leaves that native code finds, or `None` if
+    unknown."""
     by_order = list(map(id, leaves))
     numbers = {id(x): x for x in (*args, *options.values()) if type(x) in NUMBERS}
     for k, leaf in enumerate(leaves):
@@ -144,7 +145,7 @@ def _rows(
     if seen == by_order:
         by_name = list(options) != sorted(options) or _has_dictionary((args, *options.values()))
         if by_name and len(set(seen)) < len(seen):
-            return None  # They might be in another order, with others in their places.
+            return None  # Equal leaves could be in another order in another call.
         order = list(range(len(seen)))
     else:
         if len(set(seen)) < len(seen) or {*seen} != {*by_order}:
@@ -155,7 +156,7 @@ def _rows(
     for leaf, k in zip(leaves, order, strict=True):
         row = _row_in_memory(leaf, k) if seen[k] == id(leaf) else None
         if row is None:
-            # A number of Python, or what stands for one.
+            # The leaf is a Python number, or the array made from one.
             kind = signature_of_leaf(leaf).abstract.type.dtype
             if kind not in KINDS:
                 return None
@@ -165,7 +166,7 @@ def _rows(
 
 
 def _row_in_memory(leaf: Any, number: int) -> Row | None:
-    """A leaf that machine code reads from memory; `None`: it is none."""
+    """Return the row of a leaf that native code reads from memory, or `None`."""
     kind = IN_MEMORY.get(type(leaf))
     if type(leaf) is not np.ndarray:
         return None if kind is None else Row(kind, number)
@@ -184,10 +185,11 @@ def learn_composed(
     unused: bool,
     blind: bool,
 ) -> None:
-    """Have calls of a function answered that did one thing, and gave what that made.
+    """Insert a call of a composed function that made one recorded call and returned its result.
 
-    Its arrays are arguments of that; with `unused`, the first may be looked at only. Numbers of
-    another library's array may be looked at, too, except of the first argument, or `blind`.
+    The arrays of the recorded call must be arguments of the outer call. With `unused`, the first
+    argument may be inspected only. Elements of an array of another library may be inspected too,
+    except of the first argument or with `blind`.
     """
     call = answers.read(args, options) if did.made is made else None
     first = args[0] if args and type(args[0]) in IN_MEMORY else None
@@ -217,12 +219,12 @@ def _composed_rows(
         if id(leaf) in place:
             rows.append(row)
         elif id(leaf) in numbers:
-            # Numbers are static here, and so is what is made of them.
+            # Numbers are static here, and so are the arrays made from them.
             rows.append(Row("constant", 0, leaf.storage.address))
         else:
             return None
     missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind != "constant"}
-    # What is no argument may have decided by its numbers what was done.
+    # The elements of an array that is no argument may have influenced the call.
     spared = {0} if unused and seen and seen[0] == id(first) else set()
     if len(place) < len(seen) or missing - spared:
         return None
@@ -236,7 +238,7 @@ def _has_dictionary(x: Any) -> bool:
 
 
 def _keep(x: Any, kept: list[object]) -> None:
-    """Collect what may be a token, so that nothing else is ever at its address."""
+    """Append every object that may be part of a cache key, so that its address is not reused."""
     if isinstance(x, dict):
         kept.extend(x)
         x = [*x.values()]
@@ -248,7 +250,7 @@ def _keep(x: Any, kept: list[object]) -> None:
     elif type(x) is np.ndarray:
         kept.append(x.dtype)
     elif type(x) is bytes:
-        pass  # Of which only the size is a token.
+        pass  # Only the size is part of the cache key.
     elif type(x) is slice:
         _keep([x.start, x.stop, x.step], kept)
     else:
@@ -256,12 +258,12 @@ def _keep(x: Any, kept: list[object]) -> None:
 
 
 def _form(structure: tree.PyTreeDef | None) -> Callable[[list[Any]], Any] | None:
-    """What makes containers of a list of results."""
+    """Return the function that makes a pytree from a list of results, or `None` for one array."""
     if structure is None or structure.is_leaf():
         return None
     flat = tree.unflatten(structure, range(structure.num_leaves))
     if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
         return type(flat)
-    # A method of optree's, in which nothing of Python runs.
+    # A native method of optree, which runs no Python code.
     made: Callable[[list[Any]], Any] = structure.unflatten
     return made

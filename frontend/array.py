@@ -1,10 +1,9 @@
-"""Arrays: numbers of one global shape, in parts that live on devices.
+"""Arrays: elements of one global shape, in shards that are on devices.
 
-An array holds all of its numbers in one piece of memory (`Storage`), in which the parts of the
-devices are windows; or, where programs run part by part, one NumPy array for each device, in the
-order of its sharding's devices, shared by devices that hold the same. Nothing is ever written into
-either. An array is committed to its devices when somebody placed it there; otherwise it goes
-wherever the computation is.
+An array stores all of its elements in one allocation (`Storage`), and the shards are views of it.
+Where programs run shard by shard it holds one NumPy array for each device instead, in the device
+order of its sharding; devices with the same shard share it. Neither is ever written into. An array
+is committed to its devices if the user placed it there; otherwise a computation may move it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,10 +52,10 @@ from shardir.types import TensorType, dtype_name
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's part of an array: `data`, which is `index` of the whole.
+    """The shard of one device: `data`, which is `index` of the global array.
 
-    `replica_id` counts the devices before this one that hold the same part. The `data` is an
-    `Array`; that of another process's device is not here, and `None`.
+    `replica_id` counts the preceding devices that hold the same shard. `data` is an `Array`, or
+    `None` on a device of another process.
     """
 
     device: Device
@@ -69,7 +68,8 @@ class Shard:
 class Array(Convertible):
     """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
-    `held` is its memory, or its parts; `None` once the array is deleted or donated.
+    `held` is its allocation, or its shards; `None` once the array is deleted or
+    donated.
     """
 
     __slots__ = ("__weakref__", "_gone", "_parts", "_whole", "held", "sharding", "signature")
@@ -101,17 +101,17 @@ class Array(Convertible):
 
     @property
     def weak_type(self) -> bool:
-        """Whether it is made of Python numbers alone, so that its type gives way to others."""
+        """True if the array is computed from Python numbers alone, so that its type is weak."""
         return self.signature.abstract.weak
 
     @property
     def committed(self) -> bool:
-        """Whether somebody placed it on its devices."""
+        """True if the user placed the array on its devices."""
         return self.signature.sharding is not None
 
     @property
     def parts(self) -> Sequence[Buffer]:
-        """What each device holds, in order of the devices; not to be written into."""
+        """The buffer of each device, in device order; they must not be written into."""
         held = self.contents()
         if not isinstance(held, Storage):
             return held
@@ -121,7 +121,7 @@ class Array(Convertible):
 
     @property
     def storage(self) -> Storage:
-        """All of it in one piece of memory, with padding where it does not divide."""
+        """All elements in one allocation, padded where the sharding does not divide the shape."""
         held = self.contents()
         if not isinstance(held, Storage):
             whole = joined(held, self.sharding, self.type)
@@ -130,19 +130,19 @@ class Array(Convertible):
         return held
 
     def contents(self) -> Storage | Sequence[Buffer]:
-        """What it holds; raises `DeletedArrayError` when that is gone."""
+        """Return the allocation or the shards; raises `DeletedArrayError` after deletion."""
         if self.held is None:
             raise DeletedArrayError(point(f"this array of type {self.type} {self._gone}"))
         return self.held
 
-    # Where it is.
+    # Devices and shards
 
     def devices(self) -> set[Device]:
         return set(self.sharding.device_set)
 
     @property
     def device(self) -> Device | Sharding:
-        """Its only device, or its sharding when there are several."""
+        """The only device, or the sharding when there are several devices."""
         assigned = self.sharding.device_assignment
         return assigned[0] if len(assigned) == 1 else self.sharding
 
@@ -152,20 +152,21 @@ class Array(Convertible):
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether all of its parts are on devices of this process."""
+        """True if all shards are on devices of this process."""
         return self.sharding.is_fully_addressable
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The part of each device of this process, in order of the devices.
+        """The shard of each device of this process, in device order.
 
-        Where a dimension does not divide, the last parts are shorter than the others, or empty.
+        Where the sharding does not divide a dimension, the last shards are shorter than the others,
+        or empty.
         """
         return [shard for shard in self.global_shards if shard.data is not None]
 
     @property
     def global_shards(self) -> list[Shard]:
-        """The part of each device of all processes; those of others have no data here."""
+        """The shard of each device of all processes; shards of other processes have no data."""
         seen: dict[tuple[tuple[int | None, int | None], ...], int] = {}
         shards = []
         where = list(self.sharding.stored_indices_map(self.shape).items())
@@ -182,26 +183,26 @@ class Array(Convertible):
             sharding = SingleDeviceSharding(device)
             stays = sharding if self.committed else None
             data = Array(signature_of(abstract, stays), sharding, [held(parts[at], shape)])
-            data.whole()  # kept, so that reading what is here asks nobody
+            data.whole()  # Cached, so that reading this shard needs no communication.
             shards.append(Shard(device, index, replica, data))
         return shards
 
     @property
     def device_buffers(self) -> list["Array"]:
-        """The part of each device of this process, as arrays on these devices."""
+        """The shards of the devices of this process, as arrays on these devices."""
         return [shard.data for shard in self.addressable_shards]
 
     def addressable_data(self, index: int) -> "Array":
-        """The part of the device at `index`, as an array on that device."""
+        """Return the shard of the device at `index`, as an array on that device."""
         found: Array = self.addressable_shards[index].data
         return found
 
-    # Its numbers.
+    # Elements
 
     def whole(self) -> Buffer:
-        """All numbers in one NumPy array, not to be written into. Keys are 64-bit words.
+        """Return all elements in one read-only NumPy array. Keys are 64-bit words.
 
-        Raises `NotAddressableError` when parts are on devices of other processes only.
+        Raises `NotAddressableError` when shards are on devices of other processes only.
         """
         own = self.contents()
         if self._whole is None:
@@ -215,7 +216,9 @@ class Array(Convertible):
         return self._whole
 
     def read(self) -> Buffer:
-        """`whole` for a user, for whom the setting `gather` fetches it from other processes."""
+        """Return `to_numpy_view()` after fetching shards of other processes if the setting `gather`
+        is on.
+        """
         gathers = self._whole is None and config.gather and self.committed
         if gathers and is_gathered(self.sharding, self.type):
             self._whole = gathered(self.parts, self.sharding, self.type)
@@ -232,30 +235,32 @@ class Array(Convertible):
         signature = signature_of(rows, self.signature.sharding)
         return (Array(signature, self.sharding, Storage.of(np.asarray(row))) for row in part)
 
-    # Its life.
+    # Lifetime
 
     def block_until_ready(self) -> "Array":
-        """This array, once its numbers are there; those on CPUs are when computations return."""
+        """Return this array once its elements are computed. Computations on CPUs return when they
+        are done.
+        """
         wait_for(self.contents())
         return self
 
     def is_ready(self) -> bool:
-        """True, on CPUs at once, of an array on other devices when its numbers are there."""
+        """Wait for the elements on a GPU and return True. Elements on CPUs are always ready."""
         self.block_until_ready()
         return True
 
     def copy_to_host_async(self) -> None:
-        """Nothing: the host's memory is where it is."""
+        """Do nothing, because elements of CPUs are in host memory."""
 
     def is_deleted(self) -> bool:
         return self.held is None
 
     def delete(self) -> None:
-        """Let go of the numbers; using the array from now on is an error."""
+        """Release the elements. A later use of the array raises `DeletedArrayError`."""
         self.give_up("has been deleted")
 
     def give_up(self, reason: str) -> None:
-        """Let go of the numbers; `reason` follows the array in the error of a later use."""
+        """Release the elements; `reason` follows the array in the error of a later use."""
         if self.held is not None:
             self.held, self._parts, self._whole, self._gone = None, None, None, reason
 
@@ -303,10 +308,10 @@ class Array(Convertible):
 
 
 def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Array:
-    """An uncommitted array on the default device with the numbers of `array`.
+    """Return an uncommitted array on the default device with the elements of `array`.
 
-    They are copied unless nobody can write into them. Element types of 64 bits are narrowed unless
-    enabled; `dtype` names another type to have.
+    They are copied unless the memory is immutable. 64-bit element types are narrowed unless
+    `enable_x64` is set. `dtype` overrides the element type.
     """
     if type(array) is np.ndarray and not weak and not dtype:
         known, on = signature_of_numpy(array), usual_sharding()
@@ -326,14 +331,16 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
 
 
 def signature_of_numpy(array: npt.NDArray[Any]) -> tuple[Signature, np.dtype[Any]] | None:
-    """What a program for an array of NumPy is found by, and the element type that it becomes;
-    `None`: there is no such."""
+    """Return the signature and element type of the array made from a NumPy array.
+
+    Return `None` if shardir has no such element type.
+    """
     return _signature_of_numpy(array.shape, array.dtype, config.enable_x64)
 
 
 def becomes(array: npt.NDArray[Any], kind: np.dtype[Any]) -> bool:
-    """Whether an array becomes one of an element type, its own or a narrower one, with no error:
-    integers have to fit."""
+    """Return whether all elements fit into `kind`, the element type of `array` or a narrower
+    one."""
     if array.dtype is kind or array.dtype.kind not in "iu" or not array.size:
         return True
     bounds = np.iinfo(kind)
@@ -353,7 +360,7 @@ def _signature_of_numpy(
 
 
 def usual_sharding() -> Sharding:
-    """That of uncommitted arrays: all on the default device."""
+    """Return the sharding of uncommitted arrays: the default device."""
     return _on(uncommitted_device())
 
 
@@ -363,12 +370,12 @@ def _on(device: Device) -> Sharding:
 
 
 def uncommitted(numbers: Storage, abstract: Abstract) -> Array:
-    """An uncommitted array on the default device that owns `numbers`."""
+    """Return an uncommitted array on the default device that owns `numbers`."""
     return Array(signature_of(abstract, None), usual_sharding(), numbers)
 
 
 def placed(numbers: Storage, abstract: Abstract, sharding: Sharding) -> Array:
-    """An array committed to `sharding` that owns `numbers`."""
+    """Return an array committed to `sharding` that owns `numbers`."""
     kept: Storage | Sequence[Buffer] = numbers
     if not sharding.is_fully_addressable:
         kept = cut(numbers.array, sharding)

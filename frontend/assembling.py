@@ -1,4 +1,4 @@
-"""Arrays put together from their parts, each of which is made or lies where it belongs."""
+"""Construction of sharded arrays from shards: `make_array_from_callback` and related functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,12 +32,11 @@ REMEDY = "choose a shape that divides"
 def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
-    """The array of `shape` whose parts are `arrays`, one on each device of `sharding` that is this
-    process's.
+    """Return the array of `shape` with the shards `arrays`, one on each local device of `sharding`.
 
-    Nothing is copied. Raises `ArgumentError` when devices have no part or several, or when two
-    processes hold other numbers for the same part, and `ShapeError` for a part of another shape or
-    element type than its place has.
+    The shards are not copied. Raises `ArgumentError` when a device has no shard or several, or when
+    two processes have different elements for the same shard, and `ShapeError` for a shard of the
+    wrong shape or element type.
     """
     sizes, word = shape_of(shape), "make_array_from_single_device_arrays"
     _check_sharding(sharding, word)
@@ -51,25 +50,25 @@ def make_array_from_single_device_arrays(
         if not isinstance(array, Array):
             raise ArgumentError(
                 point(
-                    f"a part of {word} is {brief_with_type(array)}; its parts are "
-                    "arrays that lie on devices, and not traced"
+                    f"a shard of {word} is {brief_with_type(array)}; its shards are "
+                    "concrete arrays on devices"
                 )
             )
         if len(array.devices()) != 1:
-            raise ArgumentError(point(f"a part of {word} is on {len(array.devices())} devices"))
+            raise ArgumentError(point(f"a shard of {word} is on {len(array.devices())} devices"))
         (device,) = array.devices()
         if device in parts:
-            raise ArgumentError(point(f"two parts of {word} are on {device}"))
+            raise ArgumentError(point(f"two shards of {word} are on {device}"))
         parts[device] = array
     local = [sharding.device_assignment[place] for place in sharding.local_places]
     if lacking := [each for each in local if each not in parts]:
-        raise ArgumentError(point(f"{word} has no part on {lacking[0]}; give one for each device"))
+        raise ArgumentError(point(f"{word} has no shard on {lacking[0]}; pass one for each device"))
     name = _told(dtype, word) if not parts or dtype is not None else arrays[0].type.dtype
     wanted = TensorType(sharding.shard_shape(sizes), name)
     for device, array in parts.items():
         if array.type != wanted:
             raise ShapeError(
-                point(f"the part of {word} on {device} is {array.type}, and its place is {wanted}")
+                point(f"the shard of {word} on {device} is {array.type}, and it must be {wanted}")
             )
     abstract = Abstract(TensorType(sizes, name))
     held = [parts[device].parts[0] for device in local]
@@ -94,10 +93,11 @@ def make_array_from_callback(
     *,
     dtype: Any = None,
 ) -> Array:
-    """The array of `shape` whose part at `index`, a tuple of slices, is `data_callback(index)`.
+    """Return the array of `shape` whose shard at `index`, a tuple of slices, is
+    `data_callback(index)`.
 
-    The function is called once for all devices of this process that hold the same part. Raises
-    `ArgumentError` in all processes when two hold other numbers for the same part.
+    The function is called once for all devices of this process that hold the same shard. Raises
+    `ArgumentError` in all processes when two have different elements for the same shard.
     """
     sizes = shape_of(shape)
     dtype = None if dtype is None else NUMPY_DTYPES[dtype_of(dtype)]
@@ -117,14 +117,14 @@ def make_array_from_callback(
                 raise ShapeError(
                     point(
                         f"data_callback of make_array_from_callback returned shape {part.shape} "
-                        f"for a part of shape {sharding.shard_shape(sizes)}"
+                        f"for a shard of shape {sharding.shard_shape(sizes)}"
                     )
                 )
             made[place] = part
         parts.append(made[place])
     if len(kinds := sorted({str(part.dtype) for part in parts})) > 1:
-        told = " and ".join(kinds)
-        raise ShapeError(point(f"data_callback returned parts of several element types, {told}"))
+        listed = " and ".join(kinds)
+        raise ShapeError(point(f"data_callback returned shards of different types, {listed}"))
     name = dtype_name(parts[0].dtype) if parts else _told(dtype, word)
     abstract = Abstract(TensorType(sizes, name))
     check_replicated_parts(parts, sharding, abstract.type, word)
@@ -134,13 +134,13 @@ def make_array_from_callback(
 def make_array_from_process_local_data(
     sharding: Sharding | Device | PartitionSpec, local_data: Any, global_shape: Any = None
 ) -> Any:
-    """The array of which `local_data` is what the devices of this process hold, side by side.
+    """Return the array whose shards on the devices of this process together are `local_data`.
 
-    Along a dimension that is not cut over processes, `local_data` has all of it. Without a
-    `global_shape`, what each process has is taken to be of one shape. Both may be containers, and
-    one shape is for all arrays. Raises `ShapeError` when the data is not what this process's
-    devices hold of that shape, and `ArgumentError` in all processes when two have other numbers
-    for a part that both hold.
+    Along a dimension that is not sharded over processes, `local_data` has all elements. Without a
+    `global_shape`, the data of all processes must have the same shape. `local_data` and
+    `global_shape` may be pytrees, and one shape applies to all arrays. Raises `ShapeError` when the
+    data does not fit the shards of this process's devices, and `ArgumentError` in all processes
+    when two have different elements for a shard that both hold.
     """
     placed = granted(sharding, "make_array_from_process_local_data")
     if placed is None:
@@ -184,7 +184,7 @@ def _from_local(sharding: Sharding, local_data: Any, global_shape: Sequence[int]
         if place not in made:
             cuts = zip(place, starts, strict=True)
             here = tuple(slice(a - low, b - low) for (a, b, _), low in cuts)
-            made[place] = np.array(numbers[here])  # a scalar, too, as an array
+            made[place] = np.array(numbers[here])  # Indexing may return a NumPy scalar.
         parts.append(made[place])
     abstract = Abstract(TensorType(shape, dtype_name(numbers.dtype)))
     check_replicated_parts(parts, sharding, abstract.type, word)
@@ -192,7 +192,7 @@ def _from_local(sharding: Sharding, local_data: Any, global_shape: Sequence[int]
 
 
 def _whole_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an array of which every process has a part of this shape."""
+    """Return the shape of an array of which every process has data of this shape."""
     places = sharding.shard_positions(len(shape))
     mine = [places[at] for at in sharding.local_places]
     whole = []
@@ -201,8 +201,8 @@ def _whole_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...]:
         if not local or size * pieces(cut) % local:
             raise ShapeError(
                 point(
-                    f"data of shape {shape} in process {process_index()} does not tell the shape "
-                    "of the whole array; pass global_shape"
+                    f"data of shape {shape} in process {process_index()} does not determine the "
+                    "shape of the global array; pass global_shape"
                 )
             )
         whole.append(size * pieces(cut) // local)
@@ -210,7 +210,7 @@ def _whole_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _extent(sharding: Sharding, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Where the parts of this process begin along each dimension, and how far they reach."""
+    """Return the start and the extent along each dimension of the shards of this process."""
     boxes = [
         [cut.indices(size)[:2] for cut, size in zip(index, shape, strict=True)]
         for index in local_indices(sharding, shape)
@@ -222,12 +222,12 @@ def _extent(sharding: Sharding, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
 
 
 def _told(dtype: Any, word: str) -> str:
-    """The element type of an array of which nothing is here."""
+    """Return the IR name of `dtype`, which is required in a process without shards."""
     if dtype is None:
         raise ArgumentError(
             point(
-                f"no device of {word} belongs to process {process_index()}, so nothing tells it "
-                "the element type; pass dtype"
+                f"no device of {word} belongs to process {process_index()}, so the element type "
+                "is unknown there; pass dtype"
             )
         )
     return dtype_of(dtype)

@@ -1,4 +1,4 @@
-"""What may be asked of the axes of a mesh: who decides how values are cut along them."""
+"""Types of mesh axes, which select how shardings along them are determined."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -7,12 +7,12 @@ from shardir.frontend.errors import MeshError
 
 
 class AxisType(Enum):
-    """Who decides how values are cut along an axis, as JAX tells it.
+    """The type of a mesh axis, as in JAX.
 
-    `Auto`: the compiler, from annotations. `Explicit`: in JAX the types of values say it, and a
-    program that leaves it open is refused; here such an axis is known as explicit, layouts that a
-    program asks for (`reshard`, `out_sharding=`) are constraints, and the compiler decides the
-    rest, as for `Auto`. `Manual`: the program does, inside of `shard_map`; a mesh is not made so.
+    `Auto`: the compiler determines shardings from annotations. `Explicit`: in JAX shardings are
+    part of the types, and a program without them is refused; here requested shardings (`reshard`,
+    `out_sharding=`) are constraints, and the compiler determines the rest as for `Auto`. `Manual`:
+    the program determines shardings, inside of `shard_map`; a mesh cannot be made with this type.
     """
 
     Auto = "Auto"
@@ -26,7 +26,7 @@ class AxisType(Enum):
 def clean_axis_types(
     given: AxisType | Sequence[AxisType] | None, names: Sequence[str]
 ) -> tuple[AxisType, ...]:
-    """One type for each axis; raises `MeshError` unless all are `Auto` or `Explicit`."""
+    """Return one type for each axis; raises `MeshError` unless all are `Auto` or `Explicit`."""
     if given is None:
         return (AxisType.Auto,) * len(names)
     types = tuple(given) if isinstance(given, Iterable) else (given,) * len(names)
@@ -37,12 +37,12 @@ def clean_axis_types(
     for name, kind in zip(names, types, strict=True):
         if kind is AxisType.Manual:
             raise MeshError(
-                f"the axis {name!r} of a Mesh is Manual, which an axis is inside of shard_map "
-                "only; leave axis_types out, and map the function by shard_map"
+                f"the axis {name!r} of a Mesh is Manual, which is possible inside of shard_map "
+                "only; omit axis_types, and map the function with shard_map"
             )
         if not isinstance(kind, AxisType):
             raise MeshError(
-                f"the axis {name!r} of a Mesh has the type {kind!r}; it is AxisType.Auto or "
+                f"the axis {name!r} of a Mesh has the type {kind!r}; it must be AxisType.Auto or "
                 "AxisType.Explicit"
             )
     return types

@@ -1,9 +1,8 @@
-"""Parts of arrays: NumPy arrays, one for each device, shared by devices that hold the same.
+"""Shards of arrays as NumPy arrays, one for each device of this process.
 
-What belongs to devices of other processes is not here: parts are those of this process's devices.
-
-All parts of an array have one shape. Where a dimension does not divide, the last parts have
-padding at their ends, of which nothing is known.
+Devices with the same shard share one buffer. All shards of an array have one shape. Where the
+sharding does not divide a dimension, the last shards have padding with unspecified elements at
+their ends.
 """
 
 from collections.abc import Sequence
@@ -20,19 +19,19 @@ Buffer = npt.NDArray[Any]
 
 
 def words_of(keys: Buffer) -> Buffer:
-    """Each key as its two 32-bit words, high word first."""
+    """Return each key as its two 32-bit words, high word first."""
     high, low = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
     return np.stack([high, low], -1).astype(np.uint32)
 
 
 def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
-    """All numbers in one array, which is a part's own when that is all of them."""
+    """Return all elements in one array, which is a view of a shard if that has all of them."""
     if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
         return parts[0].view()
     whole = np.empty(type.shape, type.numpy)
     done: set[tuple[tuple[int | None, int | None], ...]] = set()
     for index, part in zip(local_indices(sharding, type.shape), parts, strict=True):
-        # Not by the part: several places may have the very same numbers.
+        # Not by the identity of the shard: one buffer may serve several positions.
         place = tuple((s.start, s.stop) for s in index)
         if place not in done:
             done.add(place)
@@ -41,7 +40,7 @@ def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buf
 
 
 def padded(whole: Buffer, sharding: Sharding) -> Buffer:
-    """All numbers, with zeros behind dimensions that do not divide: as long as their pieces."""
+    """Return all elements, with zeros after dimensions that the sharding does not divide."""
     longer = full_shape(whole.shape, sharding)
     if longer == whole.shape:
         return whole
@@ -51,13 +50,13 @@ def padded(whole: Buffer, sharding: Sharding) -> Buffer:
 
 
 def full_shape(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:
-    """The shape of all pieces of an array of `shape` together."""
+    """Return the padded shape: the combined shape of all shards of an array of `shape`."""
     local, cuts = sharding.stored_shape(shape), sharding.cuts(len(shape))
     return tuple(part * pieces(cut) for part, cut in zip(local, cuts, strict=True))
 
 
 def windows(stored: Buffer, sharding: Sharding, shape: tuple[int, ...]) -> list[Buffer]:
-    """The part of each device as a view of all pieces together; `shape` is without padding."""
+    """Return the shard of each device as a view of the padded array; `shape` excludes padding."""
     local = sharding.stored_shape(shape)
     made: dict[tuple[int, ...], Buffer] = {}
     for place in sharding.shard_positions(len(shape)):
@@ -69,18 +68,18 @@ def windows(stored: Buffer, sharding: Sharding, shape: tuple[int, ...]) -> list[
 
 
 def local_indices(sharding: Sharding, shape: tuple[int, ...]) -> list[Index]:
-    """Which part of an array of `shape` each device of this process holds."""
+    """Return the index of the shard of each device of this process in an array of `shape`."""
     indices = list(sharding.stored_indices_map(shape).values())
     return [indices[place] for place in sharding.local_places]
 
 
 def held(part: Buffer, shape: tuple[int, ...]) -> Buffer:
-    """A part without its padding."""
+    """Return a shard without its padding."""
     return part if part.shape == shape else part[tuple(map(slice, shape))]
 
 
 def lengthened(part: Buffer, shape: tuple[int, ...]) -> Buffer:
-    """A part with zeros behind it, so that it has the shape that all parts have."""
+    """Return a shard with zeros at the end, in the common shape of all shards."""
     if part.shape == shape:
         return part
     longer = np.zeros(shape, part.dtype)
@@ -89,7 +88,8 @@ def lengthened(part: Buffer, shape: tuple[int, ...]) -> Buffer:
 
 
 def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
-    """The part of each device of this process, devices with the same part sharing one."""
+    """Return the shard of each device of this process; devices with the same shard share one
+    buffer."""
     stored = sharding.stored_shape(whole.shape)
     made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
     parts = []

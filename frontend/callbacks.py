@@ -28,10 +28,10 @@ _MISSING: Any = object()
 
 @dataclass(frozen=True)
 class Caller:
-    """Calls a function with arrays in containers; equal when everything about it is.
+    """Calls a function with arrays in a pytree; equal when all of its fields are.
 
-    `fixed` are what is no array, by their places among the leaves. `narrows` says that NumPy's
-    types of 64 bits stand for those of 32, as they do unless `enable_x64` is set.
+    `static_leaves` are the leaves that are no arrays, by leaf index. `narrows` states that 64-bit
+    types of NumPy are converted to 32-bit types, as they are unless `enable_x64` is set.
     """
 
     function: Callable[..., Any]
@@ -57,9 +57,9 @@ class Caller:
 
 
 def _fitted(x: Any, promised: TensorType, narrows: bool, name: str) -> Any:
-    """A number of Python, or what NumPy made of 64 bits because it does so, as what was promised.
+    """Convert a Python number, or a 64-bit array where NumPy widened it, to the declared type.
 
-    Anything else stays as it is, and is refused where it is looked at.
+    Anything else is returned unchanged, and is refused when the result is checked.
     """
     dtype = promised.dtype
     if type(x) in (int, float, complex):
@@ -84,7 +84,7 @@ def call(
     name: str = "",
     **attrs: Any,
 ) -> list[Any]:
-    """The operation that calls a function, in the current trace or one of its own."""
+    """Emit the operation that calls a function, in the current trace or in a temporary one."""
     check_call(function, name or name_of(function), args, options)
     leaves, structure = tree.flatten((args, options))
     fixed = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array_like(leaf))
@@ -93,13 +93,13 @@ def call(
     hosted = Hosted(name or name_of(function), caller)
     stated = result[0] if len(result) == 1 else tuple(result)
 
-    def emitted(*tracers: Tracer) -> list[Tracer]:
+    def emit_call(*tracers: Tracer) -> list[Tracer]:
         return several(emit(spec, *tracers, function=hosted, result=stated, **attrs))
 
     if current() is not None:
-        return emitted(*map(as_tracer, chosen))
+        return emit_call(*map(as_tracer, chosen))
     labels = [f"arg{i}" for i in range(len(chosen))]
-    made: list[Any] = run_fleeting(emitted, name_of(function), chosen, labels)
+    made: list[Any] = run_fleeting(emit_call, name_of(function), chosen, labels)
     return made
 
 
@@ -111,18 +111,20 @@ def pure_callback(
     vmap_method: str | None = None,
     **options: Any,
 ) -> Any:
-    """`callback(*args, **options)` of NumPy arrays, in the middle of a program.
+    """Call `callback(*args, **options)` with NumPy arrays from a running program.
 
-    `result_shape_dtypes` are the containers of the result with something that has a `shape` and a
-    `dtype` for each array; numbers of Python, and unless `enable_x64` is set NumPy's types of 64
-    bits, become what is declared, anything else of another shape or type raises `InterpretError`
-    where it is called. The function must do nothing but return; it may be called any number of
-    times. `vmap_method` says what it is called with under `vmap`: `"sequential"` (one example
-    after the other; so is `"sequential_unrolled"`), `"expand_dims"` (the batch in front, 1 for
-    what all share), `"broadcast_all"`, or `"legacy_vectorized"` (the batch in front of what has
-    it, and nothing in front of the rest). Inside of `shard_map` and `pmap` each device calls it
-    with what it has, without any method. `sharding` may name the device that calls it, with a
-    `SingleDeviceSharding`. It has no derivative; give it one with `custom_jvp`.
+    `result_shape_dtypes` is the pytree of results with an object that has a `shape` and a `dtype`
+    for each array. Python numbers, and 64-bit types of NumPy unless `enable_x64` is set, are
+    converted to the declared type; a result of any other shape or type raises `InterpretError` when
+    the function is called. The function must have no side effects; it may be called any number of
+    times.
+
+    `vmap_method` selects the arguments under `vmap`: `"sequential"` (one example per call;
+    `"sequential_unrolled"` is the same), `"expand_dims"` (a leading batch dimension, of size 1 for
+    unmapped arguments), `"broadcast_all"`, or `"legacy_vectorized"` (a leading batch dimension for
+    mapped arguments only). Inside of `shard_map` and `pmap` each device calls the function with its
+    shards, without any method. `sharding` may name the device that calls it, with a
+    `SingleDeviceSharding`. The call has no derivative; define one with `custom_jvp`.
     """
     if not (vmap_method is None or isinstance(vmap_method, str)) or vmap_method not in _METHODS:
         raise ArgumentError(
@@ -148,11 +150,12 @@ def io_callback(
     ordered: bool = False,
     **options: Any,
 ) -> Any:
-    """`callback(*args, **options)` of NumPy arrays, once, in its turn among other effects.
+    """Call `callback(*args, **options)` with NumPy arrays exactly once, in order with other
+    effects.
 
-    `result_shape_dtypes` are the containers of the result, or `None`; see `pure_callback`.
-    `ordered` changes nothing: effects are always in the order of the program. `sharding` is as for
-    `pure_callback`. It has no derivative.
+    `result_shape_dtypes` is the pytree of results, or `None`; see `pure_callback`. `ordered` has no
+    effect: effects always run in program order. `sharding` is as for `pure_callback`. The call has
+    no derivative.
     """
     _check_sharding("io_callback", sharding)
     types, structure = _promised("io_callback", callback, result_shape_dtypes)
@@ -167,13 +170,13 @@ _METHODS = {
     "broadcast_all": "broadcast_all",
     "legacy_vectorized": "legacy_vectorized",
 }
-"""What `vmap_method` may be, and what operations call it."""
+"""The values of `vmap_method`, and the attribute of the operation for each."""
 
 
 def _check_sharding(what: str, sharding: Any) -> None:
-    """Raise `CallbackShardingError` unless a callback may have this sharding where it is called.
+    """Raise `CallbackShardingError` unless a callback may have this sharding.
 
-    The host calls the function, whatever device is named, with the same numbers.
+    The host calls the function with the same elements for any device.
     """
     if sharding is None:
         return
@@ -181,7 +184,7 @@ def _check_sharding(what: str, sharding: Any) -> None:
         raise CallbackShardingError(
             point(
                 f"{what} has a sharding inside of shard_map or pmap, where each device calls it "
-                "by itself; leave sharding= out"
+                "separately; omit sharding="
             )
         )
     one = isinstance(sharding, NamedSharding) and not sharding.mesh.axis_names
@@ -200,8 +203,8 @@ def _promised(what: str, callback: Any, shapes: Any) -> tuple[list[TensorType], 
     if shapes is _MISSING:
         raise ArgumentError(
             point(
-                f"{what} of {name_of(callback)} is not told what it returns; give something with "
-                "a shape and a dtype for each array, such as a ShapeDtypeStruct"
+                f"{what} of {name_of(callback)} needs the types of its results; pass an object "
+                "with a shape and a dtype for each array, such as a ShapeDtypeStruct"
             )
         )
     leaves, structure = tree.flatten(shapes)
@@ -215,7 +218,7 @@ def _promise(what: str, leaf: Any) -> TensorType:
         return TensorType(tuple(leaf.shape), dtype_of(leaf.dtype))
     raise ArgumentError(
         point(
-            f"a result of {what} is to be {brief_with_type(leaf)}, which has no "
+            f"a result of {what} is declared as {brief_with_type(leaf)}, which has no "
             "shape and dtype; use a ShapeDtypeStruct"
         )
     )

@@ -1,8 +1,8 @@
-"""Calls outside of a trace: find the compiled program, or make it.
+"""Calls of public functions outside of a trace: look up the compiled program, or compile it.
 
-A program is found by what shapes it: the containers and static parts of the arguments, the
-signatures of the arrays, and the settings. Making it means tracing the function on tracers in the
-places of the arrays, lowering and compiling.
+The cache key of a program consists of the pytree structure and static parts of the arguments, the
+signatures of the arrays, and the trace context. A cache miss traces the function on tracers in
+place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,18 +33,21 @@ from shardir.frontend.trace import Traced, trace_program
 from shardir.frontend.tracer import Tracer
 
 MANY = 4096
-"""A cache that has grown to so many programs starts anew."""
+"""Maximum number of programs in a cache; a full cache is cleared."""
 
 
 MAX_LISTED_NUMBERS = 1024
-"""Numbers of a list that an eager call takes: each is an argument of the program it compiles, which
-takes seconds for thousands of them."""
+"""Maximum number of elements in a list that an eager call accepts.
+
+Each is an argument of the compiled program, and compilation with thousands of arguments takes
+seconds.
+"""
 
 _NUMBERS = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
 
 
 def is_array_like(x: Any) -> bool:
-    """Whether a leaf of a container is traced (arrays and numbers) rather than static."""
+    """Return whether a pytree leaf is traced (arrays and numbers) rather than static."""
     return isinstance(x, _NUMBERS) or (
         (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
     )
@@ -59,12 +62,13 @@ Surroundings = tuple[object, object, object, object]
 
 
 def surroundings() -> Surroundings:
-    """What is around a call that shapes its program: settings, mesh, users' rules, device."""
+    """Return the trace context: settings, mesh, registered rules and execution context."""
     return config.snapshot(), current_mesh(), rules_in_force(), conditions()
 
 
 def unchanged(before: Surroundings) -> bool:
-    """Whether the surroundings are still the very same objects; equal ones may be others."""
+    """Return whether the trace context still consists of the same objects; equal ones do not
+    count."""
     snapshot, mesh, rules, running = before
     same = config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
     return same and conditions() is running
@@ -74,7 +78,7 @@ _numbers: dict[tuple[type, bool], Signature] = {}
 
 
 def signature_of_leaf(leaf: Any, name: str = "") -> Signature:
-    """What a program for this argument is found by; raises `NotAnArrayError` naming it."""
+    """Return the signature of an argument; raises `NotAnArrayError` that names it."""
     if type(leaf) is Array:
         return leaf.signature
     if is_number(leaf):
@@ -93,7 +97,8 @@ def signature_of_leaf(leaf: Any, name: str = "") -> Signature:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An argument of a program: its name in the program, where it is in the call, what it is."""
+    """An argument of a program: its name in the program, its description in errors, its
+    signature."""
 
     name: str
     word: str
@@ -105,12 +110,12 @@ def trace_call(
     name: str,
     leaves: Sequence[Leaf],
     rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
-    fleeting: bool = False,
+    is_temporary: bool = False,
 ) -> tuple[Traced, tree.PyTreeDef]:
-    """Trace a call of `fun`; `rebuild` puts tracers where the leaves were.
+    """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
 
-    Returns the traced program and the containers of its results. Raises `NotAnArrayError` when
-    `fun` returns something else than arrays.
+    Return the traced program and the pytree structure of its results. Raises `NotAnArrayError` when
+    `fun` returns anything other than arrays and numbers.
     """
     structure: list[tree.PyTreeDef] = []
 
@@ -121,11 +126,12 @@ def trace_call(
         return [returned(result, i, found, name) for i, result in enumerate(results)]
 
     params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
-    return trace_program(flat, params, name, fleeting), structure[0]
+    return trace_program(flat, params, name, is_temporary), structure[0]
 
 
 def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
-    """A result of a traced function as a tracer; an error names its place in the result."""
+    """Return a result of a traced function as a tracer; an error names its position in the
+    result."""
     if not is_array_like(result):
         place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
         raise NotAnArrayError(
@@ -139,13 +145,13 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
 
 
 def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Call a function of a namespace outside of a trace."""
+    """Call a public function outside of a trace."""
     given = args, options
     placed: dict[int, Any] = {}
     if eager.cached and any(type(x) is np.ndarray for x in args):
         args, placed = _taken(args, eager.static_positions)
         if placed and not all(x.flags.c_contiguous for x in placed.values()):
-            # Machine code cannot read the call, but one with these it can.
+            # The native call cache cannot read the original arguments, but it reads these.
             return eager.thing(*args, **options)
     wrapped = (
         numbers_as_arrays(args, options, eager.static_positions, eager.static)
@@ -179,13 +185,13 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     program, structure, more = there
     taken = leaves
     if program.views:
-        # A result may not lie in memory that somebody can write into.
+        # A result must not share memory with a NumPy array, which is writable.
         taken = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
     results = program(taken + more)
     if placed:
         leaves = [placed.get(id(x), x) for x in leaves]
     made = results[0] if structure is None else tree.unflatten(structure, results)
-    # A call with a number that is part of the program is not known by the types of its arguments.
+    # The types of the arguments do not identify a call with a number that is part of the program.
     native = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
     done, launch = watched.get(), program.launch if native else None
     if done is not None:
@@ -200,8 +206,10 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
 
 
 def _taken(args: tuple[Any, ...], static: frozenset[int]) -> tuple[tuple[Any, ...], dict[int, Any]]:
-    """The arguments, arrays of NumPy that programs cannot read where they lie as ours; and what
-    each of these was, by its address."""
+    """Return the arguments with converted or non-contiguous NumPy arrays replaced by arrays.
+
+    Also return the original of each replaced argument, by the id of the replacement.
+    """
     made, placed = [], {}
     for i, x in enumerate(args):
         array = x
@@ -213,7 +221,7 @@ def _taken(args: tuple[Any, ...], static: frozenset[int]) -> tuple[tuple[Any, ..
 
 
 def _is_converted(array: Any) -> bool:
-    """Whether an array becomes another one, without any error."""
+    """Return whether importing a NumPy array makes another array without an error."""
     known = signature_of_numpy(array)
     if known is None or (known[1] is array.dtype and array.flags.c_contiguous):
         return False
@@ -221,7 +229,7 @@ def _is_converted(array: Any) -> bool:
 
 
 class _Place:
-    """Stands in a key where an array is."""
+    """Placeholder of an array in a cache key."""
 
     def __repr__(self) -> str:
         return "*"
@@ -231,7 +239,7 @@ PLACE = _Place()
 
 
 def _describe(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> None:
-    """Append the arrays of an argument to `leaves` and the rest to `shape`."""
+    """Append the arrays of an argument to `leaves` and the rest of its cache key to `shape`."""
     if static:
         shape.append(static_key(arg))
     elif type(arg) is Array or _is_argument(arg):
@@ -251,7 +259,7 @@ def _describe(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> No
 
 
 def _check_not_listed(arg: Any) -> None:
-    """Raise `NotAnArrayError` for a long list of nothing but numbers, which should be one array."""
+    """Raise `NotAnArrayError` for a long list of numbers, which should be one array."""
     if not isinstance(arg, (list, tuple)):
         return
     parts = tree.leaves(arg)
@@ -262,12 +270,12 @@ def _check_not_listed(arg: Any) -> None:
             arg,
             "",
             f"is a {type(arg).__name__} of {len(parts)} numbers, and at most {MAX_LISTED_NUMBERS} "
-            "are taken one by one; make it one array with snp.array",
+            "are accepted; make it one array with snp.array",
         )
 
 
 def _filled(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:
-    """The argument with tracers in the places of its arrays."""
+    """Return the argument with tracers in place of its arrays."""
     if static or arg is None or is_wide_int(arg):
         return arg
     if is_array_like(arg):
@@ -286,8 +294,8 @@ def _make(
 ) -> tuple[Runnable, tree.PyTreeDef | None, list[Array]]:
     """Trace and compile a call.
 
-    Returns the program, the containers of its results (`None` for a single array), and the arrays
-    that it takes beside those of the call.
+    Return the program, the pytree structure of its results (`None` for a single array), and the
+    captured arrays that it takes in addition to the arguments.
     """
     name = eager.name
     labels: list[str] = []
@@ -325,7 +333,7 @@ def _make(
 
 
 def _labels(base: str, arg: Any) -> list[str]:
-    """Names for the arrays of an argument."""
+    """Return names for the arrays of an argument."""
     if arg is None or is_wide_int(arg):
         return []
     if is_array_like(arg):
@@ -342,9 +350,9 @@ _programs: dict[Any, Runnable] = {}
 
 
 def once(plan: Plan, traced: Traced) -> Runnable:
-    """The compiled program of a function that is traced at every call.
+    """Return the compiled program of a function that is traced at every call.
 
-    Two calls that trace to the same program share it; arrays from outside are arguments.
+    Two calls that trace to the same program share it; captured arrays are arguments.
     """
     weak = tuple(abstract.weak for abstract in traced.results)
     key = fingerprint(plan.module), plan.seen, plan.devices, weak, surroundings()
@@ -363,9 +371,10 @@ def run_fleeting(
     labels: Sequence[str],
     uneven: str | None = None,
 ) -> Any:
-    """Call `fun` with arrays outside of a trace, traced for this call; returns its containers.
+    """Trace `fun` for this call outside of a trace, run it on `leaves` and return its pytree of
+    results.
 
-    `uneven` is as for `jit`; without it the setting holds.
+    `uneven` is the option of `jit`; the setting applies if it is `None`.
     """
     described = [
         Leaf(label, f"argument {label} of {name}", signature_of_leaf(leaf, f"{label} of {name}"))
@@ -381,7 +390,7 @@ def run_fleeting(
 
 
 def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> ArgumentError:
-    """The error for a static argument without a hash."""
+    """Return the error for a static argument that cannot be hashed."""
     named = [
         *((eager.positional[i], args[i]) for i in sorted(eager.static_positions) if i < len(args)),
         *((name, value) for name, value in options.items() if name in eager.static),
@@ -393,11 +402,11 @@ def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) ->
             return ArgumentError(
                 point(
                     f"argument {name} of {eager.name} is {brief(value)}; it must be known and "
-                    "hashable, because it shapes the program"
+                    "hashable, because it determines the program"
                 )
             )
     for arg in (*args, *options.values()):
         for leaf in tree.leaves(arg):
             if not is_array_like(leaf):
-                abstract_of(leaf)  # which raises, and `refuse` says whose argument it is
+                abstract_of(leaf)  # Raises an error in which `refuse` names the argument.
     return ArgumentError(point(f"{eager.name} has an argument that cannot be hashed"))

@@ -1,9 +1,9 @@
-"""Checksums of arrays in files, in chunks of rows: what reads some rows verifies no others.
+"""Checksums of arrays in files, per chunk of rows, so that reading some rows verifies only those.
 
-A chunk has as many whole rows (elements along the first dimension) as fit into `CHUNK_BYTES`, at
-least one; an array without dimensions is one chunk. Its checksum is the CRC-32 of its elements in
-row-major order, little-endian. Any change within 32 neighbouring bits changes a CRC-32, and another
-change is missed once in 2**32 times.
+A chunk has as many complete rows (elements along the first dimension) as fit into `CHUNK_BYTES`, at
+least one; an array of rank 0 is one chunk. Its checksum is the CRC-32 of its elements in row-major
+order, little-endian. A CRC-32 detects any change within 32 adjacent bits, and misses any other
+change with probability 2**-32.
 """
 
 import os
@@ -19,19 +19,19 @@ from shardir.frontend.buffers import Buffer
 from shardir.types import NUMPY_DTYPES
 
 CHUNK_BYTES = 4 << 20
-"""Part of the format: another number needs another format."""
+"""Chunk size in bytes. It is part of the file format, so another size needs another format."""
 MAX_THREADS = 8
-"""Threads that compute checksums: together they are faster than most disks."""
+"""Maximum number of checksum threads; together they are faster than most disks."""
 
 
 def rows_of_chunk(shape: tuple[int, ...], dtype: str) -> int:
-    """Return how many rows a chunk of an array has."""
+    """Return the number of rows in a chunk of an array."""
     row_bytes = prod(shape[1:]) * NUMPY_DTYPES[dtype].itemsize
     return max(1, CHUNK_BYTES // max(row_bytes, 1))
 
 
 def chunk_count(shape: tuple[int, ...], dtype: str) -> int:
-    """Return how many chunks an array has; none where it is empty."""
+    """Return the number of chunks of an array; 0 if it is empty."""
     if 0 in shape:
         return 0
     return -(-shape[0] // rows_of_chunk(shape, dtype)) if shape else 1
@@ -40,9 +40,10 @@ def chunk_count(shape: tuple[int, ...], dtype: str) -> int:
 def checksums_of(
     arrays: Iterable[tuple[Buffer, tuple[int, ...], str]],
 ) -> list[str]:
-    """Return the checksums of arrays, each as it is stored, with its shape and element type.
+    """Return the checksums of arrays; each item is the stored array, its shape and its element
+    type.
 
-    Chunks are shared among threads: `crc32` lets others run, and is slower than some disks.
+    Threads share the chunks, because `crc32` releases the GIL and is slower than some disks.
     """
     divided = [_divided(*each) for each in arrays]
     count = sum(map(len, divided))
@@ -68,13 +69,13 @@ def _divided(array: Buffer, shape: tuple[int, ...], dtype: str) -> list[Buffer]:
 
 
 def checksum_of(chunk: Buffer) -> str:
-    """Return the checksum of one chunk: eight hexadecimal digits."""
+    """Return the checksum of one chunk as eight hexadecimal digits."""
     numbers = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
     return f"{crc32(numbers.data):08x}"
 
 
 def chunks_of_rows(shape: tuple[int, ...], dtype: str, rows: range) -> Iterator[tuple[int, range]]:
-    """Return the number and the rows of each chunk that has some of `rows`."""
+    """Yield the number and the rows of each chunk that overlaps `rows`."""
     size = rows_of_chunk(shape, dtype)
     for number in range(rows.start // size, -(-rows.stop // size)):
         yield number, range(number * size, min((number + 1) * size, shape[0]))

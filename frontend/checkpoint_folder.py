@@ -1,17 +1,18 @@
-"""Folders of checkpoints: how a new one appears, and how one replaces another.
+"""Folders of checkpoints: creation of a new checkpoint, and atomic replacement of an existing one.
 
-A new checkpoint grows in the folder `.NAME.part` beside its own, which is renamed once all of it is
-on disk. One that is replaced keeps its folder: the files of the new one are written to a subfolder
-`save-N`, and then its index is renamed over the index of the one before, whose files are removed
-afterwards. So a single `rename` decides which of the two there is, on every file system and at any
-moment: both are complete on disk before it, and after it. What a job left that ended before it, or
-before the files of the old one were removed, is removed by the next `save`.
+A new checkpoint is written to the folder `.NAME.part` beside its final one, which is renamed once
+all files are on disk. A checkpoint that is replaced keeps its folder: the new files are written to
+a subfolder `save-N`, then the new index is renamed over the previous index, and the previous files
+are removed afterwards. A single `rename` therefore decides which of the two checkpoints exists, on
+every file system and at any moment: both are complete on disk before it and after it. If a job
+ended before the rename, or before the previous files were removed, the next `save` removes the
+remaining files.
 
-Earlier versions renamed the folder of the old checkpoint to `.NAME.old`, and that of the new one to
-its name. Where a job ended between the two, `.NAME.old` is the checkpoint: `load` reads it, and
-`save` gives it its name again.
+Earlier versions renamed the folder of the previous checkpoint to `.NAME.old`, and that of the new
+one to its name. If a job ended between the two renames, `.NAME.old` is the checkpoint: `load` reads
+it, and `save` renames it back.
 
-Only files that `save` has written are ever removed; what else is in a folder stays.
+Only files that `save` has written are ever removed; other files in a folder stay.
 """
 
 import errno
@@ -28,7 +29,7 @@ from shardir.frontend.quoting import brief, quoted, shown_path
 
 INDEX = "index.json"
 MAX_INDEX_BYTES = 1 << 30
-"""Bytes of the longest index that is read."""
+"""Maximum size of an index in bytes."""
 
 _SAVE = re.compile(r"save-(\d{1,18})", re.ASCII)
 _DATA = re.compile(r"process-\d{5,10}\.safetensors", re.ASCII)
@@ -37,9 +38,9 @@ _TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}", re.ASCII)
 
 
 def path_of(folder: object, word: str) -> Path:
-    """Return the path of a folder that a checkpoint is `word` ("saved to").
+    """Return the path of the folder of a checkpoint; `word` is "saved to" or "loaded from".
 
-    Raises `CheckpointError` for what is no path.
+    Raises `CheckpointError` for an object that is no path.
     """
     try:
         text = os.fspath(folder)  # type: ignore[call-overload]
@@ -59,8 +60,8 @@ def path_of(folder: object, word: str) -> Path:
 
 
 def read_index(folder: Path) -> bytes:
-    """Return the text of the index in a folder; raises `OSError` where there is none to read."""
-    handle = os.open(folder / INDEX, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would wait.
+    """Return the text of the index in a folder; raises `OSError` if there is no readable index."""
+    handle = os.open(folder / INDEX, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would block.
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
@@ -79,8 +80,10 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def folder_to_load(target: Path) -> Path:
-    """Return the folder in which the checkpoint `target` is: its own, or that of an earlier version
-    whose job ended between two names."""
+    """Return the folder of the checkpoint `target`.
+
+    It is `target` itself, or `.NAME.old` if a job of an earlier version ended between two renames.
+    """
     old = _beside(target, "old")
     return old if old is not None and not os.path.lexists(target) and is_checkpoint(old) else target
 
@@ -90,13 +93,13 @@ def check_can_save(target: Path, overwrite: bool) -> None:
     name = shown_path(target)
     if _beside(target, "part") is None:
         raise CheckpointError(
-            f"{name} is no folder that a checkpoint can be saved to; name another"
+            f"{name} is no folder that a checkpoint can be saved to; choose another"
         )
     found = folder_to_load(target)
     if not os.path.lexists(found):
         return
     if not overwrite:
-        at = "" if found == target else f" at {shown_path(found)}, where a job left it that ended"
+        at = "" if found == target else f" at {shown_path(found)}, where an interrupted job left it"
         raise CheckpointError(
             f"{name} exists{at}; save to another folder, or pass overwrite=True to replace it"
         )
@@ -111,7 +114,7 @@ def check_can_save(target: Path, overwrite: bool) -> None:
 class Writing:
     """A checkpoint that is being written.
 
-    `number` is None for a new one, or that of the subfolder for one that replaces another.
+    `number` is None for a new one, and the number of the subfolder for one that replaces another.
     """
 
     target: Path
@@ -119,7 +122,7 @@ class Writing:
 
     @staticmethod
     def to(target: Path) -> "Writing":
-        """Choose where the files of a checkpoint are to be, before any is written."""
+        """Choose the location of the files of a checkpoint, before any is written."""
         found = folder_to_load(target)
         if not os.path.lexists(found):
             return Writing(target, None)
@@ -128,22 +131,22 @@ class Writing:
 
     @property
     def folder(self) -> Path:
-        """The folder that files are written to."""
+        """The folder to which files are written."""
         if self.number is not None:
             return self.target / f"save-{self.number}"
         return _need_beside(self.target, "part")
 
     def file_of(self, process: int) -> str:
-        """Return the name of the file that a process writes, as the index has it."""
+        """Return the name in the index of the file that a process writes."""
         name = f"process-{process:05d}.safetensors"
         return name if self.number is None else f"save-{self.number}/{name}"
 
     def path_of(self, file: str) -> Path:
-        """Return where a file that the index names is while it is written."""
+        """Return the path of a file while it is written, by its name in the index."""
         return self.folder / file.rpartition("/")[2]
 
     def begin(self) -> None:
-        """Make the folder for files, without what a job before has left there."""
+        """Make the folder for files, and remove files that an interrupted job has left there."""
         _remove_written(_need_beside(self.target, "part"))
         if self.number is None:
             _make_folders(self.folder.parent)
@@ -158,8 +161,8 @@ class Writing:
     def commit(self, entries: Mapping[str, Entry], sizes: Mapping[str, int]) -> None:
         """Write the index, and make the folder the checkpoint that it describes.
 
-        Every process has written its files, of `sizes` in bytes by their names in the index, and
-        synchronized them. Raises `OSError` where one is not there.
+        Every process must have written and synchronized its files, of `sizes` in bytes by their
+        names in the index. Raises `OSError` if a file is missing or has another size.
         """
         for file in sorted({part.file for entry in entries.values() for part in entry.parts}):
             path = self.path_of(file)
@@ -178,7 +181,7 @@ class Writing:
         _remove_written(_need_beside(self.target, "old"))
 
     def abandon(self) -> None:
-        """Remove what was written, unless it has become the checkpoint already."""
+        """Remove the written files, unless they have become the checkpoint already."""
         if self.number is None:
             _remove_written(self.folder)
         else:
@@ -186,7 +189,7 @@ class Writing:
 
 
 def synchronize(path: Path) -> int:
-    """Bring a file to its disk; returns its size in bytes."""
+    """Flush a file to disk and return its size in bytes."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -208,7 +211,7 @@ def _need_beside(target: Path, ending: str) -> Path:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make a folder and those above it, and bring their names to disk."""
+    """Make a folder and its missing parents, and flush their directory entries to disk."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -230,7 +233,7 @@ def _write_synchronized(path: Path, text: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring to disk which names are in a folder, where the file system can be asked to."""
+    """Flush the entries of a folder to disk, where the file system supports it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -242,9 +245,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _remove_unnamed(folder: Path) -> None:
-    """Remove the files of checkpoints in a folder that its index does not name.
+    """Remove the checkpoint files in a folder that its index does not name.
 
-    Files that cannot be removed stay. Without an index that can be read nothing is removed.
+    Files that cannot be removed stay. Without a readable index nothing is removed.
     """
     try:
         index = parse_index(folder / INDEX, read_index(folder))
@@ -261,9 +264,10 @@ def _remove_unnamed(folder: Path) -> None:
 
 
 def _remove_written(folder: Path) -> None:
-    """Remove the files that a job has written to a folder, and the folder if nothing else is left.
+    """Remove the files that a job has written to a folder, and the folder if it is then empty.
 
-    Files that cannot be removed stay, and so does a link: it may lead to another checkpoint.
+    Files that cannot be removed stay. A symbolic link stays, because it may lead to another
+    checkpoint.
     """
     if os.path.islink(folder):
         return
@@ -271,14 +275,14 @@ def _remove_written(folder: Path) -> None:
         names = os.listdir(folder)
     except OSError:
         return
-    for name in sorted(names, key=lambda name: name != INDEX):  # Without its index it is none.
+    for name in sorted(names, key=lambda name: name != INDEX):  # Index first: then no checkpoint.
         if name == INDEX or _DATA.fullmatch(name) or _TEMPORARY.fullmatch(name):
             _remove_file(folder / name)
         elif _SAVE.fullmatch(name):
             _remove_written(folder / name)
     try:
         os.rmdir(folder)
-    except OSError:  # It is not empty, or stays; `begin` says so where it is in the way.
+    except OSError:  # It is not empty or cannot be removed; `begin` raises an error if it must be.
         return
 
 

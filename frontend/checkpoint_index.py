@@ -3,11 +3,11 @@
 `index.json` of the format "shardir checkpoint 2" is an object of three members: `format`; `arrays`,
 with `shape`, `dtype` and `parts` of each name; and `crc32`, the checksum of the other two as JSON
 without spaces and with sorted names. A part has a `file`, a `box` (start and stop along each
-dimension) and `crc32`: eight hexadecimal digits for each chunk of its rows (`checkpoint_chunks`).
-The format "shardir checkpoint 1" is the same without checksums; it is read and not written.
+dimension) and `crc32`: eight hexadecimal digits for each chunk of its rows (`chunk_checksums`). The
+format "shardir checkpoint 1" is the same without checksums; it is read and not written.
 
-An index is read as what anybody may have written: every value is checked for its type and its
-range, and the parts of an array must tile it, before memory is allocated for any of it.
+An index is read as untrusted input: the type and the range of every value are checked, and the
+parts of an array must tile it, before memory is allocated for any of it.
 """
 
 import json
@@ -30,12 +30,12 @@ FORMAT = "shardir checkpoint 2"
 FORMAT_WITHOUT_CHECKSUMS = "shardir checkpoint 1"
 FORMAT_PREFIX = "shardir checkpoint "
 MAX_DIMENSIONS = 64
-"""NumPy has no arrays of more."""
+"""Maximum rank of arrays, which is that of NumPy."""
 MAX_BYTES = 2**63 - 1
-"""Bytes of the largest array that an address can name."""
+"""Size in bytes of the largest addressable array."""
 MAX_DIVIDED_DIMENSIONS = 6
-"""Dimensions that boxes divide, up to which `tile` compares the corners of boxes that are no grid:
-2 to this power for each box."""
+"""Maximum number of divided dimensions for which `do_boxes_tile` compares the corners of boxes that
+form no grid; there are 2 to this power corners for each box."""
 
 _FILE = re.compile(r"(save-\d{1,18}/)?process-\d{5,10}\.safetensors", re.ASCII)
 _CHECKSUMS = re.compile(r"([0-9a-f]{8})*", re.ASCII)
@@ -43,7 +43,7 @@ _CHECKSUMS = re.compile(r"([0-9a-f]{8})*", re.ASCII)
 
 @dataclass(frozen=True)
 class Part:
-    """Where a box of an array is stored; `checksums` is None where none were written."""
+    """The location of a box of an array; `checksums` is None if none were written."""
 
     file: str
     box: Box
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index says of an array."""
+    """The index entry of an array."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -65,9 +65,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Index:
-    """The arrays of a checkpoint by name; `is_intact` unless the checksum of the index differs.
+    """The arrays of a checkpoint by name; `is_intact` states whether the checksum of the index
+    matches.
 
-    A checksum that differs does not say what is wrong, so `load` reports it last.
+    A wrong checksum does not locate the damage, so `load` reports it last.
     """
 
     entries: Mapping[str, Entry]
@@ -75,11 +76,11 @@ class Index:
 
 
 class _Malformed(Exception):
-    """What is wrong in an index."""
+    """An index is malformed."""
 
 
 def index_text(entries: Mapping[str, Entry]) -> bytes:
-    """Return the text of an index: a line for each array."""
+    """Return the text of an index, with a line for each array."""
     index: dict[str, Any] = {
         "format": FORMAT,
         "arrays": {
@@ -109,7 +110,7 @@ def index_text(entries: Mapping[str, Entry]) -> bytes:
 def parse_index(path: Path, text: bytes) -> Index:
     """Return the index that the file `path` holds as `text`.
 
-    Raises `CheckpointError` where it is none, or describes arrays that cannot be.
+    Raises `CheckpointError` if the text is no index, or describes impossible arrays.
     """
     try:
         return _index(path, parse_json(text))
@@ -120,7 +121,7 @@ def parse_index(path: Path, text: bytes) -> Index:
 
 
 def format_of(text: bytes) -> str | None:
-    """Return the format that an index names, of this version or another, or None if it is none."""
+    """Return the format that an index names, of this version or another, or None."""
     try:
         found = parse_json(text)
     except _Malformed:
@@ -130,7 +131,7 @@ def format_of(text: bytes) -> str | None:
 
 
 def parse_json(text: bytes) -> Any:
-    """Return what is written in JSON, where no name is in an object twice."""
+    """Return the parsed JSON; raises an error if a name occurs twice in an object."""
     try:
         return json.loads(
             text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_no_float
@@ -148,7 +149,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise _Malformed(f"the name {quoted(twice)} is there twice")
+        raise _Malformed(f"the name {quoted(twice)} occurs twice")
     return made
 
 
@@ -200,7 +201,7 @@ def _check_name(name: str) -> None:
 
 
 def is_text(name: str) -> bool:
-    """Return whether UTF-8 can write a name: it has no lone surrogates."""
+    """Return whether UTF-8 can encode a name, that is, whether it has no lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -216,7 +217,7 @@ def _entry(what: str, found: Any, has_checksums: bool) -> Entry:
     if len(shape) > MAX_DIMENSIONS:
         raise _Malformed(f"{what} has {len(shape)} dimensions, at most {MAX_DIMENSIONS} can be")
     if not isinstance(dtype, str) or dtype not in NUMPY_DTYPES:
-        raise _Malformed(f"the dtype of {what} is none that there is")
+        raise _Malformed(f"the dtype of {what} is unknown")
     if prod(max(size, 1) for size in shape) > MAX_BYTES // NUMPY_DTYPES[dtype].itemsize:
         raise _Malformed(f"{what} has more than {MAX_BYTES} bytes")
     if not isinstance(parts, list):
@@ -258,11 +259,11 @@ def _is_span(span: Any) -> bool:
 
 
 def tile(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
-    """Return whether boxes cover an array, and no element twice.
+    """Return whether boxes cover an array without overlap.
 
-    Those of `save` are the cells of a grid. Others are compared by their corners (`_sum_to_one`),
-    where they divide at most `MAX_DIVIDED_DIMENSIONS`. Either takes a time in proportion to the
-    number of boxes, up to the time of sorting them.
+    The boxes of `save` are the cells of a grid. Others are compared by their corners
+    (`_sum_to_one`), if they divide at most `MAX_DIVIDED_DIMENSIONS`. Both take time proportional to
+    the number of boxes, apart from sorting them.
     """
     if not all(
         len(box) == len(shape)
@@ -280,8 +281,11 @@ def tile(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
 
 
 def _are_grid(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
-    """Return whether boxes are all the cells of a grid: distinct, each made of one span of a
-    division of each dimension, and as many as there are such cells."""
+    """Return whether boxes are all the cells of a grid.
+
+    They must be distinct, each with one span of a division of each dimension, and as many as the
+    grid has cells.
+    """
     cells = 1
     for dimension, size in enumerate(shape):
         spans = sorted({box[dimension] for box in boxes})
@@ -293,11 +297,11 @@ def _are_grid(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
 
 
 def _sum_to_one(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
-    """Return whether each element is in one box.
+    """Return whether each element is in exactly one box.
 
     The sum of the indicator functions of boxes is determined by its mixed difference along all
-    dimensions, which is 1 or -1 at each corner of each box: boxes tile an array where these cancel
-    but for the corners of the array itself. Dimensions that no box divides are left out.
+    dimensions, which is 1 or -1 at each corner of each box. Boxes tile an array if these cancel
+    except at the corners of the array itself. Dimensions that no box divides are omitted.
     """
     divided = [d for d, size in enumerate(shape) if any(box[d] != (0, size) for box in boxes)]
     if len(divided) > MAX_DIVIDED_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""Gradients that compute again what they would have to keep: `checkpoint`."""
+"""Gradient checkpointing (rematerialization): `checkpoint` and its policies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from shardir.hosted import Hosted
 
 @dataclass(frozen=True)
 class Policy:
-    """What a checkpoint saves; see `shardir.passes.policies`."""
+    """The clauses of a checkpoint policy; see `shardir.passes.policies`."""
 
     save: tuple[str, ...]
 
@@ -32,13 +32,13 @@ def _names(kind: str, names: tuple[str, ...]) -> Policy:
     for name in names:
         if not isinstance(name, str) or "|" in name:
             raise ArgumentError(
-                point(f"a name for a checkpoint is a string without |, got {name!r}")
+                point(f"the name of a checkpointed value is a string without |, got {name!r}")
             )
     return Policy((f"{kind}={'|'.join(names)}",))
 
 
 class CheckpointPolicies:
-    """What a checkpoint saves on the way forward instead of computing it again."""
+    """Policies that select the values that a checkpoint saves instead of recomputing them."""
 
     everything_saveable = Policy(("everything",))
     nothing_saveable = Policy(())
@@ -49,22 +49,22 @@ class CheckpointPolicies:
 
     @staticmethod
     def save_only_these_names(*names: str) -> Policy:
-        """What `checkpoint_name` calls so."""
+        """Save only values with these names, which `checkpoint_name` assigns."""
         return Policy(tuple(clause for name in names for clause in _names("name", (name,)).save))
 
     @staticmethod
     def save_any_names_but_these(*names: str) -> Policy:
-        """What `checkpoint_name` gives any other name."""
+        """Save values to which `checkpoint_name` assigned any other name."""
         return _names("named-but", names)
 
     @staticmethod
     def save_anything_except_these_names(*names: str) -> Policy:
-        """Everything but what `checkpoint_name` calls so."""
+        """Save all values except those to which `checkpoint_name` assigned these names."""
         return _names("anything-but", names)
 
     @staticmethod
     def save_from_both_policies(first: Policy, second: Policy) -> Policy:
-        """What either saves."""
+        """Save the values that either policy saves."""
         return Policy(tuple(dict.fromkeys((*_clauses(first), *_clauses(second)))))
 
 
@@ -73,7 +73,7 @@ checkpoint_policies = CheckpointPolicies
 
 @dataclass(frozen=True)
 class Asked:
-    """Asks a policy of the user's."""
+    """Calls a policy function of the user."""
 
     policy: Callable[..., Any]
 
@@ -105,12 +105,12 @@ def checkpoint(
     prevent_cse: bool = True,
     static_argnums: Any = (),
 ) -> Callable[..., Any]:
-    """`fun`, whose gradient keeps only the arguments, and computes again what else it needs.
+    """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
 
-    `policy` says what is saved all the same, one of `checkpoint_policies`. Arguments in
-    `static_argnums` need be no arrays. `prevent_cse=False` lets the compiler find that it
-    computes things twice, as it would in one program. `concrete` is accepted and must be false.
-    May be used as a decorator, with options or without. Outside of any trace it is `jit(fun)`.
+    `policy`, one of `checkpoint_policies`, selects values to save in addition. Arguments in
+    `static_argnums` need not be arrays. `prevent_cse=False` allows common subexpression elimination
+    between the original and the recomputed operations. `concrete` must be false. May be used as a
+    decorator, with options or without. Outside of any trace it is `jit(fun)`.
     """
     if flag_of("concrete of checkpoint", concrete):
         raise ArgumentError(
@@ -134,12 +134,12 @@ def checkpoint(
         attrs["barrier"] = False
 
     @wraps(fun)
-    def wrapped(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: Any, **options: Any) -> Any:
         if current() is None:
             return alone(*args, **options)
         return _traced(fun, known, attrs, args, options)
 
-    return wrapped
+    return wrapper
 
 
 remat = checkpoint
@@ -187,9 +187,9 @@ def _traced(
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """`x`, a container of arrays, under a name by which a checkpoint's policy may save it."""
+    """Return `x`, a pytree of arrays, under a name by which a checkpoint policy may save it."""
     if not isinstance(name, str):
-        raise ArgumentError(point(f"the name for a checkpoint is a string, got {name!r}"))
+        raise ArgumentError(point(f"the name of a checkpointed value is a string, got {name!r}"))
     return _named(x, name)
 
 

@@ -1,5 +1,5 @@
-"""The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program, `shardir
-explain` says why tensors are cut as they are, `shardir emit` writes programs for other machines."""
+"""The command line: `opt` runs passes, `run` runs a program, `explain` explains shardings, `emit`
+writes source code for other machines."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="shardir: programs that know how they are spread over a mesh of devices.",
+    help="shardir: compile programs whose arrays are sharded over a mesh of devices.",
 )
 app.command(epilog=cli_opt.EXAMPLES)(cli_opt.opt)
 app.command(epilog=cli_run.EXAMPLES)(cli_run.run)
@@ -26,10 +26,10 @@ app.command(epilog=cli_emit.EXAMPLES)(cli_emit.emit)
 
 
 def main() -> None:
-    """Run the command; an error is a message on stderr and exit status 1.
+    """Run the command; an error is printed on stderr with exit status 1.
 
-    So is an output that cannot be written, and a program that is too large for the memory or for
-    Python's stack. What an output cannot encode is escaped in it.
+    Errors include output that cannot be written, and programs that are too large for the memory or
+    for Python's stack. Characters that the output cannot encode are escaped.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -41,7 +41,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None:
             raise
-        if error.errno != EPIPE:  # Whoever read has enough.
+        if error.errno != EPIPE:  # The reader of a pipe may stop early.
             _end(f"error: cannot write the output: {error.strerror}", closing=True)
         _end(closing=True)
     except MemoryError:
@@ -51,12 +51,13 @@ def main() -> None:
 
 
 def _end(*lines: str, closing: bool = False) -> NoReturn:
-    """End with status 1 and these lines; `closing` drops what standard output still holds."""
+    """Exit with status 1 after printing these lines; `closing` discards unflushed standard
+    output."""
     for line in lines:
         with suppress(OSError):
             typer.echo(bounded(line), err=True)
     if closing:
-        # Python would fail at it once more when it ends.
+        # Otherwise Python would fail to flush it again at exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(1) from None

@@ -1,4 +1,4 @@
-"""Arrays in the files that commands read and write."""
+"""Array files that commands read and write."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from shardir.sampling import parameter_types
 
 
 def load_arguments(module: Module, inputs: list[Path], count: int | None = None) -> list[Any]:
-    """The arrays of `.npy` files for the parameters of the first function, or the first `count`."""
+    """Return the arrays of `.npy` files for the parameters of the main function, or the first
+    `count`."""
     types = parameter_types(module)[:count]
     names = [param.name for param in module.main.body.params][:count]
     if len(inputs) != len(types):
@@ -23,13 +24,13 @@ def load_arguments(module: Module, inputs: list[Path], count: int | None = None)
     for name, type, path in zip(names, types, inputs, strict=True):
         try:
             array = np.load(path, allow_pickle=False)
-        # NumPy evaluates the header of a file, and raises whatever that raises.
+        # NumPy evaluates the header of a file, which may raise any exception.
         except Exception as error:
             reason = getattr(error, "strerror", None) or error
             raise CommandError(f"cannot read %{name} from {str(path)!r}: {reason}") from None
         if not isinstance(array, np.ndarray):
             raise CommandError(
-                f"cannot read %{name} from {str(path)!r}: it holds several arrays; write one by "
+                f"cannot read %{name} from {str(path)!r}: it holds several arrays; write one with "
                 "np.save"
             )
         if array.shape != type.shape or array.dtype != type.numpy:
@@ -41,7 +42,7 @@ def load_arguments(module: Module, inputs: list[Path], count: int | None = None)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for arrays, if need be."""
+    """Make a folder for arrays if it does not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -49,7 +50,7 @@ def make_folder(folder: Path) -> None:
 
 
 def save_array(path: Path, array: Any) -> None:
-    """Write an array into a `.npy` file."""
+    """Write an array to a `.npy` file."""
     try:
         np.save(path, array)
     except OSError as error:

@@ -24,25 +24,25 @@ EXAMPLES = """Examples:
 
 def emit(
     file: FileOrFunction,
-    target: Annotated[str, typer.Option(help="what the program is for: gpu or ipu")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="the folder of the program's files")],
+    target: Annotated[str, typer.Option(help="the target: gpu or ipu")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="output folder")],
     mesh: MeshSizes = None,
     args: Arguments = None,
     specs: Specs = None,
     selftest: Annotated[
         bool,
-        typer.Option("--selftest", help="add random arguments, and the results they must give"),
+        typer.Option("--selftest", help="add random arguments and the expected results"),
     ] = False,
     seed: Seed = 0,
     selftest_seconds: Annotated[
-        float, typer.Option(help="how long the results of the self-test may take to compute")
+        float, typer.Option(help="time limit for computing the results of the self-test")
     ] = SELFTEST_SECONDS,
     inputs: Annotated[
         list[Path] | None,
         typer.Option("--input", help="a .npy file for each argument of the self-test, in order"),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="an option of the target, as in name=value")
+        list[str] | None, typer.Option(help="an option of the target, such as name=value")
     ] = None,
 ) -> None:
     """Write a program as source text for a target, and print the names of the files."""

@@ -1,4 +1,4 @@
-"""`shardir explain` says why tensors are cut as they are."""
+"""`shardir explain` explains the shardings and the collectives of a program."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -43,42 +43,42 @@ def explain(
     specs: Specs = None,
     value: Annotated[
         list[str] | None,
-        typer.Option(help="where each axis of a value comes from, why others are not there"),
+        typer.Option(help="origin of each mesh axis of a value, and why others are absent"),
     ] = None,
     conflicts: Annotated[
-        bool, typer.Option("--conflicts", help="wishes that met, who won, what the loser pays")
+        bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
     ] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(help="what changes with this annotation, as in %w: f32[128, 256@model]"),
+        typer.Option(help="changes with an annotation such as %w: f32[128, 256@model]"),
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(help="what changes if nothing is said of %w, or of `result 0`"),
+        typer.Option(help="changes without the annotation of %w, or of `result 0`"),
     ] = None,
     order: Annotated[
-        bool, typer.Option("--order", help="values that another order of work cuts otherwise")
+        bool, typer.Option("--order", help="values that depend on the propagation order")
     ] = False,
     coverage: Annotated[
         bool,
-        typer.Option("--coverage", help="operations, dimensions, annotations that were left out"),
+        typer.Option("--coverage", help="operations without rules, annotations without effect"),
     ] = False,
     communication: Annotated[
-        bool, typer.Option("--communication", help="the collectives in tables, by kind, axes, line")
+        bool, typer.Option("--communication", help="tables of collectives by kind, axes, line")
     ] = False,
     collective: Annotated[
         list[str] | None,
-        typer.Option(help="what stands behind the collective that makes this value"),
+        typer.Option(help="cause of the collective that makes this value"),
     ] = None,
     function: Annotated[
-        str | None, typer.Option(help="of the values; the first one otherwise")
+        str | None, typer.Option(help="function of the values (default: the first)")
     ] = None,
     passes: Annotated[
-        str, typer.Option(help="the propagation, as in propagate{level=basic}")
+        str, typer.Option(help="the propagation pass, such as propagate{level=basic}")
     ] = "propagate",
     rule: Stated = None,
 ) -> None:
-    """Say why tensors are cut as they are, and what would change that."""
+    """Explain the shardings of a program, and the effect of other annotations."""
     from shardir.passes import explain as explaining
 
     with rules(stated_rules(rule or ())):

@@ -1,4 +1,4 @@
-"""What the commands work on: modules in files of IR text or StableHLO."""
+"""Input files of the commands: modules in IR text or StableHLO."""
 
 import re
 import sys
@@ -15,27 +15,27 @@ from shardir.text.places import Places, places
 from shardir.verify import verify
 
 STDIN = "<stdin>"
-"""What standard input is called in errors."""
+"""The name of standard input in errors."""
 
 
 class CommandError(ShardirError):
-    """A command that was given what it cannot use."""
+    """A command has an invalid argument or input file."""
 
 
 class Form(StrEnum):
-    """The languages a module can be read from and printed in."""
+    """The languages in which a module can be read and printed."""
 
     ir = "ir"
     stablehlo = "stablehlo"
 
 
 def read_module(file: str) -> Module:
-    """The one module of a file."""
+    """Return the only module of a file."""
     return module_of(*read_text(file))
 
 
 def read_text(file: str) -> tuple[str, str]:
-    """The text of a file and what to call it."""
+    """Return the text of a file and its name for errors."""
     name = STDIN if file == "-" else file
     try:
         if file != "-":
@@ -47,13 +47,13 @@ def read_text(file: str) -> tuple[str, str]:
         return text.replace("\r\n", "\n").replace("\r", "\n"), name
     except UnicodeDecodeError:
         raise CommandError(f"cannot read {name!r}: it is not UTF-8 text") from None
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte.
+    except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"cannot read {name!r}: {reason}") from None
 
 
 def module_of(text: str, name: str) -> Module:
-    """The one module of a text."""
+    """Return the only module of a text."""
     modules = modules_of(text, name, None)
     if len(modules) > 1:
         raise CommandError(
@@ -66,19 +66,21 @@ _MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builti
 
 
 def _is_stablehlo(text: str, name: str) -> bool:
-    """Whether a text is StableHLO: by the name of its file, or by how it begins."""
+    """Return whether a text is StableHLO, by the file name or, for standard input, by its
+    beginning."""
     if name == STDIN:
         return _MLIR.match(text) is not None
     return name.endswith(".mlir")
 
 
 def places_of(text: str, name: str) -> Places | None:
-    """Where the text defines its values, where that is IR."""
+    """Return the locations of value definitions in IR text, or `None` for StableHLO."""
     return None if _is_stablehlo(text, name) else places(text, name)
 
 
 def modules_of(text: str, name: str, form: Form | None) -> list[Module]:
-    """The modules of a file; says on stderr what is carried through them as text."""
+    """Return the modules of a text; warn on stderr about operations that are carried through as
+    text."""
     if form is Form.ir or (form is None and not _is_stablehlo(text, name)):
         modules = [parse(text, name)]
     else:
@@ -90,14 +92,14 @@ def modules_of(text: str, name: str, form: Form | None) -> list[Module]:
     for module in modules:
         verify(module)
         if not module.functions:
-            raise CommandError(f"{name} has no function to work on")
+            raise CommandError(f"{name} has no function")
     if not modules:
-        raise CommandError(f"{name} has no function to work on")
+        raise CommandError(f"{name} has no function")
     return modules
 
 
 def _unknown(modules: list[Module]) -> list[str]:
-    """One line for each kind of operation that nothing is known about."""
+    """Return one warning for each kind of unknown operation."""
     found: dict[tuple[str, str], list[str]] = {}
     for module in modules:
         for unknown in unknown_operations(module):
@@ -113,7 +115,7 @@ def _unknown(modules: list[Module]) -> list[str]:
 
 
 def _places(places: list[str]) -> str:
-    """Up to three places, and how many more there are."""
+    """Return up to three locations, and the number of the remaining ones."""
     named = list(dict.fromkeys(places))
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     return ", ".join(named[:3]) + more

@@ -1,11 +1,11 @@
-"""What `explain` and `emit` work on: a file, or a function of the user's on a mesh nobody has.
+"""Targets of the commands `explain` and `emit`: a file, or a function on an abstract mesh.
 
     shardir explain mymodule:train_step --mesh data=16,model=16
 
-The function is traced for `example_args` of its module (or `--args`): a tuple of arrays, of
-ShapeDtypeStructs, or a function that makes it, which is called with the mesh entered. How the
-arguments are cut is in `example_specs` (or `--specs`): containers of PartitionSpecs, which may stop
-early, or None. A function whose module has nothing of shardir is one of JAX's.
+The function is traced for `example_args` of its module (or `--args`): a tuple of arrays or of
+ShapeDtypeStructs, or a function that makes it, which is called with the mesh entered. The shardings
+of the arguments are in `example_specs` (or `--specs`): a pytree prefix of PartitionSpecs, or None.
+A function is treated as one of JAX if its module refers to no object of shardir.
 """
 
 import re
@@ -40,7 +40,8 @@ ARGS, SPECS = "example_args", "example_specs"
 
 @dataclass(frozen=True)
 class Asked:
-    """A program, the places in its source, and the traced function that it is, if it is one."""
+    """A program, the source locations of its values, and the traced function from which it was
+    lowered."""
 
     module: Module
     places: Mapping[tuple[str, str], Loc] | None
@@ -48,10 +49,10 @@ class Asked:
 
 
 def program_of(target: str, mesh: str | None, args: str | None, specs: str | None) -> Asked:
-    """The program that `target` names: a file, or `module:function`."""
+    """Return the program that `target` names: a file, or `module:function`."""
     if not _FUNCTION.fullmatch(target) or Path(target).exists():
-        for option, told in (("--mesh", mesh), ("--args", args), ("--specs", specs)):
-            if told is not None:
+        for option, given_value in (("--mesh", mesh), ("--args", args), ("--specs", specs)):
+            if given_value is not None:
                 raise CommandError(
                     f"{option} is for functions, and {target!r} is a file; name a function as "
                     "mymodule:train_step"
@@ -77,27 +78,27 @@ def program_of(target: str, mesh: str | None, args: str | None, specs: str | Non
             lowered = _lowered(function, of_jax, used, given, cut)
         if used is not None and not lowered.module.meshes:
             raise CommandError(
-                f"nothing says how {target} is cut on {mesh}; let {module.__name__}.{SPECS} be the "
-                "specs of its arguments, or name some by --specs"
+                f"{target} has no shardings on {mesh}; define {module.__name__}.{SPECS} as the "
+                "specs of its arguments, or name some with --specs"
             )
     return Asked(lowered.module, lowered.places, lowered)
 
 
 @contextmanager
 def _told(target: str) -> Iterator[None]:
-    """Inside, an error of the user's program is one of the command, with the user's line."""
+    """Convert an error of the user's program to one of the command, with the user's line."""
     try:
         yield
     except ShardirError:
         raise
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
-        told = f"{target} cannot be traced: {type(error).__name__}: {first}"
-        raise CommandError(told + raised_at(error)) from error
+        message = f"{target} cannot be traced: {type(error).__name__}: {first}"
+        raise CommandError(message + raised_at(error)) from error
 
 
 def mesh_of(text: str) -> Mesh:
-    """The mesh that `data=16,model=16` says; raises `CommandError`."""
+    """Return the mesh of a text such as `data=16,model=16`; raises `CommandError`."""
     axes = [part.partition("=") for part in text.split(",")]
     sizes = []
     for name, equals, size in axes:
@@ -110,7 +111,7 @@ def mesh_of(text: str) -> Mesh:
 
 
 def _found(target: str) -> tuple[ModuleType, Any]:
-    """The module and the object that `module:name` names."""
+    """Return the module and the object that `module:name` names."""
     name, _, path = target.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
@@ -132,13 +133,13 @@ def _found(target: str) -> tuple[ModuleType, Any]:
 
 
 def _wanted(named: str | None, module: ModuleType, usual: str, needed_by: str | None) -> Any:
-    """What an option names, or what the function's module calls so."""
+    """Return the object that an option names, or the default one of the function's module."""
     if named is not None:
         return _found(named if ":" in named else f"{module.__name__}:{named}")[1]
     if needed_by is not None and not hasattr(module, usual):
         raise CommandError(
-            f"nothing says what {needed_by} is called with; let {module.__name__}.{usual} be a "
-            "tuple of its arguments, or name one by --args"
+            f"{needed_by} has no example arguments; define {module.__name__}.{usual} as a "
+            "tuple of its arguments, or name one with --args"
         )
     return getattr(module, usual, None)
 
@@ -155,14 +156,14 @@ def _lowered(
         traced = jit(function)
     if specs is not None:
         if mesh is None:
-            raise CommandError(f"{SPECS} speak of a mesh; give one, as in --mesh data=16,model=16")
+            raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
         args = _cut(args, specs, mesh)
     lowered: Lowered = traced.lower(*args)
     return lowered
 
 
 def _is_of_jax(function: Callable[..., Any], module: ModuleType) -> bool:
-    """Whether a function is one of JAX's: nothing in its module is of shardir."""
+    """Return whether the module of a function refers to no object of shardir."""
     kind = type(function).__module__.partition(".")[0]
     if kind in ("jax", "jaxlib", "equinox", "flax", "shardir"):
         return kind != "shardir"
@@ -175,23 +176,23 @@ def _is_of_jax(function: Callable[..., Any], module: ModuleType) -> bool:
 
 
 def _cut(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any, ...]:
-    """Structs of the arguments, on the mesh as the specs say."""
+    """Return structs of the arguments, with shardings on the mesh by the specs."""
     leaves, structure = tree.flatten(args)
 
     def is_spec(x: Any) -> bool:
         return x is None or isinstance(x, PartitionSpec) or _is_foreign(x)
 
-    asked = spread(tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS)
+    entries = spread(tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS)
     return tuple(
         tree.unflatten(
             structure,
-            [_struct(x, spec, mesh) for x, spec in zip(leaves, asked, strict=True)],
+            [_struct(x, spec, mesh) for x, spec in zip(leaves, entries, strict=True)],
         )
     )
 
 
 def _is_foreign(spec: Any) -> bool:
-    """Whether it is a spec of JAX's."""
+    """Return whether `spec` is a spec of JAX."""
     return type(spec).__module__.partition(".")[0] == "jax"
 
 

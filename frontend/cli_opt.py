@@ -35,30 +35,30 @@ EXAMPLES = """Examples:
 def opt(
     file: File = "-",
     passes: Annotated[
-        str, typer.Option(help="the passes, as text; `none` only checks and prints")
+        str, typer.Option(help="the pipeline as text; `none` only verifies and prints")
     ] = DEFAULT,
     verify_numbers: Annotated[
         bool,
         typer.Option(
-            "--verify", help="run the program before and after each pass and compare the numbers"
+            "--verify", help="run the program before and after each pass and compare the results"
         ),
     ] = False,
     dump_dir: Annotated[
         Path | None, typer.Option(help="write the program after each pass into this folder")
     ] = None,
     locations: Annotated[
-        bool, typer.Option("--locations", help="print where each operation came from")
+        bool, typer.Option("--locations", help="print the source location of each operation")
     ] = False,
     from_: Annotated[
         Form | None,
-        typer.Option("--from", help="what the file is; by default its name or beginning tells"),
+        typer.Option("--from", help="format of the file (default: detected)"),
     ] = None,
-    to: Annotated[Form, typer.Option(help="what to print the result as")] = Form.ir,
+    to: Annotated[Form, typer.Option(help="format of the printed result")] = Form.ir,
     rule: Stated = None,
 ) -> None:
     """Run passes on a module and print the result.
 
-    The parts of a .mlir file between lines of // ----- are modules of their own.
+    The parts of a .mlir file between lines of // ----- are separate modules.
     """
     pipeline = Pipeline.parse("" if passes == "none" else passes)
     modules = modules_of(*read_text(file), from_)

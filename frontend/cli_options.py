@@ -1,4 +1,4 @@
-"""What several commands take, and what it means."""
+"""Options shared by several commands."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -13,34 +13,36 @@ FileOrFunction = Annotated[
     str, typer.Argument(help="a file of IR text, - for standard input, or module:function")
 ]
 
-Seed = Annotated[int, typer.Option(min=0, help="of the random arguments")]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the random arguments")]
 
 MeshSizes = Annotated[
-    str | None, typer.Option(help="of a function: the mesh, as in data=16,model=16")
+    str | None, typer.Option(help="mesh for a function, such as data=16,model=16")
 ]
 
 Arguments = Annotated[
     str | None,
-    typer.Option(help="of a function: module:name of its arguments; otherwise example_args"),
+    typer.Option(help="arguments of a function, as module:name (default: example_args)"),
 ]
 
 Specs = Annotated[
     str | None,
-    typer.Option(help="of a function: module:name of their specs; otherwise example_specs"),
+    typer.Option(help="specs of the arguments, as module:name (default: example_specs)"),
 ]
 
 Stated = Annotated[
     list[str] | None,
-    typer.Option("--rule", help="how cuts pass an operation: my_op: i j, j k -> i k reduction={j}"),
+    typer.Option(
+        "--rule", help="sharding rule of an operation: my_op: i j, j k -> i k reduction={j}"
+    ),
 ]
 
 
 def stated_rules(texts: Iterable[str]) -> dict[str, str]:
-    """Rules by the names of operations, which stand before a colon."""
+    """Return the sharding rules by operation name, from texts of the form "name: rule"."""
     stated = {}
     for text in texts:
         name, colon, rule = text.partition(": ")
         if not colon:
-            raise CommandError(f"{text!r} states no rule; write it as my_op: i j, j k -> i k")
+            raise CommandError(f"{text!r} is no sharding rule; write it as my_op: i j, j k -> i k")
         stated[name.strip()] = rule.strip()
     return stated

@@ -36,13 +36,13 @@ def run(
     file: File,
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(help="one .npy file an argument; random numbers without any"),
+        typer.Argument(help="one .npy file per argument (default: random arguments)"),
     ] = None,
-    passes: Annotated[str | None, typer.Option(help="passes to run, as text")] = None,
+    passes: Annotated[str | None, typer.Option(help="the pipeline as text")] = None,
     seed: Seed = 0,
-    save: Annotated[Path | None, typer.Option(help="write the results as .npy here")] = None,
+    save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,
 ) -> None:
-    """Run a program on all devices of its mesh and print its results and how they are cut."""
+    """Run a program on all devices of its mesh and print its results and their shardings."""
     module = read_module(file)
     refuse_unknown(module)
     check_runnable(module)

@@ -1,10 +1,10 @@
-"""Brings the shardings of one program onto one mesh, and results back to what the user wrote.
+"""Expression of the shardings of one program on one mesh, and of results in the user's shardings.
 
 A program runs on one ordered list of devices, though its shardings may come from many meshes over
-that list. Their digits (digits.py) become parts of the axes of one common mesh: the mesh of the
-first NamedSharding, whose names the user knows, or else axes d0, d1, ... made by cutting wherever
-a sharding cuts. An axis of size n counts as [pre, size, n / (pre * size)], and the part in the
-middle is what `Axis(name, pre, size)` means; the whole axis is `Axis(name, 1, n)`.
+that list. Their sub-axes (sub_axes.py) become sub-axes of one common mesh: the mesh of the first
+NamedSharding, whose names the user chose, or otherwise axes d0, d1, ... that are split wherever a
+sharding requires it. An axis of size n is viewed as [pre, size, n / (pre * size)], and `Axis(name,
+pre, size)` denotes the part in the middle; the full axis is `Axis(name, 1, n)`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +25,18 @@ MeshAxes = tuple[tuple[str, int], ...]
 
 
 def grounded(
-    asked: Iterable[tuple[Sharding, int]], met: Iterable[Sharding]
+    requested: Iterable[tuple[Sharding, int]], met: Iterable[Sharding]
 ) -> tuple[tuple[Sharding, int], ...]:
-    """Shardings with the rank of their values; those on a mesh without devices get devices.
+    """Return the shardings `requested` with the meshes without devices replaced by meshes with
+    devices.
 
-    They are those of the first mesh with the same axes that a sharding in `met` is on.
+    The devices are those of the first mesh with the same axes among the shardings in `met`.
     """
     meshes: dict[Mesh, Mesh] = {}
     for sharding in met:
         if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, AbstractMesh):
             meshes.setdefault(sharding.mesh.abstract_mesh, sharding.mesh)
-    return tuple((_on_devices(sharding, meshes), rank) for sharding, rank in asked)
+    return tuple((_on_devices(sharding, meshes), rank) for sharding, rank in requested)
 
 
 def _on_devices(sharding: Sharding, meshes: Mapping[Mesh, Mesh]) -> Sharding:
@@ -46,10 +47,10 @@ def _on_devices(sharding: Sharding, meshes: Mapping[Mesh, Mesh]) -> Sharding:
 
 @pointed
 def check_same_devices(placed: Sequence[tuple[str, Sharding]]) -> tuple[Device, ...]:
-    """The one ordered device list of everything in `placed`, pairs of a name and a sharding.
+    """Return the common ordered device list of `placed`, pairs of a name and a sharding.
 
-    Names are words such as `argument x of f`. Raises `IncompatibleDevicesError`, naming the first
-    two that disagree and their devices.
+    Names are descriptions such as `argument x of f`. Raises `IncompatibleDevicesError` that names
+    the first two shardings that differ, and their devices.
     """
     (first, reference), *others = placed
     for name, sharding in others:
@@ -65,16 +66,16 @@ def check_same_devices(placed: Sequence[tuple[str, Sharding]]) -> tuple[Device, 
 
 
 def describe_devices(sharding: Sharding) -> str:
-    """The ids of the devices in order, and their platform."""
+    """Return the ids of the devices in order, and their platform, as text."""
     devices = sharding.device_assignment
     return f"device ids {[d.id for d in devices]} on platform {devices[0].platform.upper()}"
 
 
 def common_axes(shardings: Sequence[Sharding]) -> MeshAxes:
-    """Axes, major first, of parts of which every cut of `shardings` can be said.
+    """Return axes, major first, whose sub-axes express every dimension of `shardings`.
 
-    All of them have the same devices (`check_same_devices`). Raises `ShardingError` when there is
-    no such mesh; a NamedSharding's own mesh is not questioned here but by `express`.
+    All shardings have the same devices (`check_same_devices`). Raises `ShardingError` when there is
+    no such mesh. `express_sub_axis` checks that sub-axes nest in the mesh of a NamedSharding.
     """
     for sharding in shardings:
         if isinstance(sharding, NamedSharding):
@@ -89,7 +90,7 @@ def common_axes(shardings: Sequence[Sharding]) -> MeshAxes:
     for major, minor in pairwise(groups):
         if major % minor:
             raise ShardingError(
-                f"the shardings of one program cut its {devices} devices into groups of {major} "
+                f"the shardings of one program divide its {devices} devices into groups of {major} "
                 f"and of {minor}, which do not nest: "
                 f"{', '.join(map(str, dict.fromkeys(shardings)))}; "
                 "use shapes whose sizes divide each other"
@@ -98,7 +99,8 @@ def common_axes(shardings: Sequence[Sharding]) -> MeshAxes:
 
 
 def express(digit: Digit, axes: MeshAxes) -> Axes:
-    """`digit` as parts of `axes`, major first. Raises `ShardingError` when it does not nest."""
+    """Return a sub-axis as parts of `axes`, major first; raises `ShardingError` if it does not
+    nest."""
     parts = []
     names = [name for name, _ in axes]
     for name, whole in zip(names, row_major([size for _, size in axes]), strict=True):
@@ -108,7 +110,7 @@ def express(digit: Digit, axes: MeshAxes) -> Axes:
         if whole.span % high or high % low or low % whole.stride:
             text = ", ".join(f"{each}={size}" for each, size in axes)
             raise ShardingError(
-                f"cutting groups of {digit.span} devices into {digit.size} does not nest in the "
+                f"splitting groups of {digit.span} devices into {digit.size} does not nest in the "
                 f"mesh [{text}]; use sizes that divide those of the mesh, or one mesh throughout"
             )
         parts.append(Axis(name, whole.span // high, high // low))
@@ -116,7 +118,8 @@ def express(digit: Digit, axes: MeshAxes) -> Axes:
 
 
 def express_cut(digits: Digits, axes: MeshAxes) -> Axes:
-    """The digits of a dimension as parts of `axes`, adjacent parts of one axis joined."""
+    """Return the sub-axes of a dimension as parts of `axes`, with adjacent parts of one axis
+    joined."""
     joined: list[Axis] = []
     for digit in digits:
         for part in express(digit, axes):
@@ -129,14 +132,14 @@ def express_cut(digits: Digits, axes: MeshAxes) -> Axes:
 def express_sharding(
     sharding: Sharding, rank: int, axes: MeshAxes
 ) -> tuple[Axes | Unconstrained, ...]:
-    """Each dimension of `sharding`, given to a value of `rank`, as parts of `axes`."""
+    """Return each dimension of `sharding`, for a value of `rank`, as parts of `axes`."""
     return tuple(
         cut if cut is UNCONSTRAINED else express_cut(cut, axes) for cut in sharding.digits(rank)
     )
 
 
 def find_digit(part: Axis, axes: MeshAxes) -> Digit:
-    """The digit that `part` is: the inverse of `express`."""
+    """Return the sub-axis of a part of an axis, the inverse of `express_sub_axis`."""
     sizes = [size for _, size in axes]
     whole = row_major(sizes)[[name for name, _ in axes].index(part.name)]
     return Digit(whole.span // part.next, part.size)
@@ -145,12 +148,13 @@ def find_digit(part: Axis, axes: MeshAxes) -> Digit:
 def from_axes(
     dims: Sequence[Axes], axes: MeshAxes, devices: tuple[Device, ...], seen: Sequence[Sharding]
 ) -> Sharding:
-    """The sharding to show a user for a value whose dimensions are cut by `dims`, parts of `axes`.
+    """Return the public sharding of a value whose dimensions are sharded along `dims`, parts of
+    `axes`.
 
-    `seen` are the shardings that the user wrote in the program. The answer is a NamedSharding on
-    the first of their meshes of which it needs whole axes only; a PositionalSharding (or, on one
-    device, a SingleDeviceSharding) when the user named no mesh; and otherwise a NamedSharding
-    whose mesh is the user's first with axes split where the value is cut.
+    `seen` are the shardings in the user's program. The result is a NamedSharding on the first of
+    their meshes that needs no split axes; a PositionalSharding (or, on one device, a
+    SingleDeviceSharding) when the user named no mesh; and otherwise a NamedSharding on the user's
+    first mesh with axes split where the value requires it.
     """
     cuts = [tuple(find_digit(part, axes) for part in parts) for parts in dims]
     meshes = [
@@ -169,7 +173,7 @@ def from_axes(
 
 
 def _whole_axes(cuts: Sequence[Digits], mesh: Mesh) -> PartitionSpec | None:
-    """`cuts` in the axes of `mesh`, or `None` if they cut within an axis."""
+    """Return the spec of `cuts` on `mesh`, or `None` if they need parts of an axis."""
     axes = tuple(mesh.shape.items())
     entries: list[tuple[str, ...]] = []
     for digits in cuts:
@@ -184,7 +188,8 @@ def _whole_axes(cuts: Sequence[Digits], mesh: Mesh) -> PartitionSpec | None:
 
 
 def _split_mesh(cuts: Sequence[Digits], mesh: Mesh) -> NamedSharding:
-    """A NamedSharding on `mesh` with the axis x split into x.0, x.1, ... where `cuts` do."""
+    """Return a NamedSharding on `mesh` with the axis x split into x.0, x.1, ... where `cuts`
+    require it."""
     axes = tuple(mesh.shape.items())
     wanted = [express_cut(digits, axes) for digits in cuts]
     names: list[str] = []
@@ -199,8 +204,8 @@ def _split_mesh(cuts: Sequence[Digits], mesh: Mesh) -> NamedSharding:
         for i, (pre, after) in enumerate(bounds):
             if after % pre:
                 raise ShardingError(
-                    f"one value is cut over the axis {name!r} of size {size} in groups of {pre} "
-                    f"and of {after}, which do not nest; cut it over one of them"
+                    f"one value is sharded over the axis {name!r} of size {size} in groups of "
+                    f"{pre} and of {after}, which do not nest; shard it over one of them"
                 )
             piece = name if len(bounds) == 1 else f"{name}.{i}"
             names.append(piece)
@@ -219,7 +224,7 @@ def _split_mesh(cuts: Sequence[Digits], mesh: Mesh) -> NamedSharding:
 
 
 def _spec(entries: Iterable[tuple[str, ...]]) -> PartitionSpec:
-    """A spec without the trailing entries that say nothing."""
+    """Return a spec without trailing empty entries."""
     kept = list(entries)
     while kept and not kept[-1]:
         kept.pop()

@@ -1,9 +1,10 @@
-"""Functions of the namespace that look at their arguments, and then call another function.
+"""Public functions that inspect their arguments and then call one other public function.
 
-What `ones_like(x)` asks of `x` is known from its signature, so that outside of a trace calls like
-an earlier one can do at once what that did in the end. A function marked `@composed` promises that
-what it does with arrays depends on their signatures alone, unless they are arguments of what it
-does; and on the numbers and everything else that it is called with.
+The signature of `x` determines everything that `ones_like(x)` reads of it. Outside of a trace the
+native call cache therefore repeats the final call directly when the signature was seen before. A
+function decorated with `@composed_function` guarantees that what it does depends only on the
+signatures of arrays (unless they are arguments of the final call) and on the values of all other
+arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +26,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Did(NamedTuple):
-    """What a call outside of traces did: it was `given` something, which made the `leaves` of a
-    `launch`, and the launch `made` something."""
+    """A record of one call outside of traces: the arguments, the leaves of the `launch`, and its
+    result."""
 
     given: Sequence[Any]
     launch: Launch | None
@@ -36,12 +37,12 @@ class Did(NamedTuple):
 
 
 watched: ContextVar[list[Did] | None] = ContextVar("shardir_watched", default=None)
-"""Where calls are noted, if somebody wants to know what is done; machine code answers none then."""
+"""The list that records calls while it is set; the native call cache is bypassed then."""
 
 
 @quick_class
 class Composed:
-    """A function that calls another one; see `composed`."""
+    """A function decorated with `composed_function`."""
 
     __name__: str
     __qualname__: str
@@ -100,9 +101,12 @@ class Composed:
 
 
 def composed(*, unused: bool = False, blind: bool = False) -> Callable[[Function], Function]:
-    """Mark a function that calls another one; with `unused`, of its first argument the signature
-    is all that counts; `blind`: what it calls does not depend on the numbers in arrays of other
-    libraries either that are arguments of that."""
+    """Decorate a function that calls another public function.
+
+    `unused`: the elements of the first argument are not used, only its signature. `blind`: the
+    final call does not depend on the elements of arrays of other libraries, unless they are its
+    arguments.
+    """
 
     def decorate(fun: Function) -> Function:
         return Composed(fun, unused, blind)  # type: ignore[return-value]

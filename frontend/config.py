@@ -1,10 +1,9 @@
-"""Settings: what a program may choose about how it is traced and run.
+"""Settings of how programs are traced and run.
 
-A setting is looked up in four places, the nearest first: the `with config(...)` block around the
-running code, `config.update(...)`, its environment variable, its default. Blocks are context
-variables: each thread and each asyncio task sees its own, and leaving a block restores what was
-before, so nothing is left for the next program to trip over. `update` inside a block changes
-that block alone; outside of any block it changes the process.
+A setting is looked up in four places, in this order: the enclosing `with config(...)` block,
+`config.update(...)`, its environment variable, its default. Blocks are context variables: each
+thread and each asyncio task has its own, and leaving a block restores the previous values. `update`
+inside a block changes that block alone; outside of any block it changes the process.
 
     config.update("enable_x64", True)
     with config(num_cpu_devices=4, verify=True):
@@ -24,7 +23,7 @@ from shardir.frontend.settings import SETTINGS, find_setting, settings_of
 
 @final
 class _Scope:
-    """Settings that hold together, and all settings with their values once somebody asked."""
+    """Settings that were chosen together, and a cached snapshot of all settings."""
 
     __slots__ = ("chosen", "snapshot")
 
@@ -38,13 +37,13 @@ class _Scope:
 
 _block: ContextVar[_Scope | None] = ContextVar("shardir_settings", default=None)
 _process: list[_Scope] = []
-"""The settings of the process, once somebody asked; machine code looks at them here."""
+"""The settings of the process once they are first read; native code reads them here."""
 
 
 def _scope() -> _Scope:
-    """The settings in force: those of the block, else of the process.
+    """Return the settings in effect: those of the block, otherwise of the process.
 
-    The environment is read once, when the first setting is.
+    The environment is read once, when a setting is first read.
     """
     block = _block.get()
     if block is not None:
@@ -59,30 +58,31 @@ def _read(name: str) -> object:
 
 
 class Config:
-    """The settings in force. Read them as attributes; change them by `update` or in a block."""
+    """The settings in effect. Read them as attributes; change them with `update` or in a block."""
 
     __slots__ = ()
 
     @property
     def num_cpu_devices(self) -> int:
-        """How many virtual CPU devices there are (8; `SHARDIR_CPU_DEVICES`)."""
+        """Number of virtual CPU devices (8; `SHARDIR_CPU_DEVICES`)."""
         count = _read("num_cpu_devices")
         assert isinstance(count, int)
         return count
 
     @property
     def shown_platform(self) -> str:
-        """What devices are called (cpu; `SHARDIR_SHOWN_PLATFORM`).
+        """Platform name of CPU devices (cpu; `SHARDIR_SHOWN_PLATFORM`).
 
-        For programs that ask for devices of another kind; those of this machine stand for them.
+        For programs that request devices of another platform; CPU devices are used in their place.
         """
         return str(_read("shown_platform"))
 
     @property
     def num_gpu_devices(self) -> int | None:
-        """How many devices GPUs are (one for each; `SHARDIR_GPU_DEVICES`).
+        """Number of GPU devices (one for each GPU; `SHARDIR_GPU_DEVICES`).
 
-        More than there are GPUs share them, which shows how a program behaves on several.
+        If there are more devices than GPUs, devices share them, which shows how a program behaves
+        on several GPUs.
         """
         count = _read("num_gpu_devices")
         assert count is None or isinstance(count, int)
@@ -90,75 +90,77 @@ class Config:
 
     @property
     def enable_x64(self) -> bool:
-        """Whether Python and NumPy numbers keep 64 bits (no; `SHARDIR_ENABLE_X64`)."""
+        """True if Python and NumPy numbers keep 64 bits (no; `SHARDIR_ENABLE_X64`)."""
         return bool(_read("enable_x64"))
 
     @property
     def threefry_partitionable(self) -> bool:
-        """Whether each random bit depends on its own position alone (yes)."""
+        """True if each random bit depends on its own position alone (yes)."""
         return bool(_read("threefry_partitionable"))
 
     @property
     def dump_dir(self) -> str | None:
-        """The folder that receives the program after every pass (none; `SHARDIR_DUMP`)."""
+        """Folder for the program text after every pass (none; `SHARDIR_DUMP`)."""
         folder = _read("dump_dir")
         return None if folder is None else str(folder)
 
     @property
     def verify(self) -> bool:
-        """Whether every pass is checked on numbers (no; `SHARDIR_VERIFY`)."""
+        """True if every pass is verified numerically (no; `SHARDIR_VERIFY`)."""
         return bool(_read("verify"))
 
     @property
     def isolated(self) -> bool:
-        """Whether devices run apart, for finding errors (no; `SHARDIR_ISOLATED`).
+        """True if devices run separately, for debugging (no; `SHARDIR_ISOLATED`).
 
-        Each computes all of its program on memory of its own, by NumPy and slowly.
+        Each device runs its whole program on separate memory with NumPy, which is slow.
         """
         return bool(_read("isolated"))
 
     @property
     def gather(self) -> bool:
-        """Whether reading an array that several processes hold gathers it (no; `SHARDIR_GATHER`).
+        """True if reading an array that several processes hold gathers it (no; `SHARDIR_GATHER`).
 
-        Every process has to read the same arrays in the same order then.
+        Every process must then read the same arrays in the same order.
         """
         return bool(_read("gather"))
 
     @property
     def check_replicated_inputs(self) -> bool:
-        """Whether processes compare, in every call, the inputs that each has for itself and all are
-        taken to have (yes; `SHARDIR_CHECK_REPLICATED_INPUTS`).
+        """True if processes compare replicated inputs in every call (yes;
+        `SHARDIR_CHECK_REPLICATED_INPUTS`).
 
-        Without it they compare them before the first run of a program only, and later calls with
-        other numbers in one process give wrong results without an error.
+        Without the setting they compare them only before the first run of a program. Later calls
+        with different values in one process then give wrong results without an error.
         """
         return bool(_read("check_replicated_inputs"))
 
     @property
     def uneven(self) -> str | None:
-        """What becomes of dimensions that do not divide (none; `SHARDIR_UNEVEN`).
+        """Treatment of dimensions that a sharding does not divide (none; `SHARDIR_UNEVEN`).
 
         `None`: an error for arguments and results, padding inside of programs. `"pad"`: padding
-        everywhere but in `shard_map`, where functions would see it and calls ask for it.
-        `"replicate"` and `"error"` are for the inside: cut as far as it divides, or refuse to.
+        everywhere except in `shard_map`, where functions would see it and calls opt in.
+        `"replicate"` and `"error"` apply to the inside of programs: shard as far as it divides, or
+        raise an error.
         """
         chosen = _read("uneven")
         return None if chosen is None else str(chosen)
 
     @property
     def on_fallback(self) -> str:
-        """What becomes of operations that are cut but have no loops (`SHARDIR_ON_FALLBACK`).
+        """Treatment of sharded operations without a factor rule (`SHARDIR_ON_FALLBACK`).
 
-        `"replicate"`, the default: every device runs all of them, and the program says what that
-        receives. `"error"`: such a program is refused.
+        `"replicate"`, the default: every device runs the operation on replicated operands, and the
+        program states how much data that receives. `"error"`: such a program is refused.
         """
         return str(_read("on_fallback"))
 
     @property
     def shardy_exact(self) -> bool:
-        """Whether programs move their values as Shardy does, instead of sending as little as can
-        be (no; `SHARDIR_SHARDY_EXACT`)."""
+        """True if programs reshard as Shardy does instead of minimizing communication (no;
+        `SHARDIR_SHARDY_EXACT`).
+        """
         return bool(_read("shardy_exact"))
 
     def __getattr__(self, name: str) -> object:
@@ -171,7 +173,7 @@ class Config:
         )
 
     def update(self, name: str, value: object) -> None:
-        """Change a setting for the block this runs in, or outside of any block for good."""
+        """Change a setting in the enclosing block, or outside of any block for the process."""
         setting = find_setting(name)
         kept = setting.clean(value, f"the setting {setting.name}")
         changed = _Scope({**_scope().chosen, setting.name: kept})
@@ -181,13 +183,15 @@ class Config:
             _block.set(changed)
 
     def __call__(self, **settings: object) -> AbstractContextManager[None]:
-        """A block in which `settings` hold, and changes by `update` stay inside."""
+        """Return a context manager in which `settings` are in effect and changes by `update` are
+        local.
+        """
         found = [(find_setting(name), value) for name, value in settings.items()]
         kept = {s.name: s.clean(value, f"the setting {s.name}") for s, value in found}
         return _enter(kept)
 
     def snapshot(self) -> tuple[tuple[str, object], ...]:
-        """Every setting with its value: part of the key of whatever a trace is cached by."""
+        """Return every setting with its value, which is part of the cache key of each trace."""
         scope = _scope()
         if scope.snapshot is None:
             scope.snapshot = tuple((name, scope.read(name)) for name in SETTINGS)
@@ -210,47 +214,49 @@ config = Config()
 
 
 def set_cpu_devices(count: int) -> None:
-    """Let there be `count` virtual CPU devices from now on. Arrays in being keep theirs."""
+    """Set the number of virtual CPU devices. Existing arrays keep their devices."""
     config.update("num_cpu_devices", count)
 
 
 def cpu_devices(count: int) -> AbstractContextManager[None]:
-    """A block with `count` virtual CPU devices."""
+    """Return a context manager with `count` virtual CPU devices."""
     return config(num_cpu_devices=count)
 
 
 def enable_x64(enabled: bool = True) -> AbstractContextManager[None]:
-    """A block in which numbers keep 64 bits (or, with `False`, do not)."""
+    """Return a context manager in which numbers keep 64 bits (or do not, with `False`)."""
     return config(enable_x64=enabled)
 
 
 def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]:
-    """A block in which each random bit depends on its own position alone (or not)."""
+    """Return a context manager that sets whether each random bit depends on its own position
+    alone."""
     return config(threefry_partitionable=enabled)
 
 
 def dump_dir(folder: str | os.PathLike[str] | None) -> AbstractContextManager[None]:
-    """A block whose programs are written to `folder` after every pass."""
+    """Return a context manager that writes programs to `folder` after every pass."""
     return config(dump_dir=folder)
 
 
 def verify(enabled: bool = True) -> AbstractContextManager[None]:
-    """A block in which every pass is checked on numbers (or not)."""
+    """Return a context manager that sets whether every pass is verified numerically."""
     return config(verify=enabled)
 
 
 def gather(enabled: bool = True) -> AbstractContextManager[None]:
-    """A block in which reading an array that several processes hold gathers it (or not)."""
+    """Return a context manager that sets whether reading an array of several processes gathers
+    it."""
     return config(gather=enabled)
 
 
 def uneven(mode: str | None) -> AbstractContextManager[None]:
-    """A block in which dimensions that do not divide are treated as `config.uneven` says."""
+    """Return a context manager that sets the treatment of dimensions that do not divide."""
     return config(uneven=mode)
 
 
 def uneven_mode(chosen: str | None, word: str) -> str | None:
-    """What a keyword `uneven` of `word` means: what it says, or else the setting."""
+    """Return the validated keyword `uneven` of `word`, or the setting if it is `None`."""
     if chosen is None:
         return config.uneven
     return str(SETTINGS["uneven"].clean(chosen, f"uneven of {word}"))

@@ -1,4 +1,4 @@
-"""What an array with numbers is to Python, to NumPy and to other libraries."""
+"""Conversions of a concrete array to Python numbers, NumPy arrays and arrays of other libraries."""
 
 from abc import abstractmethod
 from typing import Any
@@ -15,7 +15,7 @@ from shardir.types import COMPLEX, INTEGERS, TensorType
 
 
 class Convertible(Operators):
-    """Operators, and conversions of what `read` gives."""
+    """Operators, and conversions of the NumPy array that `read` returns."""
 
     __slots__ = ()
 
@@ -26,14 +26,14 @@ class Convertible(Operators):
 
     @abstractmethod
     def read(self) -> Buffer:
-        """All numbers in one NumPy array, not to be written into."""
+        """Return all elements in one NumPy array, which must not be written into."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
         if self.type.dtype == "key":
             raise TracedValueError(
                 point(
                     "random keys are not numbers, so NumPy cannot hold them; "
-                    "take their words with shardir.random.key_data"
+                    "read their words with shardir.random.key_data"
                 )
             )
         whole = self.read()
@@ -45,18 +45,18 @@ class Convertible(Operators):
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
         copy: bool | None = None,
     ) -> Any:  # fmt: skip
-        """The numbers for other libraries, which are told not to write into them.
+        """Export the elements by DLPack, marked as read-only.
 
-        A library that asks in a way from before one could be told so gets a copy. PyTorch asks in
-        the new way, and lets its users write all the same: `clone` what is written into. Raises
-        `BufferError` for another device, and where `copy=False` cannot be.
+        A consumer of a DLPack version without the read-only flag gets a copy. PyTorch uses the new
+        version but lets its users write into the tensor; call `clone` before writing. Raises
+        `BufferError` for another device, and where `copy=False` cannot be satisfied.
         """
         numbers = np.asarray(self)
         if max_version is None or max_version < (1, 0):
             if copy is False:
                 raise BufferError(
-                    "an array is handed out without a copy to who can be told not to write into "
-                    f"it, by max_version=(1, 0), not {max_version}; leave copy=False away"
+                    "an array is exported without a copy only to a consumer that supports the "
+                    f"read-only flag, max_version=(1, 0), not {max_version}; omit copy=False"
                 )
             return handed_out(numbers.copy(), dl_device=dl_device)
         return handed_out(numbers, max_version=max_version, dl_device=dl_device, copy=copy)
@@ -65,14 +65,14 @@ class Convertible(Operators):
         return np.asarray(self).__dlpack_device__()
 
     def item(self, *index: int) -> Any:
-        """The only element, or the one at `index`, as a Python number."""
+        """Return the only element, or the element at `index`, as a Python number."""
         try:
             return np.asarray(self).item(*index)
         except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise IndexingError(point(f"item of {self.type} at {index}: {error}")) from None
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Return nested lists of Python numbers."""
         return np.asarray(self).tolist()
 
     def __bool__(self) -> bool:
@@ -86,7 +86,9 @@ class Convertible(Operators):
         return bool(np.asarray(self))
 
     def _only(self, kind: str) -> npt.NDArray[Any]:
-        """The numbers of an array of rank 0, which a Python number of `kind` can be made of."""
+        """Return the element of an array of rank 0 that is to be converted to a Python number of
+        type `kind`.
+        """
         if self.shape:
             raise ArgumentError(
                 point(
@@ -109,7 +111,7 @@ class Convertible(Operators):
     def __index__(self) -> int:
         if self.type.dtype not in INTEGERS:
             raise ArgumentError(
-                point(f"an array of type {self.type} is no index; indices are whole numbers")
+                point(f"an array of type {self.type} is no index; indices are integers")
             )
         return self._only("int").__index__()
 

@@ -1,8 +1,8 @@
-"""What functions with derivatives of their own have in common.
+"""Shared parts of functions with custom derivative rules.
 
-Inside a trace, a call of such a function is one operation that holds the function as a block. Its
-rule is traced once a derivative asks for it, in the surroundings of the call: the rule of a rule
-is thus never asked for in vain, and a rule may use the function itself.
+Inside of a trace, a call of such a function is one operation that holds the function as a block.
+Its rule is traced when a derivative needs it, in the trace context of the call. A rule of a rule is
+therefore traced only when it is needed, and a rule may call the function itself.
 """
 
 import inspect
@@ -41,7 +41,7 @@ from shardir.vma import Varying
 
 
 def positional(fun: Callable[..., Any], name: str, args: Any, options: dict[str, Any]) -> list[Any]:
-    """All arguments of a call by position, defaults included; raises `ArgumentError`."""
+    """Return all arguments of a call by position, including defaults; raises `ArgumentError`."""
     if not options:
         try:
             inspect.signature(fun)
@@ -55,15 +55,15 @@ def positional(fun: Callable[..., Any], name: str, args: Any, options: dict[str,
     if bound.kwargs:
         raise ArgumentError(
             point(
-                f"{name} has a derivative of its own, so all its arguments need a position, and "
-                f"{', '.join(bound.kwargs)} can only be given by name"
+                f"{name} has a custom derivative rule, so all its arguments must be positional, "
+                f"and {', '.join(bound.kwargs)} can only be given by name"
             )
         )
     return list(bound.args)
 
 
 def numbers(fun: Callable[..., Any], word: str, argnums: Any, argnames: Any) -> frozenset[int]:
-    """The positions of arguments that have no derivative."""
+    """Return the positions of arguments that have no derivative."""
     known = Parameters.of(fun, argnums, None, word=word.removesuffix("_argnames"))
     found = set(known.static)
     several = isinstance(argnames, (list, tuple, set, frozenset))
@@ -80,12 +80,13 @@ def numbers(fun: Callable[..., Any], word: str, argnums: Any, argnames: Any) -> 
 
 
 Moves = Sequence[bool]
-"""For each operand, whether a derivative by it is asked."""
+"""For each operand, whether it is differentiated."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call inside a trace: `tracers` are the leaves of the arguments that may move."""
+    """A call inside of a trace: `tracers` are the leaves of the arguments that may be
+    differentiated."""
 
     name: str
     args: list[Any]
@@ -112,7 +113,7 @@ class Call:
                 raise NotAnArrayError(
                     point(
                         f"argument {label} of {known.name} is "
-                        f"{brief_with_type(leaf)} and no array; name it in nondiff_argnums"
+                        f"{brief_with_type(leaf)} and no array; list it in nondiff_argnums"
                     )
                 )
         tracers = [as_tracer(leaf) for leaf in leaves]
@@ -129,32 +130,32 @@ class Call:
         return [self.args[i] for i in sorted(self.fixed) if i < len(self.args)]
 
     def varies(self, block: Block) -> list[Varying]:
-        """Along which manual axes the results of a block vary that takes the arguments."""
+        """Return the varying axes of the results of a block that takes the arguments."""
         now = require(self.name)
         where = self.trace if self.trace.program is now.program else now
 
-        def found() -> list[Varying]:
+        def infer() -> list[Varying]:
             with resumed(where):
                 return vma_of_returns(block, vma_of(self.tracers))
 
-        return self.context.copy().run(found)
+        return self.context.copy().run(infer)
 
     def moving_tracers(self) -> list[Tracer]:
-        """The leaves that have tangents."""
+        """Return the leaves that have tangents."""
         return [x for x in self.tracers if x.value.type.dtype in INEXACT]
 
     def moving(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments that may move, with other leaves."""
+        """Return the differentiable arguments with other leaves."""
         filled: tuple[Any, ...] = tree.unflatten(self.structure, leaves)
         return filled
 
     def filled(self, leaves: Sequence[Any]) -> list[Any]:
-        """All arguments, with other leaves in those that may move."""
+        """Return all arguments, with other leaves in the differentiable ones."""
         given = iter(self.moving(leaves))
         return [arg if i in self.fixed else next(given) for i, arg in enumerate(self.args)]
 
     def primal(self, fun: Callable[..., Any]) -> "Primal":
-        """The function as a block."""
+        """Trace the function as a block."""
         found: list[tree.PyTreeDef] = []
 
         def flat(*leaves: Tracer) -> list[Tracer]:
@@ -173,19 +174,20 @@ class Call:
         names: Sequence[str] = (),
         origins: Sequence[Tracer | Varying | None] = (),
     ) -> tuple[Block, tuple[Abstract, ...]]:
-        """Trace a rule as if it stood where the call does.
+        """Trace a rule in the trace and the context of the call.
 
-        `origins` say what parameters stand for, or along which manual axes they vary.
+        `origins` are the values that parameters represent, or the manual axes along which they
+        vary.
         """
         now = require(name)
         where = self.trace if self.trace.program is now.program else now
 
-        def traced() -> tuple[Block, tuple[Abstract, ...]]:
+        def trace() -> tuple[Block, tuple[Abstract, ...]]:
             with resumed(where):
                 function, results = trace_function(fun, params, name, names, origins)
             return function.body, results
 
-        return self.context.copy().run(traced)
+        return self.context.copy().run(trace)
 
     def emit(
         self,
@@ -194,15 +196,17 @@ class Call:
         rule: Callable[[Moves], tuple[Block, ...]],
         name: str = "",
     ) -> Any:
-        """The operation for the call, whose derivative is `rule`; its results in containers.
+        """Emit the operation of the call, with the derivative `rule`; return its results as a
+        pytree.
 
-        `rule` is told of which operands, `tracers` first, a derivative is asked.
+        `rule` receives a flag for each operand, `tracers` first, that states whether it is
+        differentiated.
         """
         attrs = {"closed": len(primal.closed)} if primal.closed else {}
         return self.applied(spec, primal, rule=Hosted(name or self.name, rule), **attrs)
 
     def applied(self, spec: str, primal: "Primal", **attrs: Any) -> Any:
-        """The function as an operation of the arguments, and of what it uses from outside."""
+        """Emit the function as an operation on the arguments and its captured values."""
         closed = primal.closed
         params = [replace(value) for value in closed]
         block = substitute(primal.block, dict(zip(closed, params, strict=True)))
@@ -214,7 +218,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Primal:
-    """A function as a block; `closed` are the values it uses from outside."""
+    """A function as a block; `captures` are its captured values."""
 
     block: Block
     results: tuple[Abstract, ...]
@@ -222,14 +226,16 @@ class Primal:
     closed: tuple[Value, ...]
 
     def cotangents(self, call: Call) -> list[Varying]:
-        """Along which manual axes the cotangents of the results vary: as the results do."""
+        """Return the varying axes of the cotangents of the results, which are those of the
+        results."""
         each = zip(call.varies(self.block), self.results, strict=True)
         return [varies for varies, result in each if result.type.dtype in INEXACT]
 
     def given(self, block: Block, call: Call, what: str) -> tuple[Block, tuple[Value, ...]]:
-        """A block of a rule with parameters for what the function uses from outside.
+        """Return a block of a rule with parameters for the captures of the function, and the
+        parameters.
 
-        Returns them too. Raises `LeakedTracerError` if the rule uses what else has ended.
+        Raises `LeakedTracerError` if the rule uses another value of a trace that has ended.
         """
         program = call.trace.program
         params = tuple(Value(v.type, program.names.fresh(v.name)) for v in self.closed)
@@ -254,7 +260,8 @@ class Primal:
 
 
 def fitted(x: Any, wanted: Abstract, what: str) -> Tracer:
-    """A leaf that a rule gives as one of a type; zeros for `None` and for nothing."""
+    """Return a leaf that a rule returned as a tracer of the type `wanted`; `None` and `float0` give
+    zeros."""
     if x is None or getattr(x, "dtype", None) == NO_GRADIENT:
         return splat(0, wanted.type)
     if not is_array_like(x):
@@ -270,5 +277,5 @@ def fitted(x: Any, wanted: Abstract, what: str) -> Tracer:
 
 
 def moving(abstracts: Sequence[Abstract]) -> list[Abstract]:
-    """Those that have derivatives."""
+    """Return the abstract values that have derivatives."""
     return [abstract for abstract in abstracts if abstract.type.dtype in INEXACT]

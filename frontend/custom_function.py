@@ -1,4 +1,4 @@
-"""Functions that bring a rule of their own for one transformation."""
+"""Base class of functions with a custom rule for one transformation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from shardir.frontend.trace import current
 
 
 class CustomFunction(ABC):
-    """The function itself outside of traces, and inside one operation that knows the rule.
+    """Calls the function directly outside of traces, and emits one operation with the rule inside.
 
-    `fixed` are the positions of arguments that the rule is not about.
+    `fixed` are the positions of arguments that the rule does not cover.
     """
 
     __name__: str
@@ -34,11 +34,11 @@ class CustomFunction(ABC):
 
     @abstractmethod
     def _check_rule(self) -> None:
-        """Raise an error if no call can be without a rule, and there is none."""
+        """Raise an error if a call requires a rule and none is set."""
 
     @abstractmethod
     def _emit(self, call: Call, primal: Primal) -> Any:
-        """The results of the operation for a call inside a trace."""
+        """Emit the operation of a call inside of a trace, and return its results."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

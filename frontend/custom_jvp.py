@@ -1,4 +1,4 @@
-"""Functions that say themselves how their results move: `custom_jvp`."""
+"""`custom_jvp`: functions with a custom JVP rule."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -25,17 +25,16 @@ Rule = Callable[..., Any]
 
 @final
 class custom_jvp(CustomFunction):
-    """A function with a derivative of its own.
+    """A function with a custom JVP rule.
 
     `f = custom_jvp(fun)`, then `f.defjvp(rule)` with `rule(primals, tangents)` that returns
-    `(results, tangents of results)`, or `f.defjvps(rule_0, rule_1, ...)` with a
-    `rule_i(tangent, results, *primals)`, or `None`, for each argument. Arguments in
-    `nondiff_argnums` (or `nondiff_argnames`) have no derivative, need be no arrays, and come first
-    in a call of the rule. Gradients follow from the rule, which must be linear in the tangents.
+    `(results, tangents of results)`, or `f.defjvps(rule_0, rule_1, ...)` with a `rule_i(tangent,
+    results, *primals)`, or `None`, for each argument. Arguments in `nondiff_argnums` (or
+    `nondiff_argnames`) have no derivative, need not be arrays, and come first in a call of the
+    rule. Reverse-mode derivatives transpose the rule, which must be linear in the tangents.
 
-    The rule counts wherever a derivative is taken of what calls `f`, however it is mapped,
-    compiled or looped over. Raises `DifferentiateError` for a rule that is missing or returns
-    something else than it has to.
+    The rule applies wherever a caller of `f` is differentiated, including inside `vmap`, `jit` and
+    loops. Raises `DifferentiateError` for a missing rule or an invalid result of the rule.
     """
 
     def __init__(
@@ -46,9 +45,9 @@ class custom_jvp(CustomFunction):
         self._symbolic = False
 
     def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule:
-        """Set the rule; may be used as a decorator.
+        """Set the rule and return it; may be used as a decorator.
 
-        With `symbolic_zeros`, the tangent of an argument by which no derivative is asked is a
+        With `symbolic_zeros`, the tangent of an argument that is not differentiated is a
         `SymbolicZero`, and tangents of results may be.
         """
         if not callable(jvp):
@@ -57,10 +56,10 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Rule | None) -> None:
-        """Set the rule by one for each argument: its part of the tangent of the result."""
+        """Set the rule by one rule per argument, which returns its contribution to the tangent."""
         if self._fixed:
             raise ArgumentError(
-                point(f"defjvps of {self._name} cannot be with nondiff_argnums; use defjvp")
+                point(f"defjvps of {self._name} does not support nondiff_argnums; use defjvp")
             )
 
         for i, rule in enumerate(jvps):
@@ -117,9 +116,10 @@ def _zero(a: Abstract) -> SymbolicZero:
 
 
 def _traced(rule: Rule, moves: Moves | None, call: Call, primal: Primal) -> Block:
-    """The rule as a block (operands..., closed..., tangents...) -> (results..., tangents...).
+    """Return the rule as a block (operands..., closed..., tangents...) -> (results...,
+    tangents...).
 
-    It gets symbolic zeros for what does not move, if `moves` is given.
+    If `moves` is given, the rule receives symbolic zeros for arguments without a tangent.
     """
     abstracts, what = call.abstracts, f"the rule of {call.name}"
     count = len(abstracts)
@@ -142,7 +142,7 @@ def _traced(rule: Rule, moves: Moves | None, call: Call, primal: Primal) -> Bloc
                 point(f"{what} must return (results, tangents); it returned {made!r}")
             )
         outs, structure = tree.flatten(made[0])
-        slopes, found = tree.flatten(made[1], is_leaf=lambda x: x is None)
+        tangents_out, found = tree.flatten(made[1], is_leaf=lambda x: x is None)
         if structure != primal.structure or found != primal.structure:
             other = "tangents" if structure == primal.structure else "results"
             odd = shown(structure if other == "results" else found)
@@ -152,12 +152,12 @@ def _traced(rule: Rule, moves: Moves | None, call: Call, primal: Primal) -> Bloc
                     f"{shown(primal.structure)}"
                 )
             )
-        slopes = [None if isinstance(x, SymbolicZero) else x for x in slopes]
+        tangents_out = [None if isinstance(x, SymbolicZero) else x for x in tangents_out]
         wanted = primal.results
         results = [fitted(x, a, f"a result of {what}") for x, a in zip(outs, wanted, strict=True)]
         return results + [
             fitted(x, a, f"a tangent of {what}")
-            for x, a in zip(slopes, wanted, strict=True)
+            for x, a in zip(tangents_out, wanted, strict=True)
             if a.type.dtype in INEXACT
         ]
 

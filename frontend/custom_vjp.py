@@ -1,4 +1,4 @@
-"""Functions that say themselves what their gradient is: `custom_vjp` and `custom_gradient`."""
+"""`custom_vjp` and `custom_gradient`: functions with a custom VJP rule."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ from shardir.types import FLOATS, INEXACT
 
 @dataclass(frozen=True)
 class CustomVJPPrimal:
-    """An argument of a way forward with `symbolic_zeros`: `perturbed` says whether a derivative by
-    it is asked."""
+    """An argument of a forward rule with `symbolic_zeros`; `perturbed` states if it is
+    differentiated."""
 
     value: Any
     perturbed: bool = True
@@ -36,16 +36,16 @@ class CustomVJPPrimal:
 
 @final
 class custom_vjp(CustomFunction):
-    """A function with a gradient of its own.
+    """A function with a custom VJP rule.
 
     `f = custom_vjp(fun)`, then `f.defvjp(fwd, bwd)`: `fwd` takes the arguments and returns
     `(results, residuals)`, `bwd(residuals, cotangents)` returns a tuple with the gradient of each
     argument, `None` for zero. Arguments in `nondiff_argnums` (or `nondiff_argnames`) have no
-    gradient, need be no arrays, and come first in a call of `bwd`. There is no derivative forward.
+    gradient, need not be arrays, and come first in a call of `bwd`. There is no forward-mode
+    derivative.
 
-    The rule counts wherever a gradient is taken of what calls `f`, however it is mapped, compiled
-    or looped over. Raises `DifferentiateError` for a rule that is missing or returns something
-    else than it has to.
+    The rule applies wherever a caller of `f` is differentiated, including inside `vmap`, `jit` and
+    loops. Raises `DifferentiateError` for a missing rule or an invalid result of the rule.
     """
 
     def __init__(
@@ -61,9 +61,12 @@ class custom_vjp(CustomFunction):
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
-        """Set the rule. With `symbolic_zeros`, `fwd` gets its arguments as objects that have a
-        `value`, and say whether a derivative by them is asked (`perturbed`); `optimize_remat` is
-        accepted and changes nothing here."""
+        """Set the rule.
+
+        With `symbolic_zeros`, `fwd` gets its arguments as objects with a `value` and the flag
+        `perturbed`, which states whether the argument is differentiated. `optimize_remat` has no
+        effect.
+        """
         for rule in (fwd, bwd):
             if not callable(rule):
                 raise ArgumentError(point(f"defvjp of {self._name} takes functions, got {rule!r}"))
@@ -92,12 +95,12 @@ def _traced(
     call: Call,
     primal: Primal,
 ) -> tuple[Block, ...]:
-    """The rule as blocks: (operands..., closed...) -> (results..., residuals...), and back.
+    """Return the rules as blocks: (operands..., closed...) -> (results..., residuals...), and back.
 
-    The way forward is told of `moves`, if it is given.
+    `moves` gives the flag `perturbed` of each argument of `fwd`, if it is not `None`.
     """
     kept: list[tree.PyTreeDef] = []
-    forth, back = f"the way forward of {call.name}", f"the way back of {call.name}"
+    forth, back = f"the forward rule of {call.name}", f"the backward rule of {call.name}"
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
         given: Sequence[Any] = leaves
@@ -130,8 +133,8 @@ def _traced(
 
 
 def _with_closed(first: Block, last: Block, call: Call, primal: Primal) -> tuple[Block, ...]:
-    ahead, closed = primal.given(first, call, "the way forward")
-    back, again = primal.given(last, call, "the way back")
+    ahead, closed = primal.given(first, call, "the forward rule")
+    back, again = primal.given(last, call, "the backward rule")
     return (
         replace(ahead, params=(*ahead.params, *closed)),
         replace(back, params=(*back.params, *again)),
@@ -153,7 +156,7 @@ def _results(out: Any, primal: Primal, what: str) -> list[Tracer]:
 
 
 def _cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
-    """Cotangents in the containers of the results."""
+    """Return cotangents in the structure of the results."""
     given = iter(leaves)
     return tree.unflatten(
         primal.structure,
@@ -165,14 +168,14 @@ def _cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
 
 
 def _gradients(made: Any, call: Call, what: str) -> list[Tracer]:
-    """What a way back returns, one leaf for each of the arguments that has a gradient."""
+    """Return the result of a backward rule, one leaf for each argument leaf that has a gradient."""
     args = call.moving(call.tracers)
     if not isinstance(made, (tuple, list)) or len(made) != len(args):
-        told = f"{len(made)}" if isinstance(made, (tuple, list)) else repr(made)
+        returned_text = f"{len(made)}" if isinstance(made, (tuple, list)) else repr(made)
         raise DifferentiateError(
             point(
                 f"{what} must return a tuple with a gradient for each of {len(args)} arguments; "
-                f"it returned {told}"
+                f"it returned {returned_text}"
             )
         )
     leaves: list[Tracer] = []
@@ -188,9 +191,9 @@ def _gradients(made: Any, call: Call, what: str) -> list[Tracer]:
 
 
 def _rounded(gradient: Any, like: Tracer) -> Any:
-    """A gradient of floats in the element type of its argument: many are computed in a wider one.
+    """Return a floating-point gradient in the element type of its argument; others are unchanged.
 
-    What is no array is left to be complained of.
+    Many gradients are computed in a wider type. An invalid gradient is refused later.
     """
     dtype = like.value.type.dtype
     if not is_array_like(gradient) or kind_of(gradient)[0] not in FLOATS or dtype not in FLOATS:
@@ -214,16 +217,16 @@ def _leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> list[Any]:
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function from one that returns `(results, rule)`, with `rule(cotangents)` its gradient.
+    """Return a differentiable function from one that returns `(results, rule)`.
 
-    The rule returns the gradient of the argument, or a tuple of those of several, and may use what
-    `fun` has computed. See `custom_vjp`.
+    `rule(cotangents)` returns the gradient of the argument, or a tuple of those of several, and may
+    use values that `fun` has computed. See `custom_vjp`.
     """
     check_function("custom_gradient", fun)
     name = name_of(fun)
 
     @wraps(fun)
-    def wrapped(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: Any, **options: Any) -> Any:
         given = positional(fun, name, args, options)
 
         def plain(*args: Any) -> Any:
@@ -236,11 +239,11 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         primal = call.primal(plain)
         return call.emit("custom-vjp", primal, lambda _: _traced_together(fun, call, primal), name)
 
-    return wrapped
+    return wrapper
 
 
 def _pair(fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Any, Any]:
-    """The results and the rule that a function with a custom gradient returns."""
+    """Return the results and the rule that a function with a custom gradient returns."""
     made = fun(*args)
     if not (isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1])):
         raise DifferentiateError(
@@ -250,7 +253,8 @@ def _pair(fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Any,
 
 
 def _traced_together(fun: Callable[..., Any], call: Call, primal: Primal) -> tuple[Block, ...]:
-    """The rule of a custom gradient: its way back may use what its way forward has computed."""
+    """Return the rules of a custom gradient: the backward rule may use values of the forward
+    rule."""
     what, count = f"the gradient of {call.name}", len(primal.results)
     found: list[Block] = []
 

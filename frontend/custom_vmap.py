@@ -1,4 +1,4 @@
-"""Functions that say themselves how they are mapped: `custom_vmap`."""
+"""`custom_vmap`: functions with a custom batching rule."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -22,17 +22,17 @@ Rule = Callable[..., Any]
 
 @final
 class custom_vmap(CustomFunction):
-    """A function with a way of its own to be mapped.
+    """A function with a custom batching rule.
 
     `f = custom_vmap(fun)`, then `f.def_vmap(rule)` with `rule(axis_size, in_batched, *args)` that
-    returns `(results, out_batched)`: what `f` gives for all `args` at once. `in_batched` has a bool
-    for each array of `args`, which says whether its axis 0 is mapped; `out_batched` has one for
-    each result.
+    returns `(results, out_batched)`: the results of `f` for all slices of `args`. `in_batched` has
+    a bool for each array of `args`, which states whether its axis 0 is mapped; `out_batched` has
+    one for each result.
 
-    The rule counts wherever `vmap` meets a call of `f`, also inside of loops and other functions. A
-    derivative is one of `fun`, and what is mapped after it does not ask the rule. Raises
-    `VectorizeError` for a rule that is missing, or when `fun` uses from outside what is mapped, and
-    `BatchError` for one that returns something else than it has to.
+    The rule applies wherever `vmap` maps a call of `f`, including inside of loops and other
+    functions. Differentiation uses `fun`, and mapping the derivative does not use the rule. Raises
+    `VectorizeError` for a missing rule, or when `fun` captures a mapped value, and `BatchError` for
+    an invalid result of the rule.
     """
 
     def __init__(self, fun: Callable[..., Any]) -> None:
@@ -42,7 +42,7 @@ class custom_vmap(CustomFunction):
         self._rule: Rule | None = None
 
     def def_vmap(self, vmap_rule: Rule) -> Rule:
-        """Set the rule; may be used as a decorator."""
+        """Set the rule and return it; may be used as a decorator."""
         if not callable(vmap_rule):
             raise ArgumentError(
                 point(f"def_vmap of {self._name} takes a function, got {vmap_rule!r}")
@@ -51,7 +51,7 @@ class custom_vmap(CustomFunction):
         return vmap_rule
 
     def _check_rule(self) -> None:
-        """Only what is mapped needs the rule."""
+        """Do nothing, because only mapped calls need the rule."""
 
     def _emit(self, call: Call, primal: Primal) -> Any:
         def batching(flags: Sequence[bool], size: int) -> Block:
@@ -67,8 +67,8 @@ class custom_vmap(CustomFunction):
 
 
 def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
-    """`fun`, which is mapped by a loop over its slices."""
-    # The loop is made of operations, among which this would otherwise have to be imported.
+    """Return `fun` with a batching rule that loops over its slices."""
+    # lax.loops imports modules that import this one.
     from shardir.frontend.lax.loops import map as map_slices
 
     made = custom_vmap(fun)
@@ -93,20 +93,18 @@ def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
 def _traced(
     rule: Rule | None, call: Call, primal: Primal, flags: Sequence[bool], size: int
 ) -> Block:
-    """The rule as a block of the operands, those with a flag mapped, and what is closed over."""
+    """Return the rule as a block of the operands, batched where flagged, and of the captures."""
     if rule is None:
         raise VectorizeError(
             point(f"custom_vmap {call.name} is mapped and has no rule; give it one with def_vmap")
         )
     what, count = f"the rule of {call.name}", len(call.abstracts)
     if any(flags[count:]):
-        raise VectorizeError(
-            point(f"{call.name} uses from outside what is mapped; pass it as an argument")
-        )
+        raise VectorizeError(point(f"{call.name} captures a mapped value; pass it as an argument"))
 
     def flat(*leaves: Tracer) -> list[Tracer]:
-        told = call.moving(list(flags[:count]))
-        made = rule(size, list(told), *call.filled(leaves))
+        in_batched = call.moving(list(flags[:count]))
+        made = rule(size, list(in_batched), *call.filled(leaves))
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise BatchError(
                 point(f"{what} must return (results, out_batched); it returned {made!r}")
@@ -119,10 +117,10 @@ def _traced(
                     f"{shown(primal.structure)}"
                 )
             )
-        mapped, told_structure = tree.flatten(made[1])
-        if told_structure != primal.structure:
+        mapped, flag_structure = tree.flatten(made[1])
+        if flag_structure != primal.structure:
             raise BatchError(
-                point(f"{what} gives out_batched in {shown(told_structure)}, and results are in "
+                point(f"{what} gives out_batched in {shown(flag_structure)}, and results are in "
                       f"{shown(primal.structure)}")
             )  # fmt: skip
         found = []

@@ -1,4 +1,4 @@
-"""Looking into programs while they run, and at where their values are."""
+"""Debugging of running programs: printing, callbacks, and the shardings of values."""
 
 import builtins
 import string
@@ -22,12 +22,12 @@ from shardir.hosted import Hosted
 
 
 class NoDebuggerError(ShardirError, NotImplementedError):
-    """A debugger asked for inside of a program."""
+    """`debug.breakpoint` was called; programs have no debugger."""
 
 
 @dataclass(frozen=True)
 class _Printer:
-    """Prints a format with arrays filled in."""
+    """Prints a format string with the elements of arrays."""
 
     format: str
 
@@ -36,7 +36,7 @@ class _Printer:
 
 
 class _Used(string.Formatter):
-    """Finds out which arguments a format uses."""
+    """Formatter that records which arguments a format string uses."""
 
     def __init__(self) -> None:
         self.used: set[int | str] = set()
@@ -51,7 +51,7 @@ class _Used(string.Formatter):
 
 
 class _Anything:
-    """Stands for a value that is not known yet."""
+    """Placeholder of a value that is unknown while tracing."""
 
     def __format__(self, spec: str) -> str:
         return ""
@@ -64,11 +64,11 @@ class _Anything:
 
 
 def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
-    """Print `fmt.format(*args, **kwargs)` whenever the program comes here.
+    """Print `fmt.format(*args, **kwargs)` whenever the program executes this call.
 
-    Works inside of `jit`, loops, branches and every transformation; under `vmap` it prints once
-    for each example, in a gradient when the function runs forward. `ordered` changes nothing:
-    lines come in the order of the program. Raises `ArgumentError` for a format that does not fit.
+    Works inside of `jit`, loops, branches and every transformation. Under `vmap` it prints once for
+    each example, in a gradient in the forward pass. `ordered` has no effect: lines appear in
+    program order. Raises `ArgumentError` for a format that does not fit its arguments.
     """
     if not isinstance(fmt, str):
         raise ArgumentError(point(f"debug.print takes a format first, got {fmt!r}"))
@@ -76,16 +76,16 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     try:
         formatter.vformat(fmt, args, kwargs)
     except (IndexError, KeyError, ValueError) as error:
-        told = f"no argument {error}" if isinstance(error, KeyError) else str(error)
+        reason = f"no argument {error}" if isinstance(error, KeyError) else str(error)
         raise ArgumentError(
-            point(f"the format {fmt!r} of debug.print does not fit its arguments: {told}")
+            point(f"the format {fmt!r} of debug.print does not fit its arguments: {reason}")
         ) from None
     unused = [str(key) for key in (*range(len(args)), *kwargs) if key not in formatter.used]
     if unused:
         raise ArgumentError(
             point(
                 f"the format {fmt!r} of debug.print does not use argument {', '.join(unused)}; "
-                "write {} for each, and f-strings only for what is known"
+                "write {} for each, and use f-strings only for values known while tracing"
             )
         )
     call("callback", _Printer(fmt), (), args, kwargs, name="debug.print")
@@ -94,9 +94,9 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 def callback(
     callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any
 ) -> None:
-    """Call `callback(*args, **kwargs)` with NumPy arrays whenever the program comes here.
+    """Call `callback(*args, **kwargs)` with NumPy arrays whenever the program executes this call.
 
-    Its result is dropped. See `print`; `ordered` changes nothing.
+    Its result is discarded. See `print`; `ordered` has no effect.
     """
     if not callable(callback):
         raise ArgumentError(point(f"debug.callback takes a function, got {callback!r}"))
@@ -104,7 +104,7 @@ def callback(
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
-    """Call `callback` with the sharding of an array; of a traced one when it is compiled."""
+    """Call `callback` with the sharding of an array, or of a traced one when it is compiled."""
     what = "callback of inspect_array_sharding"
     check_call(callback, what, (None,))
     if current() is None or not isinstance(value, Tracer):
@@ -118,7 +118,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
 
 
 def visualize_array_sharding(array: Any, *, use_color: bool | None = None) -> None:
-    """Print where the parts of `array` live; of a traced one when it is compiled."""
+    """Print the devices of the shards of `array`, or of a traced one when it is compiled."""
     if not isinstance(array, Tracer):
         draw(array, use_color=use_color)
         return
@@ -129,10 +129,10 @@ def visualize_array_sharding(array: Any, *, use_color: bool | None = None) -> No
 
 
 def breakpoint(**options: Any) -> NoReturn:
-    """There is no debugger inside of programs; raises `NoDebuggerError`."""
+    """Raise `NoDebuggerError`, because programs have no debugger."""
     raise NoDebuggerError(
         point(
-            "there is no debugger inside of a program; look at values with debug.print or "
+            "there is no debugger inside of a program; print values with debug.print or "
             "debug.callback, or run the function without jit under Python's own breakpoint()"
         )
     )

@@ -1,4 +1,5 @@
-"""Arguments of a function that is to be traced: what each of them is, and where it is to be."""
+"""Checks of the arguments of a function that is to be traced, and their signatures and
+shardings."""
 
 from collections.abc import Callable
 from inspect import isgeneratorfunction
@@ -14,7 +15,7 @@ from shardir.frontend.signature import Signature
 
 
 def check_function(fun: Any, word: str) -> Callable[..., Any]:
-    """`fun`, a function that can be traced; raises `ArgumentError` for anything else."""
+    """Return `fun`, a function that can be traced; raises `ArgumentError` for anything else."""
     if not callable(fun):
         raise ArgumentError(point(f"{word} takes a function, got {brief(fun)}"))
     if isinstance(fun, staticmethod):
@@ -33,14 +34,14 @@ def check_function(fun: Any, word: str) -> Callable[..., Any]:
 
 
 def signatures_of(parameters: Parameters, leaves: list[Any], dynamic: Any) -> tuple[Signature, ...]:
-    """What a program for these is found by; `dynamic` are the arguments that the leaves are of.
+    """Return the signatures of the leaves of the `dynamic` arguments.
 
-    Raises `NotAnArrayError` that names what is no array.
+    Raises `NotAnArrayError` that names the invalid argument.
     """
     try:
         return tuple([signature_of_leaf(leaf) for leaf in leaves])
     except NotAnArrayError:
-        # The leaf at fault is found again, now with its name.
+        # Check each leaf again, now with its name.
         args, options = dynamic
         labels = parameters.labels(args, options)
         for leaf, label in zip(leaves, labels, strict=True):
@@ -49,7 +50,7 @@ def signatures_of(parameters: Parameters, leaves: list[Any], dynamic: Any) -> tu
 
 
 def check_leaf(parameters: Parameters, leaf: Any, label: str) -> None:
-    """Raises `NotAnArrayError` unless the argument called `label` can be traced."""
+    """Raise `NotAnArrayError` unless the argument named `label` can be traced."""
     name = parameters.name
     if not is_array_like(leaf):
         raise NotAnArrayError(
@@ -63,7 +64,8 @@ def check_leaf(parameters: Parameters, leaf: Any, label: str) -> None:
 
 
 def placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:
-    """The sharding of an argument: where it is, which must be what was asked for."""
+    """Return the sharding of an argument: its own, which must be equivalent to the requested
+    one."""
     given, rank = leaf.signature.sharding, leaf.signature.abstract.type.rank
     if wanted is None or given is None:
         return given or wanted
@@ -72,8 +74,8 @@ def placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:
     ):
         raise ShardingError(
             point(
-                f"{leaf.word} is placed as {given}, and in_shardings asks for {wanted}; "
-                "move it there with device_put, or leave its entry of in_shardings None"
+                f"{leaf.word} is placed as {given}, and in_shardings requests {wanted}; "
+                "move it there with device_put, or set its entry of in_shardings to None"
             )
         )
     return given

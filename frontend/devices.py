@@ -1,10 +1,10 @@
-"""Devices: where arrays live.
+"""Devices that hold arrays.
 
-A device is an identity: there is one object for each id, however often it is asked for. Devices
-come into being when first named; how many of them `devices()` lists is the setting
-`num_cpu_devices`. `virtual_devices` names as many as one likes, so that meshes larger than this
-machine can be described, propagated and partitioned, though not run. GPUs are `devices("gpu")`: one
-for each that torch sees, or as many as the setting `num_gpu_devices` says, which may share them.
+There is exactly one `Device` object for each id. It is created when it is first requested. The
+setting `num_cpu_devices` determines how many devices `devices()` lists. `virtual_devices` returns
+any number of devices, so that meshes larger than this machine can be described, propagated and
+partitioned, though not run. `devices("gpu")` lists one device for each GPU that torch finds, or as
+many as the setting `num_gpu_devices` states, which may share GPUs.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ from shardir.frontend.processes import here
 
 
 class Device:
-    """One place for shards. Compare with `is` or `==`; both mean the same place."""
+    """A device that holds shards. Two devices are equal only if they are identical."""
 
     __slots__ = ("backend", "id")
 
     id: int
     backend: str
-    """The backend that runs programs on it."""
+    """The backend that runs programs on the device."""
 
     def __init__(self, id: int, backend: str = "cpu") -> None:
         object.__setattr__(self, "id", id)
@@ -36,25 +36,25 @@ class Device:
 
     @property
     def platform(self) -> str:
-        """What kind of device it is (of CPUs: said to be, `config.shown_platform`)."""
+        """The platform name (for CPUs the setting `shown_platform`)."""
         return config.shown_platform if self.backend == "cpu" else self.backend
 
     @property
     def device_kind(self) -> str:
-        """What the maker calls it."""
+        """The name that the vendor gives the device."""
         if self.backend == "cpu":
             return self.platform
         return get_device_backend(self.backend).device_kind(self.id)
 
     @property
     def process_index(self) -> int:
-        """The process that holds what is on this device."""
+        """The process that owns the device."""
         there = here()
-        # Each process has its own GPUs, which nobody else can name.
+        # Each process has its own GPUs, which other processes cannot address.
         return there.owner(self.id) if self.backend == "cpu" else there.index
 
     def __call__(self) -> "Device":
-        """The device itself: in older programs `array.device()` is a call."""
+        """Return the device itself, because `array.device()` is a call in older programs."""
         return self
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Device:
         return described(self.platform, self.id)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A copied or unpickled device is the device.
+        # Copying and unpickling must preserve the identity of the device.
         return (find_device, (self.id, self.backend))
 
 
@@ -72,21 +72,21 @@ _devices: dict[tuple[int, str], Device] = {}
 
 
 def find_device(id: int, backend: str = "cpu") -> Device:
-    """The one device of a backend with this id."""
+    """Return the only device of a backend with this id."""
     device = _devices.get((id, backend))
     if device is None and not _devices and here().link is None:
         warn_of_others()
-    # setdefault is atomic, so two threads get the same object.
+    # setdefault is atomic, so that two threads get the same object.
     return device or _devices.setdefault((id, backend), Device(id, backend))
 
 
 def any_named() -> bool:
-    """Whether some device has come into being."""
+    """Return whether a device has been created."""
     return bool(_devices)
 
 
 def virtual_devices(count: int) -> list[Device]:
-    """Devices 0 to `count - 1`, also those beyond what this machine runs."""
+    """Return devices 0 to `count - 1`, which may exceed the devices of this machine."""
     return [find_device(id) for id in range(count)]
 
 
@@ -95,9 +95,9 @@ _OTHER_NAMES = {"cuda": "gpu"}
 
 @pointed
 def devices(backend: str | None = None) -> list[Device]:
-    """Every device of `backend` (its default), by id.
+    """Return every device of `backend` (default: the default backend), by id.
 
-    Raises `DeviceError` for a backend that does not exist, `NoGPUError` where there is no GPU.
+    Raises `DeviceError` for a backend that does not exist, and `NoGPUError` where there is no GPU.
     """
     platforms = tuple(dict.fromkeys((config.shown_platform, "cpu", "gpu")))
     if backend is not None and not isinstance(backend, str):
@@ -114,19 +114,19 @@ def devices(backend: str | None = None) -> list[Device]:
     there, count = here(), config.num_cpu_devices
     if there.count > 1 and count > there.device_count:
         raise DeviceError(
-            f"there were to be {there.device_count} devices when distributed.initialize() dealt "
-            f"them out to {there.count} processes, and now {count}; set their number before"
+            f"distributed.initialize() distributed {there.device_count} devices over "
+            f"{there.count} processes, and now there are {count}; set their number before"
         )
     return virtual_devices(count)
 
 
 @pointed
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
-    """The devices of one process, by default of this one."""
+    """Return the devices of one process, by default of this one."""
     there = here()
     index = there.index if process_index is None else process_index
     if not isinstance(index, (int, np.integer)):
-        raise DeviceError(f"the index of a process is a whole number, got {index!r}")
+        raise DeviceError(f"the index of a process is an integer, got {index!r}")
     if not 0 <= index < there.count:
         raise DeviceError(
             f"no process has index {index}; this program has "
@@ -136,15 +136,15 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices there are."""
+    """Return the number of devices."""
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has."""
+    """Return the number of devices of this process."""
     return len(local_devices(backend=backend))
 
 
 def default_backend() -> str:
-    """The platform that arrays live on unless told otherwise."""
+    """Return the default platform of arrays."""
     return config.shown_platform

@@ -1,10 +1,11 @@
-"""Digits: the one language all shardings speak to the tracer and the lowering.
+"""Sub-axes: the common representation of all shardings for tracing and lowering.
 
-Number the devices of a sharding 0, 1, 2, ... in the order of its `device_assignment`. A digit
-reads one coordinate off that number, as the tens digit is read off a decimal: device i has the
-coordinate (i // stride) % size. A dimension cut by several digits, major to minor, counts its
-pieces in that mixed radix. The axes of a mesh are digits, and so is what is left of them after
-reshapes and transposes of a PositionalSharding; what no digit of a dimension reads is replicated.
+Number the devices of a sharding 0, 1, 2, ... in the order of its `device_assignment`. A sub-axis
+reads one coordinate off that number, like a digit of a mixed-radix number: device i has the
+coordinate (i // stride) % size. The shard number of a dimension with several sub-axes, major to
+minor, is the mixed-radix number of their coordinates. The axes of a mesh are sub-axes, and so are
+the results of reshapes and transposes of a PositionalSharding. A value is replicated along all
+sub-axes that no dimension uses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,14 +15,14 @@ from math import prod
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """The device at position i has coordinate `(i // stride) % size` along it."""
+    """The device at position i has coordinate `(i // stride) % size` along the sub-axis."""
 
     stride: int
     size: int
 
     @property
     def span(self) -> int:
-        """The stride of the digit that comes next above it."""
+        """The stride of the next more significant sub-axis."""
         return self.stride * self.size
 
     def read(self, position: int) -> int:
@@ -32,17 +33,17 @@ Digits = tuple[Digit, ...]
 
 
 def row_major(shape: Sequence[int]) -> Digits:
-    """One digit a dimension, for devices numbered row by row."""
+    """Return one sub-axis per dimension, for devices numbered in row-major order."""
     return tuple(Digit(prod(shape[i + 1 :]), size) for i, size in enumerate(shape))
 
 
 def pieces(digits: Iterable[Digit]) -> int:
-    """Into how many pieces the digits cut."""
+    """Return the number of shards along a dimension with these sub-axes."""
     return prod(digit.size for digit in digits)
 
 
 def read(digits: Iterable[Digit], position: int) -> int:
-    """Which piece the device at `position` holds."""
+    """Return the shard number of the device at `position`."""
     index = 0
     for digit in digits:
         index = index * digit.size + digit.read(position)
@@ -50,7 +51,7 @@ def read(digits: Iterable[Digit], position: int) -> int:
 
 
 def merge(digits: Iterable[Digit]) -> Digits:
-    """The same count said with the fewest digits: the canonical form."""
+    """Return the equivalent list with the fewest sub-axes, which is the canonical form."""
     merged: list[Digit] = []
     for digit in digits:
         if digit.size == 1:
@@ -62,9 +63,10 @@ def merge(digits: Iterable[Digit]) -> Digits:
 
 
 def split(digits: Iterable[Digit], shape: Sequence[int]) -> tuple[Digits, ...] | None:
-    """`digits` dealt out to dimensions of the sizes `shape`, or `None` when they do not nest.
+    """Return `digits` distributed over dimensions of the sizes `shape`, or `None` if they do not
+    nest.
 
-    The product of `shape` must be the number of pieces.
+    The product of `shape` must be the number of shards.
     """
     rest = list(reversed(merge(digits)))
     dims = []

@@ -1,8 +1,8 @@
-"""Derivatives at a point, along directions: `jvp`, `vjp` and `linearize`.
+"""Derivatives at a point: `jvp`, `vjp` and `linearize`.
 
-The function is traced at the point. What a derivative needs of it is kept with the derivative, as
-values of the trace around or, outside of a trace, as arrays; so it can be applied again and again,
-in other programs too.
+The function is traced at the point. The residuals of a derivative are stored with it, as values of
+the enclosing trace or, outside of a trace, as arrays. It can therefore be applied repeatedly, also
+in other programs.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,13 +33,13 @@ def jvp(
     tangents: Sequence[Any],
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
-    """The results of `fun(*primals)`, and how they change when the arguments move by `tangents`.
+    """Return the results of `fun(*primals)`, and their tangents for the tangents of the arguments.
 
-    Tangents come in the containers of the arguments, each of the type of its argument; those of
-    integers are of the empty type `float0`, and so are tangents of integer results. With
-    `has_aux`, `fun` returns `(results, aux)`, and the result is `(results, tangents, aux)`.
+    Tangents have the pytree structure of the arguments, and each has the type of its argument.
+    Tangents of integer arguments and results have the empty type `float0`. With `has_aux`, `fun`
+    returns `(results, aux)`, and the result is `(results, tangents, aux)`.
 
-    Raises `ArgumentError` for tangents that do not fit, `DifferentiateError` for operations
+    Raises `ArgumentError` for tangents that do not fit, and `DifferentiateError` for operations
     without a derivative.
     """
     for word, given in (("primals", primals), ("tangents", tangents)):
@@ -53,35 +53,35 @@ def jvp(
     at = Primals.of("jvp", fun, primals, has_aux)
     steps = at.fitted("tangent", tangents)
 
-    def pushed(*tracers: Tracer) -> Any:
+    def push_forward(*tracers: Tracer) -> Any:
         count = len(at.active)
         traced = at.trace(tracers[:count])
         ahead = derived(lambda: forward.jvp(traced.function, range(count)))
         moved = _as_types(tracers[count:], tracers[:count])
         values = append_block(ahead.body, [*tracers[:count], *moved], traced.function.body)
         made = traced.wrapped(values)
-        slopes = iter(values[len(traced.results) :])
+        remaining = iter(values[len(traced.results) :])
         each = [
-            wrap(next(slopes), result.weak)
+            wrap(next(remaining), result.weak)
             for result in traced.results
             if result.type.dtype in INEXACT
         ]
         return (*made, each[: traced.moving])
 
     labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
-    results, aux, slopes = at.run(pushed, [*at.primals, *steps], labels)
-    changes = _spread_out(results, slopes)
-    return (results, changes, aux) if has_aux else (results, changes)
+    results, aux, given = at.run(push_forward, [*at.primals, *steps], labels)
+    out_tangents = _spread_out(results, given)
+    return (results, out_tangents, aux) if has_aux else (results, out_tangents)
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The results of `fun(*primals)`, and the function from their cotangents to gradients.
+    """Return the results of `fun(*primals)`, and the function from their cotangents to gradients.
 
-    That function takes cotangents in the containers of the results, each of the type of its
-    result, and returns a tuple with the gradient of each argument; it may be called any number of
-    times. Integers have gradients of the empty type `float0`. With `has_aux`, `fun` returns
-    `(results, aux)`, and the result is `(results, pullback, aux)`. The function is a container of
-    what it has kept, so that `jit` may return it and take it.
+    That function takes cotangents in the pytree structure of the results, each of the type of its
+    result, and returns a tuple with the gradient of each argument. It may be called any number of
+    times. Gradients of integers have the empty type `float0`. With `has_aux`, `fun` returns
+    `(results, aux)`, and the result is `(results, pullback, aux)`. The function is a pytree of its
+    residuals, so that `jit` may return it and take it.
 
     Raises `DifferentiateError` for operations without a derivative.
     """
@@ -91,7 +91,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 def vjp_of_own(
     fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, own: Varying
 ) -> tuple[Any, ...]:
-    """Like `vjp`; along the manual axes `own` each device counts as having arguments of its own."""
+    """Return the same as `vjp`; along the manual axes `own` each device has separate arguments."""
     at = Primals.of("vjp", fun, primals, has_aux, own)
 
     def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
@@ -115,9 +115,9 @@ def vjp_of_own(
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The results of `fun(*primals)`, and the function from tangents of arguments to theirs.
+    """Return the results of `fun(*primals)`, and the function from tangents of arguments to theirs.
 
-    What does not depend on the tangents is computed once. With `has_aux`, `fun` returns
+    Everything that does not depend on the tangents is computed once. With `has_aux`, `fun` returns
     `(results, aux)`, and the result is `(results, pushforward, aux)`. See `jvp`.
     """
     at = Primals.of("linearize", fun, primals, has_aux)
@@ -142,14 +142,14 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 def _end(moving: Sequence[int]) -> int:
-    """How many results there are up to the last that moves."""
+    """Return the number of results up to the last one with a tangent."""
     return moving[-1] + 1 if moving else 0
 
 
-def _spread_out(like: Any, slopes: Sequence[Any]) -> Any:
-    """Derivatives in the containers of `like`, nothing where it has integers."""
+def _spread_out(like: Any, derivatives: Sequence[Any]) -> Any:
+    """Return derivatives in the structure of `like`, with `float0` arrays where it has integers."""
     leaves, structure = tree.flatten(like)
-    given = iter(slopes)
+    given = iter(derivatives)
     return tree.unflatten(
         structure,
         [
@@ -162,6 +162,6 @@ def _spread_out(like: Any, slopes: Sequence[Any]) -> Any:
 
 
 def _as_types(tracers: Sequence[Tracer], like: Sequence[Tracer]) -> list[Tracer]:
-    """Python numbers, which fit whatever they are given for, as the types of `like`."""
+    """Return Python numbers, which have weak types, converted to the types of `like`."""
     pairs = zip(tracers, like, strict=True)
     return [convert(x, y.value.type.dtype) for x, y in pairs]

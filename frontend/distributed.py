@@ -1,9 +1,9 @@
-"""Joining the processes that run the same program.
+"""Initialization of programs that run in several processes.
 
     import shardir as sd
 
     sd.distributed.initialize()           # mpiexec -n 2 python program.py
-    mesh = sd.make_mesh((8,), ("data",))  # four devices of each
+    mesh = sd.make_mesh((8,), ("data",))  # four devices of each process
 
 Without mpiexec there is one process, and `initialize` does nothing.
 """
@@ -28,12 +28,12 @@ from shardir.frontend.processes import Processes, here, join
 from shardir.frontend.sharing import barrier
 
 ALONE = "no launcher"
-"""What started a process that is the only one."""
+"""The launcher name of a process that was started alone."""
 TIMEOUT_SECONDS = 300.0
-"""How long a process waits for others unless told otherwise."""
+"""Default time that a process waits for others, in seconds."""
 TIMEOUT_VARIABLE = "SHARDIR_COMM_TIMEOUT"
 OWN_SETTINGS = ("dump_dir",)
-"""Settings in which processes may differ."""
+"""Settings that may differ between processes."""
 DEVICES = "num_cpu_devices"
 COORDINATORS = (
     "cluster_detection_method",
@@ -41,7 +41,7 @@ COORDINATORS = (
     "heartbeat_timeout_seconds",
     "shutdown_timeout_seconds",
 )
-"""What `jax.distributed.initialize` is told of its coordinator; here there is none."""
+"""Options of `jax.distributed.initialize` about its coordinator, which are accepted and ignored."""
 
 
 @pointed
@@ -57,20 +57,21 @@ def initialize(
     gather: bool | None = None,
     **of_coordinator: object,
 ) -> None:
-    """Join the processes that mpiexec, srun or the like started together with this one.
+    """Connect to the processes that mpiexec, srun or a similar launcher started with this one.
 
-    The devices, as many as the setting `num_cpu_devices` says, are dealt out to the processes in
-    order; or each process has `local_device_count` of its own. A process that waits for others for
-    longer than `timeout` seconds (300; `SHARDIR_COMM_TIMEOUT`) ends the job; for joining them,
-    `initialization_timeout` may say otherwise. With `gather`, the setting of that name, reading an
-    array that several processes hold gathers it.
+    The devices, as many as the setting `num_cpu_devices`, are distributed over the processes in
+    order; or each process has `local_device_count` devices. A process that waits for others for
+    more than `timeout` seconds (300; `SHARDIR_COMM_TIMEOUT`) ends the job; `initialization_timeout`
+    overrides that for this call. `gather` changes the setting of that name: reading an array that
+    several processes hold gathers it.
 
-    What programs written for JAX say besides is checked against what the launcher says, as
-    `num_processes` and `process_id` are, or is of no use, as `coordinator_address` is: MPI knows
-    where the processes are.
+    Other arguments are accepted for programs written for JAX. `num_processes` and `process_id` are
+    checked against the launcher; `coordinator_address` is ignored, because MPI locates the
+    processes.
 
-    Called first, before any array or device; again, it does nothing. Raises `DistributedError`
-    when the launcher and MPI disagree, when processes have other settings, or when it is too late.
+    Call it before creating any array or device; a second call does nothing. Raises
+    `DistributedError` when the launcher and MPI disagree, when processes have different settings,
+    and when devices exist already.
     """
     _check_words(local_device_ids, local_device_count, of_coordinator)
     if is_initialized():
@@ -89,7 +90,7 @@ def initialize(
         return
     if any_named():
         raise DistributedError(
-            "distributed.initialize() comes too late: this program has named devices already, by "
+            "distributed.initialize() is called too late: this program has created devices by "
             "an array, a mesh or devices(); call it first"
         )
     world = _connect(found, seconds, patience)
@@ -102,30 +103,30 @@ def initialize(
 
 
 def is_initialized() -> bool:
-    """Whether `initialize` has found other processes."""
+    """Return whether `initialize` has connected to other processes."""
     return here().link is not None
 
 
 def shutdown() -> None:
-    """Wait until all processes have come here, as each does by itself at the end of its program.
+    """Wait until all processes have reached this call, as each does at the end of its program.
 
-    For programs written for JAX; nothing is over by it.
+    It exists for programs written for JAX, and does not disconnect the processes.
     """
     barrier("distributed.shutdown()")
 
 
 def _check_words(ids: object, devices: object, others: Mapping[str, object]) -> None:
-    """Raises errors for what `initialize` is told and cannot do."""
+    """Raise an error for arguments of `initialize` that are invalid."""
     if devices is not None and not isinstance(devices, int):
-        raise DistributedError(f"local_device_count is {devices!r}; it must be a whole number")
+        raise DistributedError(f"local_device_count is {devices!r}; it must be an integer")
     if isinstance(devices, int) and devices < 1:
         raise DistributedError(
-            f"local_device_count is {devices}; every process has a device at least"
+            f"local_device_count is {devices}; every process has at least one device"
         )
     if ids is not None:
         count = 1 if isinstance(ids, int) or not isinstance(ids, Sized) else len(ids)
         raise DistributedError(
-            f"local_device_ids is {ids!r}, and the devices of a process are made, not chosen; "
+            f"local_device_ids is {ids!r}, and the devices of a process cannot be chosen; "
             f"pass local_device_count={count}"
         )
     for name in others:
@@ -136,7 +137,7 @@ def _check_words(ids: object, devices: object, others: Mapping[str, object]) -> 
 
 
 def _check_claims(found: Launch, count: int | None, index: int | None, address: str | None) -> None:
-    """Raises `DistributedError` for what is claimed of the processes and does not hold."""
+    """Raise `DistributedError` for arguments that contradict the launcher."""
     alone = found.by is ALONE
     for name, claimed, said in (
         ("num_processes", count, found.size),
@@ -151,25 +152,25 @@ def _check_claims(found: Launch, count: int | None, index: int | None, address: 
             )
             raise DistributedError(
                 f"{name} is {claimed!r}, and {what if alone else f'{found.by} says {said}'}; start "
-                f"the program with mpiexec -n {least} python ..., and leave {name} out"
+                f"the program with mpiexec -n {least} python ..., and omit {name}"
             )
     if address is not None and count is None and alone:
         raise DistributedError(
             f"coordinator_address is {address!r}, and nothing started this process together with "
-            "others; processes find one another by MPI: start the program with "
-            "mpiexec -n 2 python ..., and leave coordinator_address out"
+            "others; processes connect through MPI: start the program with "
+            "mpiexec -n 2 python ..., and omit coordinator_address"
         )
 
 
 def _connect(found: Launch, seconds: float, patience: float) -> Link:
-    """The way to the other processes, who have `patience` seconds to join.
+    """Return the link to the other processes, which must join within `patience` seconds.
 
-    Raises `DistributedError` when there is none.
+    Raises `DistributedError` if MPI is not available.
     """
     if find_spec("mpi4py") is None:
         raise DistributedError(
-            f"{found.by} started {found.size} processes, and mpi4py, by which they reach one "
-            "another, is not installed; pip install 'shardir[mpi]'"
+            f"{found.by} started {found.size} processes, and mpi4py, which connects them, "
+            "is not installed; pip install 'shardir[mpi]'"
         )
     with watched(found, patience):
         try:
@@ -185,14 +186,15 @@ def _connect(found: Launch, seconds: float, patience: float) -> Link:
         own = os.path.join(os.path.dirname(sys.executable), "mpiexec")
         raise DistributedError(
             f"{found.by} started {found.size} processes, and the MPI that mpi4py loads sees "
-            f"{world.size}: they are of different makes; start the program with the mpiexec of "
+            f"{world.size}: they belong to different MPIs; start the program with the mpiexec of "
             f"the MPI that mpi4py uses, such as {own}"
         )
     return world
 
 
 def timeout_seconds(given: float | None) -> float:
-    """How long a process waits for others: as told, or as the environment says."""
+    """Return the time that a process waits for others: the argument, the environment or the
+    default."""
     text = os.environ.get(TIMEOUT_VARIABLE, "")
     try:
         seconds = given if given is not None else float(text or TIMEOUT_SECONDS)
@@ -202,36 +204,36 @@ def timeout_seconds(given: float | None) -> float:
             "seconds"
         ) from None
     if not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise SettingError(f"a timeout of {seconds!r} seconds is none; it must be above 0")
+        raise SettingError(f"a timeout of {seconds!r} seconds is invalid; it must be above 0")
     return seconds
 
 
 def _share(found: Launch) -> int:
-    """How many of the devices are this process's."""
+    """Return the number of devices of this process."""
     count = config.num_cpu_devices
     if count < found.size:
         raise DistributedError(
-            f"{counted(count, 'device')} cannot be dealt out to {found.size} processes; pass "
+            f"{counted(count, 'device')} cannot be distributed over {found.size} processes; pass "
             f"local_device_count=1, or set SHARDIR_CPU_DEVICES={found.size}"
         )
     return count // found.size + (found.rank < count % found.size)
 
 
 def _check_settings(world: Link, counted_here: bool) -> None:
-    """Raises `DistributedError` naming a setting that is not the same in all processes.
+    """Raise `DistributedError` that names a setting that differs between processes.
 
-    Where each process says how many devices it has, the setting for all of them means nothing.
+    If each process gives its own number of devices, the setting for their total is not compared.
     """
     own = (*OWN_SETTINGS, DEVICES) if counted_here else OWN_SETTINGS
     mine = {name: repr(value) for name, value in config.snapshot() if name not in own}
     python = ".".join(map(str, sys.version_info[:2]))
     beside = {"Python": python, "NumPy": version("numpy")}
-    told = {"version": version("shardir"), "beside": beside, "settings": mine}
-    rows = world.gather(json.dumps(told).encode(), "distributed.initialize()")
+    message = {"version": version("shardir"), "beside": beside, "settings": mine}
+    rows = world.gather(json.dumps(message).encode(), "distributed.initialize()")
     first = json.loads(rows[0])
     for process, row in enumerate(rows):
         other = json.loads(row)
-        # Another shardir may say less of itself.
+        # Another version of shardir may send fewer entries.
         runs, others = ({"shardir": r["version"], **r.get("beside", {})} for r in (first, other))
         for name, one in runs.items():
             if one != (two := others.get(name)):

@@ -1,4 +1,4 @@
-"""Runs whose donated arguments are gone afterwards."""
+"""Runs of programs with donated arguments, which are deleted afterwards."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from shardir.types import TensorType
 def usable(
     numbers: Sequence[int], function: Function, results: Sequence[TensorType]
 ) -> tuple[int, ...]:
-    """Return which of these parameters of a program can give their memory to a result.
+    """Return the parameters of a program among `numbers` whose memory a result can reuse.
 
-    A result takes the memory of one parameter of its type; a parameter that the program does not
-    use is not handed to it. As in JAX, what cannot be used stays with the caller.
+    A result reuses the memory of one parameter of its type. A parameter that the program does not
+    use is not passed to it. As in JAX, the caller keeps arguments that cannot be reused.
     """
     body = function.body
     used = {*body.returns, *(value for op in body.ops for value in op.uses())}
@@ -33,9 +33,9 @@ def usable(
 
 
 def is_consumed(leaf: Any, devices: tuple[Device, ...]) -> bool:
-    """Return whether a program on these devices takes the memory of a donated argument itself.
+    """Return whether a program on these devices uses the memory of a donated argument itself.
 
-    What is moved, cut or converted on the way is a copy, and the copy is what is consumed.
+    An argument that is moved, sharded or converted is copied, and the copy is consumed instead.
     """
     if type(leaf) is not Array:
         return False
@@ -49,22 +49,22 @@ def donating(
     name: str,
     devices: tuple[Device, ...],
 ) -> Any:
-    """Return what a run of the function called `name` on `devices` gives.
+    """Run the function `name` on `devices` and return the results of `run`.
 
-    Afterwards the donated arguments that were consumed are gone; see `is_consumed`.
+    Afterwards the donated arguments that were consumed are deleted; see `is_consumed`.
     """
     gone, kept = [], []
     for i in donated:
         if is_consumed(leaves[i], devices):
             gone.append(leaves[i])
         elif type(leaves[i]) is Array:
-            # Another reference to its memory keeps the program from writing over it.
+            # Another reference to its memory prevents the program from reusing it.
             kept.append(leaves[i].held)
     try:
         made = run(leaves)
     except BaseException as error:
-        # After Ctrl-C, say, results may lie in the memory of what was donated. Most errors of ours
-        # are found before anything runs.
+        # After Ctrl-C, for example, donated memory may hold results. Most errors of this package
+        # are raised before the program starts.
         if not isinstance(error, ShardirError) or error.begun:
             _give_up(gone, name)
         raise
@@ -78,8 +78,6 @@ def donating(
 def _give_up(leaves: Sequence[Array], name: str) -> None:
     place = here() if leaves else None
     where = f" at {place.site.loc}" if place else ""
-    reason = (
-        f"has been donated to {name}{where}; go on with what that call returned, or donate a copy"
-    )
+    reason = f"has been donated to {name}{where}; use the result of that call, or donate a copy"
     for leaf in leaves:
         leaf.give_up(reason)

@@ -1,4 +1,4 @@
-"""Element types under the names of `jax.dtypes`: limits, families, and what stands for what."""
+"""Element types under the names of `jax.dtypes`: limits, classes, and canonical types."""
 
 from typing import Any
 
@@ -33,17 +33,18 @@ __all__ = [
 
 
 def canonicalize_dtype(dtype: Any) -> DType:
-    """The element type that stands for `dtype`: that of 32 bits for 64, unless they are enabled."""
+    """Return the canonical element type of `dtype`: 32 bits instead of 64, unless `enable_x64` is
+    set."""
     return user_dtype(dtype_of(dtype))
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """How many bits a number of the element type has."""
+    """Return the number of bits of one element."""
     return 8 * canonicalize_dtype(dtype).itemsize
 
 
 def scalar_type_of(x: Any) -> type[bool | int | float | complex]:
-    """The Python type of the kind of number that an array or a number is."""
+    """Return the Python scalar type that corresponds to an array or a number."""
     dtype = result_type(x)
     kinds: dict[str, type[bool | int | float | complex]] = {"b": bool, "c": complex}
     if issubdtype(dtype, extended):

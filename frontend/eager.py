@@ -1,14 +1,14 @@
-"""Functions of the namespaces, inside a trace and outside of it.
+"""Public functions of the namespaces, which run inside and outside of a trace.
 
-A function marked `@public` is written once, on traced values. While something is being traced it
-simply runs, and its operations become part of that program; so it does when none of its own
-arguments is traced (`snp.zeros(3)` inside `jit` makes no array). Outside of any trace a call is a
-program of one function: arrays and numbers become its parameters, everything else is part of what
-the compiled program is found by. Placement rules, errors and numbers are those of `jit`, because
-it is the same path.
+A function decorated with `@public` is written once, for tracers. Inside a trace it runs directly
+and its operations become part of the traced program, even if none of its own arguments is traced
+(`snp.zeros(3)` inside `jit` makes no array). Outside of any trace a call is a program of one
+function: arrays and numbers become its parameters, and everything else is part of the cache key of
+the compiled program. Sharding rules, errors and results are those of `jit`, because both use the
+same path.
 
-A call that was made before, of arrays, numbers and plain static arguments, is answered by machine
-code, without any Python (`answers`).
+The native call cache (`CallCache`) repeats a call with arrays, numbers and static arguments
+that were seen before without running Python code.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,22 +34,22 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def public(
     *, static: Iterable[str] = (), cached: bool = True, name: str = ""
 ) -> Callable[[Function], Function]:
-    """Mark a function of a namespace: it takes arrays as well as traced values.
+    """Mark a function of a namespace, which accepts arrays and tracers.
 
-    `static` names the parameters whose values shape the program (axes, dtypes, shapes, flags,
-    functions): they reach the function as they are and must be hashable (lists and slices count
-    as such). All others are containers (optree) of arrays and numbers, which reach the function as
-    tracers; `None`, slices, strings, `...` and dtypes in them are static by nature.
+    `static` names the parameters whose values determine the program (axes, dtypes, shapes, flags,
+    functions). The function receives them unchanged; they must be hashable (lists and slices count
+    as hashable). All other parameters are pytrees of arrays and numbers, which the function
+    receives as tracers. `None`, slices, strings, `...` and dtypes inside of them are static.
 
-    `cached=False` is for functions that call a function of the user: what such a function refers
-    to may change from call to call, so it is traced every time, though compiled only once.
+    `cached=False` is for functions that call a function of the user. What that function refers to
+    may change between calls, so it is traced at every call, though compiled only once.
 
-    A parameter `out_sharding` is none that the function sees: whoever calls it may ask for the
-    layout of the result by it (`resharding.laid_out`).
+    The function does not receive a parameter `out_sharding`. The caller sets the sharding of the
+    result with it (`resharding.apply_out_sharding`).
 
-    `name` is what the user knows the function by, in errors and programs, if it has another name.
+    `name` is the public name in errors and programs, if it differs from the name of the function.
 
-    The function returns a container of tracers (or of anything `as_tracer` takes).
+    The function returns a pytree of tracers (or of objects that `as_tracer` accepts).
     """
 
     def decorate(fun: Function) -> Function:
@@ -61,7 +61,7 @@ def public(
 
 @quick_class
 class Public:
-    """A function of a namespace."""
+    """A public function of a namespace."""
 
     __name__: str
     __qualname__: str
@@ -88,7 +88,7 @@ class Public:
             raise
 
     def _laid_out(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        # What lays out places arrays, by functions of the namespaces.
+        # The module resharding places arrays with functions of the namespaces.
         from shardir.frontend.resharding import laid_out
 
         out_sharding = options.pop("out_sharding")
@@ -111,7 +111,7 @@ class Public:
 class Eager:
     """Calls one function outside of traces.
 
-    `thing` is what a user calls, which has the calls that machine code knows.
+    `public_function` is the object that the user calls; it owns the native call cache.
     """
 
     thing: Any = None
@@ -131,13 +131,13 @@ class Eager:
 
     @property
     def kept_out(self) -> "Static":
-        """The arguments that shape programs, for machine code."""
+        """The positions and names of static arguments, for the native call cache."""
         from shardir.backends.cpu.native.runtime.answering import Static
 
         return Static(sorted(self.static_positions), sorted(self.static))
 
     def check(self, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> None:
-        """Raises `ArgumentError` for a call that met `error` because of its arguments."""
+        """Raise `ArgumentError` if the arguments of a call caused `error`."""
         refuse(self.fun, self.name, args, options, error)
 
     def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -149,9 +149,11 @@ class Eager:
 def parameters_of(
     fun: Callable[..., Any],
 ) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """The names of a function's parameters, those that may be given by position, and `*`'s."""
+    """Return the names of all parameters, of the positional ones, and of the variadic one
+    (`*args`).
+    """
     if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
-        # The namespaces have hundreds of these, and `signature` takes 30 times as long.
+        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
         code = fun.__code__
         given = code.co_argcount + code.co_kwonlyargcount
         more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
@@ -167,13 +169,14 @@ def parameters_of(
 
 
 class UnhashableError(ShardirError, TypeError):
-    """A static argument without a hash."""
+    """A static argument cannot be hashed."""
 
 
 def static_key(value: Any) -> Any:
-    """What a static argument is found by; raises `UnhashableError` when it has no hash.
+    """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
 
-    Tells apart what Python calls equal: 1, 1.0 and True are three arguments.
+    The key distinguishes values that Python compares equal: 1, 1.0 and True are different
+    arguments.
     """
     kind = type(value)
     if value is None or kind is str or kind is type:

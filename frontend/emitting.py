@@ -1,8 +1,8 @@
-"""Emitting: from a traced program, or a module of a file, to the files that a target writes.
+"""Emission of a traced program, or a module of a file, as the source files of a target.
 
-A program that is partitioned already is taken as it is; any other one goes through the passes of
-every program. Then come those of the target. To let the emitted program check itself, it is given
-arguments, random ones or the user's, and what the reference interpreter computes from them.
+A module that is partitioned already is used unchanged; any other one runs through the default
+passes. The passes of the target follow. For a self-test the emission includes arguments, random or
+from the user, and the results of the reference interpreter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,15 @@ from shardir.verify import verify
 Array = npt.NDArray[Any]
 
 SELFTEST_SECONDS = 60.0
-"""How long the reference interpreter may compute the results of a self-test."""
+"""Time limit of the reference interpreter for the results of a self-test, in seconds."""
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What the user calls a program's arguments and results, and which of them are special.
+    """The names of a program's arguments and results in the user's program.
 
-    `values` has the arrays that the function refers to, which are the last arguments.
+    `donated` are the donated arguments. `values` are the captured arrays, which are the last
+    arguments.
     """
 
     arguments: tuple[str, ...]
@@ -41,7 +42,7 @@ class Naming:
     values: tuple[Any, ...] = ()
 
     def named(self, emission: Emission) -> Emission:
-        """The emission with these names."""
+        """Return the emission with these names."""
         visible = len(emission.arguments) - len(self.values)
         shown = [
             replace(argument, label=self.arguments[i], donated=i in self.donated)
@@ -59,7 +60,7 @@ class Naming:
 
 
 def _anywhere(module: Module) -> Module:
-    """The module without saying which devices of this machine its meshes are made of."""
+    """Return the module without the device ids of its meshes."""
     meshes = tuple(replace(mesh, device_ids=None) if mesh.axes else mesh for mesh in module.meshes)
     return replace(module, meshes=meshes)
 
@@ -74,11 +75,11 @@ def emission_of(
     arguments: Sequence[Array] | None = None,
     seconds: float = SELFTEST_SECONDS,
 ) -> Emission:
-    """What a target gets to emit of the first function of `module`.
+    """Return the input of a target for the main function of `module`.
 
-    `pipeline` partitions the module if it is not; `samples` adds whole arguments, which are
-    `arguments` or random by `seed`, and their results. Raises `EmissionError` if the reference
-    interpreter has not computed these after `seconds`.
+    `pipeline` partitions the module if it is not partitioned. `samples` adds global arguments,
+    `arguments` or random ones from `seed`, and their results. Raises `EmissionError` if the
+    reference interpreter does not compute these within `seconds`.
     """
     parted = module
     if module.main.spmd is None and (module.meshes or pipeline is not None):
@@ -91,7 +92,7 @@ def emission_of(
     if not samples:
         return emission
     if not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise EmissionError(f"the seed of arguments is a whole number of at least 0, got {seed!r}")
+        raise EmissionError(f"the seed of arguments is an integer of at least 0, got {seed!r}")
     if not seconds > 0:
         raise EmissionError(f"a self-test takes a positive number of seconds, got {seconds}")
     check_runnable(module)
@@ -102,7 +103,7 @@ def emission_of(
 def write(
     emission: Emission, target: str, directory: str | Path, options: Mapping[str, Any]
 ) -> list[Path]:
-    """Write a program's files into `directory`, which is made if need be; returns their paths."""
+    """Write a program's files into `directory`, which is made if necessary; return their paths."""
     chosen = get_target(target)
     stated = {name: _text(value) for name, value in options.items()}
     chosen.check_options(stated)
@@ -120,7 +121,7 @@ def write(
                 path.write_bytes(content)
             else:
                 path.write_text(content, encoding="utf-8")
-        except (OSError, ValueError) as error:  # ValueError: no system has a path of this name.
+        except (OSError, ValueError) as error:  # An invalid path raises ValueError.
             reason = getattr(error, "strerror", None) or error
             raise EmissionError(f"cannot write {str(path)!r}: {reason}") from None
         paths.append(path)
@@ -133,7 +134,7 @@ def _arguments(
     seed: int,
     chosen: Sequence[Array] | None,
 ) -> list[Array]:
-    """The whole arguments of a self-test; those that the function refers to have their values."""
+    """Return the global arguments of a self-test; captured arrays keep their values."""
     if chosen is None:
         drawn = random_arguments(module, seed)
     else:
@@ -169,5 +170,5 @@ def _samples(module: Module, given: Sequence[Array], seconds: float) -> Samples:
 
 
 def _text(value: Any) -> str:
-    """An option as text: what is true or false is spelled as on the command line."""
+    """Return an option as text, with Booleans in lower case as on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

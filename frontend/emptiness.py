@@ -1,7 +1,7 @@
 """Arrays of the empty element type `float0`: the gradients and tangents of integers.
 
-They hold nothing, so a program neither takes nor returns them. Where they are among arguments or
-results, they are part of the containers.
+They have no data, so a program neither takes nor returns them. Where they occur among arguments or
+results, they are part of the pytree structure.
 """
 
 from dataclasses import dataclass
@@ -12,30 +12,32 @@ import numpy as np
 from shardir.frontend import tree
 
 NO_GRADIENT = np.dtype([("float0", np.void, 0)])
-"""The element type of gradients and tangents of integers: there are none."""
+"""The element type `float0` of gradients and tangents of integers."""
 
 
 @dataclass(frozen=True)
 class Nothing:
-    """Stands in containers for an array of `float0`, without any leaf."""
+    """A pytree node without leaves that represents an array of `float0`."""
 
     shape: tuple[int, ...]
 
 
 tree.register_node(
     Nothing,
-    lambda nothing: ((), nothing.shape),
+    lambda node: ((), node.shape),
     lambda shape, children: np.zeros(shape, NO_GRADIENT),
 )
 
 
 def is_nothing(x: Any) -> bool:
-    """Whether it is an array of `float0`."""
+    """Return whether `x` is an array of `float0`."""
     return isinstance(x, np.ndarray) and x.dtype == NO_GRADIENT
 
 
 def without_nothings(x: Any) -> Any:
-    """Containers with `Nothing` for each array of `float0`; the same object if there is none."""
+    """Return the pytree with a `Float0Node` for each array of `float0`; the same object if there is
+    none.
+    """
     if not any(map(is_nothing, tree.leaves(x))):
         return x
     return tree.map(lambda leaf: Nothing(leaf.shape) if is_nothing(leaf) else leaf, x)

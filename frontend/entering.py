@@ -1,4 +1,4 @@
-"""Arrays of NumPy as arrays of ours, in one call of machine code."""
+"""Import of NumPy arrays as arrays in one native call."""
 
 from typing import Any
 
@@ -11,14 +11,17 @@ from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import Signature
 
 MANY = 4096
-"""So many kinds of arrays are known at most."""
+"""Maximum number of cached launches."""
 
 _launches: dict[Any, Launch | None] = {}
 
 
 def entered(array: npt.NDArray[Any], signature: Signature, sharding: Sharding) -> Any:
-    """A copy of an array in one piece; `None`: Python has to make it, as long as there is no
-    machine code, of what is large, and of integers that do not fit."""
+    """Return a copy of an array in one allocation, or `None` if Python code must make it.
+
+    The result is `None` until native code is available, for large arrays, and for integers that do
+    not fit.
+    """
     key = array.shape, array.dtype, signature, sharding
     launch = _launches.get(key)
     if launch is None:

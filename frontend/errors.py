@@ -1,158 +1,168 @@
-"""What can go wrong with settings, devices and shardings, before any program runs.
+"""Errors about settings, devices, shardings and arguments, raised before a program runs.
 
-Python, NumPy and JAX call the same mistake now a TypeError, now a ValueError; errors for mistakes
-of that kind are both, so that code written to catch either catches them.
+Python, NumPy and JAX raise TypeError for some invalid arguments and ValueError for others. An error
+class for such arguments inherits from both, so that code that catches either one works.
 """
 
 from shardir.errors import ShardirError
 
 
 class UnknownSetting(ShardirError, AttributeError):
-    """A setting that does not exist."""
+    """A setting does not exist."""
 
 
 class SettingError(ShardirError, ValueError):
-    """A value that a setting does not take."""
+    """A setting does not accept the given value."""
 
 
 class DeviceError(ShardirError, RuntimeError):
-    """A device or a platform that this machine does not have."""
+    """This machine does not have the requested device or platform."""
 
 
 class DistributedError(ShardirError, RuntimeError):
-    """Processes that cannot join, or that are asked for what only some of them have."""
+    """Processes cannot join, or an operation needs data or devices of other processes."""
 
 
 class MissingFileError(ShardirError, FileNotFoundError):
-    """A file to be read that is not there."""
+    """A file to be read does not exist."""
 
 
 class CheckpointError(ShardirError, RuntimeError):
-    """A checkpoint that cannot be written, or does not have what is asked for."""
+    """A checkpoint cannot be written, or does not contain the requested arrays."""
 
 
 class MeshError(ShardirError, ValueError):
-    """Devices that cannot be arranged as asked."""
+    """The devices cannot be arranged in the requested mesh."""
 
 
 class ShardingError(ShardirError, ValueError):
-    """A sharding that means nothing, or that does not fit the value it is given to."""
+    """A sharding is invalid, or does not fit the value to which it is applied."""
 
 
 class CallbackShardingError(ShardingError, NotImplementedError):
-    """A sharding that a call of a Python function cannot have."""
+    """A call of a Python function cannot have this sharding."""
 
 
 class IndivisibleError(ShardingError):
-    """A dimension at a boundary whose size its sharding does not divide."""
+    """The sharding of an argument or result does not divide the size of a dimension evenly."""
 
 
 class IncompatibleDevicesError(ShardirError, ValueError):
-    """Arrays of one computation placed on different devices, or in a different order."""
+    """The arrays of one computation are on different devices, or list the devices in different
+    orders.
+    """
 
 
 class TracedValueError(ShardirError, TypeError):
-    """A traced value used where its numbers would have to be known."""
+    """An operation needs the concrete elements of a traced value."""
 
 
 class TracedTruthError(TracedValueError, ValueError):
-    """The truth value asked of a traced array that has more elements than one, or none."""
+    """An operation needs the truth value of a traced array that does not have exactly one
+    element."""
 
 
 class TracedPlaceError(TracedValueError, AttributeError):
-    """A traced value asked where its parts live, which is not decided yet."""
+    """The devices or the sharding of a traced value are not decided until the program is
+    compiled."""
 
 
 class TracedMaskError(TracedValueError, IndexError):
-    """A traced mask as an index: how many elements it takes is not known."""
+    """A traced mask is used as an index, so the number of selected elements is unknown."""
 
 
 class OutsideError(ShardirError, RuntimeError):
-    """Something that is part of a program, where none is traced."""
+    """An operation that is only valid inside of a trace is used outside of one."""
 
 
 class LeakedTracerError(ShardirError, TypeError, RuntimeError):
-    """A traced value used after, or outside of, the trace it belongs to."""
+    """A traced value is used outside of the trace to which it belongs, or after that trace has
+    ended.
+    """
 
 
 class ArgumentError(ShardirError, TypeError, ValueError):
-    """A function called, or wrapped, with arguments that it cannot take."""
+    """A function is called, or wrapped, with invalid arguments."""
 
 
 class LostUpdateError(ArgumentError):
-    """A function that changes an argument in place where the caller could not see the change."""
+    """A function updates an argument in place, and the caller could not see the update."""
 
 
 class NoMeshError(ArgumentError, RuntimeError):
-    """A PartitionSpec where nothing says which mesh it speaks of."""
+    """A PartitionSpec is used where no mesh is given or set."""
 
 
 class RecursiveError(ShardirError, RecursionError):
-    """A function whose tracing never ends, for it calls itself."""
+    """A function calls itself while it is traced, so tracing does not terminate."""
 
 
 class DeletedArrayError(ShardirError, RuntimeError):
-    """An array used after its buffers were given away or deleted."""
+    """An array is used after its buffers were donated or deleted."""
 
 
 class NotAddressableError(ShardirError, RuntimeError):
-    """Numbers that devices of other processes hold."""
+    """An operation needs elements that are on devices of other processes."""
 
 
 class NotAnArrayError(ShardirError, TypeError, ValueError):
-    """A Python object that does not stand for an array."""
+    """A Python object cannot be converted to an array."""
 
     about: tuple[object, str] | tuple[()] = ()
-    """The object and what is said of it; the function that was called says whose argument it is."""
+    """The object and the description of it. The caller uses them to name the argument in the
+    message.
+    """
 
 
 class NumberError(ShardirError, OverflowError):
-    """A Python number that does not fit into the element type it is needed in."""
+    """A Python number does not fit into the required element type."""
 
 
 class ControlFlowError(ShardirError, TypeError, ValueError):
-    """A loop or a branch whose function does not take or give what it has to."""
+    """The function of a loop or branch has a signature that the control flow operation does not
+    accept.
+    """
 
 
 class RandomError(ShardirError, ValueError, TypeError):
-    """Random numbers asked for from what is no key, or of a type or shape there is none of."""
+    """A random function is called with an invalid key, element type or shape."""
 
 
 class KeyKindError(RandomError, TypeError):
-    """A random key asked for from what is no seed and no kind of key."""
+    """A random key is created from an invalid seed or key implementation."""
 
 
 class StructureError(ArgumentError, ValueError):
-    """Containers of other kinds, or with other places, than are wanted."""
+    """Two pytrees that must have the same structure do not."""
 
 
 class AxisError(ShardirError, ValueError, IndexError):
-    """An axis that the array does not have, or one that is named twice."""
+    """An axis does not exist in the array, or is given twice."""
 
 
 class ShapeError(ShardirError, ValueError, TypeError):
-    """A shape that no array has, or that does not fit what it is wanted for."""
+    """A shape is invalid, or does not fit the operation."""
 
 
 class IndexingError(ShardirError, IndexError, TypeError, ValueError):
-    """An index that is none, that the array does not have, or that does not fit it."""
+    """An index is invalid, out of bounds, or does not fit the array."""
 
 
 class AxisNameError(ShardirError, NameError):
-    """A name of an axis that nothing around the line has bound."""
+    """An axis name is not bound by an enclosing vmap, pmap or shard_map."""
 
 
 class PermutationError(ShardirError, ValueError):
-    """Positions that move to places that there are not, or several to one."""
+    """A permutation has positions out of range, or sends several shards to one position."""
 
 
 class BatchError(ShardirError, ValueError):
-    """A function mapped over arguments that do not go together."""
+    """A function is mapped over arguments whose mapped axes do not match."""
 
 
 class ImmutableError(ShardirError, TypeError):
-    """An attempt to change an array in place."""
+    """An array is updated in place."""
 
 
 class UnknownMethod(ShardirError, AttributeError):
-    """A method, or an attribute, that does not exist."""
+    """A method or an attribute does not exist."""

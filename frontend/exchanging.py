@@ -1,7 +1,7 @@
-"""bf16 by DLPack, which NumPy does not know: as words of 16 bits that are called by their name.
+"""DLPack export and import of bf16, which NumPy does not support, as 16-bit words.
 
-A capsule holds a description of memory, made for whoever takes it, in which a byte says what kind
-of number the elements are. That byte is changed on the way.
+A capsule holds a description of memory, in which one byte is the type code of the elements. This
+module rewrites that byte.
 """
 
 import ctypes
@@ -13,9 +13,9 @@ import numpy.typing as npt
 from shardir.types import NUMPY_DTYPES
 
 WORD, BFLOAT = 1, 4
-"""Kinds of DLPack."""
+"""Type codes of DLPack."""
 PLACES = {b"dltensor": 20, b"dltensor_versioned": 52}
-"""Where the kind of the elements is in what a capsule of each name points to (dlpack.h)."""
+"""Byte offset of the type code in the structure of a capsule, by capsule name (dlpack.h)."""
 
 _name_of = ctypes.pythonapi.PyCapsule_GetName
 _name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -24,17 +24,17 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, 
 
 
 def _type_of(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
-    """The kind and the bits of the elements in a capsule that nobody has taken yet; raises
-    `BufferError` for what is none."""
+    """Return the type code and the bit width in an unconsumed capsule; raises `BufferError`
+    otherwise."""
     name = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
     if name not in PLACES:
         what = f"of type {type(capsule).__name__}" if name is None else f"named {name.decode()}"
-        raise BufferError(f"__dlpack__ returned something {what}, no capsule that is to be taken")
+        raise BufferError(f"__dlpack__ returned an object {what}, which is no unconsumed capsule")
     return (ctypes.c_uint8 * 2).from_address(_pointer_of(capsule, name) + PLACES[name])
 
 
 def handed_out(numbers: npt.NDArray[Any], **options: Any) -> Any:
-    """A capsule with the numbers of an array."""
+    """Return a capsule with the elements of an array."""
     if numbers.dtype != NUMPY_DTYPES["bf16"]:
         return numbers.__dlpack__(**options)
     capsule = numbers.view(np.uint16).__dlpack__(**options)
@@ -43,7 +43,7 @@ def handed_out(numbers: npt.NDArray[Any], **options: Any) -> Any:
 
 
 def taken_in(x: Any) -> npt.NDArray[Any]:
-    """What NumPy makes of another library's array, bf16 included."""
+    """Return another library's array as a NumPy array, bf16 included."""
     given = _Words(x)
     numbers: npt.NDArray[Any] = np.from_dlpack(given)
     return numbers.view(NUMPY_DTYPES["bf16"]) if given.renamed else numbers
@@ -51,7 +51,7 @@ def taken_in(x: Any) -> npt.NDArray[Any]:
 
 @final
 class _Words:
-    """Another library's array that hands out bf16 as words."""
+    """Wrapper of another library's array that exports bf16 as 16-bit words."""
 
     def __init__(self, x: Any) -> None:
         self._x, self.renamed = x, False

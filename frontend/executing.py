@@ -1,4 +1,4 @@
-"""What runs a program: this process alone, or several processes together."""
+"""Compilation of partitioned modules with the backend of this process, or of several processes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from shardir.passes.pipeline import Pipeline
 
 
 def prepare(platform: str) -> None:
-    """Have a backend begin with what every program needs, while one is traced."""
+    """Start the initialization of a backend while the first program is traced."""
     if not config.isolated and available():
         get_backend(platform).prepare()
 
@@ -24,9 +24,10 @@ _gatherers: dict[type, Gather] = {}
 
 
 def gatherer(kind: type) -> Gather:
-    """What gathers arrays of a class out of containers quicker than Python, for programs that have
-    a launcher: their leaves and what calls like this one are found by. `None` where anything else
-    is in there.
+    """Return a native function that flattens pytrees of arrays of the class `kind`.
+
+    It returns the leaves and the cache key of a call, or `None` if any other object is in the
+    pytree. Use it only for programs with a native launch.
     """
     known = _gatherers.get(kind)
     if known is not None:
@@ -38,21 +39,23 @@ def gatherer(kind: type) -> Gather:
     return made
 
 
-def wait_quickly(thing: object, kind: type) -> bool:
-    """Have machine code give back what `thing`, of a `quick_class`, is called with, where all in
-    there are containers of arrays of a class that hold their numbers here.
+def wait_quickly(callable_object: object, kind: type) -> bool:
+    """Install a native implementation of `callable_object`, of a vectorcall class, that waits for
+    arrays.
 
-    Returns whether it does; not where there is no machine code yet.
+    It returns its argument if that is a pytree of arrays of the class `kind` with elements in host
+    memory. Return whether it was installed; it is not where native code is unavailable or not
+    compiled yet.
     """
     if not available():
         return False
     from shardir.backends.cpu.native.runtime import calls, readiness
 
-    return calls.answers_calls() and readiness.wait(calls.calls()["wait"], kind, thing)
+    return calls.answers_calls() and readiness.wait(calls.calls()["wait"], kind, callable_object)
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:
-    """A partitioned module, ready to run on `devices`, which may be of several processes."""
+    """Return a partitioned module compiled for `devices`, which may belong to several processes."""
     there, backend = here(), devices[0].backend
     if backend != "cpu":
         chosen = get_backend(backend)
@@ -70,7 +73,7 @@ def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeE
 
 
 def _alone(module: Module, platform: str) -> Executable | WholeExecutable:
-    """The program for this process: device by device where there is no other way."""
+    """Return the program of this process; the NumPy backend runs it if no other backend can."""
     if config.isolated:
         return get_backend("isolated").compile(module)
     if available():
@@ -83,5 +86,5 @@ def _alone(module: Module, platform: str) -> Executable | WholeExecutable:
 
 
 def added_pipeline(devices: Sequence[Device]) -> str:
-    """The passes that the backend of this process adds to those of every program, as text."""
+    """Return the passes that the backend of `devices` adds to the pipeline, as text."""
     return get_backend(devices[0].backend).pipeline

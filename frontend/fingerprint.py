@@ -1,4 +1,4 @@
-"""What makes two modules the same program: everything but names and locations."""
+"""Fingerprints of modules, which ignore names and locations."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -7,7 +7,7 @@ from shardir.ir import Block, Module, Value
 
 
 def fingerprint(module: Module) -> Hashable:
-    """Equal for modules that mean the same, operation by operation."""
+    """Return a key that is equal for modules with the same operations, types and shardings."""
     numbers: dict[Value, int] = {}
     parts: list[Any] = [module.meshes]
     for function in module.functions:
@@ -35,7 +35,7 @@ def _block(block: Block, numbers: dict[Value, int], parts: list[Any]) -> None:
 
 
 def _attribute(value: Any) -> Any:
-    """Numbers by their text: zeros have signs, and NaN is not equal to itself."""
+    """Return numbers as text, because zeros are signed and NaN is not equal to itself."""
     if isinstance(value, (float, complex)):
         return type(value), repr(value)
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Nested containers of arrays as one vector."""
+"""Conversion of a pytree of arrays to one vector."""
 
 from collections.abc import Callable
 from itertools import accumulate
@@ -12,10 +12,10 @@ __all__ = ["ravel_pytree"]
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """All elements in one array of rank 1, and the function that puts such a one into containers.
+    """Return all elements in one array of rank 1, and the function that restores the pytree.
 
-    Arrays of different element types are promoted, and given their own type again; those of one
-    type get that of the vector.
+    Arrays of different element types are promoted, and converted back by that function. If all have
+    one type, the restored arrays have the type of the vector.
     """
     leaves, structure = tree.flatten(pytree)
     arrays = [asarray(leaf) for leaf in leaves]

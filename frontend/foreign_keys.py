@@ -1,6 +1,6 @@
-"""Typed random keys of JAX's, which NumPy cannot hold, as ours: one word of 64 bits each.
+"""Conversion of typed random keys of JAX, which NumPy cannot hold, to 64-bit words.
 
-JAX is not imported for it: where nobody has, there are none of its keys.
+This module never imports JAX: if JAX is not imported, there are no such keys.
 """
 
 import sys
@@ -13,11 +13,11 @@ from shardir.frontend.errors import KeyKindError
 from shardir.frontend.locations import point
 
 IMPLEMENTATIONS = ("fry", "threefry2x32")
-"""What JAX calls the kind of keys that there are here."""
+"""JAX's names of the supported key implementation."""
 
 
 def is_foreign_key(x: Any) -> bool:
-    """Whether it is an array of JAX's typed keys, and no traced one."""
+    """Return whether `x` is a concrete array of typed keys of JAX."""
     dtype = getattr(x, "dtype", None)
     if dtype is None or isinstance(dtype, np.dtype) or (jax := sys.modules.get("jax")) is None:
         return False
@@ -27,9 +27,9 @@ def is_foreign_key(x: Any) -> bool:
 
 
 def packed(x: Any) -> npt.NDArray[np.uint64] | None:
-    """JAX's typed keys as words, the first half in the high bits; `None` for anything else.
+    """Return typed keys of JAX as words, the first half in the high bits; `None` for anything else.
 
-    Raises `KeyKindError` for keys of another generator than threefry.
+    Raises `KeyImplementationError` for keys of another generator than threefry.
     """
     if not is_foreign_key(x):
         return None
@@ -38,8 +38,8 @@ def packed(x: Any) -> npt.NDArray[np.uint64] | None:
     if kind not in IMPLEMENTATIONS:
         raise KeyKindError(
             point(
-                f"random keys of {kind!r} are unknown; they are for 'threefry2x32', which "
-                "jax.random.key(seed, impl='threefry2x32') makes"
+                f"random keys of {kind!r} are not supported; make keys of 'threefry2x32' with "
+                "jax.random.key(seed, impl='threefry2x32')"
             )
         )
     words = np.asarray(random.key_data(x)).astype(np.uint64)

@@ -1,8 +1,8 @@
-"""Parts on their way between processes: whole arrays where they are read, pieces where they go.
+"""Exchange of shards between processes: gathering and resharding of arrays.
 
-Everybody knows from the sharding who holds what, so nobody asks: each process sends what others
-lack and it is to give. A piece that several processes hold is sent by one of them, and never to
-one that has it.
+Every process derives from the sharding which process holds which shard, so no requests are sent:
+each process sends the shards that others need from it. A shard that several processes hold is sent
+by one of them, and never to a process that has it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +21,22 @@ from shardir.frontend.shardings import Index, Sharding
 from shardir.types import TensorType
 
 Box = tuple[tuple[int, int], ...]
-"""From where to where along each dimension."""
+"""The range (start, stop) along each dimension."""
 
 
 def box_of(index: Index, shape: tuple[int, ...]) -> Box:
-    """What an index means for an array of `shape`."""
+    """Return the box of an index into an array of `shape`."""
     bounds = (cut.indices(size) for cut, size in zip(index, shape, strict=True))
     return tuple((start, stop) for start, stop, _ in bounds)
 
 
 def whole_box(shape: tuple[int, ...]) -> Box:
-    """All of an array."""
+    """Return the box of a complete array."""
     return tuple((0, size) for size in shape)
 
 
 def boxes_of(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, list[Box]]:
-    """For each process the boxes of its devices, in their order."""
+    """Return for each process the boxes of its devices, in device order."""
     boxes: dict[int, list[Box]] = {}
     for device, index in sharding.stored_indices_map(shape).items():
         boxes.setdefault(device.process_index, []).append(box_of(index, shape))
@@ -44,7 +44,7 @@ def boxes_of(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, list[Box]]
 
 
 def covers(sharding: Sharding, shape: tuple[int, ...], process: int) -> bool:
-    """Whether one process has every number of an array."""
+    """Return whether one process holds every element of an array."""
     boxes = boxes_of(sharding, shape)
     distinct = {box for each in boxes.values() for box in each if volume(box)}
     mine = boxes.get(process, [])
@@ -52,32 +52,32 @@ def covers(sharding: Sharding, shape: tuple[int, ...], process: int) -> bool:
 
 
 def readable(sharding: Sharding, type: TensorType) -> bool:
-    """Whether `read` finds the numbers."""
+    """Return whether `read_elements` succeeds."""
     return (
         sharding.is_fully_addressable or config.gather or covers(sharding, type.shape, here().index)
     )
 
 
 def is_gathered(sharding: Sharding, type: TensorType) -> bool:
-    """Whether reading an array is something that all processes do together."""
+    """Return whether reading an array is a collective operation of all processes."""
     return not all(covers(sharding, type.shape, process) for process in range(here().count))
 
 
 def read(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
-    """All numbers, if they are here; else a `NotAddressableError`."""
+    """Return all elements if this process holds them; raises `NotAddressableError` otherwise."""
     if covers(sharding, type.shape, here().index):
         return joined(parts, sharding, type)
     there = here()
     others = [p for p in boxes_of(sharding, type.shape) if p != there.index]
-    told = ", ".join(map(str, others))
+    listed = ", ".join(map(str, others))
     raise NotAddressableError(
         point(
             f"this array of type {type} is on {sharding.num_devices} devices, and "
             f"{sharding.num_devices - len(sharding.local_places)} of them belong to "
-            f"{'process' if len(others) == 1 else 'processes'} {told}, while this is process "
+            f"{'process' if len(others) == 1 else 'processes'} {listed}, while this is process "
             f"{there.index}; in every process, call shardir.distributed.gather_to_all(array) "
             "or gather_to_root(array), or set SHARDIR_GATHER=1; "
-            "array.addressable_shards has the parts that are here"
+            "array.addressable_shards has the shards of this process"
         )
     )
 
@@ -85,7 +85,8 @@ def read(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffe
 def gathered(
     parts: Sequence[Buffer], sharding: Sharding, type: TensorType, root: int | None = None
 ) -> Buffer:
-    """All numbers, in every process or at `root` alone: there is nothing in others then."""
+    """Return all elements in every process, or at `root` alone; an empty array in other
+    processes."""
     there = here()
     processes = range(there.count) if root is None else (root,)
     wanted = {process: [whole_box(type.shape)] for process in processes}
@@ -97,7 +98,8 @@ def gathered(
 def moved(
     parts: Sequence[Buffer], sharding: Sharding, to: Sharding, type: TensorType
 ) -> list[Buffer]:
-    """The parts of this process's devices under another sharding, perhaps on other devices."""
+    """Return the shards of this process's devices under another sharding, which may use other
+    devices."""
     shape = type.shape
     boxes = boxes_of(to, shape)
     wanted = {process: list(dict.fromkeys(each)) for process, each in boxes.items()}
@@ -117,10 +119,10 @@ def fetched(
     wanted: dict[int, list[Box]],
     what: str,
 ) -> list[Buffer]:
-    """The boxes that this process wants of an array; `wanted` says those of every process.
+    """Return the boxes that this process needs of an array; `wanted` lists those of every process.
 
-    Called by every process that holds a part or wants one. Raises `DistributedError` when they
-    speak of different arrays.
+    Every process that holds or needs a shard must call it. Raises `DistributedError` when the
+    processes pass different arrays.
     """
     there = here()
     pieces = Pieces(sharding, type.shape)
@@ -157,7 +159,7 @@ def fetched(
 
 
 def _agree(held: Mapping[int, list[Box]], wanted: Mapping[int, list[Box]], what: str) -> None:
-    """All who hold or want something make sure that they speak of the same arrays."""
+    """Check that all processes that hold or need a shard pass the same arrays."""
     there, members = here(), tuple(sorted({*held, *wanted}))
     if there.link is None or there.index not in members:
         return
@@ -167,8 +169,8 @@ def _agree(held: Mapping[int, list[Box]], wanted: Mapping[int, list[Box]], what:
         odd = next(process for process, row in zip(members, rows, strict=True) if row != rows[0])
         raise DistributedError(
             point(
-                f"processes {members[0]} and {odd} are both at {what}, and mean arrays of other "
-                "shardings or on other devices; every process must name the same array"
+                f"processes {members[0]} and {odd} are both {what}, with different shardings "
+                "or devices; every process must pass the same array"
             )
         )
 
@@ -185,7 +187,7 @@ class Pieces:
                     self.holders.setdefault(box, []).append(process)
 
     def mine(self, parts: Sequence[Buffer], process: int) -> dict[Box, Buffer]:
-        """The distinct parts of one process, without their padding."""
+        """Return the distinct shards of one process, without padding."""
         boxes = boxes_of(self.sharding, self.shape).get(process, [])
         return {
             box: held(part, tuple(stop - start for start, stop in box))
@@ -194,7 +196,8 @@ class Pieces:
         }
 
     def lacking(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
-        """What a process has to be sent for the boxes that it wants: of what, and by whom."""
+        """Return what a process must receive for `wanted`: the range, the box it is in, and the
+        sender."""
         return [
             (cut, box, holders[process % len(holders)])
             for want, (box, holders) in product(wanted, self.holders.items())
@@ -203,18 +206,18 @@ class Pieces:
 
 
 def volume(box: Box) -> int:
-    """How many numbers are in a box."""
+    """Return the number of elements in a box."""
     return prod(stop - start for start, stop in box)
 
 
 def common(one: Box, other: Box) -> Box | None:
-    """Where two boxes overlap, `None` if nowhere."""
+    """Return the intersection of two boxes, or `None` if it is empty."""
     cut = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return cut if all(start < stop for start, stop in cut) else None
 
 
 def inside(cut: Box, box: Box) -> tuple[slice, ...]:
-    """Where a part of a box is in an array that holds the box."""
+    """Return the slices of `cut`, a range inside of `box`, relative to `box`."""
     return tuple(
         slice(start - first, stop - first)
         for (start, stop), (first, _) in zip(cut, box, strict=True)
@@ -222,19 +225,19 @@ def inside(cut: Box, box: Box) -> tuple[slice, ...]:
 
 
 def check_same(numbers: Buffer, to: Sharding) -> None:
-    """Raises `ArgumentError` when processes give other numbers for one array on their devices."""
+    """Raise `ArgumentError` when processes provide different elements for one array."""
     there = here()
     if there.link is None or len({each.process_index for each in to.device_assignment}) == 1:
         return
     digest = blake2b(np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data, digest_size=16)
     row = f"{numbers.dtype}{numbers.shape}".encode() + digest.digest()
-    rows = there.link.gather(row, "comparing the numbers of an array to be placed")
+    rows = there.link.gather(row, "comparing the elements of an array to be placed")
     for process, other in enumerate(rows):
         if other != rows[0]:
             raise ArgumentError(
                 point(
-                    f"process {process} places other numbers than process 0 on devices of several "
-                    "processes; give all the same, or each its own part by "
+                    f"process {process} places other elements than process 0 on devices of several "
+                    "processes; pass the same array in all, or the shard of each process to "
                     "shardir.distributed.from_process_local"
                 )
             )

@@ -1,7 +1,7 @@
-"""Telling the user's functions where the values they ask about are.
+"""Callbacks of `debug.inspect_array_sharding`, which run when a program is compiled.
 
-`debug.inspect_array_sharding` leaves an operation behind. Once propagation and resharding have
-decided, the sharding of its operand is what the user is told.
+The function leaves an operation in the program. After propagation and resharding the callback
+receives the sharding of its operand.
 """
 
 from shardir.frontend.lowering import Plan
@@ -11,21 +11,21 @@ from shardir.ops.host import inspect_sharding
 from shardir.passes.pipeline import Pass, Watch
 
 DECIDED = "partition"
-"""The pass before which all shardings are known and none is gone."""
+"""The pass before which all shardings are final and still attached to values."""
 
 
 def inspector(plan: Plan) -> Watch | None:
-    """What tells the functions that a program refers to; `None` if it refers to none."""
+    """Return an observer that runs the callbacks of a program; `None` if it has none."""
     if not any(op.spec is inspect_sharding for op in plan.module.main.body.walk()):
         return None
 
-    def tell(step: Pass, before: Module, after: Module, seconds: float) -> None:
+    def run_callbacks(step: Pass, before: Module, after: Module, seconds: float) -> None:
         if step.name != DECIDED:
             return
         for op in before.main.body.walk():
-            asked = function_of(op.attrs["function"]) if op.spec is inspect_sharding else None
-            if asked is not None:
+            callback = function_of(op.attrs["function"]) if op.spec is inspect_sharding else None
+            if callback is not None:
                 (value,) = op.operands
-                asked(plan.sharding_of(value.sharding, value.type.rank))
+                callback(plan.sharding_of(value.sharding, value.type.rank))
 
-    return tell
+    return run_callbacks

@@ -1,4 +1,4 @@
-"""Looking at functions without running them: `make_ir`, `eval_shape`, and scopes."""
+"""Inspection of functions without running them: `make_ir`, `eval_shape`, and scopes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +27,10 @@ def make_ir(
     static_argnames: Names = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
-    """The function that returns the program that `jit` of `fun` would make of its arguments.
+    """Return a function that returns the program that `jit` of `fun` would make for its arguments.
 
-    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its
-    text. With `return_shape` the result is `(module, shapes of the results)`.
+    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text.
+    With `return_shape` the result is `(module, shapes of the results)`.
     """
     check_function("make_ir", fun)
     compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
@@ -44,9 +44,9 @@ def make_ir(
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
+    """Return the results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
 
-    Nothing is computed; arguments are arrays, `ShapeDtypeStruct`s, or any objects with a `shape`
+    Nothing is computed. Arguments are arrays, `ShapeDtypeStruct`s, or any objects with a `shape`
     and a `dtype`.
     """
     known = Parameters.of(fun)
@@ -101,9 +101,9 @@ def _as_struct(abstract: Abstract) -> ShapeDtypeStruct:
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Inside, functions of arrays compute at once, also while something is being traced.
+    """Run functions of arrays eagerly inside the block, even while a function is traced.
 
-    Traced values cannot be used there.
+    Tracers cannot be used there.
     """
     with resumed(None):
         yield
@@ -111,13 +111,16 @@ def ensure_compile_time_eval() -> Iterator[None]:
 
 @contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """Accepted, as a context and as a decorator; values are called after variables here."""
+    """Accept a scope name without effect, because values are named after variables.
+
+    May be used as a context manager and as a decorator.
+    """
     if not isinstance(name, str):
         raise ArgumentError(point(f"the name of a scope is a string, got {name!r}"))
     yield
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """`fun`; see `named_scope`."""
+    """Return `fun`; see `named_scope`."""
     check_function("named_call", fun)
     return fun

@@ -1,7 +1,7 @@
-"""Whole derivatives of functions of arrays: `jacfwd`, `jacrev` and `hessian`.
+"""Jacobians and Hessians of functions of arrays: `jacfwd`, `jacrev` and `hessian`.
 
-A Jacobian is what a derivative along directions makes of all unit directions at once: those of
-the arguments, forward, or those of the results, backward.
+A Jacobian is a derivative mapped over all unit vectors: those of the arguments in forward mode,
+those of the results in reverse mode.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from shardir.types import COMPLEX, INEXACT
 from shardir.vma import Varying
 
 Inner = Callable[..., tuple[Any, Any]]
-"""From the leaves that can move to results and aux."""
+"""A function from the differentiable leaves to results and auxiliary data."""
 
 
 def jacfwd(
@@ -36,13 +36,13 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """The function that computes the Jacobian of `fun`, one column after the other.
+    """Return a function that computes the Jacobian of `fun`, column by column in forward mode.
 
-    For each array of the result, in its containers, there is one for each array of the argument,
-    in those of the argument: of the shape of the result, then that of the argument. Cheaper than
-    `jacrev` where the argument is smaller than the result. With `has_aux`, `fun` returns
-    `(result, aux)`, and so `(jacobian, aux)` comes back. `holomorphic` is for complex functions
-    of complex arguments.
+    For each array of the result it has, in the pytree structure of the result, one array for each
+    array of the argument, in the structure of the argument; its shape is that of the result
+    followed by that of the argument. It is cheaper than `jacrev` if the argument is smaller than
+    the result. With `has_aux`, `fun` returns `(result, aux)`, and the result is `(jacobian, aux)`.
+    `holomorphic` is for complex functions of complex arguments.
 
     Raises `DifferentiateError` for arguments and results without a derivative.
     """
@@ -50,15 +50,15 @@ def jacfwd(
     def columns(name: str, inner: Inner, leaves: Sequence[Tracer]) -> tuple[Any, Any]:
         _need_real("jacfwd", name, "argument", leaves, holomorphic)
 
-        def pushed(*tangents: Tracer) -> Any:
-            results, slopes, aux = jvp(inner, tuple(leaves), tangents, has_aux=True)
+        def push_forward(*tangents: Tracer) -> Any:
+            results, out_tangents, aux = jvp(inner, tuple(leaves), tangents, has_aux=True)
             _need_kind("jacfwd", name, results, holomorphic)
-            return slopes, aux
+            return out_tangents, aux
 
         size = sum(prod(leaf.shape) for leaf in leaves)
         basis = _basis(leaves)
-        slopes, aux = vmap(pushed, out_axes=(-1, None), axis_size=size)(*basis)
-        return tree.map(lambda y: _Row(_parted(y, leaves, y.ndim - 1)), slopes), aux
+        derivatives, aux = vmap(push_forward, out_axes=(-1, None), axis_size=size)(*basis)
+        return tree.map(lambda y: _Row(_parted(y, leaves, y.ndim - 1)), derivatives), aux
 
     return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic, columns)
 
@@ -69,9 +69,9 @@ def jacrev(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """The function that computes the Jacobian of `fun`, one row after the other.
+    """Return a function that computes the Jacobian of `fun`, row by row in reverse mode.
 
-    The same as `jacfwd`; cheaper where the result is smaller than the argument.
+    The result is that of `jacfwd`; it is cheaper if the result is smaller than the argument.
     """
 
     def rows(name: str, inner: Inner, leaves: Sequence[Tracer]) -> tuple[Any, Any]:
@@ -101,17 +101,17 @@ def _rows(
     chosen: Sequence[int],
     basis: Sequence[Any] | None = None,
 ) -> list[list[Any]]:
-    """The rows of the chosen results; `basis` are their unit directions."""
+    """Return the rows of the chosen results; `basis` are their unit vectors."""
     parts = [outs[i] for i in chosen]
     given = dict(zip(chosen, _basis(parts) if basis is None else basis, strict=True))
 
-    def pulled(*cotangents: Tracer) -> Any:
+    def pull_back(*cotangents: Tracer) -> Any:
         moving = dict(zip(chosen, cotangents, strict=True))
         zeros = [snp.zeros(out.shape, out.dtype) for out in outs]
         return pullback(tree.unflatten(structure, [moving.get(i, z) for i, z in enumerate(zeros)]))
 
     size = next(iter(given.values())).shape[0]
-    gradients = vmap(pulled, axis_size=size)(*given.values())
+    gradients = vmap(pull_back, axis_size=size)(*given.values())
     if basis is not None:
         return [list(gradients)]
     taken = [_parted(gradient, parts, 0) for gradient in gradients]
@@ -125,11 +125,11 @@ def _own_rows(
     own: Varying,
     chosen: Sequence[int],
 ) -> list[list[Any]]:
-    """The rows of results that vary along `own`, where some arguments do not vary so.
+    """Return the rows of results that vary along `own`, where some arguments do not.
 
-    Each device has rows of its own results, which must not be added up over the devices. Where
-    the devices do not exchange anything in between, they follow from arguments that each has for
-    itself. Otherwise all devices compute the rows of all.
+    Each device has rows of its own results, which must not be summed over the devices. If the
+    devices do not communicate in between, the rows follow from arguments that count as separate on
+    each device. Otherwise all devices compute the rows of all.
     """
     axes = tuple(a for a in checked_axes() if any(a in own - along for along in given))
 
@@ -167,8 +167,7 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """The function that computes the matrix of second derivatives of `fun`: the Jacobian, forward,
-    of its Jacobian, backward."""
+    """Return a function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`."""
     gradient = jacrev(fun, argnums, has_aux, holomorphic)
     return jacfwd(gradient, argnums, has_aux, holomorphic)
 
@@ -211,21 +210,21 @@ def _jacobian(
 
         inner.__name__ = parameters.name
 
-        def made(*tracers: Tracer) -> Any:
+        def compute(*tracers: Tracer) -> Any:
             rows, aux = make(parameters.name, inner, tracers)
             return tree.map(lambda row: tree.unflatten(structure, row.arrays), rows), aux
 
         if current() is not None:
-            result, aux = made(*map(as_tracer, leaves))
+            result, aux = compute(*map(as_tracer, leaves))
         else:
-            result, aux = run_fleeting(made, parameters.name, leaves, labels)
+            result, aux = run_fleeting(compute, parameters.name, leaves, labels)
         return (result, aux) if has_aux else result
 
     return jacobian
 
 
 def _basis(leaves: Sequence[Tracer]) -> list[Any]:
-    """For each leaf the unit directions of all of them, those of the others are zeros."""
+    """Return for each leaf the unit vectors of all leaves; those of other leaves are zeros."""
     sizes = [prod(leaf.shape) for leaf in leaves]
     made, start = [], 0
     for leaf, size in zip(leaves, sizes, strict=True):
@@ -235,13 +234,13 @@ def _basis(leaves: Sequence[Tracer]) -> list[Any]:
     return made
 
 
-def _parted(slopes: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
-    """The axis of all unit directions taken apart into those of each leaf."""
+def _parted(derivatives: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
+    """Return the axis of all unit vectors split into the axes of each leaf."""
     parts, start = [], 0
-    before, after = slopes.shape[:axis], slopes.shape[axis + 1 :]
+    before, after = derivatives.shape[:axis], derivatives.shape[axis + 1 :]
     for leaf in leaves:
         end = start + prod(leaf.shape)
-        part = slopes[(slice(None),) * axis + (slice(start, end),)]
+        part = derivatives[(slice(None),) * axis + (slice(start, end),)]
         parts.append(snp.reshape(part, (*before, *leaf.shape, *after)))
         start = end
     return parts
@@ -250,7 +249,7 @@ def _parted(slopes: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
 def _need_real(
     what: str, name: str, word: str, leaves: Sequence[Tracer], holomorphic: bool
 ) -> None:
-    """Raises an error for complex numbers where real ones are needed."""
+    """Raise an error for complex leaves unless `holomorphic`."""
     for leaf in leaves:
         if kind_of(leaf)[0] in COMPLEX and not holomorphic:
             raise DifferentiateError(
@@ -262,7 +261,7 @@ def _need_real(
 
 
 def _need_kind(what: str, name: str, results: Any, holomorphic: bool) -> None:
-    """Raises an error for results that have no derivative."""
+    """Raise an error for results that have no derivative."""
     for result in tree.leaves(results):
         dtype = kind_of(result)[0]
         if dtype not in INEXACT or (holomorphic and dtype not in COMPLEX):

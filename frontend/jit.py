@@ -1,7 +1,7 @@
-"""`jit`: functions that are traced once for each kind of arguments, and run compiled.
+"""`jit`: functions that are traced once for each signature of the arguments, and run compiled.
 
-A call flattens its arguments, looks up the program that fits their signatures, and runs it.
-Inside another trace there is nothing to compile: the function becomes part of that program.
+A call flattens its arguments, looks up the program for their signatures, and runs it. Inside of
+another trace the function is inlined into the enclosing program.
 """
 
 import sys
@@ -57,14 +57,14 @@ Names = str | Sequence[str] | None
 
 
 _Quick = tuple[Launch, tree.PyTreeDef | None, Surroundings, Runnable]
-"""What runs a call of arrays alone, the containers of several results, where that holds, and the
-program, which says which arrays are donated."""
+"""The launch of a call with only arrays, the structure of its results unless that is one array, the
+trace context in which it is valid, and the program, which states the donated arrays."""
 
 
 @final
 @quick_class
 class JitFunction:
-    """What `jit` returns. Call it, or `lower` it for arguments without running it."""
+    """The result of `jit`. Call it, or `lower` it for arguments without running it."""
 
     __name__: str
     __wrapped__: Callable[..., Any]
@@ -93,7 +93,7 @@ class JitFunction:
         self._asked = False
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function's result for these arguments."""
+        """Call the function with these arguments."""
         if current() is not None:
             return self._inlined(args, options)
         if self._quick:
@@ -109,8 +109,8 @@ class JitFunction:
         return self._called(args, options)
 
     def _may_be_answered(self) -> bool:
-        """Whether there is machine code that answers calls, which there was not before."""
-        if self._asked or sys.is_finalizing():  # In the end nothing can be imported any more.
+        """Return whether the native call cache has become available since the last check."""
+        if self._asked or sys.is_finalizing():  # Imports fail during shutdown.
             return False
         from shardir.backends.cpu.native.runtime.calls import calls_soon
 
@@ -123,13 +123,13 @@ class JitFunction:
         return donating(run, leaves, program.donated, self._parameters.name, program.plan.devices)
 
     def _gathered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The arrays of a call, and its tokens together with what static arguments are found by."""
+        """Return the arrays of a call, and its cache key including the static arguments."""
         dynamic, static = self._parameters.divide(args, options)
         found = self._gather(*dynamic)
         return found and (found[0], (found[1], static))
 
     def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The result for any arguments; the program is found, or made."""
+        """Call the function with any arguments: look up the program, or compile it."""
         if conditions().disabled:
             return self._fun(*args, **options)
         known = self._parameters
@@ -141,9 +141,9 @@ class JitFunction:
         try:
             leaves, tokens = tree.walk(dynamic, Array, signature_of_leaf)
         except NotAnArrayError:
-            told = without_nothings((args, options))
-            if told[0] is not args:
-                return self._called(*told)
+            call = without_nothings((args, options))
+            if call[0] is not args:
+                return self._called(*call)
             signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
         key = tokens, static, surroundings()
@@ -157,21 +157,21 @@ class JitFunction:
                 numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
                 positions, named = known.join(numbers, args, options)
                 found[0].donate(tree.leaves(known.donations(tuple(positions), named)))
-            self._programs[key] = found  # When it is whole: other threads look there.
+            self._programs[key] = found  # Last, because other threads read the cache.
         program, results = found
         made = self._run(program, leaves, program)
         out = tree.unflatten(results, made)
         if program.launch is not None:
-            # Calls like this one go the quick way, if their arguments are arrays alone.
+            # Later calls with this signature use the fast path if all arguments are arrays.
             self._gather = gatherer(Array)
             alone = (self._gathered if self._static else self._gather)(args, options)
             if not program.donated and unchanged(key[2]):
                 from shardir.backends.cpu.native.runtime.answering import Static
                 from shardir.frontend.answers import remember, told_apart
 
-                told = told_apart(args, options, leaves)
+                call = told_apart(args, options, leaves)
                 static = Static(sorted(known.static), sorted(known.static_names))
-                remember(self, static, program.launch, results, *told)
+                remember(self, static, program.launch, results, *call)
             if alone is not None:
                 if len(self._quick) >= MANY:
                     self._quick.clear()
@@ -180,15 +180,15 @@ class JitFunction:
         return out
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
-        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running anything."""
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
         return self._lowered(args, options)
 
     def eval_shape(self, *args: Any, **options: Any) -> Any:
-        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lowered(args, options).out_info
 
     def clear_cache(self) -> None:
-        """Forget all compiled programs."""
+        """Remove all compiled programs from the cache."""
         self._programs.clear()
         self._quick.clear()
         if self._answers is not None:
@@ -219,7 +219,7 @@ class JitFunction:
         homes = [placed(leaf, sharding) for leaf, sharding in zip(described, wanted, strict=True)]
         uneven = uneven_mode(self._uneven, known.name)
         for given, leaf, sharding in zip(leaves, described, homes, strict=True):
-            # An array that is placed so already was to be placed so.
+            # A committed array was checked when it was placed.
             there = type(given) is Array and leaf.signature.sharding is not None
             if sharding is not None and not there:
                 check_divides(leaf.word, sharding, leaf.signature.abstract.type, uneven)
@@ -241,7 +241,7 @@ class JitFunction:
         return Lowered(plan, traced, structure, results, labels, defined(self._fun), donated)
 
     def _in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
-        """What the user asked of each argument."""
+        """Return the requested sharding of each argument."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * count
         if self._in is None:
@@ -256,20 +256,20 @@ class JitFunction:
                 )
             )
         word = f"in_shardings of {self._parameters.name}"
-        return [granted(wish, word) for wish in spread_wishes(self._in, args, word)]
+        return [granted(request, word) for request in spread_wishes(self._in, args, word)]
 
     def _out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
-        """What the user asked of each result."""
+        """Return the requested sharding of each result."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * results.num_leaves
         if self._out is None:
             return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
-        return [granted(wish, word) for wish in spread_wishes(self._out, whole, word)]
+        return [granted(request, word) for request in spread_wishes(self._out, whole, word)]
 
     def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Call inside a trace."""
+        """Inline a call into the enclosing trace."""
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name, inside=True)
         check_call(self._fun, known.name, args, options)
@@ -289,26 +289,26 @@ class JitFunction:
         except RecursionError:
             raise RecursiveError(
                 point(
-                    f"{known.name} calls itself without end: tracing goes into every branch of a "
-                    "program, whatever the numbers; loop with lax.while_loop or lax.fori_loop, or "
-                    "end the recursion by what is known while tracing, such as a static argument"
+                    f"{known.name} calls itself without end: tracing enters every branch of a "
+                    "program, whatever the values; loop with lax.while_loop or lax.fori_loop, or "
+                    "end the recursion on a value known while tracing, such as a static argument"
                 )
             ) from None
         if self._out is None and self._device is None:
             return result
         outs, results = tree.flatten(result)
-        asked = self._out_shardings(results)
+        requested = self._out_shardings(results)
         return tree.unflatten(
             results,
             [
                 out if sharding is None else constrain(as_tracer(out), sharding)
-                for out, sharding in zip(outs, asked, strict=True)
+                for out, sharding in zip(outs, requested, strict=True)
             ],
         )
 
 
 class _Options(TypedDict, total=False):
-    """What `jit` takes beside the function, for type checkers."""
+    """The keyword arguments of `jit`, for type checkers."""
 
     in_shardings: Any
     out_shardings: Any
@@ -349,34 +349,40 @@ def jit(
     device: Device | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A function that computes what `fun` computes, as one compiled program.
+    """Return a function that computes the same as `fun`, as one compiled program.
 
-    `fun` takes and returns containers of arrays. It is run on traced values once for each
-    combination of containers, shapes, element types, shardings, static arguments and settings;
-    later calls do not run Python code of it.
+    `fun` takes and returns pytrees of arrays. It is traced once for each combination of pytree
+    structure, shapes, element types, shardings, static arguments and settings; later calls do not
+    run its Python code.
 
-    `static_argnums`, `static_argnames`: arguments that reach `fun` as they are; hashable.
-    `donate_argnums`, `donate_argnames`: arguments whose memory results may take, and that may not
-    be used after the call. As in JAX, an argument stays if the program takes a copy of it (it is
-    placed anew by `in_shardings` or moved to the devices of others), does not use it, or has no
-    result of its shape and element type for it.
-    `in_shardings`, `out_shardings`: where arguments and results are to live, containers of
-    shardings, specs on the mesh entered by `with mesh:`, and `None` (no wish) that may stop early:
-    an entry is for everything below it.
-    `uneven`: what becomes of a dimension that its cuts do not divide; without it, what the setting
-    says. By default an argument or a result is an error (`IndivisibleError`), and inside of the
-    program the last pieces are padded. `"pad"` pads everywhere: the last devices hold less than
-    the others, or nothing. `"replicate"` cuts inside of the program only as far as it divides,
-    `"error"` raises a `PartitionError` there.
-    `backend`: the kind of devices to run on, `"cpu"` or `"gpu"`, those that arrays are placed on.
-    `device`: where all arguments are moved to and the program runs; instead of shardings.
-    `keep_unused`, `inline` and the `compiler_options` that say how hard to try change nothing here.
+    `static_argnums`, `static_argnames`: arguments that `fun` receives unchanged; they must be
+    hashable.
+
+    `donate_argnums`, `donate_argnames`: arguments whose memory results may reuse, and that must not
+    be used after the call. As in JAX, an argument is not donated if the program copies it (because
+    `in_shardings` or the devices of other arguments move it), does not use it, or has no result of
+    its shape and element type.
+
+    `in_shardings`, `out_shardings`: the shardings of arguments and results, as pytree prefixes of
+    shardings, specs on the mesh of the enclosing `with mesh:`, and `None` (unspecified). An entry
+    applies to the whole subtree below it.
+
+    `uneven`: the treatment of a dimension that its sharding does not divide; by default the
+    setting. Without either, an argument or a result is an error (`IndivisibleError`), and inside of
+    the program the last shards are padded. `"pad"` pads everywhere: the last devices hold fewer
+    elements than the others, or none. `"replicate"` shards inside of the program only as far as it
+    divides; `"error"` raises a `PartitionError` there.
+
+    `backend`: the platform on which to run, `"cpu"` or `"gpu"`, by default that of the arrays.
+    `device`: the device to which all arguments are moved and on which the program runs; not
+    combined with shardings. `keep_unused`, `inline` and the `compiler_options` for optimization
+    levels have no effect.
 
     Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
     `fun` does not have.
     """
 
-    def wrapped(fun: Callable[..., Any]) -> JitFunction:
+    def decorate(fun: Callable[..., Any]) -> JitFunction:
         check_function(fun, "jit")
         others = [in_shardings, out_shardings, backend]
         if device is not None and any(other is not None for other in others):
@@ -393,4 +399,4 @@ def jit(
             fun, parameters, in_shardings, out_shardings, uneven, backend, device, compiler_options
         )
 
-    return wrapped if fun is None else wrapped(fun)
+    return decorate if fun is None else decorate(fun)

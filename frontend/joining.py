@@ -1,4 +1,4 @@
-"""The time until all processes have joined, which comes to an end if one of them never does."""
+"""The timeout of joining: a process ends if another one never joins."""
 
 import os
 import signal
@@ -12,13 +12,15 @@ from shardir.frontend import vigil
 from shardir.frontend.launched import Launch
 
 NEIGHBOURS = "MPI_LOCALNRANKS"
-"""Where mpiexec says how many processes it started on this machine."""
+"""Environment variable in which mpiexec gives the number of processes on this machine."""
 
 
 @contextmanager
 def watched(found: Launch, seconds: float) -> Iterator[None]:
-    """End this process, with a message, if it is in here for more than `seconds`, or once a
-    process that it waits for has ended."""
+    """End this process with a message if the block takes more than `seconds`.
+
+    It also ends when a process for which it waits has ended.
+    """
     watcher = _watcher(found, seconds)
     if watcher is None:
         yield
@@ -31,12 +33,12 @@ def watched(found: Launch, seconds: float) -> Iterator[None]:
 
 
 def _watcher(found: Launch, seconds: float) -> "subprocess.Popen[bytes] | None":
-    """What watches this process; `None` where there can be nobody."""
+    """Start the process that watches this one; return `None` where that is not possible."""
     if os.name != "posix" or not sys.executable:
         return None
     count = os.environ.get(NEIGHBOURS, "")
     words = (os.getpid(), found.rank, found.size, count if count.isdecimal() else 0, seconds)
-    # Without its environment's settings, site-packages or this package: it is there at once.
+    # -I and -S skip the environment and site-packages, so that the watchdog starts quickly.
     command = [sys.executable, "-I", "-S", vigil.__file__, *map(str, words)]
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -46,7 +48,7 @@ def _watcher(found: Launch, seconds: float) -> "subprocess.Popen[bytes] | None":
 
 @contextmanager
 def _default_alarm() -> Iterator[None]:
-    """An alarm ends this process meanwhile, whatever the program does with alarms otherwise."""
+    """Make SIGALRM end this process inside the block, regardless of handlers of the program."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Where a leaf is in nested containers: a path of keys, one for each container on the way."""
+"""Key paths: the position of a leaf in a pytree as a sequence of keys, one for each container."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from shardir.frontend.tree_checks import (
 
 @dataclass(frozen=True, slots=True)
 class SequenceKey:
-    """A place in a list or a tuple."""
+    """A position in a list or a tuple."""
 
     idx: int
 
@@ -53,7 +53,7 @@ class GetAttrKey:
 
 @dataclass(frozen=True, slots=True)
 class FlattenedIndexKey:
-    """A child of a container that has no names for its children."""
+    """The index of a child in a container without names for its children."""
 
     key: int
 
@@ -62,21 +62,21 @@ class FlattenedIndexKey:
 
 
 KeyEntry = Any
-"""One of the keys above, or what a class registered with keys calls its children."""
+"""One of the keys above, or a key that a class registered with keys returns."""
 KeyPath = tuple[KeyEntry, ...]
 
 
 class OwnKey(optree.PyTreeEntry):
-    """A key that the class of the container has chosen."""
+    """A key that the class of the container defines."""
 
 
 def flatten_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """The leaves of `tree`, each with its path, and the containers without them.
+    """Return the leaves of `tree`, each with its path, and the structure.
 
-    With `is_leaf_takes_path` it is `is_leaf(path, x)` that says whether x counts as a leaf. Raises
-    `StructureError` where `is_leaf` is no function.
+    With `is_leaf_takes_path` the predicate is called as `is_leaf(path, x)`. Raises `StructureError`
+    if `is_leaf` is not callable.
     """
     check_is_leaf(is_leaf)
     if is_leaf is not None and is_leaf_takes_path:
@@ -87,7 +87,7 @@ def flatten_with_path(
         check_ends(tree)
         raise
     except (TypeError, RuntimeError):
-        flatten(tree, is_leaf)  # says what is wrong with `is_leaf`, if that is wrong
+        flatten(tree, is_leaf)  # Raises a specific error if `is_leaf` is invalid.
         raise
     return [(_keys(place), leaf) for place, leaf in zip(places, leaves, strict=True)], spec
 
@@ -95,12 +95,12 @@ def flatten_with_path(
 def _flatten_by_path(
     tree: Any, is_leaf: Callable[[KeyPath, Any], bool]
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """One level after the other, since optree asks about containers without their paths."""
+    """Flatten level by level, because optree calls its predicate without paths."""
     chosen: list[tuple[KeyPath, Any]] = []
-    asked = answering(is_leaf)
+    is_leaf_at = answering(is_leaf)
 
     def walk(path: KeyPath, x: Any) -> Any:
-        if not asked(path, x) and (children := children_with_keys(x)) is not None:
+        if not is_leaf_at(path, x) and (children := children_with_keys(x)) is not None:
             _, spec = optree.tree_flatten(x, lambda y: y is not x, namespace=NAMESPACE)
             return optree.tree_unflatten(spec, [walk((*path, k), child) for k, child in children])
         chosen.append((path, x))
@@ -114,7 +114,7 @@ def _flatten_by_path(
 def leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """The leaves of `tree`, each with its path."""
+    """Return the leaves of `tree`, each with its path."""
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -125,9 +125,9 @@ def map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """`tree` with `function` of the path and the leaf at each place, and of those of `rest`.
+    """Apply `function` to the path and the leaf at each position, with those of `rest`.
 
-    Raises `StructureError` for what is no function, and as `tree.map` does.
+    Raises `StructureError` if `function` is not callable, and as `tree.map` does.
     """
     check_function("tree.map_with_path", function)
     pairs, spec = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
@@ -141,9 +141,9 @@ def map_with_path(
 
 
 def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "") -> str:
-    """A path as text, as it is written in Python: `['layers'][0].w`.
+    """Return a path as Python text: `['layers'][0].w`.
 
-    `simple` leaves brackets, quotes and dots away, and `separator` stands between the keys.
+    `simple` omits brackets, quotes and dots; `separator` is inserted between the keys.
     """
     if not isinstance(separator, str):
         raise ArgumentError(point(f"separator of keystr is text, got {brief(separator)}"))
@@ -152,7 +152,7 @@ def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "
 
 
 def children_with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:
-    """The children of a container, each with its key; `None` for a leaf."""
+    """Return the children of a container, each with its key; `None` for a leaf."""
     pairs, spec = flatten_with_path(tree, lambda x: x is not tree)
     if spec.is_leaf():
         return None
@@ -161,7 +161,7 @@ def children_with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A path as a leaf, with what is there; a bare tuple would be a container."""
+    """A path and a leaf as one leaf; a tuple would be a container."""
 
     path: KeyPath
     leaf: Any = None

@@ -1,4 +1,4 @@
-"""Who started this process, and with how many others: read from the environment, without MPI."""
+"""Detection of a process launcher from environment variables, without MPI."""
 
 import os
 import warnings
@@ -12,14 +12,18 @@ LAUNCHERS = (
     ("Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-"""A launcher, and where it says how many processes there are and which this one is."""
+"""Launchers, and their environment variables for the number of processes and the rank."""
 JOINED = "SHARDIR_JOINED"
-"""Where a process that has joined others says so to those that it starts: they are alone."""
+"""Environment variable with the process id of a process that has joined others.
+
+A child process finds another id there, and therefore runs alone.
+"""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launcher says: how many processes it started, and which this one is."""
+    """The launcher of this process, the number of processes it started, and the rank of this
+    one."""
 
     by: str
     size: int
@@ -27,7 +31,8 @@ class Launch:
 
 
 def launch() -> Launch | None:
-    """Who started this process together with others; `None` if it was started alone."""
+    """Return the launcher that started this process with others, or `None` if it was started
+    alone."""
     if os.environ.get(JOINED, str(os.getpid())) != str(os.getpid()):
         return None
     for by, size, rank in LAUNCHERS:
@@ -37,15 +42,15 @@ def launch() -> Launch | None:
 
 
 def warn_of_others() -> None:
-    """Say that this process goes on without those that were started together with it."""
+    """Warn that this process runs alone although a launcher started several."""
     try:
         found = launch()
     except DistributedError:
-        return  # `initialize` tells
+        return  # `initialize` raises the error.
     if found is not None and found.size > 1:
         warnings.warn(
-            f"{found.by} started {found.size} processes, and process {found.rank} goes on alone: "
-            "each computes everything by itself; to share the work, call "
+            f"{found.by} started {found.size} processes, and process {found.rank} runs alone: "
+            "each process computes everything; to share the work, call "
             "shardir.distributed.initialize() before any array, mesh or device",
             RuntimeWarning,
             stacklevel=2,
@@ -56,5 +61,7 @@ def _number(variable: str) -> int:
     text = os.environ[variable]
     number = whole_number(text)
     if number is None:
-        raise DistributedError(f"the environment variable {variable} is {text!r}, no whole number")
+        raise DistributedError(
+            f"the environment variable {variable} is {text!r}, which is no integer"
+        )
     return number

@@ -1,4 +1,4 @@
-"""Functions seen as linear ones, and functions without what they close over."""
+"""Transposition of linear functions, and conversion of closures to functions with arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,11 +31,11 @@ from shardir.vma import NONE, Varying
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
-    """The transpose of `fun`, a linear function of floating arrays.
+    """Return the transpose of `fun`, a linear function of floating-point arrays.
 
-    `primals` are arrays or `ShapeDtypeStruct`s; only their shapes and element types count. The
-    result takes something like what `fun` returns, and returns a tuple of something like
-    `primals`. Raises `DifferentiateError` for what is not linear.
+    `primals` are arrays or `ShapeDtypeStruct`s; only their shapes and element types are used. The
+    transpose takes a cotangent of the type of the result of `fun`, and returns a tuple of
+    cotangents of the types of `primals`. Raises `DifferentiateError` if `fun` is not linear.
     """
     name = name_of(fun)
     leaves, structure = tree.flatten(tuple(primals))
@@ -54,7 +54,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         made = tree.leaves(fun(*tree.unflatten(structure, tracers)))
         return [returned(x, i, results, name) for i, x in enumerate(made)]
 
-    def transposed(*cotangents: Tracer) -> list[Tracer]:
+    def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
         function, _ = trace_function(flat, abstracts, name, (), origins)
         made = explicit(function, origins)
         moves = (v.type.dtype in INEXACT for v in function.body.returns)
@@ -66,9 +66,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         moving = depending(body, body.params)
         if any(value in moving for value in body.returns[count:]):
             raise DifferentiateError(point(f"linear_transpose of {name}, which is not linear"))
-        # What the way back needs does not depend on the arguments, so any will do.
-        nothing = [splat(0, abstract.type) for abstract in abstracts]
-        saved = append_block(body, nothing, function.body)[count:]
+        # The residuals of the pullback do not depend on the arguments, so zeros suffice.
+        zeros = [splat(0, abstract.type) for abstract in abstracts]
+        saved = append_block(body, zeros, function.body)[count:]
         back = both.pullback.body
         values = append_block(back, [*map(wrap, saved), *cotangents], body)
         return [wrap(value) for value in values]
@@ -76,21 +76,20 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     def transpose(cotangent: Any) -> Any:
         given = fitting("cotangent", f"the transpose of {name}", "result", outs, results, cotangent)
         if current() is not None:
-            made = transposed(*map(as_tracer, given))
+            made = apply_transpose(*map(as_tracer, given))
         else:
             labels = labels_of("cotangent", cotangent)
-            made = run_fleeting(transposed, name, given, labels)
+            made = run_fleeting(apply_transpose, name, given, labels)
         return tree.unflatten(structure, made)
 
     return transpose
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, list[Any]]:
-    """`fun` with what it closes over as further arguments, and the list of these.
+    """Return `fun` with its captured values as additional arguments, and the list of these values.
 
-    Traced floating values that `fun`, called with `example_args`, uses from outside become
-    arguments; `converted(*args, *closed)` is then what `fun(*args)` was. Outside of a trace there
-    are none.
+    Traced floating-point values that `fun`, called with `example_args`, captures become arguments;
+    `converted(*args, *closed)` then computes `fun(*args)`. Outside of a trace there are none.
     """
     check_function("closure_convert", fun)
     name = name_of(fun)
@@ -109,7 +108,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     closed = [value for value in block.captures() if value.type.dtype in INEXACT]
     params = (*block.params, *closed)
 
-    def converted(*args: Any) -> Any:
+    def call_converted(*args: Any) -> Any:
         trace = require(name)
         count = len(args) - len(closed)
         if count < 0:
@@ -127,4 +126,4 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
         made = [wrap(v, a.weak) for v, a in zip(values, results, strict=True)]
         return tree.unflatten(found[-1], made)
 
-    return converted, [wrap(value) for value in closed]
+    return call_converted, [wrap(value) for value in closed]

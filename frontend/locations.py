@@ -1,8 +1,8 @@
-"""Where in the user's program we are: the line, and the variable a result is put into.
+"""Source locations: the current line of the user's program and the variable of a result.
 
-An operation belongs to the first frame outside of this package. What the instruction there says
-(its position in the file, the names that its result is stored under) is looked up once for each
-instruction, so that tracing pays for a few dictionary look-ups per operation.
+An operation belongs to the innermost frame outside of this package. The properties of an
+instruction (its position in the file, the names under which its result is stored) are computed once
+per instruction, so that tracing costs a few dictionary lookups per operation.
 """
 
 import dis
@@ -29,7 +29,9 @@ from shardir.ir import Loc
 
 
 def _folders() -> tuple[str, ...]:
-    """Folders whose frames are never the user's: ours, the tree library's, those of commands."""
+    """Return the folders whose frames are internal: this package, optree, and the command-line
+    tools.
+    """
     package = os.path.dirname(os.path.abspath(ir.__file__))
     inside = [package, *(os.path.join(package, n) for n in ("frontend", "passes", "backends"))]
     inside += [os.path.realpath(path) for path in inside]
@@ -48,13 +50,17 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def boundary(function: Function) -> Function:
-    """Mark a function that starts a trace: what its caller does with the result names nothing."""
+    """Mark a function that starts a trace, so that variables of its caller do not name traced
+    values.
+    """
     _boundaries.append(function.__code__)
     return function
 
 
 def defined(function: Callable[..., object]) -> Loc | None:
-    """Where a function of the user's is defined; `None` for one that is not written in Python."""
+    """Return the location of the definition of a function, or `None` if it is not written in
+    Python.
+    """
     code = getattr(inspect.unwrap(function), "__code__", None)
     refresh()
     return (
@@ -65,10 +71,10 @@ def defined(function: Callable[..., object]) -> Loc | None:
 
 
 class Site:
-    """An instruction of the user's program.
+    """The source location of one instruction of the user's program.
 
-    `names` are the variables that its result is stored in (several where it is unpacked), empty
-    when it is not; `returned` tells that its result is what the function returns.
+    `names` are the variables in which its result is stored (several where the result is unpacked).
+    `returned` states that the instruction's result is the return value of the function.
     """
 
     __slots__ = ("loc", "names", "returned", "width")
@@ -78,19 +84,22 @@ class Site:
 
 
 class _Code:
-    """What is known about a code object: its instructions in order, and the sites met by offset."""
+    """Cached properties of a code object: its instructions in order, and the call sites by
+    offset."""
 
     __slots__ = ("boundary", "code", "internal", "sites", "steps")
 
     def __init__(self, code: CodeType) -> None:
-        self.code = code  # kept, so that its id stays its own
+        self.code = code  # The reference keeps the id of the code object unique.
         self.internal = code.co_filename.startswith(_INTERNAL)
         self.boundary = code in _boundaries
         self.sites: dict[int, Site] = {}
         self.steps: list[dis.Instruction] = []
 
     def learn(self, offset: int) -> Site:
-        """The instruction at `offset`, or the one whose inline caches are there."""
+        """Return the site of the instruction at `offset`, or of the one whose inline caches are
+        there.
+        """
         if not self.steps:
             self.steps = list(dis.get_instructions(self.code))
         i = bisect_right(self.steps, offset, key=attrgetter("offset")) - 1
@@ -103,9 +112,9 @@ _folder = ""
 
 
 def refresh() -> None:
-    """Forget what was printed relative to another working directory.
+    """Clear the cache if the working directory has changed, because paths are relative to it.
 
-    Called when tracing starts, and before an error says where it is.
+    Called when tracing starts and before an error is located.
     """
     global _folder
     try:
@@ -130,7 +139,8 @@ def _site(code: CodeType, steps: list[dis.Instruction], number: int) -> Site:
 
 
 def _stored(steps: list[dis.Instruction], at: int) -> tuple[tuple[str, ...], bool]:
-    """The variables that the value on the stack goes to, and whether it is returned instead."""
+    """Return the variables in which the value on the stack is stored, and whether it is
+    returned."""
     if at >= len(steps):
         return (), False
     step = steps[at]
@@ -145,7 +155,9 @@ def _stored(steps: list[dis.Instruction], at: int) -> tuple[tuple[str, ...], boo
 
 
 def _variables(step: dis.Instruction) -> tuple[str, ...]:
-    """What an instruction stores in, one after another: `""` for what is no variable to name."""
+    """Return the variables that an instruction stores into, in order; `""` for a target without a
+    name.
+    """
     if not step.opname.startswith(("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")):
         return ("",)
     names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
@@ -155,10 +167,10 @@ def _variables(step: dis.Instruction) -> tuple[str, ...]:
 
 
 class Place:
-    """Where the user's program is now.
+    """The current position in the user's program.
 
-    `call` is the frame of this package that the user's line called: two operations with the same
-    `call` serve the same execution of the same expression.
+    `call` is the frame of this package that the user's line called. Two operations with the same
+    `call` belong to the same execution of the same expression.
     """
 
     __slots__ = ("call", "frame", "site")
@@ -167,9 +179,10 @@ class Place:
         self.site, self.frame, self.call = site, frame, call
 
     def names(self) -> tuple[str, ...]:
-        """The variables that the result goes to, here or where this function returns to.
+        """Return the variables that receive the result, here or in the caller to which this
+        function returns.
 
-        Functions of this package in between hand the result on.
+        Functions of this package in between pass the result on.
         """
         site, frame = self.site, self.frame.f_back
         while site.returned and frame is not None:
@@ -196,12 +209,12 @@ def _known(code: CodeType) -> _Code:
 
 
 def is_internal(code: CodeType) -> bool:
-    """Whether a code object is this package's own, or the tree library's."""
+    """Return whether a code object belongs to this package or to optree."""
     return _known(code).internal
 
 
 def site_in(code: CodeType, offset: int) -> Site:
-    """The instruction of a code object at an offset."""
+    """Return the call site at an offset of a code object."""
     known = _known(code)
     return known.sites.get(offset) or known.learn(offset)
 
@@ -211,7 +224,8 @@ _standing: ContextVar[Place | None] = ContextVar("shardir_standing", default=Non
 
 @contextmanager
 def standing(place: Place | None) -> Iterator[None]:
-    """Inside, the user's program is at `place`, wherever Python is; `None` changes nothing."""
+    """Use `place` as the position in the user's program inside the block; `None` changes
+    nothing."""
     if place is None:
         yield
         return
@@ -223,7 +237,7 @@ def standing(place: Place | None) -> Iterator[None]:
 
 
 def here() -> Place | None:
-    """The innermost place in the user's program; `None` where there is none."""
+    """Return the innermost position in the user's program, or `None` if there is none."""
     place = _standing.get()
     if place is not None:
         return place
@@ -239,8 +253,10 @@ def here() -> Place | None:
 
 
 def variable_of(value: object) -> str:
-    """The name by which the user's program knows an object: a variable of the outermost function
-    that is running, or of its module; `""` when nobody has named it."""
+    """Return the name of a variable that holds `value`, or `""` if there is none.
+
+    The outermost running function of the user takes precedence, then inner ones, then the module.
+    """
     place = here()
     if place is None:
         return ""
@@ -258,7 +274,8 @@ def _name_in(scope: Mapping[str, object], value: object) -> str:
 
 
 def point(message: str, site: Site | None = None) -> str:
-    """The message with the user's line below it, underlined; the current line unless told."""
+    """Return the message followed by the source line of `site`, by default the current user
+    line."""
     if site is None:
         refresh()
         place = here()
@@ -269,7 +286,7 @@ def point(message: str, site: Site | None = None) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """The last of the user's lines on the way to an error, below a message; empty without one."""
+    """Return the innermost user line of the traceback of `error` as text for a message, or `""`."""
     refresh()
     for step in reversed(traceback.extract_tb(error.__traceback__)):
         own = "site-packages" not in step.filename and not step.filename.startswith(_INTERNAL)
@@ -281,7 +298,7 @@ def raised_at(error: BaseException) -> str:
 
 
 def pointed(function: Function) -> Function:
-    """Errors of this package leave `function` with the user's line below them."""
+    """Decorate `function` so that errors of this package show the user's line."""
 
     @wraps(function)
     def wrapper(*args: object, **options: object) -> object:
@@ -304,7 +321,7 @@ _ARROW = "--> "
 
 
 def underline(loc: Loc, width: int = 1) -> str:
-    """The line that `loc` names, with a caret under its column."""
+    """Return the source line of `loc`, with carets below the first `width` characters."""
     gutter = " " * len(str(loc.line))
     arrow = f"{gutter}{_ARROW}{loc.file}:{loc.line}:{loc.column}"
     file = loc.file if os.path.isabs(loc.file) or loc.file.startswith("<") else _folder + loc.file

@@ -1,9 +1,9 @@
-"""From a traced function and the shardings of its arguments to a module on one mesh.
+"""Lowering of a traced function and the shardings of its arguments to a module on one mesh.
 
-All shardings of a program, those of its arguments, of its results and those asked for inside it,
-are on one ordered list of devices, or it is an error. They are said in the axes of one mesh (the
-user's, when there is a NamedSharding), and so the module knows nothing of users' classes. A
-program without any sharding, or on one device, has no mesh.
+All shardings of a program (of arguments, of results, and of constraints) must use the same ordered
+list of devices. They are expressed in the axes of one mesh (the user's, if there is a
+NamedSharding), so the module does not refer to public classes. A program without any sharding, or
+on one device, has no mesh.
 """
 
 from collections.abc import Sequence
@@ -38,13 +38,14 @@ MESH = "mesh"
 
 @dataclass(frozen=True)
 class Plan:
-    """A module, and what its mesh means to the user.
+    """A lowered module, and the meaning of its mesh axes in public shardings.
 
-    `seen` are the user's shardings in the order in which they were met; without any, the program
+    `user_shardings` are the public shardings in order of appearance; if there are none, the program
     runs on the default device and its results are not committed. `params` and `results` have the
-    shardings that the user has given to them. `uneven` is what becomes of dimensions that do not
-    divide, `odd` whether some argument has one, `exact` whether values move as Shardy has it,
-    `on_fallback` what becomes of operations that are cut but have no loops.
+    requested shardings. `uneven` is the treatment of dimensions that do not divide.
+    `has_uneven_arguments` states whether an argument has such a dimension, `shardy_exact` whether
+    values are resharded exactly as Shardy does. `on_fallback` is the treatment of sharded
+    operations without a factor rule.
     """
 
     module: Module
@@ -63,7 +64,8 @@ class Plan:
         return bool(self.seen)
 
     def sharding_of(self, sharding: Sharding | None, rank: int) -> UserSharding:
-        """A sharding of the compiled module as a user can read it: the user's own if it is one."""
+        """Return the public form of a sharding of the compiled module: the user's own object if
+        equal."""
         if not self.seen:
             return SingleDeviceSharding(self.devices[0])
         dims = sharding.axes if sharding is not None else ((),) * rank
@@ -87,15 +89,15 @@ def lower(
     uneven: str | None = None,
     place: Device | None = None,
 ) -> Plan:
-    """The module of a traced function.
+    """Return the lowered module of a traced function.
 
-    `params` and `results` are the shardings of arguments and results, `None` where the compiler
-    is free; `words` say which argument each parameter is (`argument x of f`). Raises
-    `IncompatibleDevicesError` when the devices of two shardings differ, `IndivisibleError` when a
-    result does not divide and `uneven` is not `"pad"`. `place` is where the program runs if no
-    sharding says otherwise; all must be on devices of its backend.
+    `params` and `results` are the shardings of arguments and results, `None` if unspecified.
+    `words` describe the argument of each parameter (`argument x of f`). Raises
+    `IncompatibleDevicesError` when the devices of two shardings differ, and `IndivisibleError` when
+    a result does not divide and `uneven` is not `"pad"`. `place` is the device of a program without
+    shardings; all shardings must use its backend.
     """
-    # What says how it is differentiated has been heard by now.
+    # Differentiation is complete, so custom derivative rules are no longer needed.
     traced = replace(traced, function=inlined(traced.function))
     name = traced.function.name
     hidden = [array.signature.sharding for array in traced.captured]
@@ -142,15 +144,16 @@ def _check_backend(name: str, place: Device, met: Sequence[tuple[str, UserShardi
         for device in sharding.device_assignment:
             if device.backend != place.backend:
                 raise ShardingError(
-                    f"{name} is to run on backend {place.backend!r}, and {word} is on {device!r}; "
+                    f"{name} must run on backend {place.backend!r}, and {word} is on {device!r}; "
                     f"place it on devices({place.backend!r})"
                 )
 
 
 def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:
-    """`axes`, split so far that all of `used`, shardings for values of some rank, need whole ones.
+    """Return `axes` split so that all of `used`, shardings for values of some rank, use unsplit
+    axes.
 
-    Propagation gives results whole axes only, and nobody's array shall be cut less for that.
+    Propagation assigns only unsplit axes to results, which must not reduce the sharding of arrays.
     """
     ends = {name: {1, size} for name, size in axes}
     for sharding, rank in used:
@@ -172,11 +175,12 @@ def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> Mesh
 
 @pointed
 def check_divides(word: str, sharding: UserSharding, type: TensorType, uneven: str | None) -> None:
-    """Raises `IndivisibleError` when a boundary does not divide and may not be padded."""
+    """Raise `IndivisibleError` when an argument or result does not divide and must not be
+    padded."""
     if uneven == "pad" or any(cut is UNCONSTRAINED for cut in sharding.digits(type.rank)):
         return
     try:
-        sharding.check_divides(type.shape, 'leave it whole, or pass uneven="pad"')
+        sharding.check_divides(type.shape, 'replicate it, or pass uneven="pad"')
     except IndivisibleError as error:
         raise IndivisibleError(f"{word}: {error}") from None
 
@@ -199,14 +203,14 @@ def _on_mesh(
     for value, sharding in zip(function.body.params, params, strict=True):
         if sharding is not None:
             given[value] = _on_axes(sharding, value.type.rank, axes)
-    asked = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
+    requested = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
 
-    def sharded(value: Value) -> Sharding | None:
+    def sharding_of(value: Value) -> Sharding | None:
         if value.sharding is not None:
-            return resolved(value.sharding, MESH, asked)
+            return resolved(value.sharding, MESH, requested)
         return given.get(value)
 
-    body = resolve(function.body, sharded, asked)
+    body = resolve(function.body, sharding_of, requested)
     wanted = tuple(
         None if sharding is None else _on_axes(sharding, len(abstract.type.shape), axes)
         for sharding, abstract in zip(results, traced.results, strict=True)

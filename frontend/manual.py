@@ -1,9 +1,8 @@
-"""Functions that every device of a mesh runs on its own piece: what `shard_map` and `pmap` share.
+"""Manual regions: functions that every device runs on its shards, for `shard_map` and `pmap`.
 
-The function is traced once, on the pieces, with the mesh's axes there for collectives by name, and
-becomes the body of a `manual_computation`. What it uses from outside becomes an operand of that
-too, whole on every device. The axes stay those of a token (see annotations.py) until the mesh of
-the whole program is known.
+The function is traced once, on shards, with the mesh axes bound for collectives, and becomes the
+body of a `manual_computation`. Captured values become replicated operands of that operation. The
+axes remain those of a token (see sharding_tokens.py) until the mesh of the whole program is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from shardir.types import TensorType
 from shardir.vma import Varying
 
 Cuts = tuple[tuple[str, ...], ...]
-"""The names of the axes that cut each dimension, major first."""
+"""The names of the axes that shard each dimension, major first."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,12 @@ class Region:
     what: str
     checked: bool = False
     called: tuple[str | None, ...] | None = None
-    """What collectives call each of the axes, where it is not its name; `None`: nothing."""
+    """The name of each axis for collectives, where it differs from the mesh axis; `None`: no
+    name."""
 
     def named(self) -> list[Named]:
-        """The axes as collectives inside find them; an axis of one position stands for none."""
+        """Return the named axes for collectives inside; an axis of size 1 represents no axes of the
+        IR."""
         program = require(self.what).program
         made = []
         for name in self.names:
@@ -52,7 +53,7 @@ class Region:
         return made
 
     def visible(self, named: Sequence[Named]) -> list[Named]:
-        """The axes under the names that collectives inside know."""
+        """Return the axes under the names that collectives inside use."""
         words = self.names if self.called is None else self.called
         return [replace(a, name=word) for a, word in zip(named, words, strict=True) if word]
 
@@ -64,10 +65,10 @@ class Region:
         labels: Sequence[str],
         results: Callable[[Sequence[Tracer], Sequence[Varying]], Sequence[Cuts]],
     ) -> list[Tracer]:
-        """Call `fun` on the pieces that `cuts` make of the arguments; the results, whole.
+        """Call `fun` on the shards that `cuts` define of the arguments; return the global results.
 
-        `results` is given what `fun` returned, and along which axes each may vary, and says how
-        the pieces make up the results.
+        `results` receives what `fun` returned, and the varying axes of each value, and returns how
+        the shards form the global results.
         """
         named = self.named()
         axes_of = {each.name: each.axes for each in named}
@@ -78,7 +79,7 @@ class Region:
         ]
         ways: list[Sequence[Cuts]] = []
 
-        def traced(*slices: Tracer) -> Sequence[Tracer]:
+        def call_on_shards(*slices: Tracer) -> Sequence[Tracer]:
             values = {
                 tracer.value: frozenset(axis for dim in cut for n in dim for axis in axes_of[n])
                 for tracer, cut in zip(slices, cuts, strict=True)
@@ -91,8 +92,8 @@ class Region:
 
         if not axes:
             at_home = NamedSharding(self.mesh, PartitionSpec())
-            return list(traced(*(constrain(arg, at_home) for arg in args)))
-        block, abstracts = trace_block(traced, pieces, self.what, labels, args)
+            return list(call_on_shards(*(constrain(arg, at_home) for arg in args)))
+        block, abstracts = trace_block(call_on_shards, pieces, self.what, labels, args)
         block, outside = _closed(block, axes)
 
         def along(cut: Cuts) -> tuple[Axes, ...]:
@@ -118,7 +119,7 @@ class Region:
         ]
 
     def piece(self, type: TensorType, cuts: Cuts) -> TensorType:
-        """What one device has of a value; the cuts divide it."""
+        """Return the type of one device's shard of a value; the sharding must divide it."""
         shape = []
         for size, dim in zip(type.shape, cuts, strict=True):
             for name in dim:
@@ -128,13 +129,13 @@ class Region:
 
 
 def _closed(block: Block, axes: Axes) -> tuple[Block, tuple[Value, ...]]:
-    """The block with parameters for what it uses from outside, and what that is.
+    """Return the block with parameters for its captures, and the captures.
 
-    What became varying along `axes` is no longer shown.
+    Explicit operations that make values vary along `axes` are removed.
     """
     trace = require("a block is closed")
     program = trace.program
-    # A value may be known by two identities until it has its name.
+    # A value may have two identities until its name is final.
     program.settle(trace)
     (block,) = implicit(axes, program.renamed(block))
     outside = tuple(map(program.named, block.captures()))
@@ -144,6 +145,6 @@ def _closed(block: Block, axes: Axes) -> tuple[Block, tuple[Value, ...]]:
 
 
 def is_manual(name: str) -> bool:
-    """Whether an axis of this name is manual around the line already."""
+    """Return whether an axis of this name is already manual at the current line."""
     known = known_axes().get(name)
     return known is not None and known.manual

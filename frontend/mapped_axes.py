@@ -1,4 +1,4 @@
-"""The axes that a map is told: a number for each array, `None` for what is not mapped."""
+"""Checks of `in_axes` and `out_axes`: an axis for each array, `None` if it is not mapped."""
 
 from typing import Any
 
@@ -9,22 +9,23 @@ from shardir.frontend.quoting import brief_with_type
 
 
 def is_axis(x: Any) -> bool:
-    """Whether it is the number of an axis."""
+    """Return whether `x` is the number of an axis."""
     return isinstance(x, int) and not isinstance(x, bool)
 
 
 def is_entry(x: Any) -> bool:
-    """Whether it says of an array, or of a container of arrays, which axis is mapped."""
+    """Return whether `x` is the mapped axis of an array or a pytree of arrays, or `None`."""
     return x is None or is_axis(x)
 
 
 def check_axes(axes: Any, word: str, unmapped: str) -> None:
-    """Raises `ArgumentError` for entries that are no axes; `unmapped` says what `None` is for."""
+    """Raise `ArgumentError` for entries that are no axes; `unmapped` describes the meaning of
+    `None`."""
     for entry in tree.leaves(axes, is_leaf=is_entry):
         if not is_entry(entry):
             raise ArgumentError(
                 point(
-                    f"{word} has {brief_with_type(entry)}; its entries are numbers "
-                    f"of axes, and None for {unmapped}"
+                    f"{word} has {brief_with_type(entry)}; its entries are axis "
+                    f"numbers, and None for {unmapped}"
                 )
             )

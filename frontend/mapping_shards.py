@@ -1,4 +1,4 @@
-"""`smap`: `shard_map` along one axis of the mesh, in the words of `vmap`."""
+"""`smap`: `shard_map` along one mesh axis, with the notation of `vmap`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +20,14 @@ def smap(
     out_axes: Any,
     axis_name: str,
 ) -> Any:
-    """The function that lets every device along `axis_name` run `f` on its piece of the arguments.
+    """Return a function that runs `f` on every device along `axis_name` with its shard of the
+    arguments.
 
-    `in_axes` says which axis of each positional argument is cut: a number for all, or a tuple with
-    an entry for each; `None` is for what all devices get whole. `out_axes` says along which axis
-    the pieces of each result follow one another, `None` for what is the same on all. The mesh is
-    the one entered; along its other axes the compiler cuts what is inside.
+    `in_axes` is the sharded axis of each positional argument: an integer for all, or a tuple with
+    an entry for each; `None` marks an argument that is replicated. `out_axes` is the axis along
+    which the shards of each result are concatenated, `None` for a result that is equal on all
+    devices. The mesh is the entered one; along its other axes the compiler shards the inside of
+    `f`.
 
     Use without `f` as a decorator. Raises `ArgumentError` for entries that are no axes.
     """
@@ -36,13 +38,13 @@ def smap(
     into = _specs(in_axes, axis_name, "in_axes")
     out = _specs(out_axes, axis_name, "out_axes")
 
-    def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
         mapped: Callable[..., Any] = shard_map(
             fun, in_specs=into, out_specs=out, axis_names={axis_name}
         )
         return mapped
 
-    return wrapped if f is None else wrapped(f)
+    return decorate if f is None else decorate(f)
 
 
 def _specs(axes: Any, name: str, word: str) -> Any:
@@ -52,8 +54,8 @@ def _specs(axes: Any, name: str, word: str) -> Any:
         if isinstance(axis, bool) or not isinstance(axis, int) or axis < 0:
             raise ArgumentError(
                 point(
-                    f"{word} of smap has {axis!r}; its entries are numbers of axes, counted from "
-                    "the front, and None for what is not cut"
+                    f"{word} of smap has {axis!r}; its entries are nonnegative axis numbers, "
+                    "and None for a replicated value"
                 )
             )
         return PartitionSpec(*[None] * axis, name)

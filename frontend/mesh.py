@@ -1,7 +1,7 @@
-"""Meshes: devices arranged along named axes, as a user names them.
+"""Meshes: devices arranged along named axes.
 
 mesh = make_mesh((4, 2), ("data", "model"))
-with mesh:                       # what a bare PartitionSpec refers to
+with mesh:  # A bare PartitionSpec refers to this mesh.
     ...
 """
 
@@ -24,7 +24,7 @@ DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
 
 def as_device_array(devices: object, what: str) -> DeviceArray:
-    """A read-only array of distinct devices, from nested sequences or an array of them."""
+    """Return a read-only array of distinct devices, from nested sequences or an array of them."""
     if isinstance(devices, (list, tuple)):
         check_ends(devices)
     array = np.array(devices, dtype=object)
@@ -36,7 +36,7 @@ def as_device_array(devices: object, what: str) -> DeviceArray:
     seen: set[Device] = set()
     for device in array.flat:
         if device in seen:
-            raise MeshError(f"{what} has {device} more than once; every device has one place")
+            raise MeshError(f"{what} has {device} more than once; list every device once")
         seen.add(device)
     array.flags.writeable = False
     return array
@@ -46,7 +46,7 @@ _meshes: WeakValueDictionary[tuple[object, ...], "Mesh"] = WeakValueDictionary()
 
 
 class _OneEach(type):
-    """Makes an object once: an equal one that is still there is returned instead."""
+    """Metaclass that returns an existing equal object instead of a new one."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         made = super().__call__(*args, **options)
@@ -54,8 +54,10 @@ class _OneEach(type):
 
 
 class Mesh(metaclass=_OneEach):
-    """Devices along named axes, the last axis fastest. Meshes with equal devices, shape, names and
-    axis types are one object."""
+    """Devices along named axes, the last axis fastest.
+
+    Meshes with equal devices, shape, names and axis types are one object.
+    """
 
     devices: DeviceArray
     axis_names: tuple[str, ...]
@@ -73,7 +75,7 @@ class Mesh(metaclass=_OneEach):
         array = np.array(None, dtype=object) if nothing else as_device_array(devices, "a Mesh")
         for name in names:
             if not isinstance(name, str) or not name:
-                raise MeshError(f"an axis of a Mesh is called {name!r}; a name is a string")
+                raise MeshError(f"an axis of a Mesh is named {name!r}; a name is a nonempty string")
         if len(set(names)) != len(names):
             raise MeshError(f"the axes of a Mesh are {names}; every name can occur once")
         if array.ndim != len(names):
@@ -82,7 +84,7 @@ class Mesh(metaclass=_OneEach):
                 f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
             )
         types = clean_axis_types(axis_types, names)
-        # Frozen: set once here, past our own __setattr__.
+        # The object is frozen, so this bypasses __setattr__.
         self.__dict__.update(devices=array, axis_names=names, axis_types=types)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -94,7 +96,7 @@ class Mesh(metaclass=_OneEach):
 
     @property
     def shape(self) -> dict[str, int]:
-        """The size of each axis by its name, in order."""
+        """The size of each axis by name, in order."""
         return dict(zip(self.axis_names, self.axis_sizes, strict=True))
 
     @property
@@ -108,12 +110,12 @@ class Mesh(metaclass=_OneEach):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no axis to cut along."""
+        """True if the mesh has no axes."""
         return not self.axis_names
 
     @property
     def abstract_mesh(self) -> "Mesh":
-        """The same axes without the devices."""
+        """The abstract mesh with the same axes."""
         from shardir.frontend.abstract_mesh import AbstractMesh
 
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
@@ -134,7 +136,7 @@ class Mesh(metaclass=_OneEach):
 
     @cached_property
     def device_assignment(self) -> tuple[Device, ...]:
-        """The devices in order, the last axis fastest; there are none if it was made of none."""
+        """The devices in order, the last axis fastest; empty if the mesh has no devices."""
         return tuple(device for device in self.devices.ravel().tolist() if device is not None)
 
     @cached_property
@@ -143,7 +145,7 @@ class Mesh(metaclass=_OneEach):
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How far apart neighbours along an axis are in `device_assignment`."""
+        """The distance in `device_assignment` between consecutive positions along each axis."""
         sizes = self.axis_sizes
         return {name: prod(sizes[i + 1 :]) for i, name in enumerate(self.axis_names)}
 
@@ -186,26 +188,25 @@ class Mesh(metaclass=_OneEach):
 
 _entered: ContextVar[tuple[Mesh, ...]] = ContextVar("shardir_meshes", default=())
 _stacks: dict[tuple[Mesh, ...], tuple[Mesh, ...]] = {}
-"""Those that were entered lately: the same meshes are the same object again, by which machine code
-knows them."""
+"""Recently entered stacks of meshes. Equal stacks are one object, which native code compares."""
 MANY = 64
-"""So many are remembered."""
+"""Maximum number of cached stacks."""
 
 
 def entered_meshes() -> tuple[Mesh, ...]:
-    """The meshes that are entered, the innermost last."""
+    """Return the entered meshes, the innermost last."""
     return _entered.get()
 
 
 def enter_meshes(meshes: tuple[Mesh, ...]) -> None:
-    """From now on these are entered."""
+    """Set the stack of entered meshes."""
     if len(_stacks) >= MANY:
         _stacks.clear()
     _entered.set(_stacks.setdefault(meshes, meshes))
 
 
 def current_mesh() -> Mesh | None:
-    """The mesh of the innermost `with mesh:` around the running code."""
+    """Return the mesh of the innermost `with mesh:` block, or `None`."""
     entered = _entered.get()
     return entered[-1] if entered else None
 
@@ -214,10 +215,10 @@ def current_mesh() -> Mesh | None:
 def create_device_mesh(
     mesh_shape: int | Sequence[int], devices: Sequence[Device] | None = None
 ) -> DeviceArray:
-    """All of `devices` arranged in `mesh_shape`, in their own order.
+    """Return all of `devices` arranged in `mesh_shape`, in their own order.
 
-    CPU devices have no topology that another order would suit better. Raises `MeshError` unless
-    the shape has as many places as there are devices.
+    CPU devices have no topology that would favor another order. Raises `MeshError` unless the shape
+    has as many positions as there are devices.
     """
     shape = clean_shape(mesh_shape)
     given = list(all_devices() if devices is None else devices)
@@ -225,8 +226,9 @@ def create_device_mesh(
         raise _too_few(shape, len(given), devices is None)
     if prod(shape) < len(given):
         raise MeshError(
-            f"a device mesh of shape {shape} has {prod(shape)} places, and there are {len(given)} "
-            f"devices; pass {prod(shape)} of them, as in devices=devices()[:{prod(shape)}]"
+            f"a device mesh of shape {shape} has {prod(shape)} positions, and there are "
+            f"{len(given)} devices; pass {prod(shape)} of them, as in "
+            f"devices=devices()[:{prod(shape)}]"
         )
     array = np.empty(len(given), dtype=object)
     array[:] = given
@@ -241,7 +243,7 @@ def make_mesh(
     *,
     devices: Sequence[Device] | None = None,
 ) -> Mesh:
-    """A mesh of the first of `devices` that fill `axis_shapes`; the rest stay out of it."""
+    """Return a mesh of the first of `devices` that fill `axis_shapes`; the rest are not used."""
     shape = clean_shape(axis_shapes)
     given = list(all_devices() if devices is None else devices)
     if prod(shape) > len(given):
@@ -250,25 +252,27 @@ def make_mesh(
 
 
 def clean_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The names of a mesh's axes as a tuple; whether each is a string is not looked at."""
+    """Return the axis names of a mesh as a tuple; the function does not check that they are
+    strings."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         return (names,)
     return tuple(names)
 
 
 def clean_shape(shape: Any) -> tuple[int, ...]:
-    """The sizes of a mesh as a tuple; raises `MeshError` unless all are at least 1."""
+    """Return the sizes of a mesh as a tuple; raises `MeshError` unless all are integers of at least
+    1."""
     single = isinstance(shape, str) or not isinstance(shape, Iterable)
     sizes = (shape,) if single else tuple(shape)
     for size in sizes:
         if not isinstance(size, int | np.integer) or size < 1:
-            raise MeshError(f"a mesh has shape {sizes}; every size must be a whole number above 0")
+            raise MeshError(f"a mesh has shape {sizes}; every size must be an integer above 0")
     return tuple(int(size) for size in sizes)
 
 
 def _too_few(shape: tuple[int, ...], have: int, all_of_them: bool) -> MeshError:
     more = (
-        f"let there be more by set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
+        f"add devices with set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
         if all_of_them
         else f"pass {prod(shape)} devices"
     )

@@ -1,7 +1,6 @@
-"""What every process has, for all of them: numbers gathered or told to everybody.
+"""Collective operations on host values, under the names of `jax.experimental.multihost_utils`.
 
-Under the names of `jax.experimental.multihost_utils`. All are called by every process in the same
-order; with one process they need nobody.
+Every process must call them in the same order; with one process they need no communication.
 """
 
 import pickle
@@ -29,11 +28,11 @@ from shardir.types import TensorType
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """Containers of arrays as NumPy arrays of what all processes have, in every process.
+    """Gather a pytree of arrays from all processes and return it as NumPy arrays, in every process.
 
-    What each process has for itself is stacked along a new first dimension, or with `tiled` put
-    one after the other along the first. Arrays spread over processes become whole, as they are;
-    without `tiled` they raise `DistributedError`.
+    Values that are local to each process are stacked along a new first dimension, or with `tiled`
+    concatenated along the first. Distributed arrays are gathered into global ones; without `tiled`
+    they raise `DistributedError`.
     """
     return tree.map(lambda leaf: _gathered(leaf, tiled), in_tree)
 
@@ -43,8 +42,8 @@ def _gathered(leaf: Any, tiled: bool) -> Any:
         if not tiled:
             raise DistributedError(
                 point(
-                    "process_allgather would stack an array that is spread over processes, which "
-                    "is one array; pass tiled=True"
+                    "process_allgather cannot stack an array that is sharded over processes; "
+                    "pass tiled=True"
                 )
             )
         return gather_to_all(leaf)
@@ -55,7 +54,8 @@ def _gathered(leaf: Any, tiled: bool) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """The arrays of the process that says `is_source` (by default the first), in every process."""
+    """Return the pytree of the process with `is_source` (by default the first), in every
+    process."""
     flag = "is_source of broadcast_one_to_all"
     source = here().index == 0 if is_source is None else flag_of(flag, is_source)
     sources = _of_all(source, "broadcast_one_to_all")
@@ -68,12 +68,13 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 
 def sync_global_devices(name: str) -> None:
-    """Wait until every process has come here; `name` is for the message if one does not."""
+    """Wait until every process has reached this call; `name` appears in the error if one does
+    not."""
     barrier(name)
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Arrays of which `local_inputs` are what each process has, spread over a mesh as specs say."""
+    """Return global arrays, sharded on a mesh by the specs, from the data of each process."""
     leaves, structure = tree.flatten(local_inputs)
     specs = spread_wishes(pspecs, local_inputs, "the specs of host_local_array_to_global_array")
     made = [
@@ -84,10 +85,10 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Of arrays spread over a mesh as specs say, what the devices of this process hold, side by
-    side: an array of this process's own for each of `global_inputs`.
+    """Return the data of this process's devices for arrays sharded on a mesh by the specs.
 
-    Raises `DistributedError` when the mesh has no device of this process.
+    The result has one local array for each of `global_inputs`. Raises `DistributedError` when the
+    mesh has no device of this process.
     """
     leaves, structure = tree.flatten(global_inputs)
     word = "the specs of global_array_to_host_local_array"
@@ -100,11 +101,11 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
 
 
 def _local(array: Array, mesh: Mesh) -> Array:
-    """What is here of an array, as an array of its own."""
+    """Return the local shards of an array, assembled to one local array."""
     shape, parts = array.shape, array.addressable_shards
     if not parts:
         raise DistributedError(
-            point(f"no device of {mesh} belongs to process {here().index}, which has no part")
+            point(f"no device of {mesh} belongs to process {here().index}, which has no shard")
         )
     boxes = [box_of(part.index, shape) for part in parts]
     corners = list(zip(*boxes, strict=True)) if shape else []
@@ -118,10 +119,10 @@ def _local(array: Array, mesh: Mesh) -> Array:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """Raises an `AssertionError` in every process when one has other numbers than the first.
+    """Raise `AssertionError` in every process when one has other elements than the first.
 
-    `in_tree` is a container of arrays or numbers that each process has for itself; of an array
-    that is spread over processes, each gives the part of its first device.
+    `in_tree` is a pytree of arrays or numbers that are local to each process; of a distributed
+    array each process compares the shard of its first device.
     """
     leaves, structure = tree.flatten(in_tree)
     names = ["/".join(map(str, path)) for path in structure.paths()]
@@ -139,7 +140,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 def _own(leaf: Any) -> Buffer:
-    """The numbers of a leaf that are compared."""
+    """Return the elements of a leaf that are compared."""
     if isinstance(leaf, Array):
         spread_out = not leaf.is_fully_addressable
         return leaf.addressable_shards[0].data.whole() if spread_out else leaf.whole()

@@ -1,9 +1,8 @@
-"""Axes that collectives speak of by name, while a function is mapped over them.
+"""Named axes that collectives refer to while a function is mapped over them.
 
-An axis is one of a batch (`vmap`) or one of a mesh along which every device runs the function on
-its own (`pmap`, `shard_map`). Collectives do not tell the two apart: each name stands for axes of
-the IR, and what becomes of those is settled when the batch is vectorized, or when the program's
-mesh is known. An axis of one position stands for none.
+A named axis is one of a batch (`vmap`), or a manual mesh axis (`pmap`, `shard_map`). Collectives do
+not distinguish them: a name represents axes of the IR, which are replaced when the batch is
+vectorized or when the mesh of the program is known. An axis of size 1 represents no axes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +20,10 @@ from shardir.placement import Axes, Axis
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An axis of a name, and the axes of the IR that it is.
+    """A named axis and the axes of the IR that it represents.
 
-    `manual`: of a mesh, not of a batch. `checked`: what is the same along it counts as one value
-    that its devices share (`shard_map` with `check_vma`).
+    `manual`: a mesh axis, not a batch axis. `checked`: an axis of `shard_map` with `check_vma`. A
+    value that does not vary along such an axis counts as one value that its devices share.
     """
 
     name: str
@@ -39,7 +38,7 @@ _axes: ContextVar[Mapping[str, Named]] = ContextVar("shardir_axes", default=Mapp
 
 @contextmanager
 def bound(name: str | None, size: int) -> Iterator[None]:
-    """Inside, `name` is an axis of a batch of `size`; without a name nothing changes."""
+    """Bind `name` to a batch axis of `size` inside the block; without a name nothing changes."""
     if name is None:
         yield
         return
@@ -49,7 +48,7 @@ def bound(name: str | None, size: int) -> Iterator[None]:
 
 @contextmanager
 def all_bound(named: Sequence[Named]) -> Iterator[None]:
-    """Inside, these axes are there as well."""
+    """Bind additional named axes inside the block."""
     token = _axes.set({**_axes.get(), **{axis.name: axis for axis in named}})
     try:
         yield
@@ -58,24 +57,24 @@ def all_bound(named: Sequence[Named]) -> Iterator[None]:
 
 
 def known_axes() -> Mapping[str, Named]:
-    """The axes around, by name."""
+    """Return the bound axes by name."""
     return _axes.get()
 
 
 def checked_axes() -> Axes:
-    """The axes of the IR along which equal values are shared ones."""
+    """Return the axes of the IR with `check_vma`, along which equal values are shared."""
     return tuple(axis for named in _axes.get().values() if named.checked for axis in named.axes)
 
 
 def manual_axes_here() -> Axes:
-    """The manual axes around, of the IR."""
+    """Return the bound manual axes of the IR."""
     return tuple(axis for named in _axes.get().values() if named.manual for axis in named.axes)
 
 
 def named_axes(names: object, what: str) -> tuple[Named, ...]:
-    """The axes of one name or several, in order.
+    """Return the axes of one or several names, in order.
 
-    Raises `AxisNameError`, mentioning `what`, for a name that nothing around the line has bound.
+    Raises `AxisNameError` that mentions `what` for a name that is not bound.
     """
     listed = tuple(names) if isinstance(names, (tuple, list)) else (names,)
     known = _axes.get()
@@ -86,7 +85,7 @@ def named_axes(names: object, what: str) -> tuple[Named, ...]:
         close = suggestion(name, known) if isinstance(name, str) else ""
         raise AxisNameError(
             point(
-                f"{what} is along {name!r}, and no axis around this line has that name (there: "
+                f"{what} is along {name!r}, which is not bound at this line (bound axes: "
                 f"{there}); "
                 + (close or "name one with axis_name= of vmap or pmap, or in the mesh of shard_map")
             )
@@ -98,10 +97,10 @@ def named_axes(names: object, what: str) -> tuple[Named, ...]:
 
 
 def size_of(named: Sequence[Named]) -> int:
-    """How many positions there are along the axes."""
+    """Return the number of positions along the axes."""
     return prod(axis.size for axis in named)
 
 
 def joined(named: Sequence[Named]) -> Axes:
-    """The axes of the IR that the axes are, major to minor."""
+    """Return the axes of the IR that the named axes represent, major to minor."""
     return tuple(axis for each in named for axis in each.axes)

@@ -1,4 +1,4 @@
-"""`pjit`: the name that `jit` had for functions of sharded arrays, and its words for shardings."""
+"""`pjit`: the former name of `jit` for sharded arrays, with its former keywords."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,8 @@ def pjit(
     out_axis_resources: Any = None,
     **options: Any,
 ) -> JitFunction:
-    """`jit`, which also calls its shardings `in_axis_resources` and `out_axis_resources`."""
+    """Return `jit(fun)`, and accept its shardings as `in_axis_resources` and `out_axis_resources`
+    too."""
     return jit(
         fun,
         in_shardings=_either("in", in_shardings, in_axis_resources),
@@ -29,6 +30,6 @@ def pjit(
 def _either(side: str, shardings: Any, resources: Any) -> Any:
     if shardings is not None and resources is not None:
         raise ArgumentError(
-            point(f"{side}_shardings and {side}_axis_resources say the same; give one of them")
+            point(f"{side}_shardings and {side}_axis_resources are the same option; pass one")
         )
     return resources if shardings is None else shardings

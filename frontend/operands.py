@@ -1,7 +1,7 @@
-"""From what a user passes to traced values of one element type and shape.
+"""Conversion of operands to tracers of one element type and one shape.
 
-Python numbers stay numbers until the element type of the other operands is known; then they
-become constants of that type, so `x + 1` needs neither a conversion nor a broadcast.
+A Python number stays a number until the element type of the other operands is known. It then
+becomes a constant of that type, so that `x + 1` needs neither a conversion nor a broadcast.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,23 @@ from shardir.opset import Dense
 from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
 
 SMALL = 256
-"""NumPy arrays of at most so many bytes become constants of the program, larger ones parameters."""
+"""NumPy arrays of at most this many bytes become constants of the program; larger ones become
+parameters.
+"""
 
 _PYTHON = {bool: ("bool", False), int: ("i64", True), float: ("f64", True), complex: ("c128", True)}
 
 
 def is_number(x: Any) -> bool:
-    """Whether it is a Python number, whose type gives way."""
+    """Return whether `x` is a Python number, which has a weak type."""
     return type(x) in _PYTHON
 
 
 def kind_of(x: Any) -> tuple[str, bool]:
-    """The element type of an operand and whether it is weak; raises `NotAnArrayError`."""
+    """Return the element type of an operand and whether it is weak.
+
+    Raises `NotAnArrayError` for an object that is no array.
+    """
     if isinstance(x, Tracer):
         return x.value.type.dtype, x.weak_type
     known = _PYTHON.get(type(x))
@@ -46,7 +51,9 @@ def kind_of(x: Any) -> tuple[str, bool]:
 
 
 def is_memory(x: Any) -> bool:
-    """Whether it is memory that NumPy can look at, and nothing that is an array otherwise."""
+    """Return whether `x` supports the buffer protocol or `__array_interface__` but no array
+    protocol.
+    """
     if isinstance(x, (Tracer, np.ndarray, np.generic, list, tuple)) or is_number(x):
         return False
     if hasattr(x, "__array__") or hasattr(x, "__jax_array__"):
@@ -61,7 +68,7 @@ def is_memory(x: Any) -> bool:
 
 
 def abstract_of(x: Any, name: str = "") -> Abstract:
-    """What is known of an operand; raises `NotAnArrayError` that mentions `name`."""
+    """Return the abstract value of an operand; raises `NotAnArrayError` that mentions `name`."""
     found = getattr(x, "abstract", None)
     if isinstance(found, Abstract):
         return found
@@ -77,9 +84,10 @@ def abstract_of(x: Any, name: str = "") -> Abstract:
 
 
 def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
-    """A NumPy array of a canonical element type.
+    """Return a NumPy array of a canonical element type.
 
-    Typed keys are words of 64 bits. Raises `NotAnArrayError` and `NumberError` that mention `name`.
+    Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention
+    `name`.
     """
     if (keys := packed(x)) is not None:
         return keys
@@ -92,8 +100,8 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
         raise no_array(
             x,
             name,
-            "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask "
-            "as an array of its own",
+            "is a masked array, which shardir does not support; pass x.filled(number), or the mask "
+            "as a separate array",
         )
     if hasattr(x, "__jax_array__"):
         return np.asarray(x.__jax_array__())
@@ -106,7 +114,7 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
 
 
 def no_array(x: Any, name: str, says: str) -> NotAnArrayError:
-    """The error for `x`; who was called with it may know a better name for it."""
+    """Return the error for `x`. The caller may replace `name` by a better one."""
     error = NotAnArrayError(point(f"{name or 'an operand'} {says}"))
     error.about = x, says
     return error
@@ -120,9 +128,10 @@ def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
 
 
 def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
-    """`array` as `dtype`, the sibling of its type or a narrower one.
+    """Return `array` converted to `dtype`, which is its own type or a narrower one of the same
+    kind.
 
-    Raises `NumberError` that mentions `name` when an integer does not fit.
+    Raises `NumberRangeError` that mentions `name` when an integer does not fit.
     """
     if array.dtype == dtype:
         return plain_truths(array)
@@ -146,9 +155,10 @@ def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> n
 
 
 def plain_truths(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, or a copy if it is of truth values that have other bytes than 0 and 1.
+    """Return `array`, or a copy of a boolean array that has bytes other than 0 and 1.
 
-    To NumPy every other byte is true as well (of `octets.view(bool)`, say); to programs only 1 is.
+    NumPy treats every nonzero byte as true (of `octets.view(bool)`, for example); programs require
+    1.
     """
     if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max() <= 1:
         return array
@@ -157,11 +167,11 @@ def plain_truths(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def as_tracer(x: Any) -> Tracer:
-    """Anything that stands for an array as a tracer of the current trace.
+    """Return a tracer of the current trace for an object that can be converted to an array.
 
-    A Python number becomes a weak constant; an Array, or a NumPy array of more than a few bytes,
-    a parameter of the program that the user does not see, so that its sharding counts; a nested
-    list is stacked. Raises `NotAnArrayError` for everything else.
+    A Python number becomes a weak constant. An `Array`, or a NumPy array of more than
+    `MAX_CONSTANT_BYTES`, becomes a hidden parameter of the program, so that its sharding takes part
+    in propagation. A nested list is stacked. Raises `NotAnArrayError` for any other object.
     """
     if isinstance(x, Tracer):
         trace = require("a traced value is used")
@@ -188,21 +198,21 @@ def as_tracer(x: Any) -> Tracer:
 
 
 def _stacked(items: Sequence[Any]) -> Tracer:
-    """A nested list as an array of one more dimension than its items."""
+    """Return a nested list as an array with one more dimension than its items."""
     if _known(items):
         try:
             array = np.asarray(items)
         except ValueError as error:
             raise NotAnArrayError(point(f"a nested list is no array: {error}")) from None
         if array.dtype.kind in "biufc":
-            # Python's own numbers are 64 bits wide for NumPy and 32 for us, unless enabled.
+            # NumPy gives Python numbers 64 bits; without enable_x64 programs use 32 bits.
             return as_tracer(array)
     rows = promote(*(item if is_number(item) else as_tracer(item) for item in items))
     kind = rows[0].value.type
     shapes = list(dict.fromkeys(row.shape for row in rows))
     if len(shapes) > 1:
-        told = " and ".join(map(str, shapes))
-        raise NotAnArrayError(point(f"a list of arrays of shapes {told} is no array"))
+        listed = " and ".join(map(str, shapes))
+        raise NotAnArrayError(point(f"a list of arrays of shapes {listed} is no array"))
     parts = [reshape(row, (1, *kind.shape)) for row in rows]
     stacked: Tracer = emit(ops.concatenate, *parts, dim=0)
     return stacked
@@ -215,7 +225,8 @@ def _known(items: Any) -> bool:
 
 
 def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
-    """A constant of the program with the numbers of `array` (of a canonical element type)."""
+    """Return a constant of the program with the elements of `array`, of a canonical element
+    type."""
     array = np.asarray(array)
     type = TensorType(array.shape, dtype_name(array.dtype))
     if array.ndim == 0:
@@ -225,30 +236,33 @@ def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
 
 
 def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
-    """A constant of `type` whose every element is `number`, converted as Python would."""
+    """Return a constant of `type` with every element equal to `number`, converted as Python
+    does."""
     made: Tracer = emit(ops.constant, value=_fitted(number, type.dtype), result=type, weak=weak)
     return made
 
 
 def check_fits(number: Any, dtype: str) -> None:
-    """Raises `NumberError` unless a whole number that is to be of `dtype` is one of it."""
+    """Raise `NumberRangeError` if `number` is a Python integer that the integer type `dtype` cannot
+    represent.
+    """
     if type(number) is not int or dtype not in INTEGERS:
         return
     bounds = np.iinfo(NUMPY_DTYPES[dtype])
     if not bounds.min <= number <= bounds.max:
         raise NumberError(
             point(
-                f"the number {number} does not fit into {dtype}, which is of {bounds.min} to "
-                f"{bounds.max}; convert it with astype to have it wrapped around"
+                f"the number {number} does not fit into {dtype}, which has the range "
+                f"{bounds.min} to {bounds.max}; convert it with astype to wrap it around"
             )
         )
 
 
 def _fitted(number: complex, dtype: str) -> complex | bool:
-    """The number as an element of `dtype`.
+    """Return the number as an element of `dtype`.
 
-    An integer that fits the default integer type wraps around in a narrower one; one that fits
-    neither raises `NumberError`.
+    An integer that fits the default integer type wraps around in a narrower one. An integer that
+    fits neither raises `NumberRangeError`.
     """
     if dtype in INTEGERS:
         return _wrapped(int(number.real), dtype)
@@ -257,7 +271,7 @@ def _fitted(number: complex, dtype: str) -> complex | bool:
     try:
         return float(number.real) if dtype in FLOATS else complex(number)
     except OverflowError:
-        raise NumberError(point(f"a whole number so large does not fit into {dtype}")) from None
+        raise NumberError(point(f"an integer of this size does not fit into {dtype}")) from None
 
 
 def _wrapped(whole: int, dtype: str) -> int:
@@ -277,7 +291,7 @@ def _wrapped(whole: int, dtype: str) -> int:
 
 
 def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
-    """`x` with the element type called `dtype`; itself when it has that already."""
+    """Return `x` with the element type `dtype`, or `x` itself if it has that type already."""
     if x.value.type.dtype == dtype:
         return x if x.weak_type == weak else Tracer(x._trace, x.value, weak, x._site)
     converted: Tracer = emit(ops.convert, x, result=x.value.type.with_dtype(dtype), weak=weak)
@@ -285,12 +299,14 @@ def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
 
 
 def as_indices(x: Tracer) -> Tracer:
-    """Return `x`, indices or counts of any integer type, in the default integer type."""
+    """Return `x`, an array of indices or counts of any integer type, in the default integer
+    type."""
     return convert(x, canonical("i64"))
 
 
 def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
-    """`x` with another shape of the same size; itself when it has that already."""
+    """Return `x` with another shape of the same size, or `x` itself if it has that shape
+    already."""
     if x.shape == tuple(shape):
         return x
     result = x.value.type.with_shape(shape)
@@ -299,7 +315,10 @@ def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
 
 
 def broadcast(x: Tracer, shape: Sequence[int]) -> Tracer:
-    """`x` repeated to `shape` by NumPy's rules; raises `OperationTypeError` if it does not fit."""
+    """Return `x` broadcast to `shape` by NumPy's rules.
+
+    Raises `OperationTypeError` if the shapes are incompatible.
+    """
     shape = tuple(shape)
     if x.shape == shape:
         return x
@@ -313,31 +332,32 @@ def broadcast(x: Tracer, shape: Sequence[int]) -> Tracer:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape by NumPy's rules; raises `OperationTypeError` naming all shapes."""
+    """Return the common shape by NumPy's rules; raises `OperationTypeError` that names all
+    shapes."""
     rank = max(map(len, shapes), default=0)
     common = []
     for dim in range(-rank, 0):
         sizes = {shape[dim] for shape in shapes if len(shape) >= -dim} - {1}
         if len(sizes) > 1:
-            told = " and ".join(map(str, shapes))
-            raise OperationTypeError(point(f"shapes {told} do not broadcast to one shape"))
+            listed = " and ".join(map(str, shapes))
+            raise OperationTypeError(point(f"shapes {listed} do not broadcast to one shape"))
         common.append(sizes.pop() if sizes else 1)
     return tuple(common)
 
 
 def promote(*xs: Any) -> tuple[Tracer, ...]:
-    """The operands as tracers of their common element type, shapes as they are."""
+    """Return the operands as tracers of their common element type, with unchanged shapes."""
     return promote_to(promotion.result_type(*map(kind_of, xs)), *xs)
 
 
 def promote_inexact(*xs: Any) -> tuple[Tracer, ...]:
-    """The operands as tracers of their common floating or complex element type."""
+    """Return the operands as tracers of their common floating or complex element type."""
     name, weak = promotion.result_type(*map(kind_of, xs))
     return promote_to((promotion.inexact(name), weak), *xs)
 
 
 def promote_to(kind: tuple[str, bool], *xs: Any) -> tuple[Tracer, ...]:
-    """The operands as tracers of the element type `kind`, (name, weak)."""
+    """Return the operands as tracers of the element type `kind`, a pair (name, weak)."""
     name, weak = kind
     return tuple(
         splat(x, TensorType((), name), weak) if is_number(x) else convert(as_tracer(x), name, weak)
@@ -346,10 +366,11 @@ def promote_to(kind: tuple[str, bool], *xs: Any) -> tuple[Tracer, ...]:
 
 
 def align(*xs: Any, kind: tuple[str, bool] | None = None) -> tuple[Tracer, ...]:
-    """The operands as tracers of one element type and one shape, by promotion and broadcasting.
+    """Return the operands as tracers of one element type and one shape, by promotion and
+    broadcasting.
 
-    `kind` (name, weak) is the element type when it is not that of promotion. Python numbers
-    become constants of the common shape.
+    `kind` (name, weak) overrides the element type of promotion. Python numbers become constants of
+    the common shape.
     """
     kind = kind or promotion.result_type(*map(kind_of, xs))
     name, weak = kind

@@ -1,6 +1,6 @@
-"""Operators and methods that traced values and arrays share.
+"""Operators and methods shared by tracers and arrays.
 
-Each is one line into the NumPy-like namespace, looked up when first used: `x + y` is
+Each one calls a function of the NumPy-like namespace, which is looked up at first use: `x + y` is
 `shardir.numpy.add(x, y)`, `x.sum(axis=0)` is `shardir.numpy.sum(x, axis=0)`.
 """
 
@@ -24,7 +24,7 @@ _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
 _STRANGERS = (str, bytes, list, tuple, set, frozenset, dict, type(None))
-"""What is no operand, nor has operators of its own for arrays."""
+"""Built-in types that are no operands and define no operators for arrays."""
 
 
 _SYMBOLS = {
@@ -33,11 +33,11 @@ _SYMBOLS = {
     "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<",
     "right_shift": ">>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
 }  # fmt: skip
-"""What Python calls the operators, but for those that have an answer for anything."""
+"""Python's symbols of the operators, except `==` and `!=`, which accept any operand."""
 
 
 def _unsupported(function: str, x: Any, y: Any, swapped: bool) -> NotAnArrayError:
-    """What Python says of such operands, with the user's line and a way out."""
+    """Return Python's error for such operands, with the user's line and a suggestion."""
     names = " and ".join(repr(type(z).__name__) for z in ((y, x) if swapped else (x, y)))
     symbol = _SYMBOLS[function]
     way_out = "make it an array with snp.array" if isinstance(y, (list, tuple)) else ""
@@ -62,7 +62,7 @@ def _indexing(name: str) -> Any:
 def _binary(function: str, swapped: bool = False) -> Any:
     def operator(self: "Operators", other: Any) -> Any:
         if not isinstance(other, (Operators, *_NUMBERS)) and not hasattr(other, "__array__"):
-            # Nothing is equal to a stranger, and a list times a whole number is Python's.
+            # Python compares unrelated types as unequal, and multiplies a list by an index.
             python = function not in _SYMBOLS or (swapped and function == "multiply")
             if python or type(other) not in _STRANGERS:
                 return NotImplemented
@@ -98,7 +98,8 @@ def _method(function: str) -> Any:
 
 @quick_class
 class Operator:
-    """An operator or a method: a function of the namespace, with its two arguments `swapped`."""
+    """An operator or a method that calls a namespace function; `swapped` exchanges its two
+    arguments."""
 
     def __init__(
         self, fun: Any, name: str, swapped: bool = False, function: Any = _function
@@ -115,7 +116,7 @@ class Operator:
         return made
 
     def _join(self) -> None:
-        """Have machine code answer what it answers of the function."""
+        """Share the native call cache of the function."""
         function: Any = self._function(self._of)
         if not is_quick(function):
             self._joins = False
@@ -133,7 +134,7 @@ class Operator:
 
 
 class Operators:
-    """What can be written with an array. Subclasses have `shape` and `dtype`."""
+    """Base class of tracers and arrays. Subclasses define `shape` and `dtype`."""
 
     __slots__ = ()
 
@@ -141,13 +142,17 @@ class Operators:
     __array_priority__: ClassVar[int] = 100
 
     def __getattr__(self, name: str) -> Any:
-        """Python asks here for what there is not, and for properties that raised such an error."""
+        """Raise an error for an unknown attribute.
+
+        Python also calls this for a property that raised `AttributeError`; it is evaluated again to
+        raise the original error.
+        """
         known = getattr(type(self), name, None)
         if isinstance(known, property) and known.fget is not None:
             return known.fget(self)
         text = f"{type(self).__name__!r} object has no attribute {name!r}"
         if name.startswith("_"):
-            raise AttributeError(text)  # Libraries ask for these to see what it is.
+            raise AttributeError(text)  # Libraries test for such attributes.
         guess = suggestion(name, (each for each in dir(type(self)) if each[0] != "_"))
         raise UnknownMethod(point(f"{text}; {guess}" if guess else text))
 
@@ -165,12 +170,12 @@ class Operators:
 
     @property
     def aval(self) -> ShapeDtypeStruct:
-        """What is known of it without its numbers: shape, element type, weakness."""
+        """The abstract value: shape, element type, weakness."""
         return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.abstract.weak)
 
     @property
     def __numpy_dtype__(self) -> DType:
-        """What NumPy takes an array for that stands in the place of an element type."""
+        """The element type of the array, which NumPy reads when the array is passed as a dtype."""
         warnings.warn(
             "an array was passed for an element type; write dtype=x.dtype, not dtype=x",
             DeprecationWarning,
@@ -220,7 +225,7 @@ class Operators:
 
     def __delitem__(self, index: Any) -> None:
         raise ImmutableError(
-            point("nothing is deleted from an array in place; make a new one with snp.delete")
+            point("elements of an array are never deleted in place; make a new one with snp.delete")
         )
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -235,16 +240,17 @@ class Operators:
         return bool(_function("any")(self == item))
 
     def __round__(self, digits: int | None = None) -> Any:
-        # As Python's, it makes integers unless it is told how many digits to keep.
+        # As in Python, the result is an integer unless the number of digits is given.
         rounded = _function("round")(self, 0 if digits is None else digits)
         return rounded.astype(int) if digits is None else rounded
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The functions of the Array API standard; raises `ArgumentError` for other versions."""
+        """Return the functions of the Array API standard; raises `ArgumentError` for other
+        versions."""
         return import_module("shardir.frontend.numpy.namespace").namespace(api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """This array on a device, or spread as a sharding says; there are no streams."""
+        """Return this array on a device or with a sharding; streams are not supported."""
         return import_module("shardir.frontend.placing").device_put(self, device)
 
     @property
@@ -273,21 +279,22 @@ class Operators:
         return _function("ravel")(self)
 
     def astype(self, dtype: Any) -> Any:
-        """This array with another element type."""
+        """Return this array with another element type."""
         return _function("astype")(self, dtype)
 
     def view(self, dtype: Any = None, *more: Any) -> Any:
-        """The bits of this array read as another element type."""
+        """Return the bits of this array as another element type."""
         return _indexing("view")(self, (dtype, *more) if more else dtype)
 
     def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Any:
-        """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+        """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
         wanted = shape[0] if len(shape) == 1 else shape
         options = {} if out_sharding is None else {"out_sharding": out_sharding}
         return _function("reshape")(self, wanted, order=order, **options)
 
     def transpose(self, *axes: Any) -> Any:
-        """`x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+        """Return a transposed array: `x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1,
+        0))`."""
         if not axes or (len(axes) == 1 and axes[0] is None):
             return _function("transpose")(self)
         return _function("transpose")(self, axes[0] if len(axes) == 1 else axes)

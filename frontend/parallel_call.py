@@ -1,7 +1,7 @@
-"""One call of a `pmap`: which slices there are, on which devices, and the trace of it.
+"""One call of a `pmap`: its slices, their devices, and the trace.
 
-A `pmap` inside a `pmap` needs devices for every pair of positions. Where one is met, the function
-is traced again on a mesh with one more axis.
+A `pmap` inside a `pmap` needs a device for every pair of positions. When one is found, the function
+is traced again on a mesh with an additional axis.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ from shardir.frontend.trace import require
 from shardir.frontend.tracer import Tracer
 
 Level = tuple[str, int]
-"""What one pmap maps over: the name of the axis, and how many positions it has."""
+"""The mapped axis of one pmap: its name and its number of positions."""
 
 
 class _DeeperError(Exception):
-    """Raised where a pmap is met inside one that has no devices for it."""
+    """A nested pmap was found for which the mesh has no axis."""
 
     def __init__(self, levels: tuple[Level, ...]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class _DeeperError(Exception):
 
 @dataclass(frozen=True)
 class _Around:
-    """The mesh of the outermost pmap, and how many of its axes are taken."""
+    """The mesh of the outermost pmap, and the number of its axes that are in use."""
 
     mesh: Mesh
     taken: int
@@ -59,7 +59,7 @@ _around: ContextVar[_Around | None] = ContextVar("shardir_pmap", default=None)
 
 @dataclass(frozen=True)
 class Mapping:
-    """What a pmap is told once; `inner` are the pmaps that were last found inside."""
+    """The parameters of a pmap; `inner` are the nested pmaps that the last trace found."""
 
     name: str
     fun: Callable[..., Any]
@@ -74,7 +74,7 @@ class Mapping:
 
 
 class Call:
-    """One call: its leaves, which of their axes are mapped, and how many positions there are."""
+    """One call: its leaves, their mapped axes, and the number of positions."""
 
     def __init__(self, mapping: Mapping, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.mapping, self.args, self.options = mapping, args, options
@@ -107,9 +107,9 @@ class Call:
         return [*axes, *[0] * len(tree.leaves(named))]
 
     def _measured(self) -> int:
-        """How many positions there are; counts the axes from the front."""
+        """Return the number of positions, and make the mapped axes nonnegative."""
         name = self.mapping.name
-        told = []
+        sizes = []
         for i, (leaf, label, axis) in enumerate(
             zip(self.leaves, self.labels, self.axes, strict=True)
         ):
@@ -117,7 +117,7 @@ class Call:
                 raise NotAnArrayError(
                     point(
                         f"argument {label} of {name} is {brief_with_type(leaf)}, "
-                        "which is no array; name it in static_broadcasted_argnums"
+                        "which is no array; list it in static_broadcasted_argnums"
                     )
                 )
             if axis is None:
@@ -128,35 +128,35 @@ class Call:
                 raise AxisError(
                     point(
                         f"pmap of {name} maps axis {axis} of {label}, which is {whole}; give it "
-                        "another axis in in_axes, or None to give all of it to every device"
+                        "another axis in in_axes, or None to replicate it on every device"
                     )
                 )
             self.axes[i] = at
-            told.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+            sizes.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
         if self.mapping.axis_size is not None:
-            told.insert(0, (self.mapping.axis_size, f"axis_size is {self.mapping.axis_size}"))
-        if not told:
+            sizes.insert(0, (self.mapping.axis_size, f"axis_size is {self.mapping.axis_size}"))
+        if not sizes:
             raise BatchError(
                 point(
                     f"pmap of {name} maps nothing: no argument has an axis in in_axes; give one, "
                     "or state axis_size"
                 )
             )
-        if len({size for size, _ in told}) > 1:
+        if len({size for size, _ in sizes}) > 1:
             raise BatchError(
                 point(
                     f"pmap of {name} maps axes of different sizes: "
-                    f"{', '.join(text for _, text in told)}; choose others with in_axes, or None "
-                    "for what every device gets"
+                    f"{', '.join(text for _, text in sizes)}; choose others with in_axes, or None "
+                    "for arguments that all devices share"
                 )
             )
-        return told[0][0]
+        return sizes[0][0]
 
     def placed(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments on the devices that will need them."""
+        """Return the arguments on the devices that need them."""
         levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
         if self.mapping.devices is not None and not self._fill(levels):
-            # Whether there is a pmap inside that takes the others will be known when it is traced.
+            # Tracing will show whether a nested pmap uses the remaining devices.
             return self.mapping.parameters.join(self.dynamic, self.args, self.options)
         mesh = self._mesh(levels)
         moved = [
@@ -167,7 +167,7 @@ class Call:
         return self.mapping.parameters.join(filled, self.args, self.options)
 
     def _mesh(self, levels: Sequence[Level]) -> Mesh:
-        """The mesh of an outermost pmap, with an axis for each of those inside."""
+        """Return the mesh of an outermost pmap, with an axis for each nested one."""
         name, wanted = self.mapping.name, prod(size for _, size in levels)
         mine = self.mapping.devices
         there = all_devices(self.mapping.backend) if mine is None else mine
@@ -180,10 +180,10 @@ class Call:
             )
         if wanted > len(there) or wanted < 1:
             sizes = " by ".join(str(size) for _, size in levels)
-            more = f", or let there be more by set_cpu_devices({wanted})" if mine is None else ""
+            more = f", or add devices with set_cpu_devices({wanted})" if mine is None else ""
             raise BatchError(
                 point(
-                    f"pmap of {name} maps {sizes} positions, each on a device of its own, and "
+                    f"pmap of {name} maps {sizes} positions, each on its own device, and "
                     f"there are {len(there)} devices; map fewer, with vmap for the rest{more}"
                 )
             )
@@ -194,19 +194,19 @@ class Call:
         return Mesh(array.reshape([size for _, size in levels]), names)
 
     def _fill(self, levels: Sequence[Level]) -> bool:
-        """Whether all of the devices that it was given have something to do."""
+        """Return whether all of the given devices are used."""
         mine = self.mapping.devices
         return mine is None or len(mine) == prod(size for _, size in levels)
 
     def trace(self) -> Any:
-        """The results, in the current trace."""
+        """Trace the call and return the results, in the current trace."""
         level = self.mapping.axis_name or "pmap", self.size
         around = _around.get()
         if around is not None:
             if self.mapping.devices is not None:
                 raise ArgumentError(
                     point(
-                        f"pmap of {self.mapping.name} is inside another and has devices; give "
+                        f"pmap of {self.mapping.name} is inside another and has devices; pass "
                         "them to the outermost, enough for every pair of positions"
                     )
                 )
@@ -215,7 +215,7 @@ class Call:
                 raise _DeeperError((level,))
             return self._on(_Around(around.mesh, around.taken + 1))
         program = require("pmap").program
-        asked = dict(program.asked)
+        requested_before = dict(program.asked)
         levels: tuple[Level, ...] = (level,)
         while True:
             mesh = self._mesh(levels)
@@ -231,7 +231,7 @@ class Call:
                     ) from None
                 levels = (level, *deeper.levels)
                 program.asked.clear()
-                program.asked.update(asked)
+                program.asked.update(requested_before)
                 continue
             if not self._fill(levels):
                 raise BatchError(
@@ -245,7 +245,7 @@ class Call:
             return made
 
     def _on(self, around: _Around) -> Any:
-        """The results, with each position along the last axis taken of a mesh."""
+        """Return the results, with the positions along the last used axis of a mesh."""
         mesh, axis = around.mesh, around.mesh.axis_names[around.taken - 1]
         tracers = list(map(as_tracer, self.leaves))
         if around.taken == 1:
@@ -293,11 +293,11 @@ class Call:
 
     @staticmethod
     def _at(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:
-        """An argument or a result, cut over the devices as it is mapped."""
+        """Return an argument or a result, sharded over the devices along its mapped axis."""
         return constrain(x, NamedSharding(mesh, _spec(axis, at, x.ndim if mesh.ndim > 1 else 0)))
 
     def _out_axes(self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]) -> list[int | None]:
-        """Where the mapped axis is in each result, counted from the front."""
+        """Return the nonnegative position of the mapped axis in each result."""
         name = self.mapping.name
         try:
             axes = spread(self.mapping.out_axes, out, is_entry, f"out_axes of pmap of {name}")
@@ -312,11 +312,11 @@ class Call:
             at = axis + rank if axis < 0 else axis
             if not 0 <= at < rank:
                 where = "".join(f"[{entry!r}]" for entry in path)
-                told = f"result{where} of {name}" if where else f"the result of {name}"
+                described = f"result{where} of {name}" if where else f"the result of {name}"
                 raise AxisError(
                     point(
-                        f"out_axes has axis {axis} for {told}, which is {x.value.type} on each "
-                        f"device; the mapped axis can be {' or '.join(map(str, range(rank)))}"
+                        f"out_axes has axis {axis} for {described}, which is {x.value.type} on "
+                        f"each device; the mapped axis can be {' or '.join(map(str, range(rank)))}"
                     )
                 )
             counted.append(at)
@@ -328,7 +328,8 @@ def _cuts(axis: str, at: int | None, rank: int) -> Cuts:
 
 
 def _spec(axis: str, at: int | None, free: int = 0) -> PartitionSpec:
-    """The spec that cuts dimension `at`, and leaves the others whole, or `free` to be cut."""
+    """Return the spec that shards dimension `at`, and replicates or, with `free`, frees the
+    others."""
     rest = UNCONSTRAINED if free else None
     entries = [axis if dim == at else rest for dim in range(max(free, 0 if at is None else at + 1))]
     return PartitionSpec(*entries)

@@ -1,7 +1,6 @@
-"""`pmap`: a function mapped over slices of its arguments, each slice on a device of its own.
+"""`pmap`: map a function over slices of its arguments, each on a separate device.
 
-It is a manual computation over a mesh with one axis, on whose devices the slices are pieces of
-length one.
+It is a manual computation over a mesh with one axis, in which the slices are shards of size one.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,26 +41,27 @@ def pmap(
     donate_argnums: Numbers = None,
     uneven: str | None = None,
 ) -> Any:
-    """The function that computes `fun` for every slice of its arguments, each on its own device.
+    """Return a function that computes `fun` for every slice of its arguments, each on its own
+    device.
 
-    `in_axes` says which axis of each positional argument is mapped, as for `vmap`: a number for
-    all, or a tuple with an entry for each argument; `None` is for what all devices get. Arguments
-    by name are mapped along axis 0. `out_axes` says where the mapped axis is in each result,
-    `None` for one that is the same everywhere. There are as many devices as slices: the first of
-    `devices`, or of all there are.
+    `in_axes` is the mapped axis of each positional argument, as for `vmap`: an integer for all, or
+    a tuple with an entry for each argument; `None` marks an argument that all devices share.
+    Keyword arguments are mapped along axis 0. `out_axes` is the position of the mapped axis in each
+    result, `None` for a result that is equal on all devices. The number of devices equals the
+    number of slices: the first of `devices`, or of all devices.
 
-    `axis_name` is what collectives such as `lax.psum` inside `fun` call the mapped axis.
-    `static_broadcasted_argnums` are arguments that reach `fun` as they are, `donate_argnums` those
-    that may not be used after the call. With `backend="gpu"` the devices are GPUs; other backends
-    change nothing. `uneven` is that of `jit`: the mapped axis always divides, and this is for what
-    `fun` cuts further.
+    `axis_name` is the name of the mapped axis for collectives such as `lax.psum` inside `fun`.
+    `fun` receives the arguments in `static_broadcasted_argnums` unchanged; those in
+    `donate_argnums` must not be used after the call. With `backend="gpu"` the devices are GPUs;
+    other backends have no effect. `uneven` is the option of `jit`: the mapped axis always divides,
+    so it applies to further shardings inside `fun`.
 
-    The function is compiled for each kind of arguments. Its results are cut over the devices along
-    the mapped axis. Raises `BatchError` for sizes that do not go together, and when there are not
-    enough devices.
+    The function is compiled for each signature of its arguments. Its results are sharded over the
+    devices along the mapped axis. Raises `BatchError` for sizes that do not match, and when there
+    are too few devices.
     """
 
-    def wrapped(fun: Callable[..., Any]) -> PmapFunction:
+    def decorate(fun: Callable[..., Any]) -> PmapFunction:
         if not callable(fun):
             raise ArgumentError(point(f"pmap takes a function, got {brief(fun)}"))
         parameters = Parameters.of(
@@ -80,7 +80,7 @@ def pmap(
         if backend is not None and not isinstance(backend, str):
             raise ArgumentError(point(f"backend of pmap of {name} is {brief(backend)}, no string"))
         for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-            check_axes(axes, f"{word} of pmap of {name}", "what all devices get")
+            check_axes(axes, f"{word} of pmap of {name}", "an argument that all devices share")
         if not (in_axes is None or is_axis(in_axes) or isinstance(in_axes, (tuple, list))):
             raise ArgumentError(
                 point(
@@ -97,18 +97,18 @@ def pmap(
                 )
             listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
             chosen = tuple(listed)
-        # Programs name what they were written for; what is here stands for other machines.
+        # Programs may name the platform they were written for; CPU devices are used instead.
         kind = backend if backend in ("gpu", "cuda") else None
         mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, size, kind)
         mode = uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
         return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode)
 
-    return wrapped if fun is None else wrapped(fun)
+    return decorate if fun is None else decorate(fun)
 
 
 @final
 class PmapFunction:
-    """What `pmap` returns. Call it, or `lower` it for arguments without running it."""
+    """The result of `pmap`. Call it, or `lower` it for arguments without running it."""
 
     __name__: str
     __wrapped__: Callable[..., Any]
@@ -119,17 +119,17 @@ class PmapFunction:
         update_wrapper(self, mapping.fun)
         self._mapping = mapping
 
-        def mapped(*args: Any, **options: Any) -> Any:
+        def call_mapped(*args: Any, **options: Any) -> Any:
             return Call(mapping, args, options).trace()
 
-        update_wrapper(mapped, mapping.fun)
-        self._mapped = mapped
+        update_wrapper(call_mapped, mapping.fun)
+        self._mapped = call_mapped
         self._jit: JitFunction = jit(
-            mapped, static_argnums=static, donate_argnums=donated, uneven=uneven
+            call_mapped, static_argnums=static, donate_argnums=donated, uneven=uneven
         )
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The results of all positions, each along the mapped axis."""
+        """Return the results of all positions, stacked along the mapped axis."""
         if current() is not None:
             return self._mapped(*args, **options)
         known = list(self._mapping.inner)
@@ -139,20 +139,20 @@ class PmapFunction:
         except IncompatibleDevicesError:
             if known == self._mapping.inner:
                 raise
-        # Only now it is known that there is a pmap inside, which needs more devices.
+        # Tracing has found a nested pmap, which needs more devices.
         placed, named = Call(self._mapping, args, options).placed()
         return self._jit(*placed, **named)
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
-        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running anything."""
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
         return self._jit.lower(*args, **options)
 
     def eval_shape(self, *args: Any, **options: Any) -> Any:
-        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._jit.eval_shape(*args, **options)
 
     def clear_cache(self) -> None:
-        """Forget all compiled programs."""
+        """Remove all compiled programs from the cache."""
         self._jit.clear_cache()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

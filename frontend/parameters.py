@@ -1,4 +1,4 @@
-"""The parameters of a function that is to be traced: names, which are static, which are donated."""
+"""The parameters of a function that is to be traced: names, static and donated parameters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Parameters:
-    """`names` are those that may be given by position; `variadic` is the name after `*`.
+    """The parameters of a function; `names` are the positional ones, `variadic` is the name after
+    `*`.
 
-    Static and donated parameters are known by position and by name, whichever way they are given.
+    Static and donated parameters are listed by position and by name, because a call may use either.
     """
 
     name: str
@@ -43,12 +44,13 @@ class Parameters:
         *,
         word: str = "static",
     ) -> Self:
-        """The parameters of `fun`; raises `ArgumentError` for those that it does not have.
+        """Return the parameters of `fun`; raises `ArgumentError` for parameters that do not exist.
 
-        `word` is what the user calls static arguments: `static_argnums`, `nondiff_argnums`.
+        `word` is the prefix of the user's option for static arguments: `static_argnums`,
+        `nondiff_argnums`.
         """
         if not callable(fun):
-            raise ArgumentError(point(f"a function is wanted, got {fun!r}"))
+            raise ArgumentError(point(f"a function is required, got {fun!r}"))
         name = name_of(fun)
         try:
             known = list(signature(fun).parameters.values())
@@ -82,9 +84,9 @@ class Parameters:
         return bool(self.static or self.static_names)
 
     def divide(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Dynamic, Any]:
-        """The dynamic arguments, and what the static ones are found by.
+        """Return the dynamic arguments and the cache key of the static ones.
 
-        Raises `ArgumentError` for a static argument without a hash.
+        Raises `ArgumentError` for a static argument that cannot be hashed.
         """
         if not self.has_static:
             return (args, options), ()
@@ -105,10 +107,10 @@ class Parameters:
 
     def _key(self, which: int | str, value: Any) -> Any:
         kind = type(value)
-        if kind is int or kind is bool:  # most are, and each call comes here
+        if kind is int or kind is bool:  # The most common types, on the path of each call.
             return kind, value
         try:
-            hash(value)  # a list whose numbers change later must not stand for a program
+            hash(value)  # A list may change later and must not be part of a cache key.
             return static_key(value)
         except TypeError:
             label = self.label(which) if isinstance(which, int) else which
@@ -123,13 +125,15 @@ class Parameters:
     def join(
         self, dynamic: Dynamic, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """All arguments in order: the dynamic ones from `dynamic`, the static ones as given."""
+        """Return all arguments in order: the dynamic ones from `dynamic`, the static ones
+        unchanged.
+        """
         filled = iter(dynamic[0])
         joined = [arg if i in self.static else next(filled) for i, arg in enumerate(args)]
         return joined, {**options, **dynamic[1]}
 
     def labels(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
-        """A name for each leaf of the dynamic arguments: `x`, `params.0.w`."""
+        """Return a name for each leaf of the dynamic arguments: `x`, `params.0.w`."""
         numbers = iter(i for i in range(len(args) + len(self.static)) if i not in self.static)
         labels = []
         for number, arg in zip(numbers, args, strict=False):
@@ -139,13 +143,13 @@ class Parameters:
         return labels
 
     def label(self, number: int) -> str:
-        """The name of the argument at a position."""
+        """Return the name of the argument at a position."""
         if number < len(self.names):
             return self.names[number]
         return f"{self.variadic or 'args'}.{number - len(self.names)}"
 
     def donations(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-        """The donated arguments of a call."""
+        """Return the donated arguments of a call."""
         given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
 
@@ -153,13 +157,13 @@ class Parameters:
 def check_call(
     fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
 ) -> None:
-    """Raise `ArgumentError` unless `fun`, called `what` in errors, takes these arguments."""
+    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
     if not callable(fun):
         raise ArgumentError(point(f"{what} must be a function, got {fun!r}"))
     try:
         known = signature(fun)
     except (TypeError, ValueError):
-        return  # Some functions that are not written in Python do not tell.
+        return  # Some functions that are not written in Python have no signature.
     try:
         known.bind(*args, **(options or {}))
     except TypeError as error:
@@ -170,9 +174,9 @@ def check_call(
 def called(
     fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
 ) -> Any:
-    """What `fun`, called `what` in errors, makes of these arguments.
+    """Call `fun`, named `what` in errors, with these arguments and return its result.
 
-    One that does not take them raises `ArgumentError`.
+    Raises `ArgumentError` if the function does not accept them.
     """
     try:
         return fun(*args, **(options or {}))
@@ -183,12 +187,12 @@ def called(
 
 
 def labels_of(base: str, arg: Any) -> list[str]:
-    """A name for each leaf of `arg`, from where it is in there."""
+    """Return a name for each leaf of `arg`, made of `base` and its path."""
     return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
 
 
 def name_of(fun: Callable[..., Any]) -> str:
-    """What a function is called in programs and errors."""
+    """Return the name of a function in programs and errors."""
     while not hasattr(fun, "__name__") and hasattr(fun, "func"):
         fun = fun.func
     name = getattr(fun, "__name__", type(fun).__name__)

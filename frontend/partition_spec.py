@@ -1,8 +1,8 @@
-"""PartitionSpec: which mesh axes cut which dimension, said by name.
+"""PartitionSpec: the mesh axes that shard each dimension, by name.
 
-`P("data", None)` cuts dimension 0 over the axis data and leaves dimension 1 whole;
-`P(("data", "model"))` cuts dimension 0 over both, data major; `P.UNCONSTRAINED` leaves a
-dimension to the compiler. Dimensions that are not mentioned are whole.
+`P("data", None)` shards dimension 0 over the axis data and replicates dimension 1; `P(("data",
+"model"))` shards dimension 0 over both axes, data major; `P.UNCONSTRAINED` leaves a dimension to
+the compiler. Dimensions that are not mentioned are replicated.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ Entry = str | tuple[str, ...] | Unconstrained | None
 
 
 class PartitionSpec(tuple[Entry, ...]):
-    """One entry a dimension: `None`, an axis, a tuple of axes (major first) or `UNCONSTRAINED`.
+    """One entry per dimension: `None`, an axis, a tuple of axes (major first) or `UNCONSTRAINED`.
 
-    It behaves as the tuple of its entries, and equals it. `()` is kept as `None` and `("x",)` as
-    `"x"`, which mean the same. `P("x")` and `P("x", None)` are different objects, though they
-    make equivalent shardings.
+    It behaves as the tuple of its entries, and equals it. The entry `()` is normalized to `None`
+    and `("x",)` to `"x"`. `P("x")` and `P("x", None)` are different objects, though they make
+    equivalent shardings.
     """
 
     __slots__ = ()
@@ -42,7 +42,7 @@ class PartitionSpec(tuple[Entry, ...]):
 
     def __init_subclass__(cls) -> None:
         raise ArgumentError(
-            point(f"{cls.__name__} is to be a kind of PartitionSpec, which has none; make a "
+            point(f"{cls.__name__} subclasses PartitionSpec, which does not support it; write a "
                   "function that returns a PartitionSpec")
         )  # fmt: skip
 
@@ -60,7 +60,7 @@ class PartitionSpec(tuple[Entry, ...]):
         return PartitionSpec(*self, *other) if isinstance(other, tuple) else NotImplemented
 
     def axes(self, dimension: int) -> tuple[str, ...] | Unconstrained:
-        """The axes of one dimension, major first; none beyond the last entry."""
+        """Return the axes of one dimension, major first; none beyond the last entry."""
         entry = self[dimension] if dimension < len(self) else None
         match entry:
             case None:
@@ -71,7 +71,7 @@ class PartitionSpec(tuple[Entry, ...]):
                 return entry
 
     def mentioned(self) -> Iterator[str]:
-        """Every axis in the order of mention."""
+        """Yield every axis in order of mention."""
         for dimension in range(len(self)):
             axes = self.axes(dimension)
             if axes is not UNCONSTRAINED:
@@ -83,7 +83,7 @@ P = PartitionSpec
 
 @lru_cache(maxsize=4096)
 def _kept(entries: tuple[Entry, ...]) -> PartitionSpec:
-    """One object for equal entries, so that comparing it costs nothing."""
+    """Return the unique object for equal entries, so that comparing specs is cheap."""
     return tuple.__new__(PartitionSpec, entries)
 
 

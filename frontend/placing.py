@@ -1,4 +1,4 @@
-"""Where arrays go: onto devices, and back to the host."""
+"""Transfers of arrays to devices and to the host."""
 
 from functools import update_wrapper
 from typing import Any
@@ -31,23 +31,23 @@ from shardir.frontend.wishes import granted, spread_wishes
 def device_put(
     x: Any, device: Any = None, *, donate: bool = False, uneven: str | None = None
 ) -> Any:
-    """Containers of arrays, NumPy arrays and numbers, placed on devices.
+    """Place a pytree of arrays, NumPy arrays and numbers on devices.
 
-    `device` is a `Sharding`, a `Device`, or a container of these that may stop early: an entry is
-    for everything below it; a `PartitionSpec` is on the mesh entered by `with mesh:`. The arrays
-    are committed to it. Where it is `None`, arrays stay where
-    they are, and all else goes to the default device uncommitted. While a function is traced,
-    this is `with_sharding_constraint`. `donate` lets go of the given arrays.
+    `device` is a `Sharding`, a `Device`, or a pytree prefix of these: an entry applies to the whole
+    subtree below it. A `PartitionSpec` refers to the mesh of the enclosing `with mesh:`. The
+    resulting arrays are committed. Where the entry is `None`, arrays stay where they are, and all
+    other leaves go to the default device uncommitted. Inside of a trace this is
+    `with_sharding_constraint`. `donate` releases the given arrays.
 
-    Numbers are never changed. Raises `IndivisibleError` when a dimension does not divide, unless
-    `uneven` is `"pad"` (or the setting of this name is): then the last devices hold less than the
-    others, or nothing.
+    The elements do not change. Raises `IndivisibleError` when the sharding does not divide a
+    dimension evenly, unless `uneven` (or the setting of this name) is `"pad"`: then the last
+    devices hold fewer elements than the others, or none.
     """
     pads = uneven_mode(uneven, "device_put") == "pad"
     donate = flag_of("donate of device_put", donate)
     leaves, structure = tree.flatten(x)
     word = "the device of device_put"
-    targets = [granted(wish, word) for wish in spread_wishes(device, x, word)]
+    targets = [granted(request, word) for request in spread_wishes(device, x, word)]
     if current() is not None:
         moved: list[Any] = [
             as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)
@@ -84,7 +84,7 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
     shape = leaf.shape
     same = leaf.sharding.device_assignment == to.device_assignment
     if same and leaf.sharding.is_equivalent_to(to, len(shape)):
-        # It is placed so already, whether its dimensions divide or not.
+        # The placement is the same already, whether its dimensions divide or not.
         return Array(signature_of(leaf.abstract, to), to, leaf.contents())
     _check(to, shape, pads)
     if leaf.signature.sharding is None:
@@ -99,20 +99,22 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
 
 
 def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
-    """Raises `IndivisibleError`: what does not divide is placed only where that is asked for."""
+    """Raise `IndivisibleError` for an uneven sharding unless `pads`, and `DeviceError` for an
+    abstract one."""
     if is_abstract(to.device_assignment):
-        raise nothing_runs("device_put is to place an array on", to.num_devices)
+        raise nothing_runs("device_put cannot place an array on", to.num_devices)
     if not pads:
-        to.check_divides(shape, 'leave it whole, or pass uneven="pad"')
+        to.check_divides(shape, 'replicate it, or pass uneven="pad"')
 
 
 def device_get(x: Any) -> Any:
-    """Containers of arrays as containers of NumPy arrays; random keys and Python's numbers stay."""
+    """Return a pytree of arrays as one of NumPy arrays; random keys and Python numbers are
+    unchanged."""
     return tree.map(lambda leaf: leaf if _is_key(leaf) or is_number(leaf) else np.asarray(leaf), x)
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x`; the arrays in it are told that NumPy will have their numbers soon."""
+    """Start copying all arrays in `x` to the host, and return `x`."""
     for leaf in tree.leaves(x):
         tell = getattr(leaf, "copy_to_host_async", None)
         if tell is not None:
@@ -126,7 +128,7 @@ def _is_key(leaf: Any) -> bool:
 
 @quick_class
 class _Waiting:
-    """`block_until_ready`, which machine code does where arrays hold their numbers."""
+    """Vectorcall wrapper of `block_until_ready`, with a native implementation for CPU arrays."""
 
     def __init__(self, fun: Any) -> None:
         update_wrapper(self, fun)
@@ -135,7 +137,7 @@ class _Waiting:
     def __call__(self, x: Any) -> Any:
         if not self._quick:
             self._quick = wait_quickly(self, Array)
-        # Results are there when a call returns; those that were given up need a word.
+        # Results are complete when a call returns; deleted arrays must raise an error.
         for leaf in tree.leaves(x):
             if isinstance(leaf, Array):
                 leaf.block_until_ready()
@@ -147,8 +149,9 @@ class _Waiting:
 
 @_Waiting
 def block_until_ready(x: Any) -> Any:
-    """`x`, once all arrays in it are there."""
+    """Return `x` after all arrays in it are computed."""
 
 
 def effects_barrier() -> None:
-    """Nothing: a program has had its effects, such as `debug.print`, when a call of it returns."""
+    """Do nothing: the effects of a program, such as `debug.print`, are complete when its call
+    returns."""

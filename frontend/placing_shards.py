@@ -1,4 +1,4 @@
-"""Arrays put together from what each device is to have."""
+"""`device_put_sharded` and `device_put_replicated`: arrays with one row per device."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,32 +20,31 @@ from shardir.frontend.signature import signature_of
 from shardir.types import TensorType
 
 AXIS = "pmap"
-"""What the axis of the mesh is called along which shards are stacked."""
+"""The name of the mesh axis along which shards are stacked."""
 
 
 @pointed
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
-    """Arrays that stack `shards` along a new first axis, each shard on the device of its place.
+    """Stack `shards` along a new first axis, with each shard on the corresponding device.
 
-    Every process gives all shards, and keeps those of its devices.
-
-    Shards are arrays, or containers of arrays that are alike; there is one for each device. What
-    `pmap` over these devices takes. Raises `ArgumentError` when they are not as many, and
-    `ShapeError` when they differ in type.
+    `shards` are arrays, or pytrees of the same structure; there is one for each device. The result
+    is a valid argument of `pmap` over these devices. Every process passes all shards, and keeps
+    those of its devices. Raises `ArgumentError` when the numbers of shards and devices differ, and
+    `ShapeError` when shards differ in type.
     """
     shards, sharding = list(shards), _along(devices, "device_put_sharded")
     count = sharding.num_devices
     if len(shards) != count:
         raise ArgumentError(
-            point(f"device_put_sharded got {len(shards)} shards for {count} devices; give each one")
+            point(f"device_put_sharded got {len(shards)} shards for {count} devices; pass one each")
         )
     flat = [tree.flatten(shard) for shard in shards]
     for i, (_, structure) in enumerate(flat):
         if structure != flat[0][1]:
             raise ArgumentError(
                 point(
-                    f"shards 0 and {i} of device_put_sharded are different containers; give "
-                    "containers that are alike"
+                    f"shards 0 and {i} of device_put_sharded have different structures; pass "
+                    "pytrees of the same structure"
                 )
             )
     columns = zip(*(leaves for leaves, _ in flat), strict=True)
@@ -70,19 +69,19 @@ def _stacked(shards: Sequence[Any], sharding: NamedSharding) -> Array:
 
 @pointed
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
-    """Arrays with a new first axis along which `x` repeats, once on each device.
+    """Return arrays with a new first axis along which `x` repeats, once on each device.
 
-    `x` is an array or a container of arrays.
+    `x` is an array or a pytree of arrays.
     """
     sharding = _along(devices, "device_put_replicated")
 
-    def repeated(leaf: Any) -> Array:
+    def repeat(leaf: Any) -> Array:
         part = _numbers(leaf)[None]
         check_same(part, sharding)
         abstract = abstract_of(leaf, "x of device_put_replicated")
         return _placed([part] * sharding.num_devices, abstract, sharding)
 
-    return tree.map(repeated, x)
+    return tree.map(repeat, x)
 
 
 def _along(devices: Sequence[Device], what: str) -> NamedSharding:

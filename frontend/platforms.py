@@ -1,14 +1,14 @@
-"""Platforms: how devices describe themselves where they stand for those of another kind.
+"""Device descriptions of other platforms, for the setting `shown_platform`.
 
 Programs and documents written for accelerators print their devices and draw arrays on them.
 """
 
 TRAY = (0, 1, 2, 3, 6, 7, 4, 5)
-"""Eight TPU cores, two on each of two by two chips, along the ring that joins neighbours."""
+"""Eight TPU cores, two on each of 2x2 chips, along the ring that connects adjacent chips."""
 
 
 def described(platform: str, id: int) -> str:
-    """The device `id` of `platform`, as JAX prints one."""
+    """Return the text of device `id` of `platform`, in the format of JAX."""
     if platform == "gpu":
         return f"CudaDevice(id={id})"
     if platform == "tpu":

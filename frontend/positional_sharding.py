@@ -1,10 +1,10 @@
 """PositionalSharding: an array with sets of devices as its elements.
 
-It has a shape, and may be reshaped, transposed and replicated along axes like an array; given to
-a value whose shape it divides, each of its elements holds the part at the same place. It is kept
-as the digits (digits.py) that cut each dimension, beside the devices in their first order: a
-reshape deals the digits out anew, a transpose permutes dimensions, and replication forgets the
-digits of an axis.
+It has a shape, and may be reshaped, transposed and replicated along axes like an array. Applied to
+a value whose shape it divides, each of its elements holds the shard at the same position. The
+representation is the sub-axes (sub_axes.py) that shard each dimension, and the devices in their
+original order: a reshape redistributes the sub-axes, a transpose permutes dimensions, and
+replication drops the sub-axes of an axis.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,11 @@ from shardir.frontend.shardings import Cut, Sharding
 
 @final
 class PositionalSharding(Sharding):
-    """`PositionalSharding(devices)`: one part for each device, in the shape of `devices` (an
-    array or nested lists). Equal when devices, shape and sets of devices are."""
+    """`PositionalSharding(devices)` has one shard for each device, in the shape of `devices`.
+
+    `devices` is an array or nested lists. Two are equal when devices, shape and sets of devices
+    are.
+    """
 
     _devices: tuple[Device, ...]
     _dims: tuple[Digits, ...]
@@ -39,14 +42,14 @@ class PositionalSharding(Sharding):
 
     @classmethod
     def from_digits(cls, devices: tuple[Device, ...], dims: Sequence[Digits]) -> Self:
-        """The sharding whose dimension i is cut by `dims[i]`."""
+        """Return the sharding whose dimension i is sharded along `dims[i]`."""
         new = cls.__new__(cls)
         new.__dict__.update(_devices=devices, _dims=tuple(merge(digits) for digits in dims))
         return new
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Into how many parts each dimension is cut."""
+        """The number of shards along each dimension."""
         return tuple(pieces(digits) for digits in self._dims)
 
     @property
@@ -55,26 +58,26 @@ class PositionalSharding(Sharding):
 
     @property
     def size(self) -> int:
-        """Number of parts."""
+        """Number of shards."""
         return prod(self.shape)
 
     @pointed
     def reshape(self, *shape: int | Sequence[int]) -> "PositionalSharding":
-        """The same parts in row-major order in another shape; one size may be -1."""
+        """Return the same shards in row-major order in another shape; one size may be -1."""
         sizes = _as_ints(shape)
-        # What -1 stands for, when there is one and it can be.
+        # Infer the size -1 if it occurs once and divides evenly.
         known = prod(size for size in sizes if size != -1)
         if sizes.count(-1) == 1 and known > 0 and self.size % known == 0:
             sizes = tuple(self.size // known if size == -1 else size for size in sizes)
         if prod(sizes) != self.size or any(size < 1 for size in sizes):
             raise ShardingError(
-                f"a PositionalSharding of shape {self.shape} has {self.size} parts and cannot be "
+                f"a PositionalSharding of shape {self.shape} has {self.size} shards and cannot be "
                 f"reshaped to {sizes}; choose sizes whose product is {self.size}"
             )
         dims = split([digit for digits in self._dims for digit in digits], sizes)
         if dims is None:
             raise ShardingError(
-                f"reshaping this PositionalSharding from {self.shape} to {sizes} would cut across "
+                f"reshaping this PositionalSharding from {self.shape} to {sizes} would split "
                 "its dimensions, because it was transposed or replicated before; "
                 "reshape first, then transpose and replicate"
             )
@@ -82,7 +85,7 @@ class PositionalSharding(Sharding):
 
     @pointed
     def transpose(self, *axes: int | Sequence[int] | None) -> "PositionalSharding":
-        """The dimensions in the order `axes`, or reversed."""
+        """Return the dimensions in the order `axes`, or reversed."""
         if not axes or axes == (None,):
             return self.from_digits(self._devices, self._dims[::-1])
         order = _as_ints(tuple(axis for axis in axes if axis is not None))
@@ -101,7 +104,7 @@ class PositionalSharding(Sharding):
     def replicate(
         self, axis: int | Sequence[int] | None = None, keepdims: bool = True
     ) -> "PositionalSharding":
-        """The parts along `axis` (along all axes) put together on the union of their devices."""
+        """Merge the shards along `axis` (by default all axes) on the union of their devices."""
         chosen = range(self.ndim) if axis is None else _as_ints((axis,))
         for each in chosen:
             if not -self.ndim <= each < self.ndim:
@@ -122,20 +125,23 @@ class PositionalSharding(Sharding):
         return self._devices
 
     def digits(self, rank: int) -> tuple[Cut, ...]:
-        """A value of lower rank lacks leading dimensions, which must not be cut; one that every
-        device holds whole may have any rank."""
+        """Return the sub-axes of each dimension.
+
+        A value of lower rank lacks leading dimensions, which must have one shard. A sharding with
+        one shard fits any rank.
+        """
         if self.size == 1:
             return ((),) * rank
         extra = self.ndim - rank
         if extra < 0:
             ones = (1,) * -extra
             raise ShardingError(
-                f"a PositionalSharding of shape {self.shape} cannot cut a value of rank {rank}; "
-                f"say which dimensions it cuts, as in .reshape{(*self.shape, *ones)}"
+                f"a PositionalSharding of shape {self.shape} cannot shard a value of rank {rank}; "
+                f"add dimensions, as in .reshape{(*self.shape, *ones)}"
             )
         if prod(self.shape[:extra]) != 1:
             raise ShardingError(
-                f"a PositionalSharding of shape {self.shape} cannot cut a value of rank {rank}; "
+                f"a PositionalSharding of shape {self.shape} cannot shard a value of rank {rank}; "
                 f"reshape it to {rank} dimension{'s' * (rank != 1)}, "
                 f"or call .replicate on the first {extra}"
             )
@@ -184,12 +190,12 @@ class PositionalSharding(Sharding):
 
 
 def _as_ints(arguments: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
-    """`f(4, 2)` and `f((4, 2))` alike."""
+    """Return the integers of `f(4, 2)` or `f((4, 2))`."""
     if len(arguments) == 1 and not isinstance(arguments[0], int | np.integer):
         arguments = tuple(several(arguments[0]))
     flat = []
     for each in arguments:
         if not isinstance(each, int | np.integer):
-            raise ShardingError(f"sizes and axes are whole numbers, got {each!r}")
+            raise ShardingError(f"sizes and axes are integers, got {each!r}")
         flat.append(int(each))
     return tuple(flat)

@@ -1,4 +1,4 @@
-"""Containers that say something about other containers: one entry for a whole branch."""
+"""Pytree prefixes: one entry for each leaf or subtree of another pytree."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +12,10 @@ from shardir.frontend.quoting import brief_with_type
 
 
 def spread(prefix: Any, full: Any, is_entry: Callable[[Any], bool], word: str) -> list[Any]:
-    """For each leaf of `full`, the entry of `prefix` that stands at the leaf or above it.
+    """Return for each leaf of `full` the entry of `prefix` at the leaf or above it.
 
-    `is_entry` tells entries from containers. Raises `ArgumentError` that begins with `word` when
-    the containers of `prefix` are not those of `full` as far as they go.
+    `is_entry` distinguishes entries from containers. Raises `ArgumentError` that begins with `word`
+    when `prefix` is not a prefix of the structure of `full`.
     """
     entries: list[Any] = []
     _spread(prefix, full, is_entry, word, "", entries)
@@ -41,7 +41,7 @@ def _spread(
         raise ArgumentError(
             point(
                 f"{word} has {_shown(prefix)}{where}, where the value has {_shown(full)}; give one "
-                "entry for all of it, or the same containers"
+                "entry for the whole subtree, or the same containers"
             )
         )
     for (key, child), other in zip(mine[0], (value for _, value in theirs[0]), strict=True):
@@ -49,7 +49,8 @@ def _spread(
 
 
 def _opened(x: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
-    """The children of a container with their keys, and what else makes it; `None` for a leaf."""
+    """Return the children of a container with their keys, and its other contents; `None` for a
+    leaf."""
     if x is None:
         return [], None
     if tree.structure(x).is_leaf():

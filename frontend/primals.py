@@ -1,7 +1,7 @@
-"""The arguments at which a derivative is taken, and what a derivative keeps of them.
+"""The arguments at which a derivative is taken, and the residuals of the derivative.
 
-`Primals` traces a function at a point. A `Derivative` is what is left to do with directions; it
-has the values that it needs, so that it can go into any program, any number of times.
+`Primals` traces a function at a point. A `Derivative` is the linear part of the computation with
+its residuals, so that it can be inlined into any program, any number of times.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from shardir.vma import NONE, Varying
 
 
 def derived(make: Callable[[], Any]) -> Any:
-    """What a pass makes; its error shows the user's line."""
+    """Call `make`, which runs a pass, and add the user's line to its errors."""
     try:
         return make()
     except DifferentiateError as error:
@@ -48,13 +48,14 @@ def fitting(
     given: Any,
     labels: Sequence[str] = (),
 ) -> list[Any]:
-    """The leaves of `given` for those of `leaves` that move; raises `ArgumentError` for others."""
+    """Return the leaves of `given` for the differentiable leaves; raises `ArgumentError` for
+    others."""
     each, found = tree.flatten(given)
     if found != structure:
         raise ArgumentError(
             point(
                 f"{whose} got {word}s in {_shown(found)}, and its {of}s are in {_shown(structure)}"
-                f"; give one {word} for each"
+                f"; pass one {word} for each"
             )
         )
     paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
@@ -68,21 +69,21 @@ def fitting(
         if moves and not empty and is_array_like(step) and _fits(abstract_of(step), wanted):
             chosen.append(step)
             continue
-        told = "float0" if empty else _told(step)
+        described = "float0" if empty else _told(step)
         if moves:
             way_out = "give one of that type"
         elif word == "tangent":
-            way_out = "integers do not move, so let the function refer to it instead"
+            way_out = "integers have no tangents, so let the function capture it instead"
         else:
             way_out = "integers have none, so return it as aux, with has_aux=True"
         raise ArgumentError(
-            point(f"{whose} got a {word} {told} for {name}, which is {wanted}; {way_out}")
+            point(f"{whose} got a {word} {described} for {name}, which is {wanted}; {way_out}")
         )
     return chosen
 
 
 def _fits(given: Abstract, wanted: TensorType) -> bool:
-    """Whether it is of the type wanted, or a Python number that can be made so."""
+    """Return whether `given` has the type `wanted`, or is a Python number that converts to it."""
     if given.type == wanted:
         return True
     is_real = given.type.dtype not in COMPLEX
@@ -106,18 +107,18 @@ class _Star:
 
 @dataclass(frozen=True)
 class TracedAt:
-    """A function traced at a point; `moving` of its results are floating and no aux."""
+    """A function traced at a point; `inexact_results` are its differentiable results."""
 
     function: Function
     results: tuple[Abstract, ...]
     count: int
     structures: Sequence[tree.PyTreeDef]
     vma: tuple[Varying, ...] = ()
-    """Along which manual axes each result varies."""
+    """The varying axes of each result."""
 
     @property
     def numbers(self) -> list[int]:
-        """The results that have derivatives."""
+        """The positions of the results that have derivatives."""
         return [i for i in range(self.count) if self.results[i].type.dtype in INEXACT]
 
     @property
@@ -125,7 +126,7 @@ class TracedAt:
         return len(self.numbers)
 
     def wrapped(self, values: Sequence[Value]) -> tuple[Any, Any]:
-        """The results and the aux, in their containers."""
+        """Return the results and the auxiliary data as pytrees."""
         weak = [result.weak for result in self.results]
         made = [wrap(value, flag) for value, flag in zip(values, weak, strict=False)]
         results, aux = self.structures
@@ -137,7 +138,7 @@ class TracedAt:
 
 @dataclass(frozen=True)
 class Primals:
-    """The arguments at which a derivative is taken; `active` are the leaves that can move."""
+    """The arguments at which a derivative is taken; `active` are the differentiable leaves."""
 
     what: str
     fun: Callable[..., Any]
@@ -148,7 +149,7 @@ class Primals:
     labels: list[str]
     active: list[int]
     own: Varying = NONE
-    """Along these manual axes each device counts as having arguments of its own."""
+    """The manual axes along which each device counts as having separate arguments."""
 
     @classmethod
     def of(
@@ -170,9 +171,9 @@ class Primals:
             if not is_array_like(leaf):
                 raise NotAnArrayError(
                     point(
-                        f"{what} of {parameters.name} is asked with respect to {label}, which is "
+                        f"{what} of {parameters.name} is taken with respect to {label}, which is "
                         f"{brief_with_type(leaf)} and no array; let the function "
-                        "refer to it, for example in a lambda"
+                        "capture it, for example in a lambda"
                     )
                 )
         active = [i for i, leaf in enumerate(leaves) if kind_of(leaf)[0] in INEXACT]
@@ -181,7 +182,7 @@ class Primals:
 
     @property
     def primals(self) -> list[Any]:
-        """The leaves that can move."""
+        """The differentiable leaves."""
         return [self.leaves[i] for i in self.active]
 
     @property
@@ -193,20 +194,20 @@ class Primals:
         return [kind_of(leaf)[1] for leaf in self.primals]
 
     def fitted(self, word: str, given: Sequence[Any]) -> list[Any]:
-        """Those of the tangents that move something."""
+        """Return the tangents of the differentiable leaves."""
         whose = f"{self.what} of {self.name}"
         return fitting(
             word, whose, "argument", self.leaves, self.structure, tuple(given), self.labels
         )
 
     def run(self, fun: Callable[..., Any], leaves: Sequence[Any], labels: Sequence[str]) -> Any:
-        """Call a function of tracers with arrays, in the current trace or one of its own."""
+        """Call a function of tracers with arrays, in the current trace or in a temporary one."""
         if current() is not None:
             return fun(*map(as_tracer, leaves))
         return run_fleeting(fun, self.name, leaves, labels)
 
     def trace(self, tracers: Sequence[Tracer]) -> TracedAt:
-        """The function, traced at tracers in the places of what can move."""
+        """Trace the function with tracers in place of the differentiable leaves."""
         structures: list[tree.PyTreeDef] = []
         counts: list[int] = []
 
@@ -241,10 +242,10 @@ class Primals:
     def keep(
         self, derive: Callable[[Function, Sequence[int]], tuple[Function, Function]]
     ) -> tuple[Any, Any, "Derivative"]:
-        """The results, the aux, and what is left to do with directions."""
+        """Return the results, the auxiliary data, and the derivative with its residuals."""
         found: list[tuple[Block, Program, list[Varying]]] = []
 
-        def kept(*tracers: Tracer) -> Any:
+        def linearize(*tracers: Tracer) -> Any:
             traced = self.trace(tracers)
             first, second = derived(lambda: derive(traced.function, traced.numbers))
             values = append_block(first.body, tracers, traced.function.body)
@@ -255,16 +256,16 @@ class Primals:
             saved = [*outside, *values[len(traced.results) :]]
             return (*traced.wrapped(values), [wrap(value) for value in saved])
 
-        results, aux, saved = self.run(kept, self.primals, self.names)
+        results, aux, saved = self.run(linearize, self.primals, self.names)
         return results, aux, Derivative(f"{self.what} of {self.name}", *found[0], saved)
 
 
 @dataclass(frozen=True)
 class Derivative:
-    """A derivative at a point: what is left to do, with the values that it needs.
+    """A derivative at a point: the linear part of the computation, with its residuals.
 
-    `block` takes `saved` and directions; it was made in `program`. `vma` says along which manual
-    axes each result varies that has a cotangent.
+    `block` takes `residuals` and directions; it was traced in `program`. `varying_axes` are the
+    varying axes of each result that has a cotangent.
     """
 
     name: str
@@ -274,7 +275,7 @@ class Derivative:
     saved: Sequence[Any]
 
     def __call__(self, given: Sequence[Any], like: Sequence[Any], weak: Sequence[bool]) -> Any:
-        """The derivative along directions, which are of the types of `like`."""
+        """Return the derivative along directions, which have the types of `like`."""
         dtypes = [kind_of(x)[0] for x in like]
         labels = [f"saved.{i}" for i in range(len(self.saved))]
         labels += [f"direction.{i}" for i in range(len(given))]
@@ -284,7 +285,7 @@ class Derivative:
         return run_fleeting(partial(self._apply, dtypes, weak), self.name, leaves, labels)
 
     def check_cotangents(self, given: Sequence[Any]) -> None:
-        """Raise `ShardingError` for one that differs where devices share what it belongs to."""
+        """Raise `ShardingError` for a cotangent that varies where its result does not."""
         if current() is not None:
             check_cotangents(self.name, list(map(as_tracer, given)), self.vma)
 
@@ -299,7 +300,8 @@ class Derivative:
         return [wrap(value, flag) for value, flag in zip(values, weak, strict=True)]
 
     def _told(self, program: Program) -> Block:
-        """The block with its constraints as tokens of the program it goes into."""
+        """Return the block with its constraints as tokens of the program into which it is
+        inlined."""
         if program is self.program:
             return self.block
         return retold(self.block, list(self.program.asked), program)

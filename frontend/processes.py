@@ -1,7 +1,7 @@
-"""Processes: which of them this one is, and whose the devices are.
+"""Processes of a distributed program, and the devices that each owns.
 
-There is one process until `shardir.distributed.initialize` finds others. The devices are then
-dealt out in order of their ids: process 0 has the first, the last process the last.
+There is one process until `shardir.distributed.initialize` connects to others. The devices are then
+distributed in order of their ids: process 0 owns the first, the last process the last.
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ from shardir.backends.base import Link
 
 @dataclass(frozen=True)
 class Processes:
-    """All processes, seen from the one at `index`; `devices` counts those of each."""
+    """All processes; `index` is this process, `devices` the number of devices of each."""
 
     index: int = 0
     devices: tuple[int, ...] = (0,)
@@ -33,36 +33,37 @@ class Processes:
         return self._ends[-1]
 
     def owner(self, device: int) -> int:
-        """The process that has the device of this id; virtual ones beyond the last are its."""
+        """Return the process that owns a device id. The last process owns all virtual devices
+        beyond."""
         return min(bisect_right(self._ends, device), self.count - 1)
 
     def ids(self, process: int) -> range:
-        """The ids of the devices of one process."""
+        """Return the ids of the devices of one process."""
         end = self._ends[process]
         return range(end - self.devices[process], end)
 
 
 ALONE = Processes()
-"""One process, which has every device there is."""
+"""A single process, which owns every device."""
 
 _here = [ALONE]
 
 
 def here() -> Processes:
-    """The processes that there are."""
+    """Return the current process group."""
     return _here[0]
 
 
 def join(processes: Processes) -> None:
-    """From now on there are these; once for each process."""
+    """Set the process group, once in each process."""
     _here[0] = processes
 
 
 def process_index() -> int:
-    """Which of the processes this is, counted from 0."""
+    """Return the index of this process, from 0."""
     return here().index
 
 
 def process_count() -> int:
-    """How many processes run this program."""
+    """Return the number of processes that run this program."""
     return here().count

@@ -1,4 +1,4 @@
-"""What a profile says of an operation: its name, its lines, when it was going on."""
+"""Names, source locations and time spans of operations in a profile."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +7,14 @@ from shardir.backends.cpu.profiling import Activity, Span
 from shardir.ir import Loc, Op
 
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
-"""How the reasons of operations begin that collectives became."""
+"""Prefixes of the `why` text of operations that implement collectives."""
 
 NAMES = 40
-"""Characters that the operations of a fused group may take."""
+"""Maximum length of the operation names of a fused group, in characters."""
 
 
 def covered(spans: Sequence[Span]) -> int:
-    """Nanoseconds in which at least one of the spans was going on; they are ordered by begin."""
+    """Return the nanoseconds in which at least one span was active; spans are ordered by begin."""
     total = until = 0
     for span in spans:
         total += max(0, span.end - max(span.begin, until))
@@ -23,6 +23,7 @@ def covered(spans: Sequence[Span]) -> int:
 
 
 def name_of(activity: Activity) -> str:
+    """Return the display name of an activity."""
     op = activity.op
     if op is None:
         return activity.why
@@ -36,13 +37,13 @@ def name_of(activity: Activity) -> str:
 
 
 def is_collective(activity: Activity) -> bool:
-    """Whether it does, at least in part, what devices do together."""
+    """Return whether the activity belongs, at least in part, to a collective."""
     op = activity.op
     return (op is not None and op.spec.collective) or activity.why.startswith(COLLECTIVES)
 
 
 def where_of(op: Op | None) -> str:
-    """The lines of the program that an operation comes from."""
+    """Return the source locations of an operation as text, at most three."""
     locs = [] if op is None else _locs(op)
     names = list(dict.fromkeys(f"{Path(loc.file).name}:{loc.line}" for loc in locs))
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,4 +1,4 @@
-"""A profile as a table for people."""
+"""The text table of a profile."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ if TYPE_CHECKING:
 
 
 def table_of(profile: "Profile") -> str:
-    """The operations, the slowest first, under what is said of all of them."""
-    least = min(run.seconds for run in profile.runs)
+    """Return the operations as a table, the slowest first, below a summary."""
+    minimum = min(run.seconds for run in profile.runs)
     runs = len(profile.runs)
     lines = [
         f"profile of {profile.name}: {_time(profile.seconds)} a call (median of {runs}, "
-        f"least {_time(least)}); first call {_time(profile.first)}"
+        f"minimum {_time(minimum)}); first call {_time(profile.first)}"
     ]
     if profile.workers and profile.bandwidth and profile.flops:
         lines.append(
@@ -21,9 +21,7 @@ def table_of(profile: "Profile") -> str:
             f"float32 arithmetic {profile.flops / 1e9:.1f} Gflop/s"
         )
     if lost := max(run.lost for run in profile.runs):
-        lines.append(
-            f"a call has too many tasks to keep: its first {lost:,} are missing from the operations"
-        )
+        lines.append(f"a call has too many tasks to record: its first {lost:,} are missing below")
     total = profile.seconds
     table = [("time", "share", "GB/s", "Gflop/s", "of limit", "busy", "operation", "where")]
     for row in profile.rows:
@@ -39,13 +37,13 @@ def table_of(profile: "Profile") -> str:
                 row.where,
             )
         )
-    between = "between operations: Python, handing over" + (", and what is missing" if lost else "")
+    between = "between operations: Python, dispatch" + (", and missing tasks" if lost else "")
     rest = (_time(profile.outside), f"{profile.outside / total:.1%}", "", "", "", "", between, "")
     return "\n".join([*lines, "", *_aligned([*table, rest])]) + "\n"
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: numbers to the right, the last two columns to the left."""
+    """Return the lines of a table: numbers aligned right, the last two columns left."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
     for cells in table:

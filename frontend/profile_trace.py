@@ -1,4 +1,4 @@
-"""A profile as a trace: what Perfetto (ui.perfetto.dev) and chrome://tracing show."""
+"""Profiles in Chrome's trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing show."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def events_of(profile: "Profile") -> list[dict[str, Any]]:
-    """The last run as events of the trace format of Chrome."""
+    """Return the last run as events of Chrome's trace format."""
     run = profile.runs[-1]
     threads = sorted({span.thread for span in run.spans})
     tracks = {"calls": 0, "operations": 1} | {_thread(t): 2 + i for i, t in enumerate(threads)}
@@ -58,7 +58,7 @@ def events_of(profile: "Profile") -> list[dict[str, Any]]:
 
 
 def _executions(spans: Sequence[Span]) -> list[list[Span]]:
-    """The spans of each time an operation ran, which are next to one another."""
+    """Return the spans of each execution of an operation, which are adjacent."""
     made: list[list[Span]] = []
     last: Activity | None = None
     for span in spans:

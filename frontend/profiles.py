@@ -1,4 +1,4 @@
-"""What `profile` found: runs, what happened in them, and a row for each operation."""
+"""The result of `profile`: runs, their activities, and a row for each operation."""
 
 import json
 from dataclasses import dataclass
@@ -13,8 +13,10 @@ from shardir.frontend.profile_trace import events_of
 
 @dataclass(frozen=True)
 class Run:
-    """One call: when it began and ended (`time.monotonic_ns`), and what happened in between, but
-    for its first `lost` tasks, where it had too many."""
+    """One call: its begin and end (`time.monotonic_ns`) and the activities in between.
+
+    The first `lost` activities are missing where there were too many.
+    """
 
     begin: int
     end: int
@@ -28,12 +30,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """What one operation of the program took: medians over the runs.
+    """The cost of one operation of the program, as medians over the runs.
 
-    `seconds` from its begins to its ends, `executions` in a run (more than one in loops), `memory`
-    and `flops` all of them together. `busy` is the part of that time that workers worked, on
-    average; `reached` the least time that this machine needs for the bytes or the arithmetic by
-    the time it took (above 1: from caches), `None` where that is not known.
+    `seconds` is the time from begin to end, `executions` the number in a run (more than one in
+    loops); `memory` (bytes) and `flops` are totals over the executions. `busy` is the average
+    fraction of that time in which workers were busy. `roofline_fraction` is the minimum time that
+    this machine needs for the bytes or the arithmetic divided by the measured time (above 1: data
+    came from caches), `None` where it is unknown.
     """
 
     name: str
@@ -48,11 +51,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Profile:
-    """What `profile` found. `str` of it is the table; `save` writes the trace.
+    """The result of `profile`. `str` of it is a table; `save` writes a trace file.
 
-    `first` is how many seconds the first call took, with tracing and compiling. `workers`,
-    `bandwidth` (bytes per second, of a copy) and `flops` (float32 operations per second) are the
-    machine's, all `None` where no machine code runs.
+    `first` is the time of the first call in seconds, including tracing and compilation. `workers`,
+    `bandwidth` (bytes per second, of a copy) and `flops` (float32 operations per second) describe
+    the machine; all are `None` where no native code runs.
     """
 
     name: str
@@ -65,16 +68,16 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """The median time of a call."""
+        """The median time of a call in seconds."""
         return median(run.seconds for run in self.runs)
 
     @property
     def outside(self) -> float:
-        """Seconds of a call in which no operation ran: Python, and handing over."""
+        """Seconds of a call in which no operation ran: Python code and dispatch."""
         return median(run.seconds - covered(run.spans) / 1e9 for run in self.runs)
 
     def save(self, path: str | Path) -> None:
-        """Write the last run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
+        """Write the last run as a trace file for Perfetto (ui.perfetto.dev) or chrome://tracing."""
         Path(path).write_text(json.dumps({"traceEvents": events_of(self)}), "utf-8")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""`profile`: where the time of a function goes, against what the machine can do at most."""
+"""`profile`: the time of each operation of a function, relative to the limits of the machine."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -31,21 +31,22 @@ RUNS = 5
 def profile(
     fun: Callable[..., Any], *args: Any, runs: int = RUNS, trace: str | Path | None = None
 ) -> Profile:
-    """Call `fun(*args)` several times and say where the time goes.
+    """Call `fun(*args)` several times and return the time of each operation.
 
-    `fun` is compiled by `jit` if it is not yet. Each run has fresh copies of the arrays, so that
-    a function may donate its arguments. Print the result for a table of the operations, the
-    slowest first; `trace` is a file for the last run, which Perfetto (ui.perfetto.dev) and
-    chrome://tracing show: the operations, and the tasks of every worker with source lines.
+    `fun` is compiled with `jit` if it is not compiled yet. Each run gets fresh copies of the
+    arrays, so that a function may donate its arguments. Print the result for a table of the
+    operations, the slowest first. `trace` is a file for the last run, which Perfetto
+    (ui.perfetto.dev) and chrome://tracing show: the operations, and the tasks of every worker with
+    source lines.
 
-    While it runs, programs of other threads are watched too. Raises `NumberError` unless `runs`
-    is at least 1, `ArgumentError` for a `trace` that is no path and a `fun` that is no function,
-    and whatever `fun` raises.
+    Programs that other threads run in the meantime are included. Raises `NumberRangeError` unless
+    `runs` is at least 1, `ArgumentError` if `trace` is no path or `fun` no function, and any error
+    of `fun`.
     """
     if not callable(fun):
         raise ArgumentError(point(f"profile takes a function, got {brief(fun)}"))
     if not isinstance(runs, (int, np.integer)) or runs < 1:
-        raise NumberError(point(f"profile makes {runs!r} runs; ask for at least 1"))
+        raise NumberError(point(f"profile makes {runs!r} runs; pass at least 1"))
     if not isinstance(trace, (str, PathLike, NoneType)):
         raise ArgumentError(point(f"the trace of profile is a file's path, not {trace!r}"))
     compiled = fun if hasattr(fun, "lower") else jit(fun)
@@ -55,7 +56,7 @@ def profile(
     first = (time.monotonic_ns() - begin) / 1e9
     made = []
     with watching() as watch:
-        # The first run that is watched finds the memory of the records untouched.
+        # The first recorded run is discarded, because it touches the memory of the records first.
         for number in range(runs + 1):
             given = _copied(args)
             watch.take()
@@ -81,7 +82,7 @@ def profile(
 
 
 def _copied(args: Sequence[Any]) -> list[Any]:
-    """The arguments, with memory of their own, which may be donated."""
+    """Return the arguments with separate memory, which may be donated."""
     return [
         tree.map(lambda leaf: _copy(leaf) if isinstance(leaf, Array) else leaf, arg) for arg in args
     ]

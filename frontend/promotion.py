@@ -1,8 +1,7 @@
 """Element types of mixed operands: JAX's promotion lattice, with weak Python scalars.
 
-A weak type is what a bare Python number has: it gives way to any array of the same kind, so that
-`x + 1.0` keeps the type of `x`. Without `enable_x64` every 64-bit type stands for its 32-bit
-sibling.
+A Python number has a weak type: it takes the type of any array of the same kind, so that `x + 1.0`
+keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 32-bit counterpart.
 """
 
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from shardir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, TensorType, d
 
 @final
 class KeyType:
-    """The element type of random keys, as users see it; `key` in the IR."""
+    """The element type of random keys in the public interface; `key` in the IR."""
 
     __slots__ = ()
 
@@ -44,7 +43,7 @@ DType = np.dtype[Any] | KeyType
 
 
 def user_dtype(name: str) -> DType:
-    """The element type called `name` in the IR as users see it: NumPy's, or `KEY`."""
+    """Return the public element type for the IR name `name`: NumPy's, or `KEY`."""
     return KEY if name == "key" else NUMPY_DTYPES[name]
 
 
@@ -53,17 +52,17 @@ _PYTHON = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
 
 
 def canonical(name: str) -> str:
-    """The element type that stands for `name` under the setting `enable_x64`."""
+    """Return the element type that replaces `name` under the setting `enable_x64`."""
     if name in NARROW and not config.enable_x64:
         return NARROW[name]
     return name
 
 
 def dtype_of(spec: Any) -> str:
-    """The name of the element type that a user means by `spec`, canonical.
+    """Return the canonical IR name of the element type that `spec` denotes.
 
-    `spec` is a NumPy type or dtype, a Python type (`float`), a string, `KEY`, or anything with
-    a `dtype`. Raises `NotAnArrayError` for what is no element type.
+    `spec` is a NumPy type or dtype, a Python type (`float`), a string, `KEY`, or an object with a
+    `dtype`. Raises `NotAnArrayError` for anything else.
     """
     if isinstance(spec, type) and spec in _PYTHON:
         return canonical(_PYTHON[spec])
@@ -79,8 +78,8 @@ def dtype_of(spec: Any) -> str:
 
 
 def no_element_type(spec: object) -> NotAnArrayError:
-    """The error for what is no element type."""
-    from shardir.frontend.quoting import brief  # which knows arrays, and those know this module
+    """Return the error for an object that is no element type."""
+    from shardir.frontend.quoting import brief  # quoting imports arrays, which import this module
 
     known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
     return NotAnArrayError(
@@ -90,13 +89,13 @@ def no_element_type(spec: object) -> NotAnArrayError:
 
 @dataclass(frozen=True, slots=True)
 class Abstract:
-    """What is known of an array without its numbers."""
+    """The abstract value of an array: its type, and whether the type is weak."""
 
     type: TensorType
     weak: bool = False
 
 
-# Which types each type may become without loss, one step up. The starred ones are the weak ones.
+# The direct successors of each type in the promotion lattice. Starred types are weak.
 _STEPS: dict[str, tuple[str, ...]] = {
     "bool": ("i*",),
     "i*": ("u8", "i8"),
@@ -121,13 +120,13 @@ _STEPS: dict[str, tuple[str, ...]] = {
 
 @cache
 def _above(node: str) -> frozenset[str]:
-    """Everything a type may become, itself included."""
+    """Return every type to which a type promotes, including itself."""
     return frozenset({node}).union(*(_above(step) for step in _STEPS[node]))
 
 
 @cache
 def _join(first: str, second: str) -> str:
-    """The least type that both may become."""
+    """Return the least type to which both types promote."""
     common = _above(first) & _above(second)
     return next(node for node in _STEPS if node in common and common <= _above(node))
 
@@ -143,14 +142,15 @@ _WEAK = {"i*": "i64", "f*": "f64", "c*": "c128"}
 
 @cache
 def join(*kinds: tuple[str, bool]) -> tuple[str, bool]:
-    """The element type of mixed operands, not yet canonical; each is (name, weak)."""
+    """Return the element type of mixed operands, not yet canonical; each operand is (name,
+    weak)."""
     if any(name == "key" for name, _ in kinds):
         if all(name == "key" for name, _ in kinds):
             return "key", False
         raise OperationTypeError(
             point(
                 "random keys do not mix with numbers; draw numbers from a key with "
-                "shardir.random, or take its words with shardir.random.key_data"
+                "shardir.random, or read its words with shardir.random.key_data"
             )
         )
     all_weak = all(weak for _, weak in kinds)
@@ -162,7 +162,9 @@ def join(*kinds: tuple[str, bool]) -> tuple[str, bool]:
 
 
 def result_type(*kinds: tuple[str, bool]) -> tuple[str, bool]:
-    """The element type of mixed operands and whether it is weak; each operand is (name, weak)."""
+    """Return the element type of mixed operands and whether it is weak; each operand is (name,
+    weak).
+    """
     name, weak = join(*kinds)
     return canonical(name), weak
 

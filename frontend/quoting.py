@@ -1,4 +1,4 @@
-"""What users passed, as errors quote it: on one line, and in few words where it is long."""
+"""Text of user objects for error messages: on one line and of bounded length."""
 
 from pathlib import PurePath
 from typing import Any
@@ -8,42 +8,46 @@ import numpy as np
 from shardir.frontend.operators import Operators
 
 LONGEST = 60
+"""Maximum length of a quoted object, in characters."""
 MAX_TEXT = 300
-"""Characters of a name or a path that an error quotes."""
+"""Maximum length of a quoted name or path, in characters."""
 
 
 def brief(x: Any) -> str:
-    """An array as its element type and shape, anything else as Python shows it, cut off."""
+    """Return the element type and shape of an array, or the shortened `repr` of any other
+    object."""
     if isinstance(x, Operators):
         return str(x.abstract.type)
     if isinstance(x, np.ndarray) and x.ndim:
         return f"{x.dtype}{[*x.shape]}"
     try:
         text = " ".join(repr(x).split())
-    except Exception:  # The user's class, or one of ours that is not made yet.
+    except Exception:  # A class of the user may fail, or an object may not be initialized yet.
         text = f"one {type(x).__name__}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def brief_with_type(x: Any) -> str:
-    """The same, with the name of its class."""
+    """Return `brief(x)` followed by the name of the class of `x`."""
     return f"{brief(x)} of type {type(x).__name__}"
 
 
 def quoted(text: str) -> str:
-    """A name as Python writes it, its middle left out where it is long. There are no control
-    characters and no lone surrogates in it."""
+    """Return `repr(text)`, with the middle omitted where it is long.
+
+    The result has no control characters and no lone surrogates.
+    """
     return _without_middle(repr(text))
 
 
 def shown(text: str) -> str:
-    """What a library or the system says, in one line and without control characters."""
+    """Return a message of a library or of the system on one line, without control characters."""
     line = " ".join(text.split())
     return _without_middle(line if line.isprintable() else ascii(line)[1:-1])
 
 
 def shown_path(path: PurePath) -> str:
-    """A path as it is, or quoted where it has characters that cannot be printed."""
+    """Return a path as text, quoted where it has characters that cannot be printed."""
     text = str(path)
     return _without_middle(text) if text.isprintable() else quoted(text)
 

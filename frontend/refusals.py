@@ -1,8 +1,7 @@
-"""Errors of Python and NumPy that come out of a function of a namespace.
+"""Conversion of errors of Python and NumPy inside of public functions to `ArgumentError`.
 
-Most mistakes are found where their meaning is known, and have a text of their own. What is left
-are values of a kind that nobody looked at: Python says of such a value what is wrong with it, but
-not whose argument it is.
+Most invalid arguments are found by specific checks with specific messages. For the remaining ones
+Python reports what is wrong with a value, but not which argument it belongs to.
 """
 
 import sys
@@ -28,7 +27,7 @@ FOREIGN = (
     OverflowError,
     ZeroDivisionError,
 )
-"""What Python and NumPy raise for values that they cannot take."""
+"""Exceptions that Python and NumPy raise for invalid values."""
 
 _LIBRARIES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}
 
@@ -40,9 +39,9 @@ def refuse(
     options: dict[str, Any],
     error: Exception,
 ) -> None:
-    """Raises `ArgumentError` for a call of `fun` that met `error` because of its arguments.
+    """Raise `ArgumentError` if the arguments of a call of `fun` caused `error`.
 
-    Where `error` is that one of them is no array, it says which.
+    If `error` states that an argument is no array, the new message names the argument.
     """
     if isinstance(error, NotAnArrayError) and error.about:
         _name(error, fun, name, args, options)
@@ -56,7 +55,7 @@ def refuse(
 
 
 def refusing(function: Function) -> Function:
-    """Errors about what a function of a namespace is called with name it and its parameters."""
+    """Decorate a public function so that errors about its arguments name it and its parameters."""
 
     @wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
@@ -76,16 +75,19 @@ def _name(
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> None:
-    """Put the name of an argument into an error about it. The outermost function has the last
-    word, because that is the one the user called."""
+    """Put the name of an argument into an error about it.
+
+    Each enclosing function overwrites the name, so that the message names the function that the
+    user called.
+    """
     from shardir.frontend.parameters import Parameters
 
-    thing, says = error.about or (None, "")
+    culprit, says = error.about or (None, "")
     known = Parameters.of(fun)
     given = [(known.label(i), arg) for i, arg in enumerate(args)]
     for label, arg in [*given, *options.items()]:
         try:
-            path = _path(arg, thing)
+            path = _path(arg, culprit)
         except RecursionError:
             check_ends(arg)
             raise
@@ -94,13 +96,13 @@ def _name(
             return
 
 
-def _path(x: Any, thing: object) -> str | None:
-    """Where `thing` is in `x`, as labels of arguments tell it; `None`: nowhere."""
-    if x is thing:
+def _path(x: Any, culprit: object) -> str | None:
+    """Return the path of `culprit` in `x` in the notation of argument labels, or `None`."""
+    if x is culprit:
         return ""
     if isinstance(x, (list, tuple, dict)):
         for key, child in x.items() if isinstance(x, dict) else enumerate(x):
-            path = _path(child, thing)
+            path = _path(child, culprit)
             if path is not None:
                 return f".{key}{path}"
     return None
@@ -109,9 +111,10 @@ def _path(x: Any, thing: object) -> str | None:
 def _refusal(
     name: str, args: tuple[Any, ...], options: dict[str, Any], error: Exception
 ) -> ArgumentError | None:
-    """The error for a call of `name` that met `error`; `None` if that is ours, or the user's.
+    """Return the error for a call of `name` that raised `error`, or `None`.
 
-    It is the user's if it was raised in a function that the call was given.
+    The result is `None` for an error of this package, and for one that a function of the user
+    raised.
     """
     if isinstance(error, ShardirError):
         return None
@@ -121,4 +124,4 @@ def _refusal(
             return None
     parts = [brief(arg) for arg in args]
     parts += [f"{key}={brief(value)}" for key, value in options.items()]
-    return ArgumentError(point(f"{name} does not take ({', '.join(parts)}): {error}"))
+    return ArgumentError(point(f"{name} does not accept ({', '.join(parts)}): {error}"))

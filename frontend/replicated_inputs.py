@@ -1,11 +1,11 @@
-"""Replicated host inputs: what each process has for itself, and all are taken to have.
+"""Checks of replicated host inputs, which each process holds separately and must be equal.
 
-A Python number, a NumPy array and an array that nobody has placed are in every process its own. A
-program on devices of several processes takes them to be the same in all. Each call therefore has a
-digest of them, which the processes exchange with the first messages of the call (see
-`shardir.backends.mpi.input_check`); if it differs anywhere, they compare the arguments one by one,
-and all of them raise an error that names the argument. The same is done where arrays are made of
-parts that several processes hold.
+A Python number, a NumPy array and an uncommitted array exist separately in every process. A program
+on devices of several processes assumes that they are equal. Each call therefore computes a digest
+of them, which the processes exchange with the first messages of the call (see
+`shardir.backends.mpi.input_check`). If digests differ, the processes compare the arguments one by
+one, and all of them raise an error that names the argument. The same check applies to arrays that
+are assembled from shards that several processes hold.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,19 +29,20 @@ from shardir.types import TensorType
 
 DIGEST_BYTES = 16
 PLACED = bytes(DIGEST_BYTES)
-"""Stands for an argument that is on the devices of a mesh."""
+"""Placeholder digest of an argument that is committed to the devices of a mesh."""
 LARGE_BYTES = 4096
-"""Arrays of at least so many bytes, which never change, are digested once."""
+"""Minimum size in bytes of arrays whose digest is cached, which is valid because arrays are
+immutable."""
 REMEDY = (
-    "give the same in every process, or each its own part by shardir.distributed.from_process_local"
+    "pass the same in every process, or each its shard with shardir.distributed.from_process_local"
 )
 
 Whole = Callable[[object, int], Buffer]
-"""(argument, its number) -> its numbers in the element type of the program."""
+"""(argument, its position) -> its elements in the element type of the program."""
 
 
 def members(devices: Sequence[Device]) -> tuple[int, ...]:
-    """Return the processes of these devices, if they are several and this is one of them."""
+    """Return the processes of these devices if there are several and this is one of them."""
     found = tuple(sorted({device.process_index for device in devices}))
     return found if len(found) > 1 and here().index in found else ()
 
@@ -56,16 +57,16 @@ class ReplicatedInputs:
     whole: Whole
     processes: tuple[int, ...]
     exchanges: dict[bool, bool] = field(default_factory=dict)
-    """Whether a process has inputs of its own, by whether this one has."""
+    """Maps whether this process has replicated inputs to whether any process has."""
 
     def check(self, arguments: Sequence[object], hidden: Sequence[object]) -> InputCheck | None:
-        """Return what the processes exchange for a call with these arguments; `None`: nothing.
+        """Return the comparison that the processes make for a call with these arguments, or `None`.
 
-        `hidden` are the arrays that the function uses without being given them. Nothing is
-        exchanged where no process has an input of its own, which they find out in the first call
-        of this kind. That call compares the arguments one by one, those in `hidden` as well, which
-        cannot change afterwards; it raises `ArgumentError` in all processes if one has other
-        numbers than the first for something that it has not placed.
+        `hidden` are the captured arrays. There is no exchange if no process has a replicated input,
+        which the processes determine in the first call of this kind. That call compares the
+        arguments one by one, and those in `hidden`, which cannot change afterwards. It raises
+        `ArgumentError` in all processes if one has other elements than the first for an uncommitted
+        argument.
         """
         digests = [self._digest(x, i) for i, x in enumerate(arguments)]
         kind = any(digest is not PLACED for digest in digests)
@@ -84,7 +85,7 @@ class ReplicatedInputs:
         self._compare(digests)
 
     def _compare(self, digests: bytes) -> list[bytes]:
-        """Return what all processes have; raises `ArgumentError` in all if it is not the same."""
+        """Return the digests of all processes; raises `ArgumentError` in all if they differ."""
         link = here().link
         assert link is not None
         rows = link.gather(digests, f"comparing the inputs of {self.program}", self.processes)
@@ -97,7 +98,7 @@ class ReplicatedInputs:
                 raise ArgumentError(
                     point(
                         f"%{name} of {self.program} ({type}) is not placed on devices, and has "
-                        f"other numbers in {link.who(process)} than in "
+                        f"other elements in {link.who(process)} than in "
                         f"{link.who(self.processes[0])}; {REMEDY}"
                     )
                 )
@@ -119,12 +120,12 @@ class ReplicatedInputs:
 
 
 _digests: dict[int, tuple["ref[Array]", bytes]] = {}
-"""The digests of large arrays that nobody has placed, by their addresses."""
+"""The digests of large uncommitted arrays, by the id of the array."""
 
 
 def _digest_of(numbers: Buffer | bytes) -> bytes:
-    """Return a digest against accidents, not against attacks, by the quickest of Python's own
-    hashes."""
+    """Return a digest against accidental differences, not attacks, with the fastest hash of
+    hashlib."""
     data: bytes | memoryview = (
         numbers
         if isinstance(numbers, bytes)
@@ -136,10 +137,12 @@ def _digest_of(numbers: Buffer | bytes) -> bytes:
 def check_replicated_parts(
     parts: Sequence[Buffer], sharding: Sharding, type: TensorType, word: str
 ) -> None:
-    """Raise `ArgumentError` in all processes if two hold other numbers for one part of an array.
+    """Raise `ArgumentError` in all processes if two hold different elements for one shard of an
+    array.
 
-    `parts` are those of this process's devices, and `word` says what makes the array. Processes
-    exchange digests only where the sharding has several of them hold a part.
+    `parts` are the shards of this process's devices, and `word` names the function that makes the
+    array. Processes exchange digests only where the sharding replicates a shard over several of
+    them.
     """
     if not config.check_replicated_inputs:
         return
@@ -156,7 +159,7 @@ def check_replicated_parts(
     mine = dict(zip(boxes[there.index], parts, strict=True))
     row = b"".join(_digest_of(mine[box]) if box in mine else PLACED for box in shared)
     processes = tuple(sorted(boxes))
-    rows = there.link.gather(row, f"comparing the parts of {word}", processes)
+    rows = there.link.gather(row, f"comparing the shards of {word}", processes)
     by_process = dict(zip(processes, rows, strict=True))
     for i, box in enumerate(shared):
         first, *others = sorted(holders[box])
@@ -164,12 +167,12 @@ def check_replicated_parts(
         for process in others:
             if by_process[process][at] != by_process[first][at]:
                 index = ", ".join(f"{start}:{stop}" for start, stop in box)
-                what = f"part [{index}]" if box else "number"
+                what = f"shard [{index}]" if box else "element"
                 who = there.link.who
                 raise ArgumentError(
                     point(
-                        f"{word} has other numbers in {who(process)} than in {who(first)} for the "
-                        f"{what} of an array of type {type}, which {sharding} has both hold; give "
-                        "the same in every process, or a sharding by which each has its own part"
+                        f"{word} has other elements in {who(process)} than in {who(first)} for the "
+                        f"{what} of an array of type {type}, which {sharding} replicates; pass "
+                        "the same in every process, or a sharding that gives each its own shard"
                     )
                 )

@@ -1,8 +1,8 @@
-"""Layouts that a program asks for: `reshard`, and `out_sharding=` of functions of the namespaces.
+"""Requested shardings of results: `reshard`, and `out_sharding=` of public functions.
 
-On an axis of any type these are constraints: the values stay the same, and the compiler decides
-how they get there. What `AxisType.Explicit` means in JAX, that shardings are part of types and a
-program without a layout is refused, is not checked.
+These are constraints for mesh axes of any type: the values do not change, and the compiler decides
+on the communication. The semantics of `AxisType.Explicit` in JAX, where shardings are part of types
+and a program without a sharding is refused, are not checked.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,24 @@ from shardir.frontend.wishes import granted, spread_wishes
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """`xs`, containers of arrays, laid out as `out_shardings` says.
+    """Return `xs`, a pytree of arrays, with the shardings `out_shardings`.
 
-    `out_shardings` is a `NamedSharding`, a `PartitionSpec` on the mesh that is entered, or a
-    container of these that may stop early: an entry is for everything below it. Inside of a trace
-    dimensions need not divide; outside `reshard` is `device_put`. Raises `ArgumentError` for what
-    is no sharding, and `NoMeshError` for a `PartitionSpec` where no mesh is entered.
+    `out_shardings` is a `NamedSharding`, a `PartitionSpec` on the entered mesh, or a pytree prefix
+    of these: an entry applies to the whole subtree below it. Inside of a trace dimensions need not
+    divide; outside `reshard` is `device_put`. Raises `ArgumentError` for an object that is no
+    sharding, and `NoMeshError` for a `PartitionSpec` where no mesh is entered.
     """
     return _laid_out(xs, out_shardings, "out_shardings of reshard")
 
 
 def laid_out(made: Any, out_sharding: Any) -> Any:
-    """The result of a function, in the layout that its `out_sharding` asks for, if any."""
+    """Return the result of a function with the sharding `out_sharding`, if that is not `None`."""
     return made if out_sharding is None else _laid_out(made, out_sharding, "out_sharding")
 
 
 def _laid_out(xs: Any, shardings: Any, word: str) -> Any:
     leaves, structure = tree.flatten(xs)
-    wanted = [granted(wish, word) for wish in spread_wishes(shardings, xs, word)]
+    wanted = [granted(request, word) for request in spread_wishes(shardings, xs, word)]
     if current() is None:
         return tree.unflatten(
             structure,
@@ -52,36 +52,36 @@ def _laid_out(xs: Any, shardings: Any, word: str) -> Any:
 def auto_axes(
     f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_sharding: Any = None
 ) -> Any:
-    """`f` with its results laid out as `out_sharding` says; may be used as a decorator.
+    """Return `f` with its results constrained to `out_sharding`; may be used as a decorator.
 
-    Inside, JAX leaves layouts along `axes` to the compiler, which is how it always is here.
+    In JAX the compiler chooses shardings along `axes` inside of `f`; shardir always does so.
     """
     if f is None:
         return lambda f: auto_axes(f, axes=axes, out_sharding=out_sharding)
     check_function("auto_axes", f)
 
     @wraps(f)
-    def wrapped(*args: Any, out_sharding: Any = out_sharding, **options: Any) -> Any:
+    def wrapper(*args: Any, out_sharding: Any = out_sharding, **options: Any) -> Any:
         return laid_out(f(*args, **options), out_sharding)
 
-    return wrapped
+    return wrapper
 
 
 def explicit_axes(
     f: Callable[..., Any] | None = None, /, *, axes: Any = None, in_sharding: Any = None
 ) -> Any:
-    """`f` with its arguments laid out as `in_sharding` says; may be used as a decorator.
+    """Return `f` with its arguments constrained to `in_sharding`; may be used as a decorator.
 
-    `in_sharding` is a container like the tuple of positional arguments, which may stop early.
+    `in_sharding` is a pytree prefix of the tuple of positional arguments.
     """
     if f is None:
         return lambda f: explicit_axes(f, axes=axes, in_sharding=in_sharding)
     check_function("explicit_axes", f)
 
     @wraps(f)
-    def wrapped(*args: Any, in_sharding: Any = in_sharding, **options: Any) -> Any:
+    def wrapper(*args: Any, in_sharding: Any = in_sharding, **options: Any) -> Any:
         if in_sharding is not None:
             args = _laid_out(args, in_sharding, "in_sharding of explicit_axes")
         return f(*args, **options)
 
-    return wrapped
+    return wrapper

@@ -1,7 +1,6 @@
-"""Checkpoints read back, under the mesh and by the number of processes that there are now.
+"""Loading of checkpoints, under the current mesh and number of processes.
 
-Each process reads the parts that its devices are to have and nothing else, from whichever files
-they are in.
+Each process reads only the parts that its devices need, from any file.
 """
 
 import os
@@ -48,10 +47,10 @@ from shardir.frontend.wishes import granted, is_wish, spread_wishes
 from shardir.types import NUMPY_DTYPES, TensorType
 
 MAX_NAMES = 10
-"""Names of arrays that an error lists."""
+"""Maximum number of array names that an error lists."""
 
 MAX_ATTEMPTS = 4
-"""Times that a checkpoint is read which another job keeps replacing meanwhile."""
+"""Maximum number of attempts to read a checkpoint that another job keeps replacing."""
 
 STORED_DTYPES: Mapping[str, str] = {
     "BOOL": "bool",
@@ -68,36 +67,36 @@ STORED_DTYPES: Mapping[str, str] = {
     "F64": "float64",
     "C64": "complex64",
 }
-"""What safetensors calls the element types of NumPy that parts are stored as."""
+"""NumPy types of stored parts by their names in safetensors."""
 
 
 @pointed
 def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = None) -> Any:
-    """What `save` wrote to `folder`.
+    """Return the pytree that `save` wrote to `folder`.
 
-    `like` is a container of arrays or `ShapeDtypeStruct`s with the names, shapes and element types
-    of the checkpoint; the result is such a container, its arrays placed as those of `like`, or as
-    `shardings` says, a container that may stop early. Without `like` the result is a dictionary by
-    name. What has no sharding goes to the default device. Where `like` has a Python number, so has
-    the result.
+    `like` is a pytree of arrays or `ShapeDtypeStruct`s with the names, shapes and element types of
+    the checkpoint. The result has the same structure, with the shardings of `like`, or of
+    `shardings`, which is a pytree prefix. Without `like` the result is a dictionary by name. An
+    array without a sharding is placed on the default device. Where `like` has a Python number, so
+    has the result.
 
-    Arrays on devices of several processes are loaded by all of these together.
+    Arrays on devices of several processes are loaded collectively by all of these processes.
 
-    Raises `CheckpointError` when the folder is no checkpoint or a damaged one, or has other arrays
-    than `like`. Every part that is read is compared with its checksum, if it was saved with one.
-    Where arrays are loaded together, every process raises when one does, or finds no checkpoint or
-    another one. Where another job replaces the checkpoint meanwhile, the new one is loaded.
+    Raises `CheckpointError` when the folder is no checkpoint, is damaged, or has other arrays than
+    `like`. Every part that is read is compared with its checksum, if it was saved with one. In a
+    collective load every process raises an error when one does, or finds no checkpoint or another
+    one. If another job replaces the checkpoint meanwhile, the new one is loaded.
     """
     target = path_of(folder, "loaded from")
     need_safetensors()
     word = "shardings of load"
     try:
-        asked = None if like is None else _asked(like, shardings, word)
-        wishes = tree.leaves(shardings, is_leaf=is_wish) if asked is None else []
+        requested = None if like is None else _asked(like, shardings, word)
+        requests = tree.leaves(shardings, is_leaf=is_wish) if requested is None else []
     except RecursionError:
         raise CheckpointError(NESTED_TOO_DEEPLY) from None
-    given = [sharding for _, sharding in asked.values()] if asked else []
-    given += [granted(wish, word) for wish in wishes if is_wish(wish)]
+    given = [sharding for _, sharding in requested.values()] if requested else []
+    given += [granted(request, word) for request in requests if is_wish(request)]
     together = not all(each is None or each.is_fully_addressable for each in given)
     for attempt in range(MAX_ATTEMPTS):
         root, text, why = folder_to_load(target), None, ""
@@ -111,16 +110,16 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
             agree_to_load(target, text, why)
         assert text is not None
         found: list[Any] = []
-        pattern, wanted = like, asked
+        pattern, wanted = like, requested
         try:
             index = parse_index(root / INDEX, text)
             if wanted is None:
-                # Without `like`, numbers of which nothing is asked stand in its place.
+                # Without `like`, placeholder numbers take its place.
                 pattern = dict.fromkeys(index.entries, 0)
                 spread = spread_wishes(shardings, pattern, word)
                 wanted = {
-                    name: (_Anything(), granted(wish, word))
-                    for name, wish in zip(named_leaves(pattern), spread, strict=True)
+                    name: (_Anything(), granted(request, word))
+                    for name, request in zip(named_leaves(pattern), spread, strict=True)
                 }
             found = _leaves(root, index, wanted)
         except CheckpointError as error:
@@ -140,9 +139,9 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
 
 
 def _is_replaced(target: Path, text: bytes) -> bool:
-    """Return whether a checkpoint has another index by now than `text`.
+    """Return whether the index of a checkpoint now differs from `text`.
 
-    A job that replaces a checkpoint removes the files of the one before.
+    A job that replaces a checkpoint removes the files of the previous one.
     """
     try:
         return read_index(folder_to_load(target)) != text
@@ -152,10 +151,10 @@ def _is_replaced(target: Path, text: bytes) -> bool:
 
 @pointed
 def exists(folder: str | os.PathLike[str]) -> bool:
-    """Return whether there is a checkpoint in `folder`: a file `index.json`.
+    """Return whether `folder` contains a checkpoint: a file `index.json`.
 
-    Of a checkpoint that is damaged `load` says so. Called by every process. Raises
-    `CheckpointError` in all of them when only some see one.
+    It does not check for damage; `load` does. Every process must call it. Raises `CheckpointError`
+    in all of them when only some find one.
     """
     target = path_of(folder, "looked for in")
     found = os.path.lexists(folder_to_load(target) / INDEX)
@@ -171,32 +170,32 @@ def exists(folder: str | os.PathLike[str]) -> bool:
         assert link is not None
         raise CheckpointError(
             f"{link.who(yes)} finds a checkpoint at {shown_path(target)}, and {link.who(no)} finds "
-            "none; give a folder that all processes see"
+            "none; use a folder that all processes can read"
         )
     return found
 
 
 class _Anything:
-    """Stands for an array of which nothing is asked."""
+    """Placeholder of an array of any type."""
 
 
 def _asked(like: Any, shardings: Any, word: str) -> dict[str, tuple[Any, Sharding | None]]:
-    """By name each leaf of `like`, and the sharding that is asked for."""
+    """Return each leaf of `like` and its requested sharding, by name."""
     wanted = named_leaves(like)
-    wishes = spread_wishes(shardings, like, word)
-    asked = {}
-    for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
-        sharding = None if is_number(leaf) else granted(wish, word) or _sharding_of(leaf)
-        asked[name] = leaf, sharding
-    return asked
+    requests = spread_wishes(shardings, like, word)
+    requested = {}
+    for (name, leaf), request in zip(wanted.items(), requests, strict=True):
+        sharding = None if is_number(leaf) else granted(request, word) or _sharding_of(leaf)
+        requested[name] = leaf, sharding
+    return requested
 
 
 def _leaves(
-    root: Path, index: Index, asked: Mapping[str, tuple[Any, Sharding | None]]
+    root: Path, index: Index, requested: Mapping[str, tuple[Any, Sharding | None]]
 ) -> list[Any]:
-    """The arrays and numbers that are asked for."""
+    """Return the requested arrays and numbers."""
     placed = []
-    for name, (leaf, sharding) in asked.items():
+    for name, (leaf, sharding) in requested.items():
         entry = _find(name, index.entries, root)
         if not isinstance(leaf, _Anything):
             _check_same_type(name, entry, leaf, root)
@@ -214,23 +213,23 @@ def _leaves(
 
 
 def _as_number(name: str, array: Array, like: Any, root: Path) -> Any:
-    """A number of the class of `like`, if that can hold it."""
+    """Return a number of the class of `like`; raises an error if that cannot hold it."""
     found = np.asarray(array).item()
     try:
         made = type(like)(found)
-    except (TypeError, ValueError, OverflowError):  # 1j as a float, nan or infinity as an int
+    except (TypeError, ValueError, OverflowError):  # For example 1j as a float.
         made = None
     if made is None or (made != found and found == found):
         raise CheckpointError(
             f"{quoted(name)} is {found!r} in the checkpoint {shown_path(root)}, and {like!r} of "
-            f"type {type(like).__name__} is asked for; give a like with a "
+            f"type {type(like).__name__} is requested; pass a like with a "
             f"{type(found).__name__} there"
         )
     return made
 
 
 def _read(target: Path, root: Path) -> bytes:
-    """The index of a checkpoint."""
+    """Return the text of the index of a checkpoint."""
     try:
         return read_index(root)
     except (FileNotFoundError, NotADirectoryError):
@@ -238,8 +237,8 @@ def _read(target: Path, root: Path) -> bytes:
             f"{shown_path(target)} is no checkpoint: it has no {INDEX}; write one with save"
         ) from None
     except (OSError, MemoryError) as error:
-        told = shown(str(error) or type(error).__name__)
-        raise CheckpointError(f"{shown_path(root / INDEX)} cannot be read: {told}") from None
+        reason = shown(str(error) or type(error).__name__)
+        raise CheckpointError(f"{shown_path(root / INDEX)} cannot be read: {reason}") from None
 
 
 def _find(name: str, entries: Mapping[str, Entry], root: Path) -> Entry:
@@ -262,12 +261,11 @@ def _check_same_type(name: str, entry: Entry, leaf: Any, root: Path) -> None:
     if is_number(leaf) and not entry.shape and entry.dtype != "key":
         return
     found = TensorType(entry.shape, entry.dtype)
-    asked = abstract_of(leaf, f"{name} of like").type
-    if found != asked:
+    requested = abstract_of(leaf, f"{name} of like").type
+    if found != requested:
         raise CheckpointError(
-            f"{quoted(name)} is {found} in the checkpoint {shown_path(root)}, and {asked} is asked "
-            "for; "
-            "give a like of the shapes and element types that were saved"
+            f"{quoted(name)} is {found} in the checkpoint {shown_path(root)}, and {requested} "
+            "is requested; pass a like with the shapes and element types that were saved"
         )
 
 
@@ -278,7 +276,7 @@ def _sharding_of(leaf: Any) -> Sharding | None:
 
 
 def _loaded(name: str, entry: Entry, sharding: Sharding | None, files: "_Files") -> Array:
-    """An array whose parts on the devices of this process have been read."""
+    """Return an array after reading its shards on the devices of this process."""
     placed = SingleDeviceSharding(uncommitted_device()) if sharding is None else sharding
     stored = placed.stored_shape(entry.shape)
     boxes = boxes_of(placed, entry.shape).get(here().index, [])
@@ -290,16 +288,16 @@ def _loaded(name: str, entry: Entry, sharding: Sharding | None, files: "_Files")
 
 
 class _Files:
-    """The files of a checkpoint, each opened when something of it is first needed."""
+    """The files of a checkpoint, each opened when a part of it is first needed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._open: dict[str, Any] = {}
 
     def read(self, name: str, entry: Entry, boxes: Sequence[Box]) -> list[Buffer]:
-        """The numbers in boxes of an array."""
+        """Return the elements in boxes of an array."""
         needed = [part for part in entry.parts if any(_share(box, part.box) for box in boxes)]
-        # Memory is allocated only for what the files are long enough for.
+        # Memory is allocated only after checking that the files are long enough.
         slices = [self._slice(part, name, entry) for part in needed]
         try:
             made = [
@@ -315,7 +313,7 @@ class _Files:
         return made
 
     def _slice(self, part: Part, name: str, entry: Entry) -> Any:
-        """What reads rows of a part, once its shape and element type are known to be right."""
+        """Return a reader of rows of a part after checking its shape and element type."""
         key, path = key_of(name, part.box), self.root / part.file
         try:
             found = self._opened(part.file).get_slice(key)
@@ -340,7 +338,7 @@ class _Files:
 
         if file not in self._open:
             path = self.root / file
-            if not S_ISREG(os.stat(path).st_mode):  # A pipe would wait.
+            if not S_ISREG(os.stat(path).st_mode):  # A pipe would block.
                 raise OSError(EINVAL, "not a regular file", str(path))
             self._open[file] = safe_open(path, "np")
         return self._open[file]
@@ -354,7 +352,8 @@ class _Files:
         boxes: Sequence[Box],
         made: Sequence[Buffer],
     ) -> None:
-        """Copy what boxes have of a part, chunk by chunk, and verify each chunk that is read."""
+        """Copy the overlap of boxes with a part, chunk by chunk, and verify each chunk that is
+        read."""
         if not entry.shape:
             whole = self._chunk(part, 0, slice(None), stored, name, entry)
             for target in made:
@@ -377,7 +376,8 @@ class _Files:
     def _chunk(
         self, part: Part, number: int, rows: slice, stored: Any, name: str, entry: Entry
     ) -> Buffer:
-        """The rows of a chunk of a part; raises `CheckpointError` where their checksum differs."""
+        """Return the rows of a chunk of a part; raises `CheckpointError` if their checksum
+        differs."""
         try:
             numbers = np.ascontiguousarray(stored[rows] if entry.shape else stored[...])
         except Exception as error:
@@ -386,9 +386,9 @@ class _Files:
             checksum_of(numbers) != part.checksums[8 * number : 8 * number + 8]
         ):
             raise CheckpointError(
-                f"{shown_path(self.root / part.file)} of the checkpoint is damaged: the numbers of "
-                f"{quoted(key_of(name, part.box))} do not have the checksum that they were saved "
-                "with; restore the file, or load an earlier checkpoint"
+                f"{shown_path(self.root / part.file)} of the checkpoint is damaged: the elements "
+                f"of {quoted(key_of(name, part.box))} do not have the checksum that they were "
+                "saved with; restore the file, or load an earlier checkpoint"
             )
         if entry.dtype not in VIEWS:
             return numbers
@@ -396,9 +396,9 @@ class _Files:
         return numbers.reshape(-1).view(NUMPY_DTYPES[entry.dtype]).reshape(shape)
 
     def _unreadable(self, file: str, error: Exception) -> CheckpointError:
-        told = shown(str(error) or type(error).__name__)
+        reason = shown(str(error) or type(error).__name__)
         return CheckpointError(
-            f"{shown_path(self.root / file)} of the checkpoint cannot be read: {told}"
+            f"{shown_path(self.root / file)} of the checkpoint cannot be read: {reason}"
         )
 
 
@@ -407,6 +407,6 @@ def _share(one: Box, other: Box) -> bool:
 
 
 def _stored_shape(part: Part, entry: Entry) -> tuple[int, ...]:
-    """The shape in which a part is stored."""
+    """Return the shape in which a part is stored."""
     shape = tuple(stop - start for start, stop in part.box)
     return (*shape, 2) if entry.dtype == "c128" else shape

@@ -1,7 +1,7 @@
-"""A compiled program together with its arguments' and results' places.
+"""A compiled program together with the shardings of its arguments and results.
 
-Everything that a call needs is looked up beforehand: how to cut an argument that nobody has
-placed, and what each result is.
+Everything that a call needs is computed in advance: how to shard an uncommitted argument, and the
+signature of each result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ from shardir.text.printer import show
 
 
 def pipeline(plan: Plan | None = None) -> Pipeline:
-    """The passes that every program goes through, with what `plan` says of them."""
+    """Return the default passes with the options of `plan`."""
     exact = config.shardy_exact if plan is None else plan.exact
     steps = Pipeline.parse(EXACT if exact else DEFAULT)
     if plan is None:
@@ -62,7 +62,7 @@ def pipeline(plan: Plan | None = None) -> Pipeline:
 
 
 def watch_of(name: str) -> Watch | None:
-    """What the settings say is to be done around every pass of the program called `name`."""
+    """Return the observer that the settings request for the passes of the program `name`."""
     chosen: list[Watch] = []
     if config.dump_dir is not None and process_index() == 0:
         from shardir.passes.dump import warning_dump
@@ -76,19 +76,19 @@ def watch_of(name: str) -> Watch | None:
 
 
 def reporter(steps: Pipeline) -> Watch | None:
-    """What tells how many passes are done; `None` if nobody wants to know."""
+    """Return an observer that reports progress, or `None` if no callback is registered."""
     if not is_heard():
         return None
     numbers = count(1)
 
-    def tell(step: Pass, before: Module, after: Module, seconds: float) -> None:
+    def report_pass(step: Pass, before: Module, after: Module, seconds: float) -> None:
         report(step.name, next(numbers), len(steps.passes))
 
-    return tell
+    return report_pass
 
 
 class Nothing(Executable):
-    """What there is to run a program with on abstract devices."""
+    """The executable of a program on abstract devices, which raises an error when it is called."""
 
     def __init__(self, name: str, devices: int) -> None:
         self.name, self.devices = name, devices
@@ -99,12 +99,12 @@ class Nothing(Executable):
 
 @final
 class Runnable:
-    """A program that can be called with arrays, one for each parameter that the user sees."""
+    """A compiled program that is called with arrays, one for each visible parameter."""
 
     def __init__(
         self, plan: Plan, abstracts: Sequence[Abstract], captured: Sequence[Array]
     ) -> None:
-        """Compile `plan`; `abstracts` are of its results, `captured` its last arguments."""
+        """Compile `plan`; `abstracts` are its results, `captured` its last arguments."""
         self.plan = plan
         self._nowhere = is_abstract(plan.devices)
         self._whole: WholeExecutable | None = None
@@ -132,9 +132,9 @@ class Runnable:
         visible = len(types) - len(captured)
         self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
         self.donated: Sequence[int] = ()
-        """The arguments that nobody needs after a call."""
+        """The arguments whose memory a call may reuse."""
         self._inputs: ReplicatedInputs | None = None
-        """The inputs that several processes have each for itself, and compare; `None`: no more."""
+        """The replicated inputs that processes compare; `None` if they need not be compared."""
         if processes := members(plan.devices):
             self._inputs = ReplicatedInputs(
                 plan.module.main.name, self._names, types, self._own, processes
@@ -144,9 +144,9 @@ class Runnable:
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         self.launch: Launch | None = None
-        """The way of arrays that are as they are needed."""
+        """The native launch, for arrays that need no conversion or resharding."""
         self.views = False
-        """Whether results are windows into arguments."""
+        """True if results are views of arguments."""
         if self._whole is not None:
             self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)
@@ -168,7 +168,7 @@ class Runnable:
             ]
 
     def donate(self, numbers: Sequence[int]) -> None:
-        """Let results take the memory of these arguments, as far as they can."""
+        """Let results reuse the memory of these arguments where possible."""
         results = [value.type for value in self.plan.module.main.body.returns]
         numbers = usable(numbers, self.plan.module.main, results)
         self.donated = numbers
@@ -191,7 +191,7 @@ class Runnable:
             self._away = made if isinstance(made, DeviceExecutable) else None
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
-        """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
+        """Run on arrays, NumPy arrays and numbers; committed arguments must fit the program."""
         check = None if self._inputs is None else self._check(self._inputs, leaves)
         if self.launch is not None:
             made = self.launch(leaves)
@@ -205,7 +205,7 @@ class Runnable:
             self._execute([])
         foreign: list[Buffer] = []
         one = self._one
-        # Written out for arrays that are where they are needed: there may be hundreds.
+        # Inlined for arrays that need no transfer, because there may be hundreds.
         args = [
             leaf.parts
             if type(leaf) is Array and (one or leaf.signature.sharding is not None)
@@ -226,7 +226,8 @@ class Runnable:
 
     @pointed
     def _check(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:
-        """Return what processes compare in this call; before the first, all that there is."""
+        """Return the comparison of inputs for this call; before the first call it includes all
+        inputs."""
         self._execute.begin()
         check = inputs.check(leaves, self._hidden)
         if not self._checks_inputs:
@@ -234,21 +235,22 @@ class Runnable:
         return check
 
     def _own(self, leaf: Any, i: int) -> Buffer:
-        """The numbers of an argument that each process has for itself."""
+        """Return the elements of a replicated argument in this process."""
         return leaf.whole() if type(leaf) is Array else self._number(leaf, i)
 
     def memory(self) -> Memory | None:
-        """What a run holds for all devices of this process together, where they share memory."""
+        """Return the memory of a run for all devices of this process together, where they share
+        memory."""
         return self._made_program.memory()
 
     def written_over(self) -> Mapping[int, int]:
-        """The results that take the memory of donated arguments, and their bytes."""
+        """Return the results that reuse the memory of donated arguments, with their bytes."""
         return self._made_program.written_over(self.donated)
 
     def as_text(self, stage: str, *, locations: bool = False) -> str:
-        """The program after a pass of its backend, or the `schedule` of what runs.
+        """Return the program after a pass of its backend, or its `schedule`.
 
-        Raises `PipelineError` naming the stages there are.
+        Raises `PipelineError` that lists the stages.
         """
         program = self._made_program
         if stage == "schedule":
@@ -262,10 +264,10 @@ class Runnable:
         steps = Pipeline.parse(added_pipeline(self.plan.devices) if passes is None else passes)
         names = dict.fromkeys(step.name for step in steps.passes)
         if stage not in names:
-            told = ", ".join(names) + (", or schedule" if program.describe() else "")
+            stages = ", ".join(names) + (", or schedule" if program.describe() else "")
             if not names:
-                told = "none: NumPy runs this program operation by operation"
-            raise PipelineError(f"no stage is called {stage!r}; the stages are {told}")
+                stages = "none: NumPy runs this program operation by operation"
+            raise PipelineError(f"no stage is named {stage!r}; the stages are {stages}")
         return show(steps.through(stage)(self.module), locations=locations)
 
     @property
@@ -273,9 +275,9 @@ class Runnable:
         return self._execute if self._whole is None else self._whole
 
     def _run(self, program: WholeExecutable, leaves: Sequence[Any]) -> list[Array]:
-        """Run a program that takes whole arrays."""
+        """Run a program that takes unsharded arrays."""
         foreign: list[Storage] = []
-        # Written out for arrays that are as they are needed: there may be hundreds.
+        # Inlined for arrays that need no conversion, because there may be hundreds.
         args = [
             leaf.held
             if type(leaf) is Array and type(leaf.held) is Storage and leaf.held.shape == full
@@ -292,7 +294,7 @@ class Runnable:
         ]
 
     def _run_away(self, program: DeviceExecutable, leaves: Sequence[Any]) -> list[Array]:
-        """Run a program on devices with memory of their own, where its arguments stay."""
+        """Run a program on devices with separate memory, where its arguments stay."""
         args = []
         for i, leaf in enumerate(leaves):
             shards = program.keep(self._parts(leaf, i))
@@ -308,7 +310,8 @@ class Runnable:
         ]
 
     def _storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:
-        """All of an argument in one piece; noted in `foreign` where somebody may write into it."""
+        """Return an argument in one allocation, and append it to `foreign` if the caller may write
+        into it."""
         if type(leaf) is Array:
             storage = leaf.storage
             if storage.shape == self._full[i]:
@@ -320,7 +323,7 @@ class Runnable:
         return made
 
     def _parts(self, leaf: Any, i: int, foreign: list[Buffer] | None = None) -> Sequence[Buffer]:
-        """What each device gets of an argument."""
+        """Return the shard of each device of an argument."""
         if type(leaf) is Array:
             if leaf.signature.sharding is not None:
                 return leaf.parts
@@ -340,8 +343,8 @@ class Runnable:
             if isinstance(leaf, ShapeDtypeStruct):
                 raise NotAnArrayError(
                     point(
-                        f"%{self._names[i]} is {leaf!r}, which has no numbers; give an array, or "
-                        "look at the program with .lower of the function"
+                        f"%{self._names[i]} is {leaf!r}, which has no elements; pass an array, or "
+                        "inspect the program with .lower of the function"
                     )
                 )
             return narrowed(np.asarray(leaf), self._types[i], f"%{self._names[i]}")
@@ -357,7 +360,7 @@ class Runnable:
 
 
 def _detached(parts: Sequence[Buffer], foreign: Sequence[Buffer]) -> Sequence[Buffer]:
-    """Results that are views of arrays the caller may write into, as copies."""
+    """Return results with views of arrays that the caller may write into replaced by copies."""
     copies: dict[int, Buffer] = {}
     for part in parts:
         if id(part) not in copies:

@@ -1,4 +1,5 @@
-"""How programs run: on which device, whether compiled, and how hard a compiler is to try."""
+"""Execution context of programs: the default device, and whether `jit` compiles. Compiler
+options."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ from shardir.frontend.quoting import brief
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The device of programs that nothing else decides, and whether `jit` compiles none."""
+    """The device of programs without committed arguments, and whether `jit` is disabled."""
 
     device: Device | None = None
     disabled: bool = False
@@ -27,7 +28,8 @@ _conditions: ContextVar[Conditions] = ContextVar("shardir_conditions", default=U
 
 
 def conditions() -> Conditions:
-    """Those of the innermost blocks; the same object until one is entered or left."""
+    """Return the execution context of the innermost block; one object until a block is entered or
+    left."""
     return _conditions.get()
 
 
@@ -41,17 +43,18 @@ def _under(changed: Conditions) -> Iterator[None]:
 
 
 def uncommitted_device() -> Device:
-    """Where uncommitted arrays are: the first device of this process, unless a block says more."""
+    """Return the device of uncommitted arrays: by default the first device of this process."""
     if (chosen := conditions().device) is not None:
         return chosen
     return find_device(0) if here().count == 1 else local_devices()[0]
 
 
 def default_device(device: Device | str | None) -> AbstractContextManager[None]:
-    """A block in which arrays that nobody has placed are on `device`, where their programs run.
+    """Return a context manager that makes `device` the device of uncommitted arrays.
 
-    `device` is one of `devices()`, the name of a platform for its first one, or `None` for the
-    first of all. Raises `ArgumentError` for anything else, `DeviceError` for a name of none.
+    `device` is one of `devices()`, the name of a platform for its first device, or `None` for the
+    first device of the default platform. Raises `ArgumentError` for anything else, and
+    `DeviceError` for an unknown platform name.
     """
     chosen = local_devices(backend=device)[0] if isinstance(device, str) else device
     if chosen is not None and not isinstance(chosen, Device):
@@ -69,9 +72,9 @@ def _on_device(device: Device | None) -> Iterator[None]:
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
-    """A block in which `jit` calls the function as it is, operation by operation, to debug it.
+    """Run functions without compilation inside the block, operation by operation, for debugging.
 
-    Loops and branches of `lax` stay programs.
+    Loops and branches of `lax` are still compiled.
     """
     with _under(replace(conditions(), disabled=disable)):
         yield
@@ -83,13 +86,13 @@ EFFORTS = (
     "memory_fitting_level",
     "optimization_level",
 )
-"""Options of XLA that say how hard to try; here there is one way of compiling."""
+"""Options of XLA that select an optimization level; they have no effect here."""
 
 
 def check_compiler_options(
     options: Mapping[str, Any] | None, name: str, inside: bool = False
 ) -> None:
-    """Raises `ArgumentError` for options that are none here, or for a part of a program."""
+    """Raise `ArgumentError` for unknown options, and for options of an inlined call."""
     if not (options is None or isinstance(options, Mapping)):
         raise ArgumentError(
             point(f"compiler_options of {name} are a dictionary, got {brief(options)}")
@@ -105,7 +108,7 @@ def check_compiler_options(
         if option not in EFFORTS:
             raise ArgumentError(
                 point(
-                    f"compiler_options of {name} has {option!r}, which is no option here; of XLA's "
-                    f"there are {', '.join(EFFORTS)}, which change nothing"
+                    f"compiler_options of {name} has {option!r}, which is unknown; the options of "
+                    f"XLA that are accepted, without effect, are {', '.join(EFFORTS)}"
                 )
             )

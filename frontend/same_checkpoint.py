@@ -1,4 +1,4 @@
-"""That all processes mean the same checkpoint, and that an error of one is raised in all."""
+"""Agreement of all processes on a checkpoint; an error of one process is raised in all."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from shardir.frontend.quoting import quoted, shown_path
 
 
 def agree_to_save(target: Path, entries: Mapping[str, Entry], own: Mapping[str, Buffer]) -> None:
-    """Raises `CheckpointError` in all processes when they do not save the same arrays.
+    """Raise `CheckpointError` in all processes unless they save the same arrays.
 
-    Of those that are each process's `own`, the numbers are to be the same as well: they are
-    written once.
+    The elements of arrays in `own`, which each process holds separately, must be equal too, because
+    they are written once.
     """
     link = here().link
     if link is None:
@@ -34,18 +34,18 @@ def agree_to_save(target: Path, entries: Mapping[str, Entry], own: Mapping[str, 
             continue
         here_has, one, other = json.loads(row), link.who(0), link.who(process)
         for name in {**first, **here_has}:
-            told = _differs(quoted(name), first.get(name), here_has.get(name), one, other)
-            if told:
+            found = _differs(quoted(name), first.get(name), here_has.get(name), one, other)
+            if found:
                 raise CheckpointError(
-                    f"the processes do not save the same to {shown_path(target)}: {told}; "
-                    "every process must save the same containers"
+                    f"the processes do not save the same to {shown_path(target)}: {found}; "
+                    "every process must save the same pytree"
                 )
 
 
 def _differs(
     name: str, one: list[str] | None, other: list[str] | None, first: str, second: str
 ) -> str:
-    """How what two processes save under one name differs; empty if it does not."""
+    """Return a description of how two processes differ under one name, or an empty text."""
     if one is None or other is None:
         has, lacks = (second, first) if one is None else (first, second)
         return f"{has} has an array {name}, and {lacks} has none"
@@ -54,13 +54,17 @@ def _differs(
     if one[1] != other[1]:
         return f"{name} is on other devices in {second} than in {first}"
     if one[2] != other[2]:
-        return f"{name} is not placed on devices, and has other numbers in {second} than in {first}"
+        return (
+            f"{name} is not placed on devices, and has other elements in {second} than in {first}"
+        )
     return ""
 
 
 def agree_to_load(root: Path, index: bytes | None, why: str) -> None:
-    """Raises `CheckpointError` in all processes when one has read no index, and says `why`, or
-    when they read different checkpoints."""
+    """Raise `CheckpointError` in all processes unless all read the same index.
+
+    `why` is the error of a process that could not read an index.
+    """
     link = here().link
     if link is None:
         return
@@ -74,16 +78,16 @@ def agree_to_load(root: Path, index: bytes | None, why: str) -> None:
         if row != rows[0]:
             raise CheckpointError(
                 f"{link.who(process)} finds another checkpoint than {link.who(0)}, here at "
-                f"{shown_path(root)}; give a folder that all processes see"
+                f"{shown_path(root)}; use a folder that all processes can read"
             )
 
 
 def agree_to_have_loaded(why: str, is_replaced: bool) -> bool:
-    """Return whether all processes are to read the checkpoint again.
+    """Return whether all processes must read the checkpoint again.
 
-    They are when one could not read its parts, as `why` says, and each that could not has found
-    that the checkpoint is replaced meanwhile. Raises `CheckpointError` in all when one could not
-    for another reason: none goes on with what it has while another begins anew.
+    They must when a process failed to read its parts, with the error `why`, and every failed
+    process has found that the checkpoint was replaced meanwhile. Raises `CheckpointError` in all
+    processes when one failed for another reason, so that either all continue or none does.
     """
     link = here().link
     if link is None:
@@ -98,9 +102,9 @@ def agree_to_have_loaded(why: str, is_replaced: bool) -> bool:
 
 
 def raise_together(whys: Sequence[str]) -> None:
-    """Raise `CheckpointError` if any process says why it cannot go on.
+    """Raise `CheckpointError` if any process reports an error.
 
-    It names the first of these processes, unless all say the same.
+    The message names the first of these processes, unless all report the same error.
     """
     link = here().link
     for process, why in enumerate(whys):

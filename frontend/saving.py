@@ -1,8 +1,8 @@
-"""Checkpoints: arrays in files, each process writing what it has and nobody writing twice.
+"""Saving of checkpoints: each process writes its shards to a file, and no shard is written twice.
 
-A checkpoint is a folder. Each process that has parts to write has a safetensors file in it, and
-`index.json` says of every array what it is and where its parts are (`checkpoint_index`). A job that
-dies while it writes leaves the checkpoint before as it was (`checkpoint_folder`).
+A checkpoint is a folder. Each process that has shards to write writes one safetensors file, and
+`index.json` states the type of every array and the locations of its parts (`index`). A job that is
+interrupted while it writes leaves the previous checkpoint unchanged (`folder`).
 """
 
 import json
@@ -31,23 +31,22 @@ from shardir.frontend.quoting import quoted, shown, shown_path
 from shardir.frontend.same_checkpoint import agree_to_save, raise_together
 
 VIEWS: Mapping[str, str] = {"bf16": "uint16", "c128": "float64", "key": "uint64"}
-"""Element types that safetensors has no name for in NumPy, and as what they are stored."""
+"""Element types that safetensors does not support in NumPy, and the type in which they are
+stored."""
 
 
-NESTED_TOO_DEEPLY = (
-    "the containers of a checkpoint are nested too deeply; nest them less than 1,000 deep"
-)
+NESTED_TOO_DEEPLY = "the pytree of a checkpoint is nested too deeply; nest it less than 1,000 deep"
 
 
 @pointed
 def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False) -> None:
-    """Write containers of arrays and numbers to `folder`, which comes into being complete.
+    """Write a pytree of arrays and numbers to `folder` as one atomic step.
 
-    Called by every process, with a folder that all of them see. Raises `CheckpointError` when the
-    folder exists, unless `overwrite` and it is a checkpoint: then the new one replaces it at once,
-    when all of the new one is on disk, and other files in the folder stay. Raises it in all
-    processes when one cannot write, or does not see the folder that others see, and when they do
-    not save the same arrays. If it raises, the folder is as it was before.
+    Every process must call it, with a folder that all of them can access. Raises `CheckpointError`
+    when the folder exists, unless `overwrite` is true and it is a checkpoint: then the new one
+    replaces it atomically after it is completely on disk, and other files in the folder stay.
+    Raises it in all processes when one cannot write, or does not see the same folder as the others,
+    and when they do not save the same arrays. If it raises, the folder is unchanged.
     """
     target = path_of(folder, "saved to")
     need_safetensors()
@@ -61,7 +60,7 @@ def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False
         mine.update(written)
         if numbers is not None:
             own[name] = numbers
-    agree_to_save(target, entries, own)  # nobody has begun to write before all have looked
+    agree_to_save(target, entries, own)  # No process writes before all agree.
     first = here().index == 0
     try:
         _together(target, writing.begin if first else _nothing)
@@ -76,7 +75,8 @@ def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False
 
 
 def _agree_where(target: Path, overwrite: bool) -> Writing:
-    """Return where all processes write; raises `CheckpointError` in all where one may not."""
+    """Return the location to which all processes write; raises `CheckpointError` in all if one must
+    not."""
     why, number = "", None
     try:
         check_can_save(target, overwrite)
@@ -99,7 +99,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class _Written:
-    """What processes have written: the checksums of each part by its key, the size of each file."""
+    """The checksums of each written part by its key, and the size of each file."""
 
     checksums: Mapping[str, str]
     sizes: Mapping[str, int]
@@ -114,7 +114,7 @@ class _Written:
         return _Written(checksums, sizes)
 
     def completed(self, name: str, entry: Entry) -> Entry:
-        """Return an entry with the checksums of its parts."""
+        """Return an index entry with the checksums of its parts."""
         return replace(
             entry,
             parts=tuple(
@@ -125,8 +125,8 @@ class _Written:
 
 
 def _write(writing: Writing, mine: dict[str, Buffer], entries: Mapping[str, Entry]) -> list[Any]:
-    """Write the parts of this process to its file, and bring that to disk; returns their checksums
-    and the size of the file."""
+    """Write and synchronize the file of this process; return the checksums and the size of the
+    file."""
     if not mine:
         return [{}, {}]
     from safetensors.numpy import save_file
@@ -143,9 +143,9 @@ def _write(writing: Writing, mine: dict[str, Buffer], entries: Mapping[str, Entr
 
 
 def _together(target: Path, work: Callable[[], Any]) -> list[Any]:
-    """Do a part of saving in every process, and return what it returned in each, as JSON has it.
+    """Run one step of saving in every process, and return the results of all as JSON values.
 
-    Where it fails in one, all raise `CheckpointError`.
+    If it fails in one process, all raise `CheckpointError`.
     """
     from safetensors import SafetensorError
 
@@ -165,12 +165,12 @@ def _together(target: Path, work: Callable[[], Any]) -> list[Any]:
 
 
 def _cannot_be_written(target: Path, by: str, error: Exception) -> str:
-    told = str(error) or type(error).__name__
-    return f"{shown_path(target)} cannot be written{by}: {shown(told)}"
+    reason = str(error) or type(error).__name__
+    return f"{shown_path(target)} cannot be written{by}: {shown(reason)}"
 
 
 def named_leaves(arrays: Any) -> dict[str, Any]:
-    """The leaves of a container by their paths: `layers/0/w`."""
+    """Return the leaves of a pytree by their paths: `layers/0/w`."""
     try:
         leaves, structure = tree.flatten(arrays)
     except RecursionError:
@@ -181,32 +181,31 @@ def named_leaves(arrays: Any) -> dict[str, Any]:
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise ArgumentError(
             point(
-                f"two arrays of a checkpoint are called {quoted(twice)}; rename a key of a "
-                "container"
+                f"two arrays of a checkpoint are named {quoted(twice)}; rename a key of the pytree"
             )
         )
     for name in names:
         if not is_text(name):
             raise CheckpointError(
-                f"an array of a checkpoint is called {quoted(name)}, which has a character that "
-                "UTF-8 cannot write; rename a key of a container"
+                f"an array of a checkpoint is named {quoted(name)}, which has a character that "
+                "UTF-8 cannot encode; rename a key of the pytree"
             )
     return found
 
 
 def key_of(name: str, box: Box) -> str:
-    """What a part is called in its file."""
+    """Return the key of a part in its file."""
     return f"{name}[{', '.join(f'{start}:{stop}' for start, stop in box)}]"
 
 
 def _entry(
     name: str, leaf: Any, writing: Writing
 ) -> tuple[Entry, dict[str, Buffer], Buffer | None]:
-    """What the index says of a leaf, what this process writes of it, and the numbers of one that
-    is each process's own."""
+    """Return the index entry of a leaf, the parts this process writes, and the elements if
+    uncommitted."""
     index = here().index
     if not isinstance(leaf, Array) or leaf.signature.sharding is None:
-        # Not on anybody's devices in particular, so every process has all of it.
+        # Every process has all elements of an uncommitted array.
         type = abstract_of(leaf, f"{name} of the checkpoint").type
         numbers = leaf.whole() if isinstance(leaf, Array) else np.asarray(to_numpy(leaf))
         box = whole_box(type.shape)
@@ -224,7 +223,7 @@ def _entry(
 
 
 def stored(numbers: Buffer, dtype: str) -> Buffer:
-    """Numbers as they are stored."""
+    """Return elements in the representation in which they are stored."""
     flat = np.ascontiguousarray(numbers)
     if dtype not in VIEWS:
         return flat.reshape(numbers.shape)
@@ -233,7 +232,7 @@ def stored(numbers: Buffer, dtype: str) -> Buffer:
 
 
 def need_safetensors() -> None:
-    """Raises `CheckpointError` where the library is lacking that reads and writes the files."""
+    """Raise `CheckpointError` if the library safetensors is not installed."""
     if find_spec("safetensors") is None:
         raise CheckpointError(
             "checkpoints are safetensors files, and safetensors is not installed; "

@@ -1,4 +1,4 @@
-"""Python's numbers as arguments of programs: arrays, made once for each number that is used."""
+"""Python numbers as arguments of programs. One array is cached for each number."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from shardir.frontend.operands import abstract_of
 
 NUMBERS = {bool, int, float, complex}
 MANY = 4096
-"""So many arrays are kept at most."""
+"""Maximum number of cached arrays."""
 
 _arrays: dict[tuple[type, Any, bool], Array] = {}
 
@@ -22,9 +22,9 @@ def numbers_as_arrays(
     static_positions: frozenset[int],
     static: frozenset[str],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments with arrays for the numbers that are not static; `None`: there are none.
+    """Return the arguments with dynamic numbers replaced by arrays, or `None` if there are none.
 
-    They are what the numbers would become, made once for each; those that do not fit stay.
+    A number that does not fit its element type is not replaced.
     """
     changed = [i for i, x in enumerate(args) if type(x) in NUMBERS and i not in static_positions]
     named = [key for key, x in options.items() if type(x) in NUMBERS and key not in static]
@@ -49,8 +49,10 @@ def is_wide_int(x: Any) -> bool:
 
 
 def number_as_array(x: Any) -> Any:
-    """An array that a number is for a program; the number itself if there is none."""
-    # Equal zeros may have other signs.
+    """Return the cached array for a number, or the number itself if it does not fit its element
+    type.
+    """
+    # Zeros compare equal but may differ in sign.
     key = type(x), x if x else repr(x), config.enable_x64
     found = _arrays.get(key)
     if found is None:

@@ -1,4 +1,4 @@
-"""Rows of an array put together by the segments that they belong to."""
+"""Segment reductions: combine the rows of an array that belong to the same segment."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,11 +25,11 @@ def segment_sum(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The sum of the rows of `data` that belong to each segment: [n, ...] to [segments, ...].
+    """Return the sum of the rows of `data` in each segment: [n, ...] to [segments, ...].
 
-    `segment_ids` has the segment of each row; rows of segments that there are not are left out.
-    There are `num_segments`, by default one more than the highest number, which cannot be found
-    while a function is traced. What is said of the indices changes nothing.
+    `segment_ids` has the segment of each row; rows of segments out of range are dropped. There are
+    `num_segments` segments, by default one more than the largest id, which is unknown while a
+    function is traced. `indices_are_sorted`, `unique_indices` and `bucket_size` have no effect.
     """
     return _gathered("add", lambda kind: 0, data, segment_ids, num_segments, mode)
 
@@ -43,7 +43,7 @@ def segment_prod(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The product of the rows of each segment; see `segment_sum`."""
+    """Return the product of the rows of each segment; see `segment_sum`."""
     return _gathered("multiply", lambda kind: 1, data, segment_ids, num_segments, mode)
 
 
@@ -56,8 +56,10 @@ def segment_max(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The largest of the rows of each segment, the least number there is for one without rows;
-    see `segment_sum`."""
+    """Return the maximum of the rows of each segment; see `segment_sum`.
+
+    The result for an empty segment is the smallest value of the element type.
+    """
     return _gathered("max", lambda kind: _bound(kind, -1), data, segment_ids, num_segments, mode)
 
 
@@ -70,13 +72,15 @@ def segment_min(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The least of the rows of each segment, the largest number there is for one without rows;
-    see `segment_sum`."""
+    """Return the minimum of the rows of each segment; see `segment_sum`.
+
+    The result for an empty segment is the largest value of the element type.
+    """
     return _gathered("min", lambda kind: _bound(kind, 1), data, segment_ids, num_segments, mode)
 
 
 def _bound(kind: str, sign: int) -> Any:
-    """The largest number of an element type, or the least."""
+    """Return the largest value of an element type, or the smallest for a negative sign."""
     if kind in FLOATS:
         return sign * np.inf
     if kind == "bool":
@@ -103,7 +107,7 @@ def _gathered(
         raise ArgumentError(point(f"segment_{method} compares real numbers, got {kind}"))
     count = _count(ids, num_segments)
     whole = snp.full((count, *rows.shape[ids.ndim :]), start(kind), rows.dtype)
-    # A negative number is no segment, though it is an index.
+    # A negative id is no segment, although it is a valid index.
     known = snp.where(ids < 0, count, ids)
     return getattr(whole.at[known], method)(rows, mode=mode or "drop")
 
@@ -113,7 +117,7 @@ def _count(ids: Any, given: int | None) -> int:
         return whole_of("num_segments", given, least=0)
     if current() is not None and isinstance(ids, Tracer):
         raise TracedValueError(
-            point("how many segments there are is not known while tracing; state num_segments")
+            point("the number of segments is not known while tracing; pass num_segments")
         )
     if (kind := ids.abstract.type).dtype not in INTEGERS and kind.dtype != "bool":
         raise ArgumentError(point(f"segment_ids are integers, got {kind}"))

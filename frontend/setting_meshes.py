@@ -1,4 +1,4 @@
-"""`set_mesh`: a mesh that stays entered, until another is or a block ends."""
+"""`set_mesh`: a mesh that stays entered until another one is set or a block ends."""
 
 from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.errors import MeshError
@@ -8,14 +8,14 @@ from shardir.frontend.trace import current
 
 
 class set_mesh:
-    """Let `mesh` be what bare `PartitionSpec`s refer to, from now on or for a block.
+    """Make `mesh` the mesh of bare `PartitionSpec`s, from now on or for a block.
 
         set_mesh(mesh)
         with set_mesh(mesh):
             ...
 
-    It holds in this thread, or task; `None` is for no mesh. Raises `MeshError` for what is no mesh,
-    and while a function is traced.
+    It applies to this thread or asyncio task; `None` means no mesh. Raises `MeshError` for an
+    object that is no mesh, and while a function is traced.
     """
 
     __slots__ = ("_before",)
@@ -32,21 +32,21 @@ class set_mesh:
         enter_meshes(() if mesh is None else (mesh,))
 
     def __enter__(self) -> None:
-        """The mesh is set already."""
+        """Do nothing, because the constructor has set the mesh."""
 
     def __exit__(self, *_: object) -> None:
         enter_meshes(self._before)
 
 
 def get_abstract_mesh() -> Mesh:
-    """The axes of the mesh that is entered, without its devices; no axes if there is none."""
+    """Return the axes of the entered mesh without its devices; no axes if no mesh is entered."""
     mesh = current_mesh()
     return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
 
 
 def get_mesh() -> Mesh:
-    """The mesh that is entered. Raises `MeshError` if there is none."""
+    """Return the entered mesh; raises `MeshError` if there is none."""
     mesh = current_mesh()
     if mesh is None:
-        raise MeshError(point("no mesh is entered; enter one by `with mesh:` or set_mesh(mesh)"))
+        raise MeshError(point("no mesh is entered; enter one with `with mesh:` or set_mesh(mesh)"))
     return mesh

@@ -1,4 +1,4 @@
-"""What settings may be: each function gives the value to keep, or raises `ValueError(must be)`."""
+"""Validators of settings: each returns the normalized value, or raises `ValueError(must be)`."""
 
 import os
 
@@ -20,7 +20,7 @@ def as_count(value: object) -> int:
         value = whole_number(value.strip())
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    raise ValueError("a whole number of at least 1")
+    raise ValueError("an integer of at least 1")
 
 
 def as_optional_count(value: object) -> int | None:
@@ -39,7 +39,7 @@ def as_folder(value: object) -> str | None:
 
 
 UNEVEN = ("pad", "replicate", "error")
-"""What becomes of a dimension that its cuts do not divide; see `jit`."""
+"""Treatments of a dimension that its sharding does not divide; see `jit`."""
 
 
 def as_uneven(value: object) -> str | None:
@@ -49,10 +49,10 @@ def as_uneven(value: object) -> str | None:
 
 
 FALLBACKS = ("replicate", "error")
-"""What becomes of an operation that is cut but has no loops; see `jit`."""
+"""Treatments of a sharded operation without a factor rule; see `Config.on_fallback`."""
 
 PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
-"""What devices can be called."""
+"""Names of platforms."""
 
 
 def as_platform(value: object) -> str:

@@ -1,6 +1,6 @@
-"""The settings there are: their names, defaults, environment variables, and what they may be.
+"""The table of settings: names, defaults, environment variables, and validators.
 
-What each is for, `shardir.frontend.config.Config` says.
+`shardir.frontend.config.Config` documents each setting.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from shardir.frontend.setting_values import (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing to choose. `check` returns the value to keep or raises `ValueError(must be)`."""
+    """One setting. `check` returns the normalized value or raises `ValueError(must be)`."""
 
     name: str
     default: object
@@ -28,7 +28,7 @@ class Setting:
     check: Callable[[object], object]
 
     def clean(self, value: object, source: str) -> object:
-        """`value` as the setting keeps it; `source` is what the error blames."""
+        """Return the normalized `value`; `source` names its origin in errors."""
         try:
             return self.check(value)
         except ValueError as must:
@@ -56,18 +56,18 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def find_setting(name: str) -> Setting:
-    """The setting called `name`, with or without the prefix `jax_`."""
+    """Return the setting `name`, with or without the prefix `jax_`."""
     if (setting := SETTINGS.get(str(name).removeprefix("jax_"))) is None:
         raise UnknownSetting(
-            f"no setting is called {name!r}; the settings are {', '.join(SETTINGS)}"
+            f"no setting is named {name!r}; the settings are {', '.join(SETTINGS)}"
         )
     return setting
 
 
 def settings_of(environment: Mapping[str, str]) -> dict[str, object]:
-    """The settings that environment variables give; an empty variable gives none.
+    """Return the settings that environment variables give; empty variables are ignored.
 
-    Raises `SettingError` naming a variable that makes no sense.
+    Raises `SettingError` that names a variable with an invalid value.
     """
     given = {}
     for setting in SETTINGS.values():

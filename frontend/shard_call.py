@@ -1,4 +1,4 @@
-"""A call of a mapped function: arguments are cut, the function traced, results put together."""
+"""One call of a `shard_map`: shard the arguments, trace the function, assemble the results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,10 +45,10 @@ def listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """How one function is mapped; `run` calls it.
+    """The parameters of a `shard_map`; `run` calls it.
 
-    `names` are the axes along which devices are on their own. `checked`: results that are said to
-    be whole must be. `pads`: what does not divide is filled with zeros.
+    `names` are the manual axes. `checked`: replicated results must provably not vary. `pads`:
+    dimensions that do not divide are padded with zeros.
     """
 
     name: str
@@ -74,40 +74,40 @@ class Call:
                     f"{len(args)} arguments; give one for each, or one spec for all"
                 )
             )
-        asked = spread(_as_tuple(self.in_specs), tuple(args), is_entry, word)
-        chosen = [i for i, spec in enumerate(asked) if spec is not None]
+        entries = spread(_as_tuple(self.in_specs), tuple(args), is_entry, word)
+        chosen = [i for i, spec in enumerate(entries) if spec is not None]
         leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
-        specs = [asked[i] for i in chosen]
+        specs = [entries[i] for i in chosen]
         cuts = []
         for leaf, spec, label in zip(leaves, specs, labels, strict=True):
             if not is_array_like(leaf):
                 raise NotAnArrayError(
                     point(
-                        f"shard_map of {self.name} cuts {label}, which is "
-                        f"{brief_with_type(leaf)} and no array; let the function refer to it"
+                        f"shard_map of {self.name} shards {label}, which is "
+                        f"{brief_with_type(leaf)} and no array; let the function capture it"
                     )
                 )
             whole = abstract_of(leaf, label).type
             cuts.append(self.cuts(spec, whole, f"{word} has {spec} for {label}", label))
 
-        def called(pieces: Sequence[Tracer]) -> Any:
+        def call_function(pieces: Sequence[Tracer]) -> Any:
             filled = list(every)
             for i, piece in zip(chosen, pieces, strict=True):
                 filled[i] = piece
-            with self.mesh:  # what specs inside speak of, and shard_map inside
+            with self.mesh:  # The mesh of specs and of shard_map inside.
                 return self.fun(*tree.unflatten(structure, filled))
 
-        def traced(*tracers: Tracer) -> Any:
-            return self.trace(called, tracers, cuts, labels)
+        def trace(*tracers: Tracer) -> Any:
+            return self.trace(call_function, tracers, cuts, labels)
 
         if current() is not None:
-            return traced(*map(as_tracer, leaves))
+            return trace(*map(as_tracer, leaves))
         placed = [self.placed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
         uneven = "pad" if self.pads else config.uneven
-        return run_fleeting(traced, self.name, placed, labels, uneven)
+        return run_fleeting(trace, self.name, placed, labels, uneven)
 
     def placed(self, leaf: Any, spec: PartitionSpec) -> Any:
-        """An argument on the devices of the mesh."""
+        """Return an argument on the devices of the mesh."""
         on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
         if on == self.mesh.device_assignment:
             return leaf
@@ -115,7 +115,7 @@ class Call:
         return device_put(leaf, NamedSharding(self.mesh, spec), uneven=uneven)
 
     def padded(self, x: Tracer, cuts: Cuts) -> Tracer:
-        """An argument with zeros at the end of the dimensions that do not divide."""
+        """Return an argument with zeros at the end of the dimensions that do not divide."""
         missing = tuple(-size % self.count(axes) for size, axes in zip(x.shape, cuts, strict=True))
         if not any(missing):
             return x
@@ -125,7 +125,7 @@ class Call:
         return made
 
     def count(self, axes: Sequence[str]) -> int:
-        """Into how many pieces axes cut a dimension."""
+        """Return the number of shards of a dimension along axes."""
         return prod(self.mesh.shape[axis] for axis in axes)
 
     def trace(
@@ -180,10 +180,10 @@ class Call:
         made: Sequence[Tracer],
         out_cuts: Sequence[Cuts],
     ) -> list[tuple[int, ...]]:
-        """The shapes of the results without the padding of the arguments.
+        """Return the shapes of the results without the padding of the arguments.
 
-        A dimension of a result loses padding where `out_specs` shard it as `in_specs` shard that
-        of the argument, whose positions the function has kept.
+        A dimension of a result loses its padding if `out_specs` shards it as `in_specs` shards that
+        of the argument, and the function has preserved the positions of its elements.
         """
         region = Region(self.mesh, self.names, self.name, self.checked)
         axes = {named.name: named.axes for named in region.named()}
@@ -215,9 +215,10 @@ class Call:
         return shapes
 
     def result(self, spec: PartitionSpec, tracer: Tracer, path: str, varying: Varying) -> Cuts:
-        """How a result is put together; raises if it cannot be the same where that is said."""
-        told = f"result{path}" if path else "the result"
-        word = f"out_specs of shard_map of {self.name} has {spec} for {told}"
+        """Return the axes of a result; raises an error if it may vary along an axis that replicates
+        it."""
+        described = f"result{path}" if path else "the result"
+        word = f"out_specs of shard_map of {self.name} has {spec} for {described}"
         cuts = self.named(spec, tracer.value.type, word)
         if not self.checked:
             return cuts
@@ -229,15 +230,15 @@ class Call:
             along = " and ".join(map(repr, differ))
             raise ShardingError(
                 point(
-                    f"{word}, which says that it is the same along {along}, but it may differ "
-                    f"there from device to device; reduce it along {along} (lax.psum, lax.pmean), "
+                    f"{word}, which replicates it along {along}, but it may vary along "
+                    f"{along}; reduce it along {along} (lax.psum, lax.pmean), "
                     f"name {along} in the spec, or pass check_vma=False"
                 )
             )
         return cuts
 
     def named(self, spec: PartitionSpec, type: TensorType, word: str) -> Cuts:
-        """The axes that a spec cuts each dimension over, checked."""
+        """Return the checked axes that a spec assigns to each dimension."""
         if len(spec) > type.rank:
             raise ShardingError(
                 point(f"{word}, which is {type}; a spec has an entry for each dimension at most")
@@ -247,7 +248,7 @@ class Call:
         for dim in range(type.rank):
             axes = spec.axes(dim)
             if axes is UNCONSTRAINED:
-                raise ShardingError(point(f"{word}; say how it is cut, UNCONSTRAINED does not"))
+                raise ShardingError(point(f"{word}; name axes or None instead of UNCONSTRAINED"))
             for axis in axes:
                 if axis not in self.mesh.axis_names:
                     raise ShardingError(
@@ -260,17 +261,18 @@ class Call:
                     raise ShardingError(
                         point(
                             f"{word}, and {axis!r} is not among the axis_names, which are "
-                            f"{listed(self.names)}; the compiler cuts along it"
+                            f"{listed(self.names)}; the compiler shards along it"
                         )
                     )
                 if axis in seen:
-                    raise ShardingError(point(f"{word}, which cuts over {axis!r} twice"))
+                    raise ShardingError(point(f"{word}, which names {axis!r} twice"))
                 seen.append(axis)
             cuts.append(axes)
         return tuple(cuts)
 
     def cuts(self, spec: PartitionSpec, type: TensorType, word: str, label: str) -> Cuts:
-        """The axes that cut each dimension of an argument; raises if they do not divide it."""
+        """Return the axes that shard each dimension of an argument; raises an error if they do not
+        divide it."""
         cuts = self.named(spec, type, word)
         for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
             count = self.count(axes)
@@ -278,9 +280,9 @@ class Call:
                 over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
                 raise IndivisibleError(
                     point(
-                        f"shard_map of {self.name} cuts dimension {dim} of {label}, which is "
+                        f"shard_map of {self.name} shards dimension {dim} of {label}, which is "
                         f"{type}, over {over}, and {size} is not divisible by {count}; pad it to "
-                        f"{-(-size // count) * count}, leave it whole, or pass "
+                        f"{-(-size // count) * count}, replicate it, or pass "
                         'uneven="pad" to shard_map'
                     )
                 )
@@ -288,7 +290,7 @@ class Call:
 
 
 def _trimmed(x: Tracer, shape: tuple[int, ...]) -> Tracer:
-    """A result without the padding at the end of its dimensions."""
+    """Return a result without the padding at the end of its dimensions."""
     if x.shape == shape:
         return x
     made: Tracer = emit(

@@ -1,4 +1,4 @@
-"""`shard_map`: a function that every device of a mesh runs on its own piece of the arguments."""
+"""`shard_map`: a function that every device of a mesh runs on its shards of the arguments."""
 
 from collections.abc import Callable, Collection
 from functools import wraps
@@ -29,37 +29,37 @@ def shard_map(
     auto: Collection[str] = frozenset(),
     uneven: str | None = None,
 ) -> Any:
-    """The function that lets every device of `mesh` run `f` on its piece of the arguments.
+    """Return a function that runs `f` on every device of `mesh` with its shards of the arguments.
 
-    `in_specs` says how each positional argument is cut, `out_specs` how the devices' results make
-    up the whole ones: a `PartitionSpec` for all, or containers of specs that begin like the
-    arguments and the results. Inside, collectives such as `lax.psum` name axes of the mesh.
-    What a spec does not mention is whole: the same on all devices along that axis. What stands
-    under `None` in `in_specs` reaches `f` as it is, arrays whole.
+    `in_specs` gives the sharding of each positional argument, `out_specs` how the results of the
+    devices form the global results: a `PartitionSpec` for all, or pytree prefixes of specs. Inside
+    of `f`, collectives such as `lax.psum` name axes of the mesh. An argument is replicated along
+    axes that its spec does not mention. An argument with `None` in `in_specs` is passed to `f`
+    unchanged, as a global array.
 
-    `axis_names` are the axes along which devices are on their own, all of the mesh if empty;
-    along the others (`auto`) the compiler cuts what is inside, as it does outside. Without `mesh`
-    it is the one entered by `with mesh:`.
+    `axis_names` are the manual axes, all of the mesh if empty; along the others (`auto`) the
+    compiler shards the inside of `f` as it does outside. The default of `mesh` is that of the
+    enclosing `with mesh:`.
 
-    With `check_vma`, results that are said to be whole along an axis must be so by construction,
-    for example by `lax.psum`; and what is the same along an axis counts as one value when
-    derivatives are taken inside. Without it each device has a copy of its own of everything: a
-    derivative inside is one of the sum of all devices' results, by each copy. `check_rep` is an
-    older name of it.
+    With `check_vma`, a result whose spec replicates it along an axis must provably not vary along
+    it, for example after `lax.psum`; and a value that does not vary along an axis counts as one
+    value when derivatives are taken inside. Without it each device has a separate copy of every
+    value: a derivative inside is that of the sum of the results of all devices, with respect to
+    each copy. `check_rep` is an older name of the option.
 
-    `uneven="pad"` admits arguments with dimensions that their specs do not divide; without it they
-    are refused, whatever the setting `uneven` says. Such a dimension is padded with zeros at its
-    end, which `f` sees on the last devices: 6 rows over 4 devices are shards of 2 rows, and the
-    last shard is padding. Nothing masks it in `f`: a minimum or a mean over the shard counts the
-    zeros, and what `f` computes of them counts as well. A dimension of a result that `out_specs`
-    shard as `in_specs` shard the argument's has the argument's size again, if `f` has kept the
-    positions of its rows (elementwise operations, products over other dimensions, running sums,
-    loops and branches of these). Where `f` moves rows (a sort, a reversal, `ppermute`) or makes
-    them, the result has as many as the shards together, padding included.
+    `uneven="pad"` accepts arguments with dimensions that their specs do not divide; without it they
+    are refused, even with the setting `uneven`. Such a dimension is padded with zeros at its end,
+    which `f` receives on the last devices: 6 rows over 4 devices are shards of 2 rows, and the last
+    shard is padding. Nothing masks the padding in `f`: a minimum or a mean over the shard includes
+    the zeros and the results that `f` computes from them. A dimension of a result that `out_specs`
+    shards as `in_specs` shards the argument's has the size of the argument again if `f` preserves
+    the positions of its rows (elementwise operations, products over other dimensions, cumulative
+    sums, loops and branches of these). If `f` moves rows (a sort, a reversal, `ppermute`) or
+    creates them, the result has as many rows as the shards together, including padding.
 
     Use as `shard_map(f, mesh=..., in_specs=..., out_specs=...)` or, without `f`, as a decorator.
-    Raises `ShardingError` for specs that do not fit, `IndivisibleError` for a dimension that does
-    not divide.
+    Raises `ShardingError` for specs that do not fit, and `IndivisibleError` for a dimension that
+    does not divide.
     """
     checked = (
         flag_of("check_vma of shard_map", check_vma)
@@ -71,13 +71,13 @@ def shard_map(
             point(f"uneven of shard_map is {brief(uneven)}; it must be 'pad' or None")
         )
 
-    def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
         parameters = Parameters.of(fun)
         _check_specs(in_specs, f"in_specs of shard_map of {parameters.name}", is_entry)
         _check_specs(out_specs, f"out_specs of shard_map of {parameters.name}")
 
         @wraps(fun)
-        def mapped(*args: Any) -> Any:
+        def call_mapped(*args: Any) -> Any:
             used = current_mesh() if mesh is None else mesh
             if used is not None and not isinstance(used, Mesh):
                 raise ArgumentError(
@@ -96,14 +96,14 @@ def shard_map(
             call = Call(parameters.name, fun, used, names, checked, pads, in_specs, out_specs)
             return call.run(args, parameters)
 
-        return mapped
+        return call_mapped
 
-    return wrapped if f is None else wrapped(f)
+    return decorate if f is None else decorate(f)
 
 
 def _check_specs(specs: Any, word: str, is_entry: Callable[[Any], bool] = is_spec) -> None:
     if specs is _MISSING:
-        raise ArgumentError(point(f"{word} is missing; give one PartitionSpec, or containers"))
+        raise ArgumentError(point(f"{word} is missing; pass a PartitionSpec, or a pytree of them"))
     for spec in tree.leaves(specs, is_leaf=is_entry):
         if not is_entry(spec):
             raise ArgumentError(
@@ -114,7 +114,7 @@ def _check_specs(specs: Any, word: str, is_entry: Callable[[Any], bool] = is_spe
 def _manual_names(
     mesh: Mesh, axis_names: Collection[str], auto: Collection[str], name: str
 ) -> tuple[str, ...]:
-    """The axes along which devices are on their own, in the order of the mesh."""
+    """Return the manual axes, in mesh order."""
     for word, names in (("axis_names", axis_names), ("auto", auto)):
         if not isinstance(names, (str, set, frozenset, list, tuple)):
             raise ArgumentError(
@@ -137,7 +137,7 @@ def _manual_names(
         if is_manual(axis):
             raise ShardingError(
                 point(
-                    f"shard_map of {name} is over {axis!r}, and so is one around it; name the "
+                    f"shard_map of {name} is over {axis!r}, and so is an enclosing one; list the "
                     "other axes of the mesh in axis_names"
                 )
             )

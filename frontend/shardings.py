@@ -1,8 +1,8 @@
-"""Shardings: which part of an array lives on which device, as a user says it.
+"""Shardings: the assignment of the shards of an array to devices, in the public interface.
 
-Every sharding is an ordered list of devices and, for a value of some rank, the digits that cut
-each dimension (see digits.py). All questions are answered from these two, so the classes differ
-only in how a user writes and reads them. PositionalSharding has a file of its own.
+A sharding is an ordered list of devices and, for a value of some rank, the sub-axes that shard each
+dimension (see sub_axes.py). All properties follow from these two; the classes differ only in their
+notation. PositionalSharding has a file of its own.
 """
 
 from abc import ABC, abstractmethod
@@ -23,31 +23,32 @@ Cut = Digits | Unconstrained
 
 
 def _rank(given: Any) -> int:
-    from shardir.frontend.amounts import MOST_DIMENSIONS, whole_of  # which imports this file
+    from shardir.frontend.amounts import MOST_DIMENSIONS, whole_of  # It imports this file.
 
     return whole_of("ndim of is_equivalent_to", given, 0, MOST_DIMENSIONS)
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    from shardir.frontend.numpy.axes import shape_of  # which imports this file
+    from shardir.frontend.numpy.axes import shape_of  # It imports this file.
 
     return shape_of(given)
 
 
 class Sharding(ABC):
-    """Where the parts of an array live.
+    """Base class of shardings.
 
-    Subclasses say `device_assignment` and `digits`; everything else follows.
+    Subclasses define `device_assignment` and `sub_axes`, from which all other properties follow.
     """
 
     @property
     @abstractmethod
     def device_assignment(self) -> tuple[Device, ...]:
-        """The devices, in the order in which `digits` number them."""
+        """The devices, in the order in which `sub_axes` numbers them."""
 
     @abstractmethod
     def digits(self, rank: int) -> tuple[Cut, ...]:
-        """For each dimension of a value of `rank` the digits that cut it, major to minor.
+        """Return for each dimension of a value of `rank` the sub-axes that shard it, major to
+        minor.
 
         Raises `ShardingError` when values of this rank cannot have this sharding.
         """
@@ -55,14 +56,14 @@ class Sharding(ABC):
     @property
     @abstractmethod
     def natural_rank(self) -> int:
-        """The rank of the values it was written for: the number of dimensions it speaks of."""
+        """The number of dimensions that the sharding mentions."""
 
     @abstractmethod
     def describe_cut(self, dimension: int) -> str:
-        """What cuts this dimension, in the words of whoever made the sharding."""
+        """Return a description of how this dimension is sharded, in the notation of the class."""
 
     def check_compatible_aval(self, shape: Sequence[int]) -> None:
-        """Raises `ShardingError` when arrays of `shape` cannot have this sharding."""
+        """Raise `ShardingError` when arrays of `shape` cannot have this sharding."""
         self.digits(len(shape))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -71,7 +72,7 @@ class Sharding(ABC):
 
     @cached_property
     def is_fully_replicated(self) -> bool:
-        """Whether every device holds the whole value."""
+        """True if every device holds the global value."""
         cuts = self.digits(self.natural_rank)
         return all(cut is not UNCONSTRAINED and pieces(cut) == 1 for cut in cuts)
 
@@ -91,12 +92,12 @@ class Sharding(ABC):
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether this process has all of its devices."""
+        """True if all devices belong to this process."""
         return len(self.local_places) == self.num_devices
 
     @cached_property
     def local_places(self) -> tuple[int, ...]:
-        """Which of its devices, counted in their order, are this process's."""
+        """The positions of the devices of this process in the device assignment."""
         there = here()
         return tuple(
             place
@@ -105,41 +106,41 @@ class Sharding(ABC):
         )
 
     def cuts(self, rank: int) -> tuple[Digits, ...]:
-        """`digits` when nothing is left to the compiler; otherwise a `ShardingError`."""
+        """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained."""
         cuts: list[Digits] = []
         for dimension, cut in enumerate(self.digits(rank)):
             if cut is UNCONSTRAINED:
                 raise ShardingError(
-                    f"dimension {dimension} of {self} is unconstrained, so nobody knows yet where "
-                    "its parts live; use it in with_sharding_constraint, or name what cuts it"
+                    f"dimension {dimension} of {self} is unconstrained, so the devices of its "
+                    "shards are unknown; use it in with_sharding_constraint, or name mesh axes"
                 )
             cuts.append(cut)
         return tuple(cuts)
 
     @pointed
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the part that one device holds of an array of `global_shape`.
+        """Return the shape of the shard of each device for an array of `global_shape`.
 
-        Raises `IndivisibleError` when a dimension does not divide.
+        Raises `IndivisibleError` when the sharding does not divide a dimension evenly.
         """
         shape = _shape(global_shape)
-        self.check_divides(shape, "or leave it whole")
+        self.check_divides(shape, "or replicate it")
         return self.stored_shape(shape)
 
     def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
-        """Raises `IndivisibleError` when a dimension does not divide; `remedy` ends its words."""
+        """Raise `IndivisibleError` when a dimension does not divide; `remedy` ends the message."""
         shape = tuple(global_shape)
         for dimension, (size, cut) in enumerate(zip(shape, self.cuts(len(shape)), strict=True)):
             count = pieces(cut)
             if size % count:
                 raise IndivisibleError(
                     f"dimension {dimension} of shape {shape} has size {size}, which is not "
-                    f"divisible by {count}: it is cut {self.describe_cut(dimension)}; "
+                    f"divisible by {count}: it is sharded {self.describe_cut(dimension)}; "
                     f"pad it to {-(-size // count) * count}, {remedy}"
                 )
 
     def divides(self, global_shape: Sequence[int]) -> bool:
-        """Whether it cuts every dimension of an array of `global_shape` into even pieces."""
+        """Return whether the sharding divides every dimension of `global_shape` evenly."""
         shape = tuple(global_shape)
         return not any(
             cut is not UNCONSTRAINED and size % pieces(cut)
@@ -147,31 +148,34 @@ class Sharding(ABC):
         )
 
     def stored_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape in which a device stores its part: what does not divide is rounded up."""
+        """Return the shape of the buffer of each device; sizes that do not divide are rounded
+        up."""
         shape = tuple(global_shape)
         cuts = self.cuts(len(shape))
         return tuple(-(-size // pieces(cut)) for size, cut in zip(shape, cuts, strict=True))
 
     def shard_positions(self, rank: int) -> tuple[tuple[int, ...], ...]:
-        """For each device in order: where its part lies in the grid of parts."""
+        """Return for each device in order the position of its shard in the grid of shards."""
         cuts = self.cuts(rank)
         return tuple(
             tuple(read(cut, position) for cut in cuts) for position in range(self.num_devices)
         )
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
-        """Which part of an array of `global_shape` each device holds, in order of the devices.
+        """Return the index of each device's shard in an array of `global_shape`, in device order.
 
-        A dimension that is not cut is `slice(None)`. Raises `IndivisibleError` when a dimension
-        does not divide.
+        A dimension that is not sharded is `slice(None)`. Raises `IndivisibleError` when the
+        sharding does not divide a dimension evenly.
         """
         shape = _shape(global_shape)
         self.shard_shape(shape)
         return self.stored_indices_map(shape)
 
     def stored_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
-        """`devices_indices_map`, but where a dimension does not divide, the last parts are shorter
-        than the others, or empty."""
+        """Return the same as `devices_indices_map`, also for shapes that do not divide evenly.
+
+        There the last shards are shorter than the others, or empty.
+        """
         shape = tuple(global_shape)
         local = self.stored_shape(shape)
         counts = [pieces(cut) for cut in self.cuts(len(shape))]
@@ -188,12 +192,12 @@ class Sharding(ABC):
         }
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
-        """`devices_indices_map` for the devices of this process."""
+        """Return `devices_indices_map` restricted to the devices of this process."""
         indices = list(self.devices_indices_map(global_shape).items())
         return dict(indices[place] for place in self.local_places)
 
     def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
-        """Whether both put the same parts of a value of rank `ndim` on the same devices."""
+        """Return whether both put the same shards of a value of rank `ndim` on the same devices."""
         if not isinstance(other, Sharding):
             raise ShardingError(f"is_equivalent_to takes a sharding, got {other!r}")
         ndim = _rank(ndim)
@@ -203,7 +207,7 @@ class Sharding(ABC):
         return self._holdings(mine) == other._holdings(theirs)
 
     def _holdings(self, cuts: tuple[Cut, ...]) -> list[object]:
-        """Per dimension which piece each device holds, and of how many."""
+        """Return for each dimension the shard number of each device and the number of shards."""
         return [
             UNCONSTRAINED
             if cut is UNCONSTRAINED
@@ -218,7 +222,7 @@ def _canonical(cuts: tuple[Cut, ...]) -> list[Cut]:
 
 @final
 class SingleDeviceSharding(Sharding):
-    """Everything on one device."""
+    """The whole array on one device."""
 
     device: Device
 
@@ -257,11 +261,11 @@ class SingleDeviceSharding(Sharding):
 
 @final
 class NamedSharding(Sharding):
-    """Dimensions cut over the named axes of a mesh; axes not mentioned replicate.
+    """Dimensions sharded over the named axes of a mesh; axes that are not mentioned replicate.
 
-    `NamedSharding(mesh, P("data", None))`. Equal when mesh and spec are; use `is_equivalent_to`
-    to ask whether two mean the same. Raises `ShardingError` when the spec names an axis that the
-    mesh lacks, or one axis twice.
+    `NamedSharding(mesh, P("data", None))`. Two are equal when mesh and spec are; use
+    `is_equivalent_to` to test whether they describe the same placement. Raises `ShardingError` when
+    the spec names an axis that the mesh lacks, or one axis twice.
     """
 
     mesh: Mesh
@@ -283,11 +287,11 @@ class NamedSharding(Sharding):
             if axis not in mesh.axis_names:
                 has = ", ".join(map(repr, mesh.axis_names)) or "none"
                 raise ShardingError(
-                    f"{spec} cuts over {axis!r}, which is no axis of the mesh; its axes are {has}"
+                    f"{spec} names {axis!r}, which is no axis of the mesh; its axes are {has}"
                 )
             if axis in seen:
                 raise ShardingError(
-                    f"{spec} cuts over {axis!r} twice; an axis can cut a value only once"
+                    f"{spec} names {axis!r} twice; an axis can shard a value only once"
                 )
             seen[axis] = None
         self.__dict__.update(mesh=mesh, spec=spec)
@@ -317,7 +321,7 @@ class NamedSharding(Sharding):
     def describe_cut(self, dimension: int) -> str:
         axes = self.spec.axes(dimension)
         if axes is UNCONSTRAINED:
-            return "as the compiler likes"
+            return "by the compiler"
         named = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
         return (
             f"over the mesh {'axis' if len(axes) == 1 else 'axes'} {named}" if axes else "nowhere"

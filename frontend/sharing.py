@@ -1,4 +1,4 @@
-"""Arrays of many processes: read in all of them, and made from what each of them has."""
+"""Public functions that gather distributed arrays and make them from process-local data."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ from shardir.frontend.shardings import Index, Sharding
 
 
 def gather_to_all(x: Any) -> Any:
-    """Containers of arrays as containers of whole NumPy arrays, in every process.
+    """Gather a pytree of arrays and return it as global NumPy arrays, in every process.
 
-    Called by every process. Numbers that are here already are not sent; an array that nobody has
-    placed is each process's own.
+    Every process must call it. Elements that are in local memory are not sent. An uncommitted array
+    is local to each process and is returned as it is.
     """
     return tree.map(lambda leaf: _gathered(leaf, None), x)
 
 
 def gather_to_root(x: Any, root: int = 0) -> Any:
-    """`gather_to_all` for the process `root` alone; the others get `None`, whatever `x` is.
+    """Gather as `gather_to_all` does, in the process `root` alone; the other processes get `None`.
 
-    Called by every process, as the `gather` of MPI. Raises `DistributedError` when there is no
+    Every process must call it, as the `gather` of MPI. Raises `DistributedError` when there is no
     such process.
     """
     if not isinstance(root, int) or not 0 <= root < here().count:
@@ -53,9 +53,9 @@ def _gathered(leaf: Any, root: int | None) -> Any:
 def from_process_local(
     data: Any, sharding: Sharding, global_shape: Sequence[int] | None = None
 ) -> Array:
-    """The array whose part on the devices of this process is `data`.
+    """Return the array whose shards on the devices of this process are `data`.
 
-    `make_array_from_process_local_data` with its arguments in another order, as in `device_put`.
+    This is `make_array_from_process_local_data` with the argument order of `device_put`.
     """
     made: Array = make_array_from_process_local_data(sharding, data, global_shape)
     return made
@@ -64,12 +64,14 @@ def from_process_local(
 def from_callback(
     shape: Sequence[int], sharding: Sharding, data: Callable[[Index], Any], *, dtype: Any = None
 ) -> Array:
-    """The array of `shape` whose part at an index is `data(index)`, asked for what is here only."""
+    """Return the array of `shape` whose shard at an index is `data(index)`, called for local shards
+    only."""
     return make_array_from_callback(shape, sharding, data, dtype=dtype)
 
 
 def barrier(name: str = "") -> None:
-    """Wait until every process has come here; `name` is for the message if one does not."""
+    """Wait until every process has reached this call; `name` appears in the error if one does
+    not."""
     link = here().link
     if link is not None:
         link.gather(b"", f"the barrier {name!r}" if name else "a barrier")

@@ -1,4 +1,5 @@
-"""What an array is to a program that takes it: type and place, without its numbers."""
+"""Signatures of arguments: the abstract value and the sharding of an array, without its
+elements."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -17,9 +18,9 @@ from shardir.types import TensorType
 
 @final
 class Signature:
-    """What compiled programs are found by: type, weakness, and the sharding if committed.
+    """The part of a cache key for one array: type, weakness, and the sharding if committed.
 
-    There is one object for each, so that comparing and hashing them costs nothing.
+    Equal signatures are one object, so that comparing and hashing them is cheap.
     """
 
     __slots__ = ("__weakref__", "abstract", "sharding")
@@ -34,7 +35,7 @@ _signatures: WeakValueDictionary[tuple[Abstract, Sharding | None], Signature] = 
 
 
 def signature_of(abstract: Abstract, sharding: Sharding | None) -> Signature:
-    """The one signature object for these; `sharding` is `None` for what is not committed."""
+    """Return the unique signature object; `sharding` is `None` for an uncommitted array."""
     return _uncommitted(abstract) if sharding is None else _known(abstract, sharding)
 
 
@@ -46,16 +47,17 @@ def _known(abstract: Abstract, sharding: Sharding | None) -> Signature:
 
 @lru_cache(1 << 10)
 def _uncommitted(abstract: Abstract) -> Signature:
-    """Kept for a while, also if nobody else does: what is made again and again has one."""
+    """Return the signature and keep it alive for a while, because equal ones are often made
+    again."""
     return _known(abstract, None)
 
 
 @final
 class ShapeDtypeStruct:
-    """The shape and element type of an array that need not exist, and where it would be.
+    """The shape, element type and sharding of an array that need not exist.
 
-    Takes the place of an array in `lower`, so that programs can be compiled without data, also
-    for devices that this machine does not have.
+    It replaces an array in `lower`, so that programs can be compiled without data, also for devices
+    that this machine does not have.
     """
 
     __slots__ = ("abstract", "sharding")
@@ -72,7 +74,7 @@ class ShapeDtypeStruct:
             raise ShapeError(point(f"a shape is a tuple of sizes, got {shape!r}"))
         sizes = tuple(shape)
         if not all(isinstance(size, (int, np.integer)) for size in sizes):
-            raise ShapeError(point(f"shape {sizes} has a size that is no whole number"))
+            raise ShapeError(point(f"shape {sizes} has a size that is no integer"))
         if min(sizes, default=0) < 0:
             raise ShapeError(point(f"shape {sizes} has a negative size"))
         self.abstract = Abstract(TensorType(sizes, dtype_of(dtype)), weak_type)
@@ -93,7 +95,8 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> "ShapeDtypeStruct":
-        """That of anything with a `shape` and a `dtype`, spread as it is if it is committed."""
+        """Return the struct of an object with a `shape` and a `dtype`, with its sharding if
+        committed."""
         sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
         weak = bool(getattr(x, "weak_type", False))
         return cls(x.shape, x.dtype, sharding=sharding, weak_type=weak)
@@ -119,7 +122,7 @@ class ShapeDtypeStruct:
         return self.abstract.weak
 
     def update(self, **changes: Any) -> "ShapeDtypeStruct":
-        """Another one, in which `shape`, `dtype`, `sharding` or `weak_type` are as given."""
+        """Return a copy in which `shape`, `dtype`, `sharding` or `weak_type` are replaced."""
         now = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
         return ShapeDtypeStruct(**{**now, **changes})
 

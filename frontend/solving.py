@@ -1,11 +1,10 @@
-"""Solutions that are differentiated by what they solve, not by how: `lax.custom_root` and
-`lax.custom_linear_solve`.
+"""Implicit differentiation of solvers: `lax.custom_root` and `lax.custom_linear_solve`.
 
-Where A x = b, dx = A^-1 (db - dA x), and the gradient by b is what solves the transposed equation.
-Where f(x) = 0, the same follows with the derivative of f at x for A.
+For A x = b, dx = A^-1 (db - dA x), and the gradient with respect to b is the solution of the
+transposed equation. For f(x) = 0, the same follows with the derivative of f at x in place of A.
 
-What a solver closes over is handed to it as arguments that do not move, so that it may use the
-very values that the equation is differentiated by.
+The captured values of a solver are passed to it as arguments without derivatives, so that it may
+use the values with respect to which the equation is differentiated.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +36,7 @@ def _check(name: str, **given: object) -> None:
 
 
 def _solved(what: str, has_aux: bool, solve: Solver, function: Function, x: Any) -> Any:
-    """What a solver, called `what` in errors, makes of a function and an array."""
+    """Call a solver, named `what` in errors, with a function and an array."""
     out = called(solve, what, (function, x))
     if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
         raise ArgumentError(
@@ -51,7 +50,7 @@ def _solved(what: str, has_aux: bool, solve: Solver, function: Function, x: Any)
 def root(
     f: Function, initial_guess: Any, solve: Solver, tangent_solve: Solver, has_aux: bool
 ) -> Any:
-    """See `lax.custom_root`."""
+    """Implement `lax.custom_root`."""
     _check("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
     check_call(f, "f of custom_root", (initial_guess,))
     solved = partial(_solved, "solve of custom_root", has_aux, solve, f)
@@ -67,14 +66,14 @@ def root(
         moving, _, _ = primals
         out = found(*primals)
         x, aux = out if has_aux else (out, None)
-        _, slope = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
+        _, f_dot = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
 
         def derivative(v: Any) -> Any:
             return jvp(lambda x: equation(x, *moving), (x,), (v,))[1]
 
         what = "tangent_solve of custom_root"
-        moved = tree.map(lambda y: -y, _solved(what, False, tangent_solve, derivative, slope))
-        return out, (moved, _unmoved(aux)) if has_aux else moved
+        x_dot = tree.map(lambda y: -y, _solved(what, False, tangent_solve, derivative, f_dot))
+        return out, (x_dot, _unmoved(aux)) if has_aux else x_dot
 
     found = custom_jvp(solution)
     if not moving:
@@ -91,7 +90,7 @@ def linear(
     symmetric: bool,
     has_aux: bool,
 ) -> Any:
-    """See `lax.custom_linear_solve`."""
+    """Implement `lax.custom_linear_solve`."""
     _check("custom_linear_solve", matvec=matvec, solve=solve)
     if transpose_solve is not None:
         _check("custom_linear_solve", transpose_solve=transpose_solve)
@@ -115,9 +114,9 @@ def linear(
 
 @dataclass(frozen=True)
 class _System:
-    """Linear equations: `apply(x, *moving) = b`, and who solves them and the transposed ones.
+    """A linear system `apply(x, *moving) = b`, with solvers of the system and its transpose.
 
-    `method(b, *closed)` is the solution, `back(b, *known)` that with the transpose.
+    `method(b, *closed)` is the solution, `back(b, *known)` that of the transposed system.
     """
 
     apply: Function
@@ -127,7 +126,7 @@ class _System:
     has_aux: bool
 
     def solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
-        """What `method` gives, beside the solution something else where there is any."""
+        """Return the result of `method`: the solution, with auxiliary data if there is any."""
 
         def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
             return self.method(b, *closed)
@@ -138,17 +137,17 @@ class _System:
             x, aux = out if self.has_aux else (out, None)
             right = tangents[3]
             if moving:
-                _, slope = jvp(lambda *v: self.apply(x, *v), tuple(moving), tuple(tangents[0]))
-                right = tree.map(lambda db, dax: db - dax, right, slope)
-            moved = self.linear(moving, closed, known, right)
-            return out, (moved, _unmoved(aux)) if self.has_aux else moved
+                _, a_dot_x = jvp(lambda *v: self.apply(x, *v), tuple(moving), tuple(tangents[0]))
+                right = tree.map(lambda db, dax: db - dax, right, a_dot_x)
+            x_dot = self.linear(moving, closed, known, right)
+            return out, (x_dot, _unmoved(aux)) if self.has_aux else x_dot
 
         found = custom_jvp(solve)
         found.defjvp(rule)
         return found(moving, closed, known, b)
 
     def linear(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
-        """The solution alone, as a function that is linear in `b` and can be transposed."""
+        """Return the solution without auxiliary data, as a transposable linear function of `b`."""
 
         def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
             out = self.solution(moving, closed, known, b)
@@ -163,8 +162,8 @@ class _System:
             if self.back is None:
                 raise DifferentiateError(
                     point(
-                        "a gradient through custom_linear_solve needs the transposed equation "
-                        "solved; give it transpose_solve, or symmetric=True if that holds"
+                        "a gradient through custom_linear_solve needs a solver of the transposed "
+                        "equation; pass transpose_solve, or symmetric=True if that holds"
                     )
                 )
             other = _System(self._turned(x), self.back, self.method, self.symmetric, self.has_aux)
@@ -181,18 +180,18 @@ class _System:
         return found(moving, closed, known, b)
 
     def _turned(self, like: Any) -> Function:
-        """`apply` with the transpose."""
+        """Return `apply` of the transposed system."""
         if self.symmetric:
             return self.apply
         return lambda y, *moving: _transposed(lambda x: self.apply(x, *moving), like)(y)
 
 
 def _transposed(function: Function, like: Any) -> Function:
-    def turned(y: Any) -> Any:
+    def apply_transpose(y: Any) -> Any:
         (made,) = linear_transpose(function, like)(y)
         return made
 
-    return turned
+    return apply_transpose
 
 
 def _unmoved(aux: Any) -> Any:

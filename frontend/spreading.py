@@ -1,8 +1,8 @@
-"""What becomes of sharding constraints inside a function that is mapped over a batch.
+"""Sharding constraints inside of a function that is mapped over a batch.
 
-The new dimension is left to the compiler, or cut by the mesh axes that the user names for it. A
-constraint in a traced program is a token (see annotations.py); one with a cut in front is a token
-for another sharding of the user's.
+The compiler shards the batch dimension, or the mesh axes that the user names for it do. A
+constraint in a traced program is a token (see sharding_tokens.py); with a sharded batch dimension
+it becomes a token of another public sharding.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +20,19 @@ Names = str | Sequence[str] | None
 
 
 def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
-    """From the sharding of one value of a traced program to that of a batch of them."""
+    """Return a function from the sharding of one value of a traced program to that of a batch of
+    them."""
     if names is None:
         return in_front
     lead: Entry = names if isinstance(names, str) else tuple(names)
 
     def place(sharding: Sharding) -> Sharding:
-        asked, _ = list(program.asked)[int(sharding.mesh[1:])]
-        if not isinstance(asked, NamedSharding):
+        requested, _ = list(program.asked)[int(sharding.mesh[1:])]
+        if not isinstance(requested, NamedSharding):
             raise ShardingError(
                 point(
-                    f"spmd_axis_name={names!r} names axes of a mesh, and a constraint inside asks "
-                    f"for {asked}, which has none; give a NamedSharding"
+                    f"spmd_axis_name={names!r} names axes of a mesh, and a constraint inside "
+                    f"requests {requested}, which has none; use a NamedSharding"
                 )
             )
         entries: list[Entry] = [lead]
@@ -41,15 +42,15 @@ def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
             elif not dim.axes:
                 entries.append(None)
             else:
-                entries.append(asked.spec.axes(int(dim.axes[0].name)))
-        wider = NamedSharding(asked.mesh, PartitionSpec(*entries))
+                entries.append(requested.spec.axes(int(dim.axes[0].name)))
+        wider = NamedSharding(requested.mesh, PartitionSpec(*entries))
         return token(program, wider, len(entries))
 
     return place
 
 
 def fronting(program: Program, names: Names) -> Callable[[Axes], Axes] | None:
-    """Which manual axes, tokens of a program, are called so in their mesh."""
+    """Return a function that selects the manual axes, tokens of a program, with these names."""
     if names is None:
         return None
     wanted = (names,) if isinstance(names, str) else tuple(names)
@@ -58,9 +59,9 @@ def fronting(program: Program, names: Names) -> Callable[[Axes], Axes] | None:
         called = {}
         for axis in axes:
             number, _, dim = axis.name[1:].partition(".")
-            asked, _ = list(program.asked)[int(number)]
-            if isinstance(asked, NamedSharding):
-                called[asked.mesh.axis_names[int(dim)]] = axis
+            requested, _ = list(program.asked)[int(number)]
+            if isinstance(requested, NamedSharding):
+                called[requested.mesh.axis_names[int(dim)]] = axis
         return tuple(called[name] for name in wanted if name in called)
 
     return front

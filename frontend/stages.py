@@ -1,4 +1,4 @@
-"""What `lower` and `compile` return: a program as text, and the program that runs."""
+"""The results of `lower` and `compile`: a traced program, and the compiled program."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 @final
 class Lowered:
-    """A function traced for some arguments.
+    """A function traced for given arguments.
 
-    `in_tree` are the containers of its arguments, (positional, named); `out_tree` of its result.
+    `in_tree` is the structure of its arguments, (positional, named); `out_tree` of its result.
     """
 
     def __init__(
@@ -68,12 +68,13 @@ class Lowered:
 
     @property
     def captured(self) -> Sequence[Array]:
-        """The arrays that the function refers to; they are the last arguments of the program."""
+        """The arrays that the function captures; they are the last arguments of the program."""
         return self._traced.captured
 
     @property
     def places(self) -> dict[tuple[str, str], Loc]:
-        """The line of the user's program where arguments and results are: the function's own."""
+        """The locations of arguments and results in the user's program: the definition of the
+        function."""
         function, place = self.module.main, self._defined
         if place is None:
             return {}
@@ -83,7 +84,7 @@ class Lowered:
 
     @property
     def out_info(self) -> Any:
-        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        """The pytree of results with a `ShapeDtypeStruct` for each array."""
         structs = [
             ShapeDtypeStruct(
                 result.type.shape, result.type.numpy, sharding=sharding, weak_type=result.weak
@@ -93,14 +94,15 @@ class Lowered:
         return tree.unflatten(self.out_tree, structs)
 
     def after(self, stage: str) -> Module:
-        """The program after the pass called `stage`; raises `PipelineError` naming the passes."""
+        """Return the program after the pass named `stage`; raises `PipelineError` that lists the
+        passes."""
         *earlier, last = pipeline(self._plan).through(stage).passes
         if isinstance(last, Propagate):
-            last = replace(last, leave_open=False)  # That is for the next pass alone.
+            last = replace(last, leave_open=False)  # Only the next pass needs open dimensions.
         return Pipeline((*earlier, last))(self._plan.module)
 
     def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
-        """The traced program as text, or the program after the pass called `stage`.
+        """Return the text of the traced program, or of the program after the pass named `stage`.
 
         `locations` adds the line of the user's program to every operation.
         """
@@ -108,7 +110,8 @@ class Lowered:
         return show(module, locations=locations)
 
     def explain(self, value: str) -> "Explanation":
-        """Where each axis of a value came from, and why others are not there; see `as_text`.
+        """Return the origin of each mesh axis of a value, and why other axes are absent; see
+        `as_text`.
 
         Raises `ExplainError` when there is no value of this name.
         """
@@ -117,38 +120,42 @@ class Lowered:
         return explain.explain(self, value)
 
     def conflicts(self) -> "Conflicts":
-        """The wishes that cannot be granted together, who won, and what the loser receives."""
+        """Return the conflicts between shardings, how each was resolved, and the communication it
+        causes."""
         from shardir.passes import explain
 
         return explain.conflicts(self)
 
     def explain_collective(self, collective: "Collective | str") -> "Cause":
-        """What stands behind a collective, given as it is or by its result's name.
+        """Return the cause of a collective, which is given as an object or by the name of its
+        result.
 
-        The move it is part of, the annotations that its axes come from, and what would have cost
-        more. Raises `ExplainError` when there is no such collective.
+        The cause states the reshard that the collective belongs to, the annotations from which its
+        axes come, and more expensive alternatives. Raises `ExplainError` when there is no such
+        collective.
         """
         from shardir.passes import explain
 
         return explain.explain_collective(self, collective, pipeline=str(pipeline(self._plan)))
 
     def what_if(self, *annotations: str, without: Sequence[str] = ()) -> "Difference":
-        """What would change with annotations such as `%w: f32[128, 256@model]`.
+        """Return the changes that annotations such as `%w: f32[128, 256@model]` would make.
 
-        `without` names values (`%w`, `result 0`) of which nothing is said then.
+        `without` names values (`%w`, `result 0`) whose annotations are removed.
         """
         from shardir.passes import explain
 
         return explain.what_if(self, annotations, without=without)
 
     def order_sensitive(self) -> "OrderSensitivity":
-        """The values that are cut otherwise when propagation works in another order."""
+        """Return the values whose sharding depends on the order of propagation."""
         from shardir.passes import explain
 
         return explain.order_sensitive(self)
 
     def coverage(self) -> "Coverage":
-        """Operations without a rule, dimensions left whole, annotations without effect."""
+        """Return operations without a factor rule, replicated dimensions, and annotations without
+        effect."""
         from shardir.passes import explain
 
         return explain.coverage(self)
@@ -165,13 +172,14 @@ class Lowered:
         selftest_seconds: float | None = None,
         **options: Any,
     ) -> list[Path]:
-        """Write the program as source text for `target` ("gpu", "ipu"); returns the files' paths.
+        """Write the program as source text for `target` ("gpu", "ipu"); return the paths of the
+        files.
 
-        With `selftest` the program comes with random arguments (by `seed`) and the results that the
-        reference interpreter computes from them. `arguments`, a tuple, and `keywords`, a dict, are
-        the arguments of a call to take for the self-test instead. Raises `EmissionError` if the
-        interpreter needs more than `selftest_seconds` (60 by default), and for what the target
-        cannot do. `options` are the target's.
+        `selftest` adds random arguments (from `seed`) and the results of the reference interpreter.
+        `arguments`, a tuple, and `keywords`, a dict, are used for the self-test instead of random
+        ones. Raises `EmissionError` if the interpreter needs more than `selftest_seconds` (60 by
+        default), and for features that the target does not support. `options` are options of the
+        target.
         """
         from shardir.frontend import emitting
 
@@ -195,7 +203,8 @@ class Lowered:
         keywords: Mapping[str, Any] | None = None,
         selftest_seconds: float | None = None,
     ) -> "Emission":
-        """What `emit` gives to the target: the program of one device, after the target's passes."""
+        """Return the input of the target for `emit`: the program of one device, after the target's
+        passes."""
         from shardir.frontend import emitting
 
         seconds = emitting.SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds
@@ -216,7 +225,7 @@ class Lowered:
 
     @property
     def naming(self) -> "Naming":
-        """What the user calls the arguments and results."""
+        """The names of arguments and results in the user's program."""
         from shardir.frontend.emitting import Naming
 
         numbered = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
@@ -228,19 +237,19 @@ class Lowered:
         )
 
     def compile(self) -> "Compiled":
-        """The program that runs."""
+        """Return the compiled program."""
         runnable, _ = self.program()
         if self._donated:
             runnable.donate(self._donated)
         return Compiled(self, runnable)
 
     def program(self) -> tuple[Runnable, tree.PyTreeDef]:
-        """The program as `jit` keeps it, and the containers of its result."""
+        """Return the program as `jit` caches it, and the structure of its result."""
         runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
         return runnable, self.out_tree
 
     def _whole(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-        """The whole arrays of a call's arguments, however these are placed."""
+        """Return the global NumPy arrays of a call's arguments, with any placement."""
         leaves = self._leaves(args, options)
         return [
             leaf.read()
@@ -250,7 +259,8 @@ class Lowered:
         ]
 
     def _leaves(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-        """The leaves of a call's arguments; raises `ArgumentError` for other containers."""
+        """Return the leaves of a call's arguments; raises `ArgumentError` for another pytree
+        structure."""
         leaves, structure = tree.flatten((args, options))
         if structure != self.in_tree:
             raise ArgumentError(
@@ -262,7 +272,8 @@ class Lowered:
         return leaves
 
     def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-        """The arrays of a call; raises `ArgumentError` when it is not one it was compiled for."""
+        """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
+        structures."""
         leaves = self._leaves(args, options)
         name = self.module.main.name
         for leaf, label, abstract, sharding in zip(
@@ -297,55 +308,55 @@ def _where(sharding: Any) -> str:
 
 @final
 class Compiled:
-    """A function compiled for some arguments. Call it with such arguments."""
+    """A function compiled for given arguments. Call it with such arguments."""
 
     def __init__(self, lowered: Lowered, program: Runnable) -> None:
         self._lowered, self._program = lowered, program
 
     @property
     def lowered(self) -> Lowered:
-        """What it was compiled from."""
+        """The lowered function from which it was compiled."""
         return self._lowered
 
     @property
     def module(self) -> Module:
-        """The program that each device runs."""
+        """The program of each device."""
         return self._program.module
 
     def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
-        """The program that each device runs, with its collectives, as text.
+        """Return the text of the program of each device, with its collectives.
 
-        `stage` is the name of a pass that this machine's backend adds (`merge-devices`, `fuse`), or
-        `schedule`: what runs when, and what lies where.
+        `stage` is the name of a pass that the backend of this machine adds (`merge-devices`,
+        `fuse`), or `schedule`, for the order of operations and the memory layout.
         """
         if stage is None:
             return show(self.module, locations=locations)
         return self._program.as_text(stage, locations=locations)
 
     def collectives(self) -> list[Collective]:
-        """Every collective of one run: kind, axes, bytes on one device, the line it serves."""
+        """Return every collective of one run: kind, axes, bytes on one device, source line."""
         return collectives(self.module)
 
     def communication(self) -> "Communication":
-        """The collectives of one run in tables: by kind, by axes, by line of the program."""
+        """Return tables of the collectives of one run: by kind, by axes, by line of the program."""
         from shardir.passes.explain.communication import communication
 
         return communication(self.module)
 
     def explain(self, collective: "Collective | str") -> "Cause":
-        """What stands behind a collective; see `Lowered.explain_collective`."""
+        """Return the cause of a collective; see `Lowered.explain_collective`."""
         return self._lowered.explain_collective(collective)
 
     def cost_analysis(self) -> dict[str, Any]:
-        """What one run does on each device.
+        """Return the cost of one run on each device.
 
-        `flops`, `bytes accessed`, `bytes sent`, and of the last `bytes sent by kind` of collective
-        and `bytes sent by axes`.
+        The keys are `flops`, `bytes accessed`, `bytes sent`, and for the last one `bytes sent by
+        kind` of collective and `bytes sent by axes`.
         """
         return cost_analysis(self.module)
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """The bytes that one run holds on each device, and in this process."""
+        """Return the bytes that one run allocates on each device, and in this process."""
         return memory_analysis(self.module, self._program.memory(), self._program.written_over())
 
     @property
@@ -358,7 +369,7 @@ class Compiled:
 
     @property
     def out_info(self) -> Any:
-        """The result's containers with a `ShapeDtypeStruct`, placed, for each array."""
+        """The pytree of results with a `ShapeDtypeStruct` and its sharding for each array."""
         kinds = tree.leaves(self._lowered.out_info)
         return tree.unflatten(
             self.out_tree,
@@ -370,19 +381,19 @@ class Compiled:
 
     @property
     def input_shardings(self) -> Any:
-        """The arguments' containers, (positional, named), with the sharding of each array."""
+        """The pytree of arguments, (positional, named), with the sharding of each array."""
         count = self.in_tree.num_leaves
         return tree.unflatten(self.in_tree, self._program.params[:count])
 
     @property
     def output_shardings(self) -> Any:
-        """The result's containers with the sharding of each array."""
+        """The pytree of results with the sharding of each array."""
         return tree.unflatten(self.out_tree, self._program.results)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function's result; arguments have the types and shardings it was compiled for.
+        """Call the function; arguments must have the types and shardings for which it was compiled.
 
-        Those that `jit` was told to donate are gone afterwards.
+        Arguments that `jit` was to donate are deleted.
         """
         leaves = self._lowered.check(args, options)
         run, donated = self._program, self._program.donated

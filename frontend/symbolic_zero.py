@@ -1,4 +1,4 @@
-"""Tangents that are known to be zero, and so have no numbers."""
+"""Symbolic zero tangents, which have no elements."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SymbolicZero:
-    """A zero of this shape and element type that nobody has to compute.
+    """A zero of this shape and element type that is never computed.
 
-    A rule of `custom_jvp` with `symbolic_zeros` gets one for each argument of which no derivative
-    is asked, and may return one.
+    A rule of `custom_jvp` with `symbolic_zeros` gets one for each argument that is not
+    differentiated, and may return one.
     """
 
     shape: tuple[int, ...]

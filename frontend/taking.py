@@ -1,7 +1,7 @@
-"""Numbers that come from elsewhere, in memory that arrays can keep.
+"""Import of elements from other libraries into memory that arrays own.
 
-Arrays never change, so memory that somebody may still write into is copied, into memory that the
-backend uses again and again. What nobody can write into is taken as it is.
+Arrays are immutable, so memory that other code may write into is copied, into blocks that the
+backend reuses. Immutable memory is used without a copy.
 """
 
 from ctypes import memmove
@@ -20,24 +20,24 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 
 POOLED_BYTES = 1 << 12
-"""Fewer are NumPy's, which takes less time for them."""
+"""Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""
 
 Numbers = npt.NDArray[Any]
 
 
 def taken(numbers: Numbers) -> Storage:
-    """The numbers of a NumPy array in row-major memory that stays as it is."""
+    """Return the elements of a NumPy array in row-major memory that is not written into."""
     if is_lasting(numbers) and numbers.flags.c_contiguous:
         return Storage.of(numbers)
     return copied(numbers, numbers.dtype)
 
 
 def copied(numbers: Numbers, kind: np.dtype[Any]) -> Storage:
-    """A copy of the numbers of a NumPy array, of an element type that they convert to."""
+    """Return a copy of the elements of a NumPy array, converted to an element type."""
     nbytes = numbers.size * kind.itemsize
     if nbytes < POOLED_BYTES or not available():
         with np.errstate(all="ignore"):
-            # What `astype` gives for a number of NumPy has no memory of its own.
+            # The result of `astype` of a NumPy scalar does not own memory.
             return Storage.around(np.array(numbers, kind, order="C"))
     _prepare()
     from shardir.backends.cpu.native.llvm.hints import goes_past_caches
@@ -62,12 +62,12 @@ def copied(numbers: Numbers, kind: np.dtype[Any]) -> Storage:
 
 @cache
 def _prepare() -> None:
-    """Who has an array will call a function of it: what that needs begins with the first."""
+    """Start the initialization of the CPU backend, because a program is likely to follow."""
     prepare("cpu")
 
 
 def is_lasting(numbers: Numbers) -> bool:
-    """Whether nobody can write into the memory of an array: it is that of `bytes`, or our own."""
+    """Return whether the memory of an array is immutable: that of `bytes`, or of a `Storage`."""
     base: Any = numbers
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
@@ -77,11 +77,11 @@ def is_lasting(numbers: Numbers) -> bool:
 
 
 def exchanged(x: Any, copy: bool | None) -> Storage:
-    """The numbers of another library's array, which it hands out by DLPack.
+    """Return the elements of another library's array, exported by DLPack.
 
-    Memory that it says not to write into is taken as it is, other memory copied; with `copy=False`
-    all is taken as it is, and not to be written into by anybody from then on. Raises
-    `ArgumentError` where that cannot be, and `NotAnArrayError` for what hands out no such numbers.
+    Read-only memory is used without a copy, other memory is copied. With `copy=False` memory is
+    never copied, and must not be written into afterwards. Raises `ArgumentError` where a copy is
+    required, and `NotAnArrayError` for objects without DLPack export.
     """
     if not hasattr(x, "__dlpack__"):
         kind = type(x).__name__
@@ -98,18 +98,17 @@ def exchanged(x: Any, copy: bool | None) -> Storage:
     same = numbers is given and given.flags.c_contiguous
     if copy is False and not same:
         if numbers is given:
-            why = "does not lie in row-major order"
+            why = "is not in row-major order"
         elif given.dtype == numbers.dtype:
-            why = "has truth values of other bytes than 0 and 1"
+            why = "has boolean bytes other than 0 and 1"
         else:
             why = f"has elements of type {given.dtype}, which become {numbers.dtype}"
         raise ArgumentError(
             point(
-                f"the array given to from_dlpack {why}, which copy=False does not allow; "
-                "leave copy away"
+                f"the array given to from_dlpack {why}, which copy=False does not allow; omit copy"
             )
         )
-    # Who has a view of NumPy's that is not to be written into may write into what it is a view of.
+    # The base of a read-only NumPy view may still be writable.
     stays = is_lasting(x) if isinstance(x, np.ndarray) else not given.flags.writeable
     if same and not copy and (copy is False or stays):
         return Storage.of(given)

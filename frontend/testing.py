@@ -1,8 +1,8 @@
-"""Tests of how programs communicate, and of whether sharded programs compute what they should.
+"""Assertions about the collectives of programs, and about the results of sharded programs.
 
-A program is a function with its arguments, what `jit(f).lower(...)` or `.compile()` returns, a
-module of the IR or its text. All functions raise `AssertionError`s that say what differs and
-where it comes from, so that they read well in pytest.
+A program is a function with its arguments, the result of `jit(f).lower(...)` or `.compile()`, a
+module of the IR or its text. All functions raise subclasses of `AssertionError` with messages that
+state the difference and its location.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,38 +35,37 @@ Program = Callable[..., Any] | Lowered | Compiled | Module | str
 
 
 class CommunicationError(ShardirError, AssertionError):
-    """A program communicates otherwise than it is expected to."""
+    """A program runs other collectives than expected."""
 
 
 class DifferentResultsError(ShardirError, AssertionError):
-    """A program computes something else when it is spread over devices."""
+    """A sharded program computes other results than the unsharded program."""
 
 
 def collectives(program: Program, args: Sequence[Any] = ()) -> list[Collective]:
-    """Every collective of one run of a program, in program order.
+    """Return every collective of one run of a program, in program order.
 
-    Each tells its `kind`, `axes`, `group_size`, the bytes of its result on one device (`nbytes`),
-    the bytes a device sends (`sent`), and how often one run executes it (`executions`: loops are
-    multiplied out; `None` in a `while`), with the user's line and the reason for it. `args` are
-    the positional arguments of a function, arrays or `ShapeDtypeStruct`s; nothing is run.
+    Each has its `kind`, `axes`, `group_size`, the bytes of its result on one device (`nbytes`), the
+    bytes a device sends (`sent`), and the number of executions in one run (`executions`: multiplied
+    by loop counts; `None` in a `while`), with the user's line and its `why`. `args` are the
+    positional arguments of a function, arrays or `ShapeDtypeStruct`s; nothing is run.
     """
     return collectives_of(_partitioned(program, args))
 
 
 def assert_collectives(program: Program, args: Sequence[Any] = (), **expected: int) -> None:
-    """Check how many collectives of each kind one run executes.
+    """Check the number of collectives of each kind in one run.
 
-    `all_reduce=2, all_gather=0` names kinds with underscores; kinds that are not named may be
-    there in any number, and without any name there must be none at all. Loops are multiplied out,
-    what is in a `while` counts once. Raises `CommunicationError` with the collectives that there
-    are.
+    `all_reduce=2, all_gather=0` names kinds with underscores; kinds that are not named are not
+    checked, and without any name there must be none. Counts are multiplied by loop counts; a
+    collective in a `while` counts once. Raises `CommunicationError` that lists the collectives.
     """
     known = [_python(spec.name) for spec in STARTED]
     for name in expected:
         if name not in known:
             raise ArgumentError(
                 point(
-                    f"no collective is called {name!r}; "
+                    f"no collective is named {name!r}; "
                     + (suggestion(name, known) or f"there are {', '.join(known)}")
                 )
             )
@@ -90,14 +89,14 @@ def assert_equivalent(
     *,
     tolerance: float | None = None,
 ) -> None:
-    """Check that a program computes the same on its devices as it does whole.
+    """Check that a program computes the same results on its devices as the unsharded program.
 
-    `args` are the positional arguments of a function; a module or text gets random ones where
-    they are `None`. `shardings` places them: a container of shardings that may stop early, as for
-    `device_put`. The whole program is what the reference interpreter makes of the traced one.
-    Results may differ by `tolerance`, relative to the largest element: by default what the
-    rounding of its narrowest type explains, and not at all for integers.
-    Raises `DifferentResultsError` with the first result that is too far off.
+    `args` are the positional arguments of a function; a module or text gets random ones if they are
+    `None`. `shardings` places them: a pytree prefix of shardings, as for `device_put`. The
+    reference interpreter runs the unsharded program. Results may differ by `tolerance`, relative to
+    the largest element: by default the rounding error of the narrowest type in the program, and 0
+    for integers. Raises `DifferentResultsError` that names the first result with a larger
+    difference.
     """
     if isinstance(program, str | Module):
         _check_module(_parsed(program), args, tolerance)
@@ -122,7 +121,7 @@ def assert_equivalent(
 
 
 def _numbers(leaf: Any) -> Any:
-    """The numbers of a whole array, as the interpreter takes them."""
+    """Return the elements of a global array in the form that the interpreter accepts."""
     if isinstance(leaf, Array):
         return leaf.read()
     return to_numpy(leaf)
@@ -154,14 +153,14 @@ def _compare(
     first = next(i for i, gap in enumerate(gaps) if gap > 1)
     off = f"by {gaps[first] * allowed:.3g}, " if np.isfinite(gaps[first] * allowed) else ""
     raise DifferentResultsError(
-        f"{labels[first]} of {name} differs from what the whole program computes "
+        f"{labels[first]} of {name} differs from the result of the unsharded program "
         f"({off}{allowed:.3g} is allowed); find the pass with "
         "shardir.config.update('verify', True)"
     )
 
 
 def _partitioned(program: Program, args: Sequence[Any]) -> Module:
-    """The program that each device runs."""
+    """Return the program of each device."""
     if isinstance(program, Compiled):
         return program.module
     if isinstance(program, str | Module):

@@ -1,9 +1,9 @@
-"""Tracing: a Python function, run once on traced values, leaves a program behind.
+"""Tracing: run a Python function once on tracers to record its operations as a program.
 
-While a function is traced, one `Trace` is current: the block under construction. `emit` appends
-one operation to it. Blocks of control flow are traces inside it (`trace_block`); they may use
-values of the traces around them, and share one `Program`, which knows what values are called
-and which arrays from outside were met on the way.
+One `Trace`, the block under construction, is current while a function is traced. `emit` appends one
+operation to it. Blocks of control flow are nested traces (`trace_block`). They may use values of
+the enclosing traces and share one `TracedProgram`, which records the names of values and the arrays
+that the function captures.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shardir.frontend.shardings import Sharding as UserSharding
 
 Origin = Value | Varying
-"""A value, of which something is to be said, or what is said: along which axes it varies."""
+"""A value that determines the varying manual axes of another, or these axes themselves."""
 
 _current: ContextVar["Trace | None"] = ContextVar("shardir_trace", default=None)
 
@@ -49,13 +49,13 @@ class Trace:
         self.ops: list[Op] = []
         self.params: list[Value] = []
         self.origins: dict[Value, Origin] = {}
-        """What parameters stand for, or along which manual axes they vary, where that is known."""
+        """The value that each parameter represents, or its varying manual axes, where known."""
         self.decision: Origin | None = None
-        """What decides whether a device runs the block; `None`: all do."""
+        """The value that decides whether a device runs the block; `None` if all devices run it."""
         self.checked: Varying = frozenset(checked_axes())
-        """The manual axes around that have `check_vma`."""
+        """The enclosing manual axes with `check_vma`."""
         self.inferred = 0
-        """Of how many operations it is known along which manual axes their results vary."""
+        """The number of operations whose results have inferred varying manual axes."""
         self.ended = False
 
     @property
@@ -63,7 +63,7 @@ class Trace:
         return self if self.parent is None else self.parent.root
 
     def param(self, abstract: Abstract, name: str = "") -> Tracer:
-        """One more parameter."""
+        """Append a parameter and return its tracer."""
         value = Value(abstract.type)
         if name:
             self.program.hints[value] = name
@@ -72,12 +72,14 @@ class Trace:
 
 
 def current() -> Trace | None:
-    """The block under construction, if any."""
+    """Return the block under construction, or `None`."""
     return _current.get()
 
 
 def require(what: str) -> Trace:
-    """The block under construction; an error that names `what` needs it."""
+    """Return the block under construction; raises `OutsideTraceError` that names `what` if there is
+    none.
+    """
     trace = _current.get()
     if trace is None:
         raise OutsideError(point(f"{what} outside of a trace; do it inside of jit"))
@@ -93,13 +95,13 @@ def emit(
     sharding: Sharding | None = None,
     **attrs: Attr,
 ) -> Any:
-    """Append one operation to the current trace; returns a tracer, or a tuple of tracers.
+    """Append one operation to the current trace and return a tracer, or a tuple of tracers.
 
-    `spec` may be the operation's name. The operands are used as they are: of the element types
-    and shapes that the operation demands. `result` states the result type where it is a choice,
-    `weak` marks the results as made of Python numbers alone. Raises `OperationTypeError` with the
-    user's line when the operation does not take the operands, `LeakedTracerError` when one belongs
-    to a trace that has ended.
+    `spec` may be the name of the operation. The operands must have the element types and shapes
+    that the operation requires. `result` gives the result type where the operands do not determine
+    it. `weak` marks the results as computed from Python numbers alone. Raises `OperationTypeError`
+    with the user's line when the operation does not accept the operands, and `LeakedTracerError`
+    when an operand belongs to a trace that has ended.
     """
     if isinstance(spec, str):
         spec = OPS[spec]
@@ -125,11 +127,11 @@ def emit(
 
 
 def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[Value, ...]:
-    """Append the operations of `block` with `args` for its parameters; returns its results.
+    """Append the operations of `block` with `args` for its parameters and return its results.
 
-    `block` has been made from `origin`, which `trace_function` returned, by a transformation. The
-    values of `origin`, and those that have their names now, keep them; all others get fresh ones.
-    To be done once with a block.
+    A transformation has made `block` from `origin`, which `trace_function` returned. Values of
+    `origin`, and those that have their final names, keep them; all others get fresh names. Call
+    this at most once per block.
     """
     trace = require("a block is inlined")
     names = trace.program.names
@@ -138,11 +140,11 @@ def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[V
 
     def fresh(value: Value) -> Value:
         if value.name not in known:
-            wish = "" if value.name.isdigit() else value.name
-            new[value] = Value(value.type, names.fresh(wish), value.sharding)
+            hint = "" if value.name.isdigit() else value.name
+            new[value] = Value(value.type, names.fresh(hint), value.sharding)
         return new.get(value, value)
 
-    def replaced(op: Op) -> Op:
+    def replace(op: Op) -> Op:
         operands = tuple([new.get(v, v) for v in op.operands])
         blocks = tuple(map(inner, op.blocks))
         results = tuple(map(fresh, op.results))
@@ -150,15 +152,15 @@ def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[V
 
     def inner(block: Block) -> Block:
         params = tuple(map(fresh, block.params))
-        ops = tuple(map(replaced, block.ops))
+        ops = tuple(map(replace, block.ops))
         return Block(params, ops, tuple([new.get(v, v) for v in block.returns]))
 
-    trace.ops.extend(map(replaced, block.ops))
+    trace.ops.extend(map(replace, block.ops))
     return tuple([new.get(v, v) for v in block.returns])
 
 
 def _defined(block: Block) -> Iterator[Value]:
-    """Every value that a block and the blocks inside it define."""
+    """Yield every value that a block and its nested blocks define."""
     yield from block.params
     for op in block.ops:
         yield from op.results
@@ -167,7 +169,7 @@ def _defined(block: Block) -> Iterator[Value]:
 
 
 def captured(array: "Array") -> Tracer:
-    """An array from outside as a parameter of the outermost trace, the same one each time."""
+    """Return the parameter of the outermost trace for a captured array, one per array."""
     trace = require("an array is captured")
     program = trace.program
     if id(array) not in program.captured:
@@ -189,7 +191,7 @@ def _entered(trace: Trace) -> Iterator[None]:
 
 @contextmanager
 def resumed(trace: Trace | None) -> Iterator[None]:
-    """Inside, `trace` is current, ended or not; `None`: nothing is being traced."""
+    """Make `trace` current inside the block, ended or not; `None` means that nothing is traced."""
     token = _current.set(trace)
     try:
         yield
@@ -201,9 +203,9 @@ def resumed(trace: Trace | None) -> Iterator[None]:
 class Traced:
     """A function that has been traced.
 
-    The parameters of `function` are those asked for, then one for each array in `captured`.
-    `results` has what is known of each result. `asked` are the shardings that tokens in the
-    function stand for (see annotations.py).
+    The parameters of `function` are the declared ones, then one for each array in `captured`.
+    `results` are the abstract results. `requested_shardings` are the shardings that the tokens in
+    the function represent (see sharding_tokens.py).
     """
 
     function: Function
@@ -218,17 +220,17 @@ def trace_program(
     fun: Callable[[list[Tracer]], Sequence[Tracer]],
     params: Sequence[tuple[str, Abstract]],
     name: str,
-    fleeting: bool = False,
+    is_temporary: bool = False,
 ) -> Traced:
-    """Trace `fun`, from a list of tracers to a sequence of tracers, as a program of its own.
+    """Trace `fun`, from a list of tracers to a sequence of tracers, as a separate program.
 
-    `params` are names and types of the parameters. What is traced around it is not seen.
-    `fleeting` is for a program that is traced at every call.
+    `params` are the names and abstract values of the parameters. Enclosing traces are not visible.
+    `is_temporary` marks a program that is traced again at every call.
     """
     locations.refresh()
-    program = Program(name, fleeting)
+    program = Program(name, is_temporary)
     trace = Trace(program, None, name)
-    tracers = [trace.param(abstract, wish) for wish, abstract in params]
+    tracers = [trace.param(abstract, hint) for hint, abstract in params]
     with _entered(trace):
         results = list(fun(tracers))
         for result in results:
@@ -259,16 +261,16 @@ def trace_block(
 ) -> tuple[Block, tuple[Abstract, ...]]:
     """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
 
-    `what` names it in errors (`the body of while_loop`), `names` are wishes for its parameters.
-    `origins` are tracers that the first of these stand for, or say along which manual axes they
-    vary; `decision` is what decides whether the block runs, or along which axes that varies.
-    Returns the block and what is known of its results. It may use tracers of the traces around
-    it directly. A block that is thrown away leaves no operations behind.
+    `what` names the block in errors (`the body of while_loop`); `names` are preferred names of its
+    parameters. `origins` are the tracers that the first parameters represent, or the manual axes
+    along which they vary. `decision` is the value that decides whether the block runs, or the axes
+    along which that value varies. Return the block and its abstract results. The block may use
+    tracers of the enclosing traces directly. A block that is discarded leaves no operations behind.
     """
     outer = require(what)
     trace = Trace(outer.program, outer, what)
-    wishes = (*names, *[""] * (len(params) - len(names)))
-    tracers = [trace.param(abstract, wish) for abstract, wish in zip(params, wishes, strict=True)]
+    hints = (*names, *[""] * (len(params) - len(names)))
+    tracers = [trace.param(abstract, hint) for abstract, hint in zip(params, hints, strict=True)]
     for param, origin in zip(trace.params, origins, strict=False):
         if origin is not None:
             trace.origins[param] = _origin(origin)
@@ -292,24 +294,25 @@ def trace_function(
     names: Sequence[str] = (),
     origins: Sequence[Tracer | Varying | None] = (),
 ) -> tuple[Function, tuple[Abstract, ...]]:
-    """Like `trace_block`, but values have their final names, for a transformation of the function.
+    """Trace a block as `trace_block` does, with final value names, for a transformation of the
+    function.
 
-    The transformed block goes into the current trace with `append_block`, which puts arguments in
-    the places of its parameters; new values take names from `current().program.names`.
+    `append_block` inserts the transformed block into the current trace and substitutes arguments
+    for its parameters. New values take names from `current_trace().program.names`.
     """
     outer = require(name)
     outer.program.settle(outer)
 
-    def called(*tracers: Tracer) -> Sequence[Tracer]:
-        # Before anything inside can refer to them, for what is traced there may be settled.
+    def name_and_call(*tracers: Tracer) -> Sequence[Tracer]:
+        # Parameters need names first: tracing inside may settle the names of its operations.
         for i, tracer in enumerate(tracers):
             outer.program.call(tracer.value, names[i] if i < len(names) else f"arg{i}")
         return fun(*tracers)
 
-    block, results = trace_block(called, params, name, origins=origins)
+    block, results = trace_block(name_and_call, params, name, origins=origins)
     return Function(name, outer.program.renamed(block), (None,) * len(results)), results
 
 
 def wrap(value: Value, weak: bool = False) -> Tracer:
-    """A tracer of the current trace for a value that `append_block` put into it."""
+    """Return a tracer of the current trace for a value that `append_block` inserted into it."""
     return Tracer(require("a value is wrapped"), value, weak, None)

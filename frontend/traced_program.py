@@ -1,8 +1,8 @@
-"""What the traces of one program share: arrays from outside, shardings, and what values are called.
+"""The state that the traces of one program share: captured arrays, shardings, and value names.
 
-A value is called after the variable that the user's line puts it into; the last operation that
-one expression emits gets the name. All others get numbers in program order, when the outermost
-trace ends. Nothing is renamed before, so values are plain identities meanwhile.
+A value is named after the variable that the user's line assigns it to; the last operation that one
+expression emits gets the name. All others get numbers in program order when the outermost trace
+ends. Values are unnamed objects until then.
 """
 
 from typing import TYPE_CHECKING
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """What the traces of one program share.
+    """The state that the traces of one program share.
 
-    `captured` are the arrays from outside that became parameters, `asked` the user's shardings
-    (each for values of one rank) that `annotations.token` gave a number. A `fleeting` program is
-    traced for one call only, so the numbers it meets are none of its business: even small arrays
-    are parameters.
+    `captured` are the captured arrays that became parameters. `requested_shardings` are the user's
+    shardings (each for values of one rank), which `sharding_token` numbers. A temporary
+    program (`is_temporary`) is traced for one call only, so it embeds no array as a constant: even
+    small arrays are parameters.
     """
 
-    def __init__(self, name: str, fleeting: bool = False) -> None:
-        self.name, self.fleeting = name, fleeting
+    def __init__(self, name: str, is_temporary: bool = False) -> None:
+        self.name, self.fleeting = name, is_temporary
         self.names = Names()
         self.hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}
@@ -37,12 +37,13 @@ class Program:
         self._hinted: tuple[Value, ...] = ()
         self._named: dict[Value, Value] = {}
         self.before_naming: dict[Value, Value] = {}
-        """From values under their final names to those they were recorded as."""
+        """Maps values with final names to the values that were recorded."""
         self.vma: dict[Value, Varying] = {}
-        """Along which manual axes values may vary, as far as anything has asked."""
+        """The manual axes along which values may vary, as far as they were inferred."""
 
     def hint(self, call: object, names: tuple[str, ...], results: tuple[Value, ...]) -> None:
-        """Call `results` by the variables they go to, instead of what the same call made before."""
+        """Name `results` after the variables that receive them, instead of earlier results of the
+        call."""
         if call is not None and call is self._call:
             for value in self._hinted:
                 self.hints.pop(value, None)
@@ -56,7 +57,7 @@ class Program:
         self._call, self._hinted = None, ()
 
     def named(self, value: Value) -> Value:
-        """The value under its final name; one that has a name keeps it."""
+        """Return the value with its final name; a value that has a name is returned unchanged."""
         if value.name:
             return value
         found = self._named.get(value)
@@ -67,12 +68,12 @@ class Program:
         return found
 
     def call(self, value: Value, name: str) -> None:
-        """Call a value so, whether or not another has the name."""
+        """Give a value this name, even if another value has it."""
         named = self._named[value] = Value(value.type, name, value.sharding)
         self.before_naming[named] = value
 
     def settle(self, trace: "Trace") -> None:
-        """Give names to everything recorded so far in `trace` and those around it."""
+        """Assign names to all values recorded so far in `trace` and the traces that enclose it."""
         if trace.parent is not None:
             self.settle(trace.parent)
         for value in trace.params:
@@ -90,7 +91,7 @@ class Program:
                 self._settle(inner)
 
     def renamed(self, block: Block) -> Block:
-        """The block with every value under its final name."""
+        """Return the block with final names for all values."""
         params = tuple(map(self.named, block.params))
         ops = []
         for op in block.ops:

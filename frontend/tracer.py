@@ -1,8 +1,8 @@
-"""Traced values: what a function sees instead of numbers while it is being traced.
+"""Tracers: the values that a function computes with while it is traced.
 
-A tracer knows its shape and element type, and stands for a value of the program under
-construction. Everything that would need its numbers raises an error that shows the user's line
-and names the way out.
+A tracer has a shape and an element type and represents a value of the program under construction.
+An operation that needs concrete elements raises an error that shows the user's line and names an
+alternative.
 """
 
 from typing import TYPE_CHECKING, Any, NoReturn, final
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 @final
 class Tracer(Operators):
-    """A value of the program being traced. Made by `emit` and by the trace's parameters only.
+    """A value of the program under construction. Only `emit` and `Trace.add_parameter` make
+    tracers.
 
-    `value` is the value in the IR; `weak_type` tells whether it came from Python numbers alone.
+    `value` is the value in the IR. `weak_type` states whether the value is computed from Python
+    numbers alone.
     """
 
     __slots__ = ("_site", "_trace", "value", "weak_type")
@@ -49,20 +51,22 @@ class Tracer(Operators):
         return Abstract(self.value.type, self.weak_type)
 
     def check(self, trace: "Trace | None") -> None:
-        """Raise `LeakedTracerError` unless it belongs to `trace` or to one around it."""
+        """Raise `LeakedTracerError` unless the tracer belongs to `trace` or to a trace that
+        encloses it.
+        """
         around = trace
         while around is not None:
             if around is self._trace:
                 return
             around = around.parent
-        ended = "has ended" if self._trace.ended else "is not one of those around this line"
+        ended = "has ended" if self._trace.ended else "does not enclose this line"
         message = point(
             f"a traced {self.value.type} was used outside of the trace it belongs to: "
             f"{self._trace.what} {ended}; return it from there instead of keeping it in a "
             "variable, list or attribute"
         )
         if self._site is not None:
-            message += f"\nit was made here:\n{underline(self._site.loc, self._site.width)}"
+            message += f"\nit was created here:\n{underline(self._site.loc, self._site.width)}"
         raise LeakedTracerError(message)
 
     def _refuse(
@@ -107,7 +111,7 @@ class Tracer(Operators):
             "int value",
             "index arrays with it directly, loop with lax.fori_loop, slice with "
             "lax.dynamic_slice, or make the argument it comes from static (static_argnums): "
-            "shapes and Python's range need numbers that are known",
+            "shapes and Python's range need concrete integers",
         )
 
     def item(self, *index: int) -> Any:

@@ -1,9 +1,9 @@
-"""Derivatives of Python functions: `grad` and `value_and_grad`.
+"""`grad` and `value_and_grad`: gradients of Python functions.
 
-The function is traced as a function of the IR, `shardir.passes.differentiate` gives it its
-gradient, and the result becomes part of the program around it. Outside of a trace that is a
-program of its own, traced at every call, because what the function refers to may have changed;
-programs that come out the same are compiled once.
+The function is traced as a function of the IR, `shardir.passes.differentiate` computes its
+gradient, and the result is inlined into the enclosing program. Outside of a trace the gradient is a
+temporary program that is traced at every call, because the captured variables of the function may
+have changed; equal programs are compiled once.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,8 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The function that computes the gradient of `fun`, in the containers of its argument.
+    """Return a function that computes the gradient of `fun`, in the pytree structure of its
+    argument.
 
     See `value_and_grad`; with `has_aux` the result is `(gradient, aux)`.
     """
@@ -56,13 +57,13 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The function that computes `(value, gradient)` of `fun`, whose result is a scalar.
+    """Return a function that computes `(value, gradient)` of `fun`, whose result is a scalar.
 
-    `argnums` are the positional arguments to differentiate with respect to, containers of
-    floating arrays: one number, or several for a tuple of gradients. With `has_aux`, `fun`
-    returns `(value, aux)`, and so does the first of the pair. `holomorphic` is for complex
-    functions of complex arguments, `allow_int` lets arguments have integers, whose gradients
-    are NumPy arrays of the empty type `float0`.
+    `argnums` are the positional arguments with respect to which to differentiate, pytrees of
+    floating-point arrays: one integer, or several for a tuple of gradients. With `has_aux`, `fun`
+    returns `(value, aux)`, and so does the first item of the pair. `holomorphic` is for complex
+    functions of complex arguments. `allow_int` accepts arguments with integers, whose gradients are
+    NumPy arrays of the empty type `float0`.
 
     Raises `DifferentiateError` for arguments and results without a derivative, and for operations
     that have none.
@@ -85,7 +86,7 @@ def value_and_grad(
         ]
         active = active_leaves("grad", leaves, labels, parameters.name, holomorphic, allow_int)
 
-        def differentiated(*tracers: Tracer) -> Any:
+        def differentiate(*tracers: Tracer) -> Any:
             given = list(leaves)
             for i, tracer in zip(active, tracers, strict=True):
                 given[i] = tracer
@@ -104,10 +105,10 @@ def value_and_grad(
 
         wanted = [leaves[i] for i in active]
         if current() is not None:
-            value, aux, gradients = differentiated(*map(as_tracer, wanted))
+            value, aux, gradients = differentiate(*map(as_tracer, wanted))
         else:
             names = [labels[i] for i in active]
-            value, aux, gradients = run_fleeting(differentiated, parameters.name, wanted, names)
+            value, aux, gradients = run_fleeting(differentiate, parameters.name, wanted, names)
         each = [np.zeros(np.shape(leaf), NO_GRADIENT) for leaf in leaves]
         for i, gradient in zip(active, gradients, strict=True):
             each[i] = gradient
@@ -125,7 +126,7 @@ def _differentiate(
     has_aux: bool,
     holomorphic: bool,
 ) -> tuple[Tracer, Any, list[Tracer]]:
-    """Value, aux and gradients of `run` at `tracers`, in the current trace."""
+    """Return value, auxiliary data and gradients of `run` at `tracers`, in the current trace."""
     structure: list[tree.PyTreeDef] = []
 
     def flat(*inner: Tracer) -> list[Tracer]:
@@ -160,7 +161,8 @@ def _differentiate(
 
 
 def _scalar(value: Any, name: str, holomorphic: bool) -> Tracer:
-    """The result of a function that has a gradient; raises `DifferentiateError` for others."""
+    """Return the result of a function that has a gradient; raises `DifferentiateError` for
+    others."""
     if not is_array_like(value):
         raise DifferentiateError(
             point(

@@ -1,7 +1,7 @@
-"""Nested containers of arrays.
+"""Pytrees: nested containers of arrays.
 
-Lists, tuples, named tuples, dictionaries (by sorted keys) and `None` (no leaves) are containers;
-a dataclass is one once it is registered. Everything else is a leaf. The work is done by optree.
+Lists, tuples, named tuples, dictionaries (by sorted keys) and `None` (no leaves) are containers; a
+dataclass is one after registration. Every other object is a leaf. The implementation uses optree.
 """
 
 import builtins
@@ -37,10 +37,10 @@ _MISSING: Any = object()
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves of `tree`, and the containers without them.
+    """Return the leaves of `tree`, and its structure.
 
-    Raises `StructureError` for a list or a dictionary that contains itself, and where `is_leaf` is
-    no function.
+    Raises `StructureError` for a list or a dictionary that contains itself, and if `is_leaf` is not
+    callable.
     """
     try:
         found = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
@@ -49,7 +49,7 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTree
         raise
     except (TypeError, RuntimeError):
         check_is_leaf(is_leaf)
-        if is_leaf is not None:  # What it says, or that it cannot be called so, is looked at.
+        if is_leaf is not None:  # Its result, or its signature, may have caused the error.
             optree.tree_flatten(tree, answering(is_leaf), namespace=NAMESPACE)
         raise
     if _adopters and _adopted(found[0]):
@@ -59,13 +59,14 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTree
 
 _adopters: list[Callable[[Any], bool]] = []
 _judged: set[type] = set()
-"""Classes of leaves that no adopter wants."""
+"""Classes of leaves that no adopter registers."""
 
 
 def adopt_by(adopt: Callable[[Any], bool]) -> None:
-    """Show leaves of unknown classes to `adopt` from now on.
+    """Call `adopt` with leaves of unknown classes from now on.
 
-    It makes the class a container where another library calls it one, and tells whether it did.
+    It registers the class as a container if another library treats it as one, and returns whether
+    it did.
     """
     if adopt not in _adopters:
         _adopters.append(adopt)
@@ -73,7 +74,7 @@ def adopt_by(adopt: Callable[[Any], bool]) -> None:
 
 
 def _adopted(leaves: Iterable[Any]) -> bool:
-    """Whether a class of these leaves has just become a container."""
+    """Return whether an adopter has just registered a class of these leaves as a container."""
     for leaf in leaves:
         if type(leaf) not in _judged:
             if builtins.any([adopt(leaf) for adopt in _adopters]):
@@ -87,10 +88,10 @@ Sign = Callable[[Any], Any]
 
 
 def walk(tree: Any, kind: type, sign: Sign) -> tuple[list[Any], tuple[Any, ...]]:
-    """The leaves of `tree` in the order of `flatten`, and what containers and leaves are found by.
+    """Return the leaves of `tree` in the order of `flatten`, and the cache key of the tree.
 
-    A leaf of this `kind` is found by its `signature`, any other by what `sign` says. Quicker than
-    `flatten` for containers of Python's own types.
+    The key of a leaf of class `kind` is its `signature`; of any other leaf it is `sign(leaf)`.
+    Faster than `flatten` for built-in containers.
     """
     leaves: list[Any] = []
     tokens: list[Any] = []
@@ -106,7 +107,7 @@ def _walk(x: Any, kind: type[Any], sign: Sign, leaves: list[Any], tokens: list[A
     found = type(x)
     if found is dict and (keys := _sorted(tuple(x))) is not None:
         tokens.append(keys)
-        # The loop below once more, because there may be hundreds of small dictionaries.
+        # The loop of the branch below is inlined, because there may be hundreds of dictionaries.
         for key in keys:
             child = x[key]
             if type(child) is kind:
@@ -141,9 +142,9 @@ def _sorted(keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The containers of `structure` with `leaves` in them.
+    """Return a pytree with `structure` and `leaves`.
 
-    Raises `StructureError` for another number of leaves, and for what is no structure.
+    Raises `StructureError` for a wrong number of leaves, and for an invalid structure.
     """
     check_structure("tree.unflatten", structure)
     found = listed("leaves of tree.unflatten", leaves)
@@ -157,19 +158,19 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """The leaves of `tree`, in order."""
+    """Return the leaves of `tree`, in order."""
     return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: IsLeaf | None = None) -> PyTreeDef:
-    """The containers of `tree` without its leaves."""
+    """Return the structure of `tree` without its leaves."""
     return flatten(tree, is_leaf)[1]
 
 
 def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`tree` with `function` of each leaf, and of the leaves of `rest` at the same place.
+    """Apply `function` to each leaf of `tree`, with the corresponding leaves of `rest`.
 
-    Raises `StructureError` when the containers of `rest` are not those of `tree`.
+    Raises `StructureError` when the structures of `rest` differ from that of `tree`.
     """
     check_function("tree.map", function)
     check_is_leaf(is_leaf)
@@ -193,7 +194,7 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether every leaf is true."""
+    """Return whether every leaf is true."""
     return builtins.all(leaves(tree, is_leaf))
 
 
@@ -203,9 +204,9 @@ def reduce(
     initializer: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """The leaves combined from left to right by `function`.
+    """Combine the leaves from left to right with `function`.
 
-    Raises `StructureError` where there are none and no `initializer`.
+    Raises `StructureError` if there are no leaves and no `initializer`.
     """
     check_function("tree.reduce", function)
     found = leaves(tree, is_leaf)
@@ -227,9 +228,9 @@ def reduce_associative(
     identity: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """The leaves combined by `operation`, neighbours first, in a tree of least depth.
+    """Combine adjacent leaves with `operation`, in a binary tree of minimal depth.
 
-    Raises `StructureError` where there are none and no `identity`.
+    Raises `StructureError` if there are no leaves and no `identity`.
     """
     check_function("tree.reduce_associative", operation)
     found = leaves(tree, is_leaf)
@@ -251,7 +252,7 @@ def reduce_associative(
 def _check_call(
     error: Exception, word: str, function: Callable[..., Any], args: Sequence[Any]
 ) -> None:
-    """Raises `ArgumentError` if `error` is that a function was called with so many arguments."""
+    """Raise `ArgumentError` if `error` means that a function does not accept so many arguments."""
     from shardir.frontend.parameters import check_call
 
     if isinstance(error, TypeError) and not isinstance(error, ShardirError) and args:
@@ -259,9 +260,9 @@ def _check_call(
 
 
 def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`full` with the leaf of `prefix` that stands for each of its places.
+    """Return `full` with each leaf replaced by the leaf of `prefix` at or above it.
 
-    Raises `StructureError` where `prefix` is none of `full`.
+    Raises `StructureError` if `prefix` is no prefix of `full`.
     """
     check_is_leaf(is_leaf)
     try:
@@ -276,10 +277,10 @@ def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
 
 
 def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
-    """`tree`, containers `inner` within `outer`, as containers `outer` within `inner`.
+    """Return `tree`, of structure `outer` of `inner`, as a pytree of structure `inner` of `outer`.
 
-    Without `inner` it is the containers of the first place of `outer`. Raises `StructureError` for
-    what is no structure, and for a tree of other containers.
+    Without `inner` its structure is that of the first child of `outer`. Raises `StructureError` for
+    an invalid structure, and for a tree of another structure.
     """
     for each in (outer,) if inner is None else (outer, inner):
         check_structure("tree.transpose", each)
@@ -289,7 +290,7 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
         return optree.tree_transpose(outer, inside, tree)
     except (TypeError, ValueError) as error:
         found = shown(structure(tree))
-        raise StructureError(point(f"expected {wanted} in each place, got {found}")) from error
+        raise StructureError(point(f"expected {wanted} at each leaf, got {found}")) from error
 
 
 def register_node(
@@ -297,12 +298,15 @@ def register_node(
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[Any, Any], Any],
 ) -> Class:
-    """Make `kind` a container: `flatten(x)` is (children, the rest), `unflatten(rest, children)`
-    makes it again. Raises `StructureError` for what is no class or no function, and for a class
-    that is a container already."""
+    """Register `kind` as a container and return it.
+
+    `flatten(x)` returns (children, auxiliary data), and `unflatten(auxiliary data, children)` makes
+    the object again. Raises `StructureError` if `kind` is no class, if a function is not callable,
+    and for a class that is registered already.
+    """
     check_kind("register_node", kind, flatten=flatten, unflatten=unflatten)
     with warnings.catch_warnings():
-        # A named tuple is a container already; here it becomes another one, as it is asked for.
+        # optree warns about named tuples, which are containers already; the user overrides that.
         warnings.simplefilter("ignore", UserWarning)
         try:
             optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
@@ -317,7 +321,8 @@ def _are_names(given: Any) -> bool:
 
 
 def static(**options: Any) -> Any:
-    """A field of a dataclass that is part of the structure: `dataclasses.field` with `options`."""
+    """Return a dataclass field that is part of the structure: `dataclasses.field` with
+    `options`."""
     metadata = {"static": True, **(options.pop("metadata", None) or {})}
     return field(metadata=metadata, **options)
 
@@ -328,13 +333,13 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> Class:
-    """Make a dataclass a container; may be used as its decorator.
+    """Register a dataclass as a container and return it; may be used as a decorator.
 
-    So is any other class, when `data_fields` and `meta_fields` name all that its objects have.
+    Other classes are accepted when `data_fields` and `meta_fields` list all of their attributes.
 
-    `data_fields` hold arrays or containers of them (all fields but the others unless named),
-    `meta_fields` are part of the structure and must compare and hash. Without either, those made
-    by `static()` are the meta fields. `drop_fields` are in neither, and are their defaults again.
+    `data_fields` hold arrays or pytrees of them (by default all other fields). `meta_fields` are
+    part of the structure and must be comparable and hashable; by default they are the fields made
+    by `static()`. `drop_fields` are in neither, and are reset to their defaults.
     """
     check_kind("register_dataclass", kind)
     for word, given in (("data", data_fields), ("meta", meta_fields), ("drop", drop_fields)):
@@ -363,11 +368,11 @@ def register_dataclass(
             "name each field once"
         )
 
-    def apart(instance: Any) -> tuple[Iterable[Any], Any, Iterable[str]]:
+    def flatten_instance(instance: Any) -> tuple[Iterable[Any], Any, Iterable[str]]:
         rest = tuple(getattr(instance, name) for name in meta)
         return tuple(getattr(instance, name) for name in data), rest, data
 
-    def together(rest: Any, children: Any) -> Any:
+    def unflatten_instance(rest: Any, children: Any) -> Any:
         instance: Any = object.__new__(kind)
         for name, value in zip((*data, *meta), (*children, *rest), strict=True):
             object.__setattr__(instance, name, value)
@@ -378,6 +383,10 @@ def register_dataclass(
 
     as_node: Any = kind
     optree.register_pytree_node(
-        as_node, apart, together, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
+        as_node,
+        flatten_instance,
+        unflatten_instance,
+        path_entry_type=optree.GetAttrEntry,
+        namespace=NAMESPACE,
     )
     return kind

@@ -1,6 +1,4 @@
-"""What cannot be a container of arrays: lists that never end, and classes that are wrongly told;
-and how errors show containers.
-"""
+"""Checks of arguments of pytree functions, and the text of pytrees in errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +10,9 @@ from shardir.frontend.locations import point
 
 
 def check_ends(container: Any) -> None:
-    """Raise `StructureError` if a list, tuple or dictionary in there contains itself.
+    """Raise `StructureError` if a list, tuple or dictionary contains itself.
 
-    It goes down by a loop, because it is called when recursion has met its limit.
+    The search is iterative, because it runs after the recursion limit was reached.
     """
     path = [(container, iter(_parts(container)))]
     above, done = {id(container)}, set[int]()
@@ -26,8 +24,8 @@ def check_ends(container: Any) -> None:
                 shown = text if len(text) <= 40 else f"{text[:37]}..."
                 raise StructureError(
                     point(
-                        f"the {type(part).__name__} {shown} contains itself; arrays are found in "
-                        "containers that end"
+                        f"the {type(part).__name__} {shown} contains itself; a pytree must be "
+                        "finite"
                     )
                 )
             if isinstance(part, (list, tuple, dict)) and id(part) not in done:
@@ -45,7 +43,10 @@ def _parts(container: Any) -> Any:
 
 
 def check_kind(what: str, kind: Any, **functions: Any) -> None:
-    """Raise `StructureError` unless a class and functions were given to `what`, by these names."""
+    """Raise `StructureError` unless `kind` is a class and each of `functions` is callable.
+
+    `what` and the keywords name them in errors.
+    """
     if not isinstance(kind, type):
         raise StructureError(point(f"{what} takes a class, got {kind!r}"))
     for name, function in functions.items():
@@ -56,20 +57,20 @@ def check_kind(what: str, kind: Any, **functions: Any) -> None:
 
 
 def known_already(kind: type) -> StructureError:
-    """The error for a class that is registered once more."""
+    """Return the error for a class that is registered twice."""
     return StructureError(
         point(f"the class {kind.__name__} is a container already; register it once")
     )
 
 
 def check_function(what: str, function: Any) -> None:
-    """Raise `StructureError` unless `what` was given a function."""
+    """Raise `StructureError` unless `function` is callable; `what` names the caller."""
     if not callable(function):
         raise StructureError(point(f"{what} takes a function, got {function!r}"))
 
 
 def check_is_leaf(is_leaf: Any) -> None:
-    """Raise `StructureError` unless it is a function, or `None`."""
+    """Raise `StructureError` unless `is_leaf` is callable or `None`."""
     if is_leaf is not None and not callable(is_leaf):
         raise StructureError(
             point(
@@ -79,9 +80,10 @@ def check_is_leaf(is_leaf: Any) -> None:
 
 
 def answering(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
-    """`is_leaf`, which raises an error of ours for parameters and answers that it cannot have."""
+    """Return `is_leaf` with checks that raise `StructureError` for invalid parameters and
+    results."""
 
-    def asked(*place: Any) -> bool:
+    def check_result(*place: Any) -> bool:
         from shardir.frontend.amounts import flag_of
         from shardir.frontend.parameters import called
 
@@ -90,17 +92,17 @@ def answering(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
             raise StructureError(point(f"is_leaf returns True or False, it returned {found!r}"))
         return flag_of("what is_leaf returns", found)
 
-    return asked
+    return check_result
 
 
 def check_structure(what: str, structure: Any) -> None:
-    """Raise `StructureError` unless `what` was given the containers of a tree."""
+    """Raise `StructureError` unless `structure` is the structure of a pytree."""
     if not isinstance(structure, optree.PyTreeSpec):
         raise StructureError(point(f"{what} takes what tree.structure returns, got {structure!r}"))
 
 
 def listed(what: str, given: Any) -> list[Any]:
-    """All that is given; raises `StructureError` unless there are several things, or none."""
+    """Return the items of an iterable as a list; raises `StructureError` for any other object."""
     try:
         return list(given)
     except TypeError:
@@ -108,17 +110,17 @@ def listed(what: str, given: Any) -> list[Any]:
 
 
 class _Leaf:
-    """Stands for an array where containers are shown."""
+    """Placeholder of a leaf where a pytree is printed."""
 
     def __repr__(self) -> str:
         return "*"
 
 
 def shown(structure: optree.PyTreeSpec) -> str:
-    """Containers as Python writes them, with * for each array."""
+    """Return the structure as Python text, with * for each leaf."""
     try:
         text = repr(optree.tree_unflatten(structure, [_Leaf()] * structure.num_leaves))
-    except Exception:  # The user's class, which may want numbers.
+    except Exception:  # The class of the user may reject the placeholders.
         text = ""
     if text and " object at 0x" not in text:
         return text

@@ -1,4 +1,4 @@
-"""Nested containers under the names of `jax.tree_util`."""
+"""Pytree functions under the names of `jax.tree_util`."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -91,9 +91,9 @@ Unflatten = Callable[[Any, Any], Any]
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The containers of `treedef` with `leaves` in them.
+    """Return a pytree with the structure `treedef` and `leaves`.
 
-    Raises `StructureError` when there are more leaves or fewer than places.
+    Raises `StructureError` when the number of leaves does not match.
     """
     check_structure("tree_unflatten", treedef)
     found = listed("leaves of tree_unflatten", leaves)
@@ -103,17 +103,18 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
-    """Whether no element is a container."""
+    """Return whether no element is a container."""
     return all(tree.structure(x, is_leaf).is_leaf() for x in listed("elements", iterable))
 
 
 def is_tree_node(x: Any) -> bool:
-    """Whether `x` is a container."""
+    """Return whether `x` is a container."""
     return children_with_keys(x) is not None
 
 
 def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
-    """The children of a container, and what is left of it. Raises `StructureError` for a leaf."""
+    """Return the children of a container and its auxiliary data; raises `StructureError` for a
+    leaf."""
     if not is_tree_node(x):
         raise StructureError(f"{brief_with_type(x)} is no container")
     children, rest, _, _ = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
@@ -121,25 +122,25 @@ def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
 
 
 def flatten_one_level_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], Any]:
-    """The children of a container with their keys, and what is left of it."""
+    """Return the children of a container with their keys, and its auxiliary data."""
     _, rest = flatten_one_level(x)
     return children_with_keys(x) or [], rest
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The containers one level down."""
+    """Return the structures of the children."""
     check_structure("treedef_children", treedef)
     return treedef.children()
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether it is a leaf and no container."""
+    """Return whether the structure is a single leaf."""
     check_structure("treedef_is_leaf", treedef)
     return treedef.is_leaf()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """A tuple of containers."""
+    """Return the structure of a tuple of pytrees."""
     found = listed("elements of treedef_tuple", treedefs)
     for each in found:
         check_structure("treedef_tuple", each)
@@ -152,9 +153,13 @@ def register_pytree_node(
     unflatten_func: Unflatten,
     flatten_with_keys_func: Flatten | None = None,
 ) -> None:
-    """Make a class a container: `flatten_func(x)` is (children, the rest), `unflatten_func(rest,
-    children)` makes it again. `flatten_with_keys_func` gives (key, child) for each child. Raises
-    `StructureError` for what is no class or no function, and for a class that is a container."""
+    """Register a class as a container.
+
+    `flatten_func(x)` returns (children, auxiliary data), and `unflatten_func(auxiliary data,
+    children)` makes the object again. `flatten_with_keys_func` returns (key, child) for each child.
+    Raises `StructureError` if `nodetype` is no class, if a function is not callable, and for a
+    class that is registered already.
+    """
     check_kind(
         "register_pytree_node", nodetype, flatten_func=flatten_func, unflatten_func=unflatten_func
     )
@@ -165,7 +170,8 @@ def register_pytree_node(
 
 
 def register_pytree_node_class(cls: Class) -> Class:
-    """A decorator for containers with methods `tree_flatten` and `tree_unflatten`."""
+    """Register a class with methods `tree_flatten` and `tree_unflatten` as a container; a
+    decorator."""
     made: Any = cls
     flatten, unflatten = (getattr(cls, f"tree_{word}", None) for word in ("flatten", "unflatten"))
     check_kind("register_pytree_node_class", cls, tree_flatten=flatten, tree_unflatten=unflatten)
@@ -179,8 +185,10 @@ def register_pytree_with_keys(
     unflatten_func: Unflatten,
     flatten_func: Flatten | None = None,
 ) -> None:
-    """Make a class a container whose children have keys: `flatten_with_keys(x)` is (pairs of key
-    and child, the rest)."""
+    """Register a class as a container whose children have keys.
+
+    `flatten_with_keys(x)` returns (pairs of key and child, auxiliary data).
+    """
     check_kind(
         "register_pytree_with_keys",
         nodetype,
@@ -188,7 +196,7 @@ def register_pytree_with_keys(
         unflatten_func=unflatten_func,
     )
 
-    def apart(x: Any) -> tuple[Iterable[Any], Any, Iterable[Any]]:
+    def flatten_with_entries(x: Any) -> tuple[Iterable[Any], Any, Iterable[Any]]:
         pairs, rest = flatten_with_keys(x)
         pairs = list(pairs)
         return [child for _, child in pairs], rest, [key for key, _ in pairs]
@@ -196,14 +204,15 @@ def register_pytree_with_keys(
     kind: Any = nodetype
     try:
         optree.register_pytree_node(
-            kind, apart, unflatten_func, path_entry_type=OwnKey, namespace=NAMESPACE
+            kind, flatten_with_entries, unflatten_func, path_entry_type=OwnKey, namespace=NAMESPACE
         )
     except ValueError:
         raise known_already(kind) from None
 
 
 def register_pytree_with_keys_class(cls: Class) -> Class:
-    """A decorator for containers with `tree_flatten_with_keys` and `tree_unflatten`."""
+    """Register a class with `tree_flatten_with_keys` and `tree_unflatten` as a container; a
+    decorator."""
     made: Any = cls
     flatten, unflatten = (
         getattr(cls, f"tree_{word}", None) for word in ("flatten_with_keys", "unflatten")
@@ -219,19 +228,18 @@ def register_pytree_with_keys_class(cls: Class) -> Class:
 
 
 def register_static(cls: Class) -> Class:
-    """Make a class a container without children, whose instances are part of the structure."""
+    """Register a class as a container without children; instances are part of the structure."""
     check_kind("register_static", cls)
     return tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
 
 
 class Partial(functools.partial[Any]):
-    """`functools.partial` as a container: its arguments may be arrays, the function is part of
-    the structure."""
+    """`functools.partial` as a container: its arguments are leaves, the function is structure."""
 
     def __new__(cls, func: Callable[..., Any], *args: Any, **options: Any) -> "Partial":
         check_function("Partial", func)
         if isinstance(func, functools.partial) and not isinstance(func, Partial):
-            # Keeps the inner partial whole: its arguments are no leaves.
+            # A plain inner partial must stay opaque: its arguments are no leaves.
             inner = func
             func = functools.wraps(inner.func)(lambda *a, **k: inner(*a, **k))
         return super().__new__(cls, func, *args, **options)

@@ -1,4 +1,4 @@
-"""Arrays of zeros in memory that holds zeros already, which nobody writes."""
+"""Arrays of zeros in memory that the operating system has zeroed, without writing it."""
 
 from functools import lru_cache
 from math import prod
@@ -15,11 +15,14 @@ from shardir.frontend.signature import signature_of
 from shardir.types import NUMPY_DTYPES, TensorType
 
 FEWEST = 1 << 12
-"""Fewer numbers are not worth a look."""
+"""Minimum number of elements for which this is faster."""
 
 
 def unwritten_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
-    """Zeros, uncommitted, where nobody is tracing; `None` for few, or without such memory."""
+    """Return an uncommitted array of zeros; `None` for small arrays, or without such memory.
+
+    It must not be called while a function is traced.
+    """
     launch = _launch(shape, dtype, uncommitted_device()) if available() else None
     made: list[Array] | None = None if launch is None else launch([])
     if made is None:

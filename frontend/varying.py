@@ -1,7 +1,7 @@
-"""Varying manual axes while a function is traced.
+"""Inference of varying manual axes for the values of the traces under construction.
 
-What is known of the values of the traces under construction, for what depends on it: derivatives
-taken inside of a manual computation, and what `shard_map` says of its results. See `shardir.vma`.
+Derivatives inside of a manual computation and the checks of `shard_map` results depend on it. See
+`shardir.vma`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,13 @@ from shardir.vma import NONE, Varying
 _sharded: ContextVar[Mapping[Value, Varying]] = ContextVar(
     "shardir_sharded", default=MappingProxyType({})
 )
-"""Along which axes the parameters of the manual computations around are sharded."""
+"""The axes along which the parameters of the enclosing manual computations are sharded."""
 
 
 @contextmanager
 def sharded(values: Mapping[Value, Varying]) -> Iterator[None]:
-    """Inside, parameters of a manual computation vary along these axes too."""
+    """Declare inside the block that parameters of a manual computation vary along these axes
+    too."""
     token = _sharded.set({**_sharded.get(), **values})
     try:
         yield
@@ -39,7 +40,7 @@ def sharded(values: Mapping[Value, Varying]) -> Iterator[None]:
 
 
 class Watch:
-    """Whether anything asked what varies."""
+    """A record of whether varying axes were queried."""
 
     asked = False
 
@@ -49,7 +50,7 @@ _watches: ContextVar[tuple[Watch, ...]] = ContextVar("shardir_watches", default=
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """Notes whether anything inside asks what varies."""
+    """Record whether varying axes are queried inside the block."""
     watch = Watch()
     token = _watches.set((*_watches.get(), watch))
     try:
@@ -59,10 +60,11 @@ def watched() -> Iterator[Watch]:
 
 
 def _infer_here() -> Varying:
-    """Find what varies of all that is traced so far; along which axes only some devices run here.
+    """Infer the varying axes of all values traced so far; return those that the predicates vary
+    along.
 
-    A parameter of which nothing is known counts as varying along all axes: then each device has
-    its own derivative, which is right of any value.
+    A parameter without information counts as varying along all checked axes. Each device then has a
+    separate derivative, which is correct for any value.
     """
     for watch in _watches.get():
         watch.asked = True
@@ -81,7 +83,7 @@ def _infer_here() -> Varying:
             if param not in found:
                 known = _meant(each.origins.get(param, each.checked), each)
                 found[param] = known | shards.get(param, NONE) | within
-        # A value may be known by two identities until it has its name.
+        # A value may have two identities until its name is final.
         new = Block((), tuple(each.ops[each.inferred :]), ())
         infer(substitute(new, program.before_naming).ops, found, axes, within)
         each.inferred = len(each.ops)
@@ -96,15 +98,15 @@ def _meant(origin: Origin, trace: Trace) -> Varying:
 
 
 def _known(value: Value) -> Varying:
-    """Along which axes a value varies of which `_infer_here` has found out."""
+    """Return the varying axes of a value, after `_infer_traces`."""
     program = require("what varies").program
     return program.vma.get(program.before_naming.get(value, value), NONE)
 
 
 def vma_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
-    """Along which axes tracers of the traces under construction may vary.
+    """Return the axes along which tracers of the traces under construction may vary.
 
-    What says so itself stays as it is.
+    Sets of axes among `tracers` are returned unchanged.
     """
     if not checked_axes():
         return [NONE] * len(tracers)
@@ -113,7 +115,7 @@ def vma_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
 
 
 def vma_of_returns(block: Block, params: Sequence[Varying]) -> list[Varying]:
-    """Along which axes the results of a block may vary that was traced in the current trace."""
+    """Return the axes along which the results of a block of the current trace may vary."""
     if not checked_axes():
         return [NONE] * len(block.returns)
     within = _infer_here()
@@ -126,7 +128,7 @@ def vma_of_returns(block: Block, params: Sequence[Varying]) -> list[Varying]:
 
 @dataclass(frozen=True)
 class Explicit:
-    """A function that shows where values become varying, and what its results vary along."""
+    """A function with explicit `vary` operations, and the varying axes of its results."""
 
     function: Function
     results: tuple[Varying, ...]
@@ -135,11 +137,12 @@ class Explicit:
 def explicit(
     function: Function, origins: Sequence[Tracer | Varying], own: Varying = NONE
 ) -> Explicit:
-    """A function about to be differentiated, in which it shows where values become varying.
+    """Return a function, about to be differentiated, with explicit operations that make values
+    vary.
 
-    `origins` are the arguments that its parameters stand for, or say along which axes these vary;
-    along `own` each device counts as having its own. Nothing changes where no axis around has
-    `check_vma`.
+    `origins` are the arguments that its parameters represent, or the axes along which these vary.
+    Along `own` each device counts as having a separate argument. The function is unchanged if no
+    enclosing axis has `check_vma`.
     """
     body, axes = function.body, checked_axes()
     if not axes:
@@ -159,33 +162,33 @@ def explicit(
 def check_cotangents(
     name: str, given: Sequence[Tracer], results: Sequence[Varying], whose: str = "result"
 ) -> None:
-    """Raise `ShardingError` where devices share a result and its cotangent may differ.
+    """Raise `ShardingError` where devices share a result and its cotangent may vary.
 
-    `name` says what takes the cotangents, `results` along which axes each result varies.
+    `name` describes the consumer of the cotangents; `results` are the varying axes of each result.
     """
     names = {axis: named.name for named in known_axes().values() for axis in named.axes}
     for i, (varies, wanted) in enumerate(zip(vma_of(given), results, strict=False)):
         more = [names[axis] for axis in checked_axes() if axis in varies - wanted]
         if more:
-            told = f"the {whose}" if len(results) == 1 else f"{whose} {i}"
+            described = f"the {whose}" if len(results) == 1 else f"{whose} {i}"
             along = " and ".join(map(repr, more))
             raise ShardingError(
                 point(
-                    f"the cotangent of {told} for {name} may differ along {along} from device to "
-                    f"device, where the {whose} is the same; sum it (lax.psum), or make what the "
+                    f"the cotangent of {described} for {name} may vary along {along}, while the "
+                    f"{whose} does not; sum it (lax.psum), or make the value that the "
                     'function returns vary (lax.pcast(..., to="varying"))'
                 )
             )
 
 
 def position(axis: Axis) -> Tracer:
-    """The position of a device along a manual axis."""
+    """Return the position of a device along a manual axis."""
     index: Tracer = emit("axis-index", axes=(axis,))
     return index
 
 
 def is_exchange(op: Op, axes: Axes) -> bool:
-    """Return whether an operation, or one of its blocks, sends anything along any of the axes."""
+    """Return whether an operation, or one of its blocks, communicates along any of the axes."""
     ops = [op, *(inner for block in op.blocks for inner in block.walk())]
     return any(
         each.spec.collective and any(a.overlaps(b) for a in axes for b in each.attrs["axes"])
@@ -194,6 +197,6 @@ def is_exchange(op: Op, axes: Axes) -> bool:
 
 
 def _outside(value: Value) -> Varying:
-    """Along which axes a value varies that the rule of a derivative uses from around it."""
+    """Return the varying axes of a captured value that a derivative rule uses."""
     _infer_here()
     return _known(value)

@@ -1,8 +1,8 @@
-"""Functions of single examples, mapped over whole batches: `vmap`.
+"""`vmap`: map a function of single examples over batches.
 
-The function is traced once, on one slice of each mapped argument, and
-`shardir.passes.vectorize` makes it a function of all slices at once. The rest is bringing the
-mapped axis of arguments to the front, and of results to where it is asked for.
+The function is traced once, on one slice of each mapped argument, and `shardir.passes.vectorize`
+transforms it to a function of the batch. This module moves the mapped axis of arguments to the
+front, and of results to the requested position.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,20 +38,20 @@ def vmap(
     axis_size: int | None = None,
     spmd_axis_name: Names = None,
 ) -> Callable[..., Any]:
-    """The function that computes `fun` for every slice of its arguments at once.
+    """Return a function that computes `fun` for every slice of its arguments.
 
-    `in_axes` says which axis of each positional argument is mapped: one number for all, or a
-    tuple with an entry for each argument, which may be a container that begins like the argument;
-    `None` is for what all slices share. Arguments by name are mapped along axis 0. `out_axes` says
-    where the mapped axis is in each result, `None` for a result that does not depend on it.
-    All mapped axes have one size; `axis_size` states it where nothing else does.
+    `in_axes` is the mapped axis of each positional argument: one integer for all, or a tuple with
+    an entry for each argument, which may be a pytree prefix of the argument; `None` marks an
+    argument that all slices share. Keyword arguments are mapped along axis 0. `out_axes` is the
+    position of the mapped axis in each result, `None` for a result that does not depend on it. All
+    mapped axes have the same size; `axis_size` states it if no argument is mapped.
 
-    `axis_name` is what collectives such as `lax.psum` inside `fun` call the mapped axis.
-    `spmd_axis_name` names the mesh axes that cut it in sharding constraints inside `fun`, where
-    otherwise the compiler is free.
+    `axis_name` is the name of the mapped axis for collectives such as `lax.psum` inside `fun`.
+    `spmd_axis_name` names the mesh axes that shard it in sharding constraints inside `fun`, where
+    otherwise the compiler chooses.
 
-    Raises `BatchError` for sizes and containers that do not go together, `AxisError` for an axis
-    that an array does not have.
+    Raises `BatchError` for sizes and pytrees that do not match, and `AxisError` for an axis that an
+    array does not have.
     """
     if not callable(fun):
         raise ArgumentError(point(f"vmap takes a function, got {brief(fun)}"))
@@ -69,7 +69,7 @@ def vmap(
             )
         )
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-        check_axes(axes, f"{word} of vmap of {name}", "what is not mapped")
+        check_axes(axes, f"{word} of vmap of {name}", "an argument that is not mapped")
     size = (
         None if axis_size is None else whole_of(f"axis_size of vmap of {name}", axis_size, least=0)
     )
@@ -107,18 +107,18 @@ def vmap(
         wanted = [leaves[i] for i in chosen]
         names = [labels[i] for i in chosen]
 
-        def batched(*tracers: Tracer) -> Any:
+        def call_batched(*tracers: Tracer) -> Any:
             return batch.trace(run, tracers, names)
 
         if current() is not None:
-            return batched(*map(as_tracer, wanted))
-        return run_fleeting(batched, name, wanted, names)
+            return call_batched(*map(as_tracer, wanted))
+        return run_fleeting(call_batched, name, wanted, names)
 
     return mapped
 
 
 def _in_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list[int | None]:
-    """The axis of each leaf."""
+    """Return the mapped axis of each leaf."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise BatchError(
             point(
@@ -135,7 +135,8 @@ def _in_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list
 
 @dataclass
 class _Batch:
-    """One call: how large the batch is, and what to do with it."""
+    """One call of a mapped function: the size of the batch and the axes of arguments and
+    results."""
 
     name: str
     axis_name: str | None
@@ -145,8 +146,8 @@ class _Batch:
     axes: tuple[int, ...] = ()
 
     def measure(self, chosen: Sequence[tuple[str, Any, int | None]]) -> None:
-        """Find the size of the batch and the axis of each mapped leaf, counted from the front."""
-        axes, told = [], []
+        """Determine the size of the batch and the nonnegative axis of each mapped leaf."""
+        axes, sizes = [], []
         for label, leaf, axis in chosen:
             assert axis is not None
             if not is_array_like(leaf):
@@ -162,34 +163,34 @@ class _Batch:
                 raise AxisError(
                     point(
                         f"vmap of {self.name} maps axis {axis} of {label}, which is {whole}; give "
-                        "it another axis in in_axes, or None to share it among all"
+                        "it another axis in in_axes, or None to share it among all slices"
                     )
                 )
             axes.append(at)
-            told.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+            sizes.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
         if self.size is not None:
-            told.insert(0, (self.size, f"axis_size is {self.size}"))
-        if not told:
+            sizes.insert(0, (self.size, f"axis_size is {self.size}"))
+        if not sizes:
             raise BatchError(
                 point(
                     f"vmap of {self.name} maps nothing: no argument has an axis in in_axes; give "
                     "one, or state axis_size"
                 )
             )
-        if len({size for size, _ in told}) > 1:
-            listed = ", ".join(text for _, text in told)
+        if len({size for size, _ in sizes}) > 1:
+            listed = ", ".join(text for _, text in sizes)
             raise BatchError(
                 point(
                     f"vmap of {self.name} maps axes of different sizes: {listed}; choose others "
-                    "with in_axes, or None for what all share"
+                    "with in_axes, or None for arguments that all slices share"
                 )
             )
-        self.size, self.axes = told[0][0], tuple(axes)
+        self.size, self.axes = sizes[0][0], tuple(axes)
 
     def trace(
         self, run: Callable[[Sequence[Tracer]], Any], tracers: Sequence[Tracer], names: list[str]
     ) -> Any:
-        """The results for the whole batch, in the current trace."""
+        """Trace the batched function and return its results, in the current trace."""
         size = self.size
         assert size is not None
         structure: list[tree.PyTreeDef] = []
@@ -220,7 +221,7 @@ class _Batch:
         return tree.unflatten(structure[0], outs)
 
     def _out_axes(self, structure: tree.PyTreeDef) -> list[tuple[int | None, str]]:
-        """The axis of each result, and where the result is."""
+        """Return the axis of each result, and its path."""
         whole = tree.unflatten(structure, range(structure.num_leaves))
         try:
             axes = spread(self.out_axes, whole, is_entry, f"out_axes of vmap of {self.name}")
@@ -230,16 +231,17 @@ class _Batch:
         return list(zip(axes, paths, strict=True))
 
     def _placed(self, y: Tracer, one: TensorType, axis: int | None, where: str) -> Tracer:
-        """A result with the mapped axis where it is asked for; `one` is the type of a slice."""
+        """Return a result with the mapped axis at the requested position; `one` is the type of a
+        slice."""
         assert self.size is not None
         has = y.ndim > one.rank
-        told = f"result{where} of {self.name}" if where else f"the result of {self.name}"
+        described = f"result{where} of {self.name}" if where else f"the result of {self.name}"
         if axis is None:
             if has:
                 raise BatchError(
                     point(
-                        f"out_axes is None for {told}, which depends on what is mapped; give it "
-                        "an axis, or reduce it over the batch"
+                        f"out_axes is None for {described}, which depends on a mapped argument; "
+                        "give it an axis, or reduce it over the batch"
                     )
                 )
             return y
@@ -247,7 +249,7 @@ class _Batch:
         if at is None:
             raise AxisError(
                 point(
-                    f"out_axes has axis {axis} for {told}, which is {one} for each of the batch; "
+                    f"out_axes has axis {axis} for {described}, which is {one} for each slice; "
                     f"the mapped axis can be {' or '.join(map(str, range(one.rank + 1)))}"
                 )
             )
@@ -262,13 +264,13 @@ class _Batch:
 
 
 def _from_front(axis: int, rank: int) -> int | None:
-    """The axis counted from the front; `None` if there is none."""
+    """Return the nonnegative axis, or `None` if it is out of range."""
     at = axis + rank if axis < 0 else axis
     return at if 0 <= at < rank else None
 
 
 def _moved(x: Tracer, source: int, target: int) -> Tracer:
-    """`x` with one axis at another place."""
+    """Return `x` with one axis moved."""
     if source == target:
         return x
     perm = [d for d in range(x.ndim) if d != source]

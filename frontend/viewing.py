@@ -1,7 +1,7 @@
-"""Programs that only look at their arguments in another way: reshapes, and parts in one piece.
+"""Launches of programs whose results are views of arguments: reshapes and contiguous slices.
 
-What they make are windows into the memory of an argument, and nothing runs. A part keeps all of
-that memory, so it is a copy where it is a small part of something large.
+The results are views of the memory of an argument, and no code runs. A view keeps all of that
+memory alive, so a small part of a large argument is copied instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from shardir.frontend.signature import Signature
 from shardir.ir import Function, Op, Value
 
 SMALL_BYTES = 1 << 12
-"""What is no larger may be kept for the sake of any part of it."""
+"""Maximum size in bytes of an argument that any view may keep alive."""
 SHARE = 8
-"""A window keeps at most so many times the bytes that are seen of it."""
+"""Maximum ratio of the retained bytes to the bytes of the views."""
 
 
 class Window(NamedTuple):
-    """Elements of a parameter that lie together, from one of them on."""
+    """Contiguous elements of a parameter, from the element `begin`."""
 
     param: int
     begin: int
@@ -30,10 +30,10 @@ class Window(NamedTuple):
 
 
 def launcher(function: Function, made: Sequence[tuple[Signature, Sharding]]) -> Launch | None:
-    """What makes the results of a function from its arguments' memory; `None`: more is to be done.
+    """Return a launch that makes the results of a function as views, or `None` if it must compute.
 
-    `made` are the results' signatures and shardings. The launch returns `None` for arguments that
-    are no arrays in one piece here.
+    `made` are the signatures and shardings of the results. The launch returns `None` for arguments
+    that are no arrays in one local allocation.
     """
     body = function.body
     makers = {value: op for op in body.ops for value in op.results}
@@ -78,7 +78,7 @@ def launcher(function: Function, made: Sequence[tuple[Signature, Sharding]]) -> 
 
 
 def _window(value: Value, params: Mapping[Value, int], makers: Mapping[Value, Op]) -> Window | None:
-    """What of a parameter a value is."""
+    """Return the view of a parameter that a value is, or `None`."""
     shape, begin = value.type.shape, 0
     while value not in params:
         op = makers[value]
@@ -94,7 +94,8 @@ def _window(value: Value, params: Mapping[Value, int], makers: Mapping[Value, Op
 
 
 def _begin(op: Op) -> int | None:
-    """Where in the flat order of its operand a slice begins, if its elements lie together there."""
+    """Return the flat offset of a slice in its operand, or `None` if its elements are not
+    contiguous."""
     whole, kept = op.operands[0].type.shape, op.result.type.shape
     begin, step, together = 0, 1, True
     for size, extent, start, stride in zip(
@@ -110,7 +111,8 @@ def _begin(op: Op) -> int | None:
 
 
 def launcher_of_bytes(given: bytes, made: Array) -> Launch | None:
-    """What makes an array like this one of as many bytes; `None`: it lies elsewhere."""
+    """Return a launch that makes an array like `made` from other bytes, or `None` if `made` is no
+    view."""
     from shardir.backends.cpu.native.runtime import foreign, launching
     from shardir.backends.cpu.native.runtime.calls import launches
 

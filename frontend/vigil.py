@@ -1,11 +1,11 @@
-"""Run beside a process that joins others: it says so, and ends it, if they will never come.
+"""Watchdog process: ends a process with a message if the processes it joins never come.
 
-Until MPI has started, a process that waits for others cannot look at a clock, nor hear that one
-of them has ended. A small process of its own does: it runs this file and nothing else, and lives
-until the one that it watches has joined or is gone, which closes its input.
+Until MPI has started, a process that waits for others cannot measure time, nor detect that one of
+them has ended. A small separate process does so: it runs this file alone, and exits when the
+watched process has joined or ended, which closes its input.
 
-On one machine the launcher's own processes tell more than the clock: whoever was started together
-with this one and is no longer there will not come.
+On one machine the child processes of the launcher give earlier evidence: a rank that was started
+with this one and no longer runs will never join.
 """
 
 import os
@@ -18,18 +18,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 LOOK_SECONDS = 0.5
-"""How often the others are looked for."""
+"""Interval between checks of the other processes, in seconds."""
 GRACE_SECONDS = 3.0
-"""For how long one is missing before it counts as gone: the launcher may be still at work."""
+"""Time in seconds for which a rank must be missing, because the launcher may still be starting
+it."""
 PROXY = "hydra_pmi_proxy"
-"""What mpiexec of MPICH starts on every machine, whose children are the processes there."""
+"""The process that mpiexec of MPICH starts on every machine, whose children are the ranks there."""
 ENDING_SECONDS = 2.0
 
 Look = Callable[[], Sequence[int]]
 
 
 def parent_of(pid: int, root: Path) -> int:
-    """The parent of a process; 0 if it cannot be told."""
+    """Return the process id of the parent of a process; 0 if it is unknown."""
     try:
         # The name, in parentheses, may have any characters.
         return int((root / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
@@ -38,7 +39,7 @@ def parent_of(pid: int, root: Path) -> int:
 
 
 def is_alive(pid: int, root: Path) -> bool:
-    """Whether a process runs, and is not just remembered until somebody asks how it ended."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return (root / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
@@ -46,7 +47,7 @@ def is_alive(pid: int, root: Path) -> bool:
 
 
 def proxy_of(pid: int, root: Path) -> int:
-    """The launcher's process on this machine, from which a process descends; 0 if there is none."""
+    """Return the id of the launcher proxy among the ancestors of a process; 0 if there is none."""
     seen = set()
     while (pid := parent_of(pid, root)) > 1 and pid not in seen:
         seen.add(pid)
@@ -59,7 +60,7 @@ def proxy_of(pid: int, root: Path) -> int:
 
 
 def ranks_below(proxy: int, root: Path) -> list[int]:
-    """The ranks that the launcher has started on this machine and that are still alive."""
+    """Return the live ranks that the launcher has started on this machine."""
     try:
         texts = [path.read_text() for path in (root / str(proxy) / "task").glob("*/children")]
         pids = [int(word) for text in texts for word in text.split()]
@@ -78,10 +79,10 @@ def ranks_below(proxy: int, root: Path) -> list[int]:
 
 
 def missing(pid: int, count: int, size: int, root: Path) -> Sequence[int]:
-    """Which ranks on this machine have ended, where that can be told.
+    """Return the ranks on this machine that have ended, as far as they can be determined.
 
-    `count` of all `size` processes were started here. If there are others elsewhere, nobody knows
-    which ranks those were: then there is as many times -1.
+    `count` of all `size` processes were started here. If others run elsewhere, the ranks are
+    unknown, and the result has as many entries -1.
     """
     proxy = proxy_of(pid, root)
     ranks = ranks_below(proxy, root) if proxy else []
@@ -93,7 +94,7 @@ def missing(pid: int, count: int, size: int, root: Path) -> Sequence[int]:
 
 
 def watch(seconds: float, look: Look, wait: Callable[[float], bool]) -> str:
-    """Why waiting is in vain; empty once `wait` says that there is nobody to wait any more."""
+    """Return the reason why waiting is futile, or an empty text once `wait` returns true."""
     end, gone, since = time.monotonic() + seconds, tuple[int, ...](), 0.0
     while True:
         now = time.monotonic()
@@ -109,11 +110,11 @@ def watch(seconds: float, look: Look, wait: Callable[[float], bool]) -> str:
         if found != gone:
             gone, since = found, time.monotonic()
         if gone and time.monotonic() - since > GRACE_SECONDS:
-            return f"distributed.initialize() waits for ever: {told(gone)}"
+            return f"distributed.initialize() would wait forever: {told(gone)}"
 
 
 def told(gone: Sequence[int]) -> str:
-    """Who has ended."""
+    """Return a description of the ranks that have ended."""
     if gone[0] < 0:
         who = "another process" if len(gone) == 1 else f"{len(gone)} other processes"
         return f"{who} of this host ended before calling it; every process of the job must"
@@ -123,7 +124,7 @@ def told(gone: Sequence[int]) -> str:
 
 
 def is_over(seconds: float) -> bool:
-    """Whether the process that is watched has joined, or ended."""
+    """Return whether the watched process has joined or ended."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(ready)
 

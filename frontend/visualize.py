@@ -1,10 +1,10 @@
-"""Drawings of shardings: one box for each part of an array, labelled with its devices.
+"""Drawings of shardings: one box for each shard of an array, labelled with its devices.
 
-A value of rank 2 is drawn as a rectangle whose sides have about the proportions of its shape, at
-most 80 columns wide; a value of rank 1 as a row of boxes; a value of rank 0 as one box. Values
-of higher rank cannot be drawn in a plane, so their parts are listed, one a line.
+A value of rank 2 is drawn as a rectangle with about the proportions of its shape, at most 80
+columns wide; a value of rank 1 as a row of boxes; a value of rank 0 as one box. The shards of
+values of higher rank are listed, one per line.
 
-On a terminal every box gets a colour by its devices; the text is the same with and without.
+On a terminal every box is colored by its devices; the text is the same without colors.
 """
 
 import os
@@ -20,25 +20,26 @@ from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import Sharding
 
-# A square is ten lines high, and a character two and a half times as high as wide. A box is drawn
-# on at least 9 columns, borders included, and a drawing on at most 80.
+# A square is ten lines high, and a character is 2.5 times as high as it is wide. A box has at
+# least 9 columns, including borders, and a drawing at most 80.
 LINES = 10
 COLUMNS_PER_TWO_LINES = 5
 MIN_COLUMNS = 9
 MAX_COLUMNS = 80
 
-# Backgrounds of the xterm palette, light enough for black text; boxes cycle through them.
+# Background colors of the xterm palette that are light enough for black text.
 COLOURS = (117, 215, 150, 218, 186, 147, 180, 159)
 
 ASCII = str.maketrans({"─": "-", "│": "|", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
-"""Lines for an output whose encoding, such as that of the C locale, has no others."""
+"""Translation of box-drawing characters for an output encoding without them, such as the C
+locale's."""
 
 Place = tuple[int, ...]
 
 
 @runtime_checkable
 class Placed(Protocol):
-    """What has a shape and lives on devices."""
+    """An object with a shape and a sharding."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -48,7 +49,7 @@ class Placed(Protocol):
 
 
 def visualize_array_sharding(array: object, *, use_color: bool | None = None) -> None:
-    """Print where the parts of `array` live."""
+    """Print the devices of the shards of `array`."""
     if not isinstance(array, Placed) or not isinstance(array.sharding, Sharding):
         raise ShardingError(
             f"a value of type {type(array).__name__} is not placed on devices, so there is nothing "
@@ -60,9 +61,9 @@ def visualize_array_sharding(array: object, *, use_color: bool | None = None) ->
 def visualize_sharding(
     shape: Sequence[int], sharding: Sharding, *, use_color: bool | None = None
 ) -> None:
-    """Print where the parts of an array of `shape` live under `sharding`.
+    """Print the devices of the shards of an array of `shape` with `sharding`.
 
-    `use_color` is by default whether a terminal is watching and `NO_COLOR` is not set.
+    `use_color` defaults to true on a terminal unless `NO_COLOR` is set.
     """
     shape = shape_of(shape)
     if not isinstance(sharding, Sharding):
@@ -76,7 +77,7 @@ def visualize_sharding(
 
 
 def _is_encodable(text: str) -> bool:
-    """Return whether standard output can show a text."""
+    """Return whether standard output can encode a text."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -85,7 +86,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = False) -> str:
-    """The drawing as text, without the last line break."""
+    """Return the drawing as text, without a final line break."""
     labels = label_parts(sharding, len(shape))
     if len(shape) > 2:
         return _list_parts(shape, sharding, labels)
@@ -101,7 +102,8 @@ def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = F
 
 
 def label_parts(sharding: Sharding, rank: int) -> dict[Place, str]:
-    """The devices of each part by its place in the grid of parts, in row-major order."""
+    """Return the devices of each shard by its position in the grid of shards, in row-major
+    order."""
     ids: dict[Place, list[int]] = {
         place: [] for place in product(*(range(pieces(cut)) for cut in sharding.cuts(rank)))
     }
@@ -114,7 +116,7 @@ def label_parts(sharding: Sharding, rank: int) -> dict[Place, str]:
 
 
 def _box_size(shape: Sequence[int], rows: int, columns: int) -> tuple[int, int]:
-    """How many columns and lines there are inside the borders of a box."""
+    """Return the number of columns and lines inside the borders of a box."""
     if len(shape) < 2:
         return MIN_COLUMNS - 2, 1
     height, width = shape
@@ -126,10 +128,11 @@ def _box_size(shape: Sequence[int], rows: int, columns: int) -> tuple[int, int]:
 def _squeeze(
     widths: list[int], grid: list[list[str]], wanted: int, room: int
 ) -> tuple[list[int], list[list[str]]]:
-    """Boxes that share `room` evenly, but none too narrow for its label.
+    """Return the widths and labels of boxes that share `room` evenly, each wide enough for its
+    label.
 
-    Where the space that was wanted around each label is by itself more than the boxes now have,
-    the labels are left out: the tutorials draw very wide values so.
+    Labels are omitted where the requested space around each label exceeds the width of its box. JAX
+    does the same for very wide values.
     """
     share, rest = divmod(room, len(widths))
     narrow = [share + (column < rest) for column in range(len(widths))]
@@ -161,12 +164,12 @@ def _draw_boxes(grid: list[list[str]], widths: list[int], lines: int, colored: b
 
 
 def _centre(label: str, width: int) -> str:
-    """`label` in the middle of `width` columns, an odd space to the right."""
+    """Return `label` centered in `width` columns, with an odd space on the right."""
     return (" " * ((width - len(label)) // 2) + label).ljust(width)
 
 
 def _colour(text: str, label: str) -> str:
-    """`text` on a background chosen by the first device of its box."""
+    """Return `text` on a background color chosen by the first device of its box."""
     first = label.partition(" ")[2].partition(",")[0]
     colour = COLOURS[int(first or 0) % len(COLOURS)]
     return f"\x1b[30;48;5;{colour}m{text}\x1b[0m"
@@ -176,7 +179,7 @@ def _list_parts(shape: Sequence[int], sharding: Sharding, labels: dict[Place, st
     counts = [pieces(cut) for cut in sharding.cuts(len(shape))]
 
     def index(at: int, size: int, count: int) -> str:
-        # A part that does not divide evenly is rounded up, and the last ones are shorter.
+        # Uneven shard sizes are rounded up, and the last shards are shorter.
         part = -(-size // count)
         return ":" if count == 1 else f"{min(at * part, size)}:{min((at + 1) * part, size)}"
 

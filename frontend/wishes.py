@@ -1,4 +1,4 @@
-"""Shardings as users give them: a sharding, a device, or a spec of the mesh entered."""
+"""Resolution of requested shardings: a sharding, a device, or a spec on the entered mesh."""
 
 from typing import Any
 
@@ -16,46 +16,47 @@ Wish = Sharding | Device | PartitionSpec | None
 
 
 def is_wish(x: Any) -> bool:
-    """Whether it is a wish rather than a container of wishes; `None` is the wish for nothing."""
+    """Return whether `x` is a sharding request rather than a pytree; `None` is an unspecified
+    sharding."""
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
 
 
-def check_wishes(wishes: Any, word: str) -> None:
-    """Raises `ArgumentError` for containers with anything but wishes."""
-    for wish in tree.leaves(wishes, is_leaf=is_wish):
-        if not is_wish(wish):
-            raise _no_wish(wish, word)
+def check_wishes(requests: Any, word: str) -> None:
+    """Raise `ArgumentError` for a pytree with leaves that are no sharding requests."""
+    for request in tree.leaves(requests, is_leaf=is_wish):
+        if not is_wish(request):
+            raise _no_wish(request, word)
 
 
-def _no_wish(wish: Any, word: str) -> ArgumentError:
+def _no_wish(request: Any, word: str) -> ArgumentError:
     return ArgumentError(
         point(
-            f"{word} has {brief_with_type(wish)}, which is no sharding; "
+            f"{word} has {brief_with_type(request)}, which is no sharding; "
             "write NamedSharding(mesh, PartitionSpec(...))"
         )
     )
 
 
-def spread_wishes(wishes: Any, values: Any, word: str) -> list[Any]:
-    """The wish for each leaf of `values`, from containers that may stop early."""
-    check_wishes(wishes, word)
-    return spread(wishes, values, is_wish, word)
+def spread_wishes(requests: Any, values: Any, word: str) -> list[Any]:
+    """Return the sharding request of each leaf of `values`, from a pytree prefix."""
+    check_wishes(requests, word)
+    return spread(requests, values, is_wish, word)
 
 
-def granted(wish: Any, word: str) -> Sharding | None:
-    """The sharding that is wished for; raises `ArgumentError` that begins with `word`."""
-    if wish is None or isinstance(wish, Sharding):
-        return wish
-    if isinstance(wish, Device):
-        return SingleDeviceSharding(wish)
-    if not isinstance(wish, PartitionSpec):
-        raise _no_wish(wish, word)
+def granted(request: Any, word: str) -> Sharding | None:
+    """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
+    if request is None or isinstance(request, Sharding):
+        return request
+    if isinstance(request, Device):
+        return SingleDeviceSharding(request)
+    if not isinstance(request, PartitionSpec):
+        raise _no_wish(request, word)
     mesh = current_mesh()
     if mesh is None:
         raise NoMeshError(
             point(
-                f"{word} has {wish}, which does not say on which devices; "
-                f"write NamedSharding(mesh, {wish}), or call it inside `with mesh:`"
+                f"{word} has {request}, which does not say on which devices; "
+                f"write NamedSharding(mesh, {request}), or call it inside `with mesh:`"
             )
         )
-    return NamedSharding(mesh, wish)
+    return NamedSharding(mesh, request)

@@ -1,4 +1,4 @@
-"""What a derivative is with respect to: which arguments, and which of their leaves."""
+"""The arguments with respect to which a derivative is taken, and their leaves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ Argnums = int | Sequence[int]
 def numbers_of(
     what: str, argnums: Argnums, args: Sequence[Any], parameters: Parameters
 ) -> list[int]:
-    """Which arguments are meant; raises `ArgumentError` for one that was not given."""
+    """Return the positions of the selected arguments; raises `ArgumentError` for a missing one."""
     listed = several(argnums)
     numbers = []
     for number in listed:
@@ -28,7 +28,7 @@ def numbers_of(
         if not isinstance(at, int) or not 0 <= at < len(args):
             raise ArgumentError(
                 point(
-                    f"{what} of {parameters.name} is asked with respect to argument "
+                    f"{what} of {parameters.name} is taken with respect to argument "
                     f"{brief(number)}, and it was called with {len(args)} positional arguments; "
                     "change argnums, or pass the argument by position"
                 )
@@ -45,14 +45,14 @@ def active_leaves(
     holomorphic: bool,
     allow_int: bool,
 ) -> list[int]:
-    """The leaves that have derivatives; raises an error for those that may not be there."""
+    """Return the differentiable leaves; raises an error for leaves that are not allowed."""
     active = []
     for i, (leaf, label) in enumerate(zip(leaves, labels, strict=True)):
         if not is_array_like(leaf):
             raise NotAnArrayError(
                 point(
-                    f"{what} of {name} is asked with respect to {label}, which is "
-                    f"{brief_with_type(leaf)} and no array; leave it out of argnums"
+                    f"{what} of {name} is taken with respect to {label}, which is "
+                    f"{brief_with_type(leaf)} and no array; omit it from argnums"
                 )
             )
         dtype, _ = kind_of(leaf)
@@ -67,7 +67,7 @@ def active_leaves(
             ways += ", or set allow_int=True" if what == "grad" else ""
             raise DifferentiateError(
                 point(
-                    f"{what} of {name} is asked with respect to {label}, which is {dtype}; "
+                    f"{what} of {name} is taken with respect to {label}, which is {dtype}; "
                     "gradients need floating-point inputs: convert it (1.0 for 1, "
                     f"x.astype(float)), {ways}"
                 )

@@ -56,7 +56,7 @@ def test_an_abstract_mesh_is_its_sizes_and_names() -> None:
         assert again.devices[0, 0, 1] is POD.devices[0, 0, 1]
 
 
-REST = "2048 abstract devices, which hold no arrays and run nothing; use a Mesh of devices() "
+REST = "2048 abstract devices, which have no memory and run no programs; use a Mesh of devices() "
 PLACED = NamedSharding(POD, P("data"))
 
 
@@ -66,7 +66,7 @@ PLACED = NamedSharding(POD, P("data"))
         (lambda: jit(double).lower(described((16,), "data")).compile()(snp.ones(16)),
          "double was compiled for "),
         (lambda: jit(double, out_shardings=PLACED)(snp.ones(16)), "double was compiled for "),
-        (lambda: device_put(snp.ones(16), PLACED), "device_put is to place an array on "),
+        (lambda: device_put(snp.ones(16), PLACED), "device_put cannot place an array on "),
     ],
 )  # fmt: skip
 def test_nothing_runs_there(run: Callable[[], Any], start: str) -> None:
@@ -83,7 +83,7 @@ def double(x: Any) -> Any:
     ("sizes", "names", "message"),
     [
         ((2, 0), ("a", "b"),
-         "a mesh has shape (2, 0); every size must be a whole number above 0"),
+         "a mesh has shape (2, 0); every size must be an integer above 0"),
         ((2,), ("a", "b"),
          "an AbstractMesh has sizes (2,) and axes ('a', 'b'); name every dimension"),
         ((2, 2), ("a", "a"), "the axes of a Mesh are ('a', 'a'); every name can occur once"),

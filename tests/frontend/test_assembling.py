@@ -50,15 +50,15 @@ def test_parts_that_do_not_fit() -> None:
     sharding = spread("x")
     parts = [shard.data for shard in sd.device_put(X, sharding).addressable_shards]
     make = sd.make_array_from_single_device_arrays
-    with pytest.raises(ArgumentError, match="two parts of make_array_from_single_device_arrays"):
+    with pytest.raises(ArgumentError, match="two shards of make_array_from_single_device_arrays"):
         make(X.shape, sharding, [*parts, parts[0]])
-    with pytest.raises(ArgumentError, match=r"has no part on .*; give one for each device"):
+    with pytest.raises(ArgumentError, match=r"has no shard on .*; pass one for each device"):
         make(X.shape, sharding, parts[1:])
-    with pytest.raises(ShapeError, match=r"is f32\[2, 6\], and its place is f32\[4, 6\]"):
+    with pytest.raises(ShapeError, match=r"is f32\[2, 6\], and it must be f32\[4, 6\]"):
         make((16, 6), sharding, parts)
     with pytest.raises(ArgumentError, match="is on 8 devices"):
         make(X.shape, sharding, [sd.device_put(X, sharding)])
-    with pytest.raises(ShapeError, match=r"returned shape \(8, 6\) for a part of shape \(2, 6\)"):
+    with pytest.raises(ShapeError, match=r"returned shape \(8, 6\) for a shard of shape \(2, 6\)"):
         sd.make_array_from_callback(X.shape, sharding, lambda index: X)
     with pytest.raises(ShapeError, match=r"hold \(16, 6\) of an array of shape \(16, 6\)"):
         sd.make_array_from_process_local_data(sharding, X, (16, 6))

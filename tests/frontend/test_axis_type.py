@@ -62,8 +62,8 @@ def test_other_types_of_axes_are_refused() -> None:
     with pytest.raises(MeshError) as caught:
         make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Manual))
     assert str(caught.value).partition("\n")[0] == (
-        "the axis 'y' of a Mesh is Manual, which an axis is inside of shard_map only; leave "
-        "axis_types out, and map the function by shard_map"
+        "the axis 'y' of a Mesh is Manual, which is possible inside of shard_map only; omit "
+        "axis_types, and map the function with shard_map"
     )
     with pytest.raises(MeshError) as caught:
         make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,))

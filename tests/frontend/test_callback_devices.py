@@ -211,7 +211,7 @@ def test_a_callback_of_each_device_names_none(call: Callable[..., Any]) -> None:
         mapped(X)
     assert str(caught.value).startswith(
         f"{call.__name__} has a sharding inside of shard_map or pmap, where each device calls it "
-        "by itself; leave sharding= out"
+        "separately; omit sharding="
     )
 
 

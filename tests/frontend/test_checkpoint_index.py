@@ -98,7 +98,7 @@ TEXTS = {
     '{"format": "shardir checkpoint 1"}': "the index does not have the members format, arrays and",
     '{"format": "shardir checkpoint 1", "arrays": []}': "its arrays are no object",
     '{"format": "shardir checkpoint 1", "arrays": {}, "more": 1}': "the index does not have the",
-    '{"format": "shardir checkpoint 1", "format": "x"}': "the name 'format' is there twice",
+    '{"format": "shardir checkpoint 1", "format": "x"}': "the name 'format' occurs twice",
     '{"format": NaN}': "it has the number NaN",
     '{"format": -Infinity}': "it has the number -Infinity",
     '{"format": 1.5}': "it has the number 1.5, which is not an integer",
@@ -131,7 +131,7 @@ CHANGES: dict[str, list[Any]] = {
     f"the array 'w' has more than {MAX_BYTES} bytes": [
         {"shape": [2**62, 2]}, {"shape": [0, 2**40, 2**40]}, {"shape": [2**61]},
     ],
-    "the dtype of the array 'w' is none that there is": [
+    "the dtype of the array 'w' is unknown": [
         {"dtype": dtype} for dtype in DTYPES
     ],
     "the parts of the array 'w' are no list": [{"parts": parts} for parts in NO_LISTS],
@@ -284,7 +284,7 @@ def test_numbers_have_checksums(saved: Path) -> None:
     parts["w[2:4, 6:12]"][1, 3] += 1
     stored.save_file(parts, file)
     assert told(saved) == (
-        f"{file} of the checkpoint is damaged: the numbers of 'w[2:4, 6:12]' do not have the "
+        f"{file} of the checkpoint is damaged: the elements of 'w[2:4, 6:12]' do not have the "
         "checksum that they were saved with; restore the file, or load an earlier checkpoint"
     )
     # What is not damaged is loaded, as far as it does without the part.
@@ -425,7 +425,7 @@ def test_containers_that_are_nested_deeply(saved: Path) -> None:
     deep: Any = 1
     for number in range(5_000):
         deep = {"a": deep} if number % 2 else [deep]
-    message = "the containers of a checkpoint are nested too deeply; nest them less than 1,000 deep"
+    message = "the pytree of a checkpoint is nested too deeply; nest it less than 1,000 deep"
     for call in (
         lambda: save(saved.parent / "b", deep),
         lambda: load(saved, deep),
@@ -445,8 +445,8 @@ def test_names_that_utf_8_cannot_write(saved: Path) -> None:
         with pytest.raises(CheckpointError) as caught:
             call()
         assert str(caught.value).partition("\n")[0] == (
-            "an array of a checkpoint is called '\\ud800', which has a character that UTF-8 cannot "
-            "write; rename a key of a container"
+            "an array of a checkpoint is named '\\ud800', which has a character that UTF-8 cannot "
+            "encode; rename a key of the pytree"
         )
 
 

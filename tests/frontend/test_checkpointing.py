@@ -89,7 +89,7 @@ def test_errors() -> None:
     with pytest.raises(ShardirError) as error:
         checkpoint_policies.save_only_these_names("a|b")
     assert str(error.value).split("\n")[0] == (
-        "a name for a checkpoint is a string without |, got 'a|b'"
+        "the name of a checkpointed value is a string without |, got 'a|b'"
     )
 
 

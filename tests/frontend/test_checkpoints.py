@@ -159,9 +159,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "a", {"weight": W})
     with pytest.raises(CheckpointError, match=r"'weights' is f32\[8, 12\] in the checkpoint"):
         load(tmp_path / "a", {"weights": struct((8, 13), "float32")})
-    with pytest.raises(CheckpointError, match=r"and f16\[8, 12\] is asked for; give a like"):
+    with pytest.raises(CheckpointError, match=r"and f16\[8, 12\] is requested; pass a like"):
         load(tmp_path / "a", {"weights": struct((8, 12), "float16")})
-    with pytest.raises(ArgumentError, match="two arrays of a checkpoint are called 'a/b'"):
+    with pytest.raises(ArgumentError, match="two arrays of a checkpoint are named 'a/b'"):
         save(tmp_path / "b", {"a": {"b": 1}, "a/b": 2})
 
 
@@ -238,7 +238,7 @@ def test_numbers_are_not_rounded_to_what_is_asked_for(tmp_path: Path) -> None:
         CheckpointError, match=r"'rate' is 0\.5 in the checkpoint .*, and 0 of type"
     ):
         load(tmp_path / "a", {"rate": 0})
-    with pytest.raises(CheckpointError, match="is asked for; give a like with a complex there"):
+    with pytest.raises(CheckpointError, match="is requested; pass a like with a complex there"):
         load(tmp_path / "a", {"z": 0.0})
 
 

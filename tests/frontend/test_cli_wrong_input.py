@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run f.ir pickled.npy", "cannot read %a from 'pickled.npy': "),
         (
             "run f.ir several.npz",
-            "cannot read %a from 'several.npz': it holds several arrays; write one by np.save",
+            "cannot read %a from 'several.npz': it holds several arrays; write one with np.save",
         ),
         ("run f.ir --save f.ir", "cannot make the folder 'f.ir': File exists"),
         ("run f.ir --save f.ir/x", "cannot make the folder 'f.ir/x': Not a directory"),

@@ -59,7 +59,7 @@ def test_shardings_that_do_not_nest() -> None:
     assert (
         str(caught.value)
         == """\
-the shardings of one program cut its 6 devices into groups of 3 and of 2, which do not nest: \
+the shardings of one program divide its 6 devices into groups of 3 and of 2, which do not nest: \
 PositionalSharding([[{CPU 0} {CPU 1} {CPU 2}]
                     [{CPU 3} {CPU 4} {CPU 5}]]), PositionalSharding([[{CPU 0} {CPU 1}]
                     [{CPU 2} {CPU 3}]
@@ -79,8 +79,8 @@ def test_a_digit_that_does_not_nest() -> None:
     with pytest.raises(ShardingError) as caught:
         express(Digit(1, 2), (("a", 2), ("b", 3)))
     assert str(caught.value).partition("\n")[0] == (
-        "cutting groups of 2 devices into 2 does not nest in the mesh [a=2, b=3]; "
-        "use sizes that divide those of the mesh, or one mesh throughout"
+        "splitting groups of 2 devices into 2 does not nest in the mesh [a=2, b=3]; use sizes that "
+        "divide those of the mesh, or one mesh throughout"
     )
 
 

@@ -156,14 +156,14 @@ def test_an_unknown_setting(use: object) -> None:
     assert callable(use)
     with pytest.raises(UnknownSetting) as caught:
         use()
-    assert str(caught.value) == f"no setting is called 'jax_x64'; the settings are {KNOWN}"
+    assert str(caught.value) == f"no setting is named 'jax_x64'; the settings are {KNOWN}"
     assert isinstance(caught.value, ShardirError)
 
 
 def test_reading_an_unknown_setting_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = config.x64
-    assert str(caught.value) == f"no setting is called 'x64'; the settings are {KNOWN}"
+    assert str(caught.value) == f"no setting is named 'x64'; the settings are {KNOWN}"
     assert not hasattr(config, "x64")
 
 
@@ -181,12 +181,12 @@ def test_settings_are_not_assigned() -> None:
         (
             "num_cpu_devices",
             0,
-            "the setting num_cpu_devices is 0; it must be a whole number of at least 1",
+            "the setting num_cpu_devices is 0; it must be an integer of at least 1",
         ),
         (
             "num_cpu_devices",
             True,
-            "the setting num_cpu_devices is True; it must be a whole number of at least 1",
+            "the setting num_cpu_devices is True; it must be an integer of at least 1",
         ),
         (
             "enable_x64",
@@ -208,8 +208,8 @@ def test_a_bad_environment_variable_is_named() -> None:
     with pytest.raises(SettingError) as caught:
         settings_of({"SHARDIR_CPU_DEVICES": "many"})
     assert str(caught.value) == (
-        "the environment variable SHARDIR_CPU_DEVICES is 'many'; "
-        "it must be a whole number of at least 1"
+        "the environment variable SHARDIR_CPU_DEVICES is 'many'; it must be an integer of at least "
+        "1"
     )
 
 

@@ -230,7 +230,7 @@ def test_errors() -> None:
     with pytest.raises(DifferentiateError) as error:
         grad(back)(1.0)
     assert first_line(error) == (
-        "the way back of f must return a tuple with a gradient for each of 1 arguments; it "
+        "the backward rule of f must return a tuple with a gradient for each of 1 arguments; it "
         "returned Tracer(f32[], weak)"
     )
     with pytest.raises(DifferentiateError) as error:

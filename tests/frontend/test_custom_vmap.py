@@ -129,7 +129,7 @@ def test_errors() -> None:
         return g(y)
 
     assert refused(VectorizeError, lambda: sd.vmap(closing)(X)) == (
-        "g uses from outside what is mapped; pass it as an argument"
+        "g captures a mapped value; pass it as an argument"
     )
     odd: Any = 3
     for call, word in ((sd.custom_vmap, "custom_vmap"), (f.def_vmap, "def_vmap of f")):

@@ -126,13 +126,13 @@ def test_what_a_callback_returns_is_checked() -> None:
     with pytest.raises(ShardirError) as error:
         pure_callback(np.sin, "f32", 1.0)
     assert first_line(error) == (
-        "a result of pure_callback is to be 'f32' of type str, which has no shape and dtype; use "
-        "a ShapeDtypeStruct"
+        "a result of pure_callback is declared as 'f32' of type str, which has no shape and dtype; "
+        "use a ShapeDtypeStruct"
     )
     with pytest.raises(ShardirError) as error:
         pure_callback(np.sin)
     assert first_line(error) == (
-        "pure_callback of sin is not told what it returns; give something with a shape and a "
+        "pure_callback of sin needs the types of its results; pass an object with a shape and a "
         "dtype for each array, such as a ShapeDtypeStruct"
     )
 
@@ -159,8 +159,8 @@ def test_formats_are_checked_when_they_are_traced() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: debug.print("{x}", x=x, y=x))(1.0)
     assert first_line(error) == (
-        "the format '{x}' of debug.print does not use argument y; write {} for each, and f-strings "
-        "only for what is known"
+        "the format '{x}' of debug.print does not use argument y; write {} for each, and use "
+        "f-strings only for values known while tracing"
     )
 
 
@@ -205,6 +205,6 @@ def test_there_is_no_debugger() -> None:
     with pytest.raises(ShardirError) as error:
         debug.breakpoint()
     assert first_line(error) == (
-        "there is no debugger inside of a program; look at values with debug.print or "
+        "there is no debugger inside of a program; print values with debug.print or "
         "debug.callback, or run the function without jit under Python's own breakpoint()"
     )

@@ -206,17 +206,17 @@ def test_directions_that_do_not_fit() -> None:
         vjp(lambda n: {"n": n}, 3)[1]({"n": 1})
     told.append(first_line(caught))
     assert told == [
-        "jvp of f got a tangent i32[] for n, which is i32[]; integers do not move, so let the "
-        "function refer to it instead",
-        "jvp of f got tangents in (*,), and its arguments are in (*, *); give one tangent for each",
+        "jvp of f got a tangent i32[] for n, which is i32[]; integers have no tangents, so let the "
+        "function capture it instead",
+        "jvp of f got tangents in (*,), and its arguments are in (*, *); pass one tangent for each",
         "jvp of f got a tangent f32[2] for x, which is f32[3]; give one of that type",
         "jvp of f got a tangent 'a' of type str for x, which is f32[3]; give one of that type",
         "jvp of f got a tangent c64[] for x, which is f32[]; give one of that type",
         f"jvp takes its primals as a tuple, one for each argument, got {X!r}; write ({X!r},)",
         "the pullback of f got a cotangent f32[2] for the result, which is f32[3]; give one of "
         "that type",
-        "the pullback of f got cotangents in [*], and its results are in *; give one cotangent "
-        "for each",
+        "the pullback of f got cotangents in [*], and its results are in *; pass one cotangent for "
+        "each",
         "the pullback of lambda got a cotangent i32[] for result['n'], which is i32[]; integers "
         "have none, so return it as aux, with has_aux=True",
     ]
@@ -226,8 +226,8 @@ def test_what_has_no_derivative() -> None:
     with pytest.raises(NotAnArrayError) as caught:
         jvp(lambda x, way: x, (X, "up"), (T, None))
     assert first_line(caught) == (
-        "jvp of lambda is asked with respect to way, which is 'up' of type str and no array; let "
-        "the function refer to it, for example in a lambda"
+        "jvp of lambda is taken with respect to way, which is 'up' of type str and no array; let "
+        "the function capture it, for example in a lambda"
     )
     with pytest.raises(ArgumentError, match=r"jvp takes a function, got 3"):
         jvp(3, (X,), (T,))  # type: ignore[arg-type]

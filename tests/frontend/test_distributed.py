@@ -83,33 +83,35 @@ def test_devices_are_dealt_out_in_order() -> None:
         (
             {"num_processes": 4},
             "num_processes is 4, and nothing started this process together with others; start the "
-            "program with "
-            "mpiexec -n 4 python ..., and leave num_processes out",
+            "program with mpiexec -n 4 python ..., and omit num_processes",
         ),
         (
             {"process_id": 1},
             "process_id is 1, and nothing started this process together with others; start the "
-            "program with mpiexec -n 2 python ..., and leave process_id out",
+            "program with mpiexec -n 2 python ..., and omit process_id",
         ),
         (
             {"coordinator_address": "10.0.0.1:1234", "num_processes": 2, "process_id": 0},
             "num_processes is 2, and nothing started this process together with others; start the "
-            "program with mpiexec -n 2 python ..., and leave num_processes out",
+            "program with mpiexec -n 2 python ..., and omit num_processes",
         ),
         (
             {"coordinator_address": "10.0.0.1:1234"},
             "coordinator_address is '10.0.0.1:1234', and nothing started this process together "
-            "with others; processes find one another by MPI: start the program with "
-            "mpiexec -n 2 python ..., and leave coordinator_address out",
+            "with others; processes connect through MPI: start the program with mpiexec -n 2 "
+            "python ..., and omit coordinator_address",
         ),
         (
             {"local_device_ids": [0, 1]},
-            "local_device_ids is [0, 1], and the devices of a process are made, not chosen; "
-            "pass local_device_count=2",
+            "local_device_ids is [0, 1], and the devices of a process cannot be chosen; pass "
+            "local_device_count=2",
         ),
         ({"num_processes": "1"}, "num_processes is '1', and nothing started this process"),
-        ({"local_device_count": "2"}, "local_device_count is '2'; it must be a whole number"),
-        ({"local_device_count": 0}, "local_device_count is 0; every process has a device at least"),
+        ({"local_device_count": "2"}, "local_device_count is '2'; it must be an integer"),
+        (
+            {"local_device_count": 0},
+            "local_device_count is 0; every process has at least one device",
+        ),
     ],
 )
 def test_claims_that_do_not_hold(claims: dict[str, int], message: str) -> None:
@@ -155,14 +157,17 @@ def test_what_a_process_that_has_joined_starts_is_alone(monkeypatch: pytest.Monk
 def test_a_launcher_of_another_mpi_is_told() -> None:
     told = joined(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2")
     assert (
-        "Open MPI's mpiexec started 4 processes, and the MPI that mpi4py loads sees 1: they are of "
-        "different makes; start the program with the mpiexec of the MPI that mpi4py uses, such as "
+        "Open MPI's mpiexec started 4 processes, and the MPI that mpi4py loads sees 1: they belong "
+        "to different MPIs; start the program with the mpiexec of the MPI that mpi4py uses, such "
+        "as "
     ) in told
 
 
 def test_numbers_in_the_environment_are_checked() -> None:
     told = joined(SLURM_STEP_NUM_TASKS="two", SLURM_PROCID="0")
-    assert told.endswith("the environment variable SLURM_STEP_NUM_TASKS is 'two', no whole number")
+    assert told.endswith(
+        "the environment variable SLURM_STEP_NUM_TASKS is 'two', which is no integer"
+    )
     told = joined(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2", SHARDIR_COMM_TIMEOUT="soon")
     assert "SHARDIR_COMM_TIMEOUT is 'soon'; it must be a number of seconds" in told
 
@@ -175,8 +180,8 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(DistributedError) as caught:
         initialize()
     assert str(caught.value).startswith(
-        "mpiexec started 2 processes, and mpi4py, by which they reach one another, is not "
-        "installed; pip install 'shardir[mpi]'"
+        "mpiexec started 2 processes, and mpi4py, which connects them, is not installed; pip "
+        "install 'shardir[mpi]'"
     )
 
 
@@ -201,7 +206,7 @@ def test_a_timeout_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert timeout_seconds(2.5) == 2.5
     monkeypatch.setenv("SHARDIR_COMM_TIMEOUT", "20")
     assert timeout_seconds(None) == 20
-    with pytest.raises(SettingError, match="a timeout of 0 seconds is none; it must be above 0"):
+    with pytest.raises(SettingError, match="a timeout of 0 seconds is invalid; it must be above 0"):
         timeout_seconds(0)
-    with pytest.raises(SettingError, match="a timeout of '5' seconds is none"):
+    with pytest.raises(SettingError, match="a timeout of '5' seconds is invalid"):
         initialize(timeout="5")  # type: ignore[arg-type]

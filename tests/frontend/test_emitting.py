@@ -185,7 +185,7 @@ def test_arguments_of_a_self_test_are_those_of_the_program(paper: Paper) -> None
         with pytest.raises(EmissionError) as caught:
             program.emission("paper", selftest=True, seed=seed)
         assert str(caught.value) == (
-            f"the seed of arguments is a whole number of at least 0, got {seed}"
+            f"the seed of arguments is an integer of at least 0, got {seed}"
         )
     with pytest.raises(ArgumentError):
         program.emission("paper", arguments=(np.ones(3, np.float32), 1))

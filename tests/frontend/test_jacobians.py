@@ -122,7 +122,7 @@ def test_what_has_no_jacobian() -> None:
             made(at)
         told.append(first_line(caught))
     assert told == [
-        "jacfwd of f is asked with respect to x, which is i32; gradients need floating-point "
+        "jacfwd of f is taken with respect to x, which is i32; gradients need floating-point "
         "inputs: convert it (1.0 for 1, x.astype(float)), choose others with argnums",
         "jacfwd of f needs real arguments, and one is c64[]; set holomorphic=True for complex "
         "functions",
@@ -132,5 +132,5 @@ def test_what_has_no_jacobian() -> None:
         "jacfwd of lambda needs floating-point results, and one is bool[]; return others as aux "
         "with has_aux=True",
     ]
-    with pytest.raises(ArgumentError, match="jacrev of f is asked with respect to argument 1, and"):
+    with pytest.raises(ArgumentError, match="jacrev of f is taken with respect to argument 1, and"):
         jacrev(f, argnums=1)(1.0)

@@ -67,7 +67,7 @@ def test_arguments_that_cannot_be_traced() -> None:
 
 def test_shardings_that_do_not_fit() -> None:
     x = device_put(NUMBERS, named("model"))
-    with pytest.raises(ShardingError, match=r"argument x of .* in_shardings asks for .*; move it"):
+    with pytest.raises(ShardingError, match=r"argument x of .* in_shardings requests .*; move it"):
         jit(lambda x: x, in_shardings=named("data"))(x)
     with pytest.raises(IndivisibleError, match=r"^argument x of lambda: dimension 0 of shape"):
         jit(lambda x: x, in_shardings=named("data"))(NUMBERS[:6])

@@ -97,7 +97,7 @@ def test_the_empty_mesh() -> None:
 def test_too_few_devices() -> None:
     expected = (
         "a mesh of shape (4, 4) needs 16 devices, and there are 8; choose sizes whose product is "
-        "at most 8, or let there be more by set_cpu_devices(16) or SHARDIR_CPU_DEVICES=16"
+        "at most 8, or add devices with set_cpu_devices(16) or SHARDIR_CPU_DEVICES=16"
     )
     assert message(lambda: create_device_mesh((4, 4))) == expected
     assert message(lambda: make_mesh((4, 4), ("a", "b"))) == expected
@@ -109,14 +109,14 @@ def test_too_few_devices() -> None:
 
 def test_too_many_devices() -> None:
     assert message(lambda: create_device_mesh((2, 2))) == (
-        "a device mesh of shape (2, 2) has 4 places, and there are 8 devices; "
-        "pass 4 of them, as in devices=devices()[:4]"
+        "a device mesh of shape (2, 2) has 4 positions, and there are 8 devices; pass 4 of them, "
+        "as in devices=devices()[:4]"
     )
 
 
 def test_shapes_that_are_none() -> None:
     assert message(lambda: create_device_mesh((8, 0))) == (
-        "a mesh has shape (8, 0); every size must be a whole number above 0"
+        "a mesh has shape (8, 0); every size must be an integer above 0"
     )
 
 
@@ -126,7 +126,7 @@ def test_devices_that_are_none() -> None:
     )
     assert message(lambda: Mesh([], "x")) == "a Mesh needs at least one device, got none"
     assert message(lambda: Mesh(devices()[:1] * 2, "x")) == (
-        "a Mesh has CPU 0 more than once; every device has one place"
+        "a Mesh has CPU 0 more than once; list every device once"
     )
 
 
@@ -139,7 +139,7 @@ def test_names_that_do_not_fit() -> None:
         "the axes of a Mesh are ('a', 'a'); every name can occur once"
     )
     assert message(lambda: Mesh(devices(), ("",))) == (
-        "an axis of a Mesh is called ''; a name is a string"
+        "an axis of a Mesh is named ''; a name is a nonempty string"
     )
 
 

@@ -61,16 +61,17 @@ NO_TYPE = (
     "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
 )
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
-    (deleted, ImmutableError, "nothing is deleted from an array in place; make a new one with "
-     "snp.delete"),
+    (deleted, ImmutableError,
+     "elements of an array are never deleted in place; make a new one with snp.delete"),
     (leaked, LeakedTracerError, "a traced f32[8, 4] was used outside of the trace it belongs to: "
      "keeping has ended; return it from there instead of keeping it in a variable, list or "
      "attribute"),
     (lambda: sd.jit(same, static_argnums=0)(A), ArgumentError, "static argument x of same is "
      "f32[8, 4] of type Array, which cannot be hashed; pass a tuple or another hashable value, or "
      "do not make it static"),
-    (lambda: lax.cond(True, odd(A), odd(A)), ArgumentError, "argument true_fun of cond is "
-     "f32[8, 4]; it must be known and hashable, because it shapes the program"),
+    (lambda: lax.cond(True, odd(A), odd(A)), ArgumentError,
+     "argument true_fun of cond is f32[8, 4]; it must be known and hashable, because it "
+     "determines the program"),
     (lambda: lax.map(odd(A), A), ArgumentError, "map takes a function, got f32[8, 4]"),
     (lambda: sd.jit(same, donate_argnames=odd(3)), ArgumentError, "donate_argnames of same has 3, "
      "which is no name"),
@@ -91,8 +92,8 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "out_sharding): missing a required argument: 'shape'"),
     (lambda: snp.save(odd(3), A), ArgumentError, "save writes to a path or an open file, got 3 of "
      "type int"),
-    (lambda: snp.frombuffer(odd("a")), ArgumentError, "frombuffer does not take ('a'): a "
-     "bytes-like object is required, not 'str'"),
+    (lambda: snp.frombuffer(odd("a")), ArgumentError,
+     "frombuffer does not accept ('a'): a bytes-like object is required, not 'str'"),
     (lambda: snp.apply_over_axes(odd(3), A, 0), ArgumentError, "apply_over_axes takes a function, "
      "got 3"),
     (lambda: snp.piecewise(A, [A > 0], odd(3)), ArgumentError, "piecewise takes a list of "
@@ -116,7 +117,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: sd.tree.transpose(odd(1), None, []), StructureError, "tree.transpose takes what "
      "tree.structure returns, got 1"),
     (lambda: sd.tree.transpose(sd.tree.structure([1]), sd.tree.structure((1, 2)), [3]),
-     StructureError, "expected [*] with (*, *) in each place, got [*]"),
+     StructureError, "expected [*] with (*, *) at each leaf, got [*]"),
     (lambda: sd.tree.map(same, Strict(1), [1]), StructureError, "the containers do not match: "
      "CustomTreeNode(Strict[None], [*]) and [*]"),
     (lambda: A.view(2, 16), NotAnArrayError, "view takes an element type, got 2, 16; for another "
@@ -134,15 +135,15 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "of type str, which is no array"),
     (lambda: sd.jit(lambda x: snp.matmul(x, b="a"))(A), NotAnArrayError, "argument b of matmul is "
      "'a' of type str, which is no array"),
-    (lambda: snp.sort(np.ma.masked_array([1.0])), NotAnArrayError, "argument a of sort is a "
-     "masked array, and arrays here have no mask; pass x.filled(number), or the mask as an array "
-     "of its own"),
+    (lambda: snp.sort(np.ma.masked_array([1.0])), NotAnArrayError,
+     "argument a of sort is a masked array, which shardir does not support; pass "
+     "x.filled(number), or the mask as a separate array"),
     (lambda: odd(sd.make_mesh)((2, 4)), ArgumentError, "make_mesh takes (axis_shapes, axis_names, "
      "axis_types, devices): missing a required argument: 'axis_names'"),
     (lambda: A.item(8, 0), IndexingError, "item of f32[8, 4] at (8, 0): index 8 is out of bounds "
      "for axis 0 with size 8"),
-    (lambda: snp.tile(A, "2"), ArgumentError, "tile does not take (f32[8, 4], '2'): 'str' object "
-     "cannot be interpreted as an integer"),
+    (lambda: snp.tile(A, "2"), ArgumentError,
+     "tile does not accept (f32[8, 4], '2'): 'str' object cannot be interpreted as an integer"),
     (lambda: snp.eye(-1), ShapeError, "a matrix cannot have -1 rows and -1 columns"),
     (lambda: snp.einsum("ij,ij"), ArgumentError, "einsum subscripts 'ij,ij': has no operands"),
     (lambda: snp.percentile(A, 150), ArgumentError, "percentile takes q from 0 to 100, got 150"),
@@ -152,9 +153,9 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "within dimension 0 of size 8"),
     (lambda: lax.slice_in_dim(A, 5, 2), OperationTypeError, "slice from 5 up to 2 is not "
      "within dimension 0 of size 8"),
-    (lambda: lax.pmean(A, "i"), AxisNameError, "pmean is along 'i', and no axis around this line "
-     "has that name (there: none); name one with axis_name= of vmap or pmap, or in the mesh of "
-     "shard_map"),
+    (lambda: lax.pmean(A, "i"), AxisNameError,
+     "pmean is along 'i', which is not bound at this line (bound axes: none); name one with "
+     "axis_name= of vmap or pmap, or in the mesh of shard_map"),
     (lambda: sd.eval_shape(lambda x: x), ArgumentError, "lambda takes (x): missing a required "
      "argument: 'x'"),
     (lambda: sd.segment_sum(A, A, odd("a")), ArgumentError, "num_segments is a whole number, got "

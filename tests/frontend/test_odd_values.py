@@ -259,12 +259,12 @@ OPTIONS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: AbstractMesh((10**30,), ("x",)),
         MeshError,
-        f"an AbstractMesh of sizes ({10**30},) has more devices than 1048576, which is the most",
+        f"an AbstractMesh of sizes ({10**30},) has more than the maximum of 1048576 devices",
     ),
     (
         lambda: PositionalSharding(sd.devices()[:1]).reshape("ab"),  # type: ignore[arg-type]
         ShardingError,
-        "sizes and axes are whole numbers, got 'a'",
+        "sizes and axes are integers, got 'a'",
     ),
     (
         lambda: WHOLE.devices_indices_map(None),

@@ -32,5 +32,5 @@ def test_pjit_takes_one_of_the_words_at_a_time() -> None:
     with pytest.raises(ArgumentError) as caught:
         pjit(lambda x: x, PartitionSpec("x"), in_axis_resources=PartitionSpec("x"))
     assert str(caught.value).startswith(
-        "in_shardings and in_axis_resources say the same; give one of them\n"
+        "in_shardings and in_axis_resources are the same option; pass one\n"
     )

@@ -32,9 +32,15 @@ def test_a_known_index_out_of_range_reads_what_the_mode_says() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: snp.array(300, "int8"), "the number 300 does not fit into i8, which is of -128 "),
-        (lambda: snp.int8(300), "the number 300 does not fit into i8, which is of -128 to 127"),
-        (lambda: snp.uint8(-1), "the number -1 does not fit into u8, which is of 0 to 255"),
+        (
+            lambda: snp.array(300, "int8"),
+            "the number 300 does not fit into i8, which has the range -128 ",
+        ),
+        (
+            lambda: snp.int8(300),
+            "the number 300 does not fit into i8, which has the range -128 to 127",
+        ),
+        (lambda: snp.uint8(-1), "the number -1 does not fit into u8, which has the range 0 to 255"),
     ],
 )
 def test_a_number_that_a_narrow_type_does_not_have_is_refused(make: Any, message: str) -> None:

@@ -65,6 +65,6 @@ def test_there_are_no_kinds_of_specs() -> None:
     with pytest.raises(ArgumentError) as caught:
         type("Mine", (P,), {})
     assert str(caught.value).partition("\n")[0] == (
-        "Mine is to be a kind of PartitionSpec, which has none; make a function that returns a "
+        "Mine subclasses PartitionSpec, which does not support it; write a function that returns a "
         "PartitionSpec"
     )

@@ -71,8 +71,8 @@ def test_a_dimension_must_divide() -> None:
         device_put({"x": NUMBERS, "y": np.ones((6, 2))}, NamedSharding(MESH, P("a")))
     assert str(caught.value).startswith(
         "x.y of device_put: dimension 0 of shape (6, 2) has size 6, which is not divisible by 4: "
-        "it is cut over the mesh axis 'a' of size 4; pad it to 8, leave it whole, or "
-        'pass uneven="pad"\n'
+        "it is sharded over the mesh axis 'a' of size 4; pad it to 8, replicate it, or pass "
+        'uneven="pad"\n'
     )
     assert "test_placing.py" in str(caught.value)
 

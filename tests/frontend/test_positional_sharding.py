@@ -122,15 +122,15 @@ def test_equality_is_of_devices_shape_and_sets() -> None:
 
 def test_a_value_of_higher_rank() -> None:
     assert message(lambda: EIGHT.shard_shape((8, 8))) == (
-        "a PositionalSharding of shape (8,) cannot cut a value of rank 2; "
-        "say which dimensions it cuts, as in .reshape(8, 1)"
+        "a PositionalSharding of shape (8,) cannot shard a value of rank 2; add dimensions, as in "
+        ".reshape(8, 1)"
     )
 
 
 def test_a_value_of_lower_rank_that_would_be_cut() -> None:
     assert message(lambda: EIGHT.reshape(4, 2).shard_shape((8,))) == (
-        "a PositionalSharding of shape (4, 2) cannot cut a value of rank 1; "
-        "reshape it to 1 dimension, or call .replicate on the first 1"
+        "a PositionalSharding of shape (4, 2) cannot shard a value of rank 1; reshape it to 1 "
+        "dimension, or call .replicate on the first 1"
     )
 
 
@@ -138,15 +138,15 @@ def test_an_indivisible_dimension() -> None:
     with pytest.raises(IndivisibleError) as caught:
         EIGHT.reshape(4, 2).shard_shape((6, 4))
     assert str(caught.value).partition("\n")[0] == (
-        "dimension 0 of shape (6, 4) has size 6, which is not divisible by 4: it is cut by a "
-        "PositionalSharding of shape (4, 2); pad it to 8, or leave it whole"
+        "dimension 0 of shape (6, 4) has size 6, which is not divisible by 4: it is sharded by a "
+        "PositionalSharding of shape (4, 2); pad it to 8, or replicate it"
     )
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (-1, 3), (-1, -1), (-2, -4), (0, -1)])
 def test_a_reshape_to_another_size(shape: tuple[int, int]) -> None:
     assert message(lambda: EIGHT.reshape(shape)) == (
-        f"a PositionalSharding of shape (8,) has 8 parts and cannot be reshaped to {shape}; "
+        f"a PositionalSharding of shape (8,) has 8 shards and cannot be reshaped to {shape}; "
         "choose sizes whose product is 8"
     )
 
@@ -154,9 +154,9 @@ def test_a_reshape_to_another_size(shape: tuple[int, int]) -> None:
 def test_a_reshape_that_does_not_nest() -> None:
     sharding = PositionalSharding(devices()[:6]).reshape(2, 3).T
     assert message(lambda: sharding.reshape(2, 3)) == (
-        "reshaping this PositionalSharding from (3, 2) to (2, 3) would cut across its dimensions, "
-        "because it was transposed or replicated before; "
-        "reshape first, then transpose and replicate"
+        "reshaping this PositionalSharding from (3, 2) to (2, 3) would split its dimensions, "
+        "because it was transposed or replicated before; reshape first, then transpose and "
+        "replicate"
     )
 
 
@@ -171,7 +171,7 @@ def test_axes_that_are_not_there() -> None:
     )
     assert message(lambda: sharding.transpose(0, 3)).startswith("a PositionalSharding of shape")
     size: Any = "4"
-    assert message(lambda: sharding.reshape(size, 2)) == "sizes and axes are whole numbers, got '4'"
+    assert message(lambda: sharding.reshape(size, 2)) == "sizes and axes are integers, got '4'"
 
 
 def test_devices_that_are_none() -> None:

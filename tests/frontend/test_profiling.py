@@ -55,7 +55,7 @@ def test_the_table_is_for_people() -> None:
     found = sd.profile(step, jnp.ones((30, 20)), jnp.ones((20, 10)), runs=2)
     lines = str(found).splitlines()
     assert re.fullmatch(
-        r"profile of step: \S+ [mu]?s a call \(median of 2, least \S+ [mu]?s\); first call .*s",
+        r"profile of step: \S+ [mu]?s a call \(median of 2, minimum \S+ [mu]?s\); first call .*s",
         lines[0],
     )
     assert re.fullmatch(
@@ -66,7 +66,7 @@ def test_the_table_is_for_people() -> None:
         *("time", "share", "GB/s", "Gflop/s", "of", "limit", "busy", "operation", "where")
     ]
     assert len(lines) == head + 2 + len(found.rows)
-    assert lines[-1].endswith("between operations: Python, handing over")
+    assert lines[-1].endswith("between operations: Python, dispatch")
 
 
 def test_loops_count_their_rounds() -> None:
@@ -133,7 +133,7 @@ def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("runs", [0, "3", 1.5, None, -1])
 def test_runs_are_at_least_one(runs: Any) -> None:
-    wanted = f"profile makes {runs!r} runs; ask for at least 1"
+    wanted = f"profile makes {runs!r} runs; pass at least 1"
     assert refused(NumberError, lambda: sd.profile(step, runs=runs)) == wanted
 
 
@@ -180,9 +180,9 @@ def test_the_table_says_when_there_were_too_many_tasks_to_keep() -> None:
     found = sd.profile(many, jnp.ones(10), runs=1)
     lost = found.runs[0].lost
     assert 70_000 - (1 << 16) <= lost < 10_000
-    said = f"a call has too many tasks to keep: its first {lost:,} are missing from the operations"
+    said = f"a call has too many tasks to record: its first {lost:,} are missing below"
     assert said in str(found).splitlines()
-    assert "between operations: Python, handing over, and what is missing" in str(found)
+    assert "between operations: Python, dispatch, and missing tasks" in str(found)
     assert "missing" not in str(sd.profile(step, jnp.ones((3, 2)), jnp.ones((2, 1)), runs=1))
 
 

@@ -55,24 +55,25 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.eye(3, k="a"),  # type: ignore[arg-type]
         ArgumentError,
-        "eye does not take (3, None, 'a', None): 'str' object cannot be interpreted as an integer",
+        "eye does not accept (3, None, 'a', None): 'str' object cannot be interpreted as an "
+        "integer",
     ),
     (
         lambda: snp.reshape(X, "ab"),
         ArgumentError,
-        "reshape does not take (float32[3], 'ab'): "
-        "'str' object cannot be interpreted as an integer",
+        "reshape does not accept (float32[3], 'ab'): 'str' object cannot be interpreted as an "
+        "integer",
     ),
     (
         lambda: lax.dot_general(snp.ones((2, 3)), snp.ones((2, 3)), 3),
         ArgumentError,
-        "dot_general does not take (f32[2, 3], f32[2, 3], 3): "
-        "cannot unpack non-iterable int object",
+        "dot_general does not accept (f32[2, 3], f32[2, 3], 3): cannot unpack non-iterable int "
+        "object",
     ),
     (
         lambda: random.dirichlet(random.key(0), snp.ones(())),
         ArgumentError,
-        "dirichlet does not take (key[], f32[]): tuple index out of range",
+        "dirichlet does not accept (key[], f32[]): tuple index out of range",
     ),
     (
         lambda: snp.linspace(0, 1, 2.5),  # type: ignore[arg-type]
@@ -138,13 +139,13 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.ShapeDtypeStruct("a", "float32"),  # type: ignore[arg-type]
         ShapeError,
-        "shape ('a',) has a size that is no whole number",
+        "shape ('a',) has a size that is no integer",
     ),
     (
         lambda: sd.jit(lambda x: x)(sd.ShapeDtypeStruct((3,), "float32")),
         NotAnArrayError,
-        "%x is ShapeDtypeStruct(shape=(3,), dtype=float32), which has no numbers; give an array, "
-        "or look at the program with .lower of the function",
+        "%x is ShapeDtypeStruct(shape=(3,), dtype=float32), which has no elements; pass an array, "
+        "or inspect the program with .lower of the function",
     ),
     (
         lambda: sd.make_array_from_callback((8,), "x", lambda index: X),  # type: ignore[arg-type]
@@ -220,27 +221,27 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.asarray(ENDLESS),
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     ),
     (
         lambda: sd.jit(lambda x: x)({"a": ENDLESS}),
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     ),
     (
         lambda: sd.tree.map(abs, {"a": LOOP}),
         StructureError,
-        "the dict {'a': {...}} contains itself; arrays are found in containers that end",
+        "the dict {'a': {...}} contains itself; a pytree must be finite",
     ),
     (
         lambda: snp.ones(3)[ENDLESS],
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     ),
     (
         lambda: snp.zeros(ENDLESS),
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     ),
     (
         lambda: snp.arange(ENDLESS),
@@ -255,17 +256,17 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.shape(ENDLESS),
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     ),
     (
         lambda: snp.result_type(ENDLESS),
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     ),
     (
         lambda: sd.tree_util.tree_leaves_with_path(LOOP),
         StructureError,
-        "the dict {'a': {...}} contains itself; arrays are found in containers that end",
+        "the dict {'a': {...}} contains itself; a pytree must be finite",
     ),
     (
         lambda: optim.adam("a"),
@@ -295,7 +296,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: AbstractMesh("x"),  # type: ignore[arg-type]
         MeshError,
-        "a mesh has shape ('x',); every size must be a whole number above 0",
+        "a mesh has shape ('x',); every size must be an integer above 0",
     ),
     (
         lambda: AbstractMesh((4, 2)),
@@ -305,7 +306,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: AbstractMesh((4,), 3),  # type: ignore[arg-type]
         MeshError,
-        "an axis of a Mesh is called 3; a name is a string",
+        "an axis of a Mesh is named 3; a name is a nonempty string",
     ),
     (
         lambda: snp.load("nowhere.npy"),
@@ -373,7 +374,7 @@ def test_text_is_text() -> None:
         sd.parse(3)  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match=r"^a pipeline is text, got 3$"):
         Pipeline.parse(3)  # type: ignore[arg-type]
-    with pytest.raises(UnknownSetting, match=r"^no setting is called 3;"):
+    with pytest.raises(UnknownSetting, match=r"^no setting is named 3;"):
         sd.config.update(3, 4)  # type: ignore[arg-type]
     with pytest.raises(ShardirError, match=r"^no memory for 4.0 PiB: "):
         snp.zeros(2**50)

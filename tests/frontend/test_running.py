@@ -52,9 +52,9 @@ def test_options_of_another_compiler() -> None:
     with pytest.raises(ArgumentError) as caught:
         check_compiler_options({"xla_dump_to": "here"}, "f")
     assert str(caught.value).partition("\n")[0] == (
-        "compiler_options of f has 'xla_dump_to', which is no option here; of XLA's there are "
-        "exec_time_optimization_effort, memory_fitting_effort, memory_fitting_level, "
-        "optimization_level, which change nothing"
+        "compiler_options of f has 'xla_dump_to', which is unknown; the options of XLA that are "
+        "accepted, without effect, are exec_time_optimization_effort, memory_fitting_effort, "
+        "memory_fitting_level, optimization_level"
     )
 
 

@@ -51,7 +51,7 @@ def test_errors() -> None:
     with pytest.raises(TracedValueError) as caught:
         sd.jit(sd.segment_sum)(ROWS["floats"], IDS)
     assert str(caught.value).startswith(
-        "how many segments there are is not known while tracing; state num_segments\n"
+        "the number of segments is not known while tracing; pass num_segments\n"
     )
     with pytest.raises(ArgumentError) as wrong:
         sd.segment_sum(ROWS["floats"], IDS, -1)

@@ -45,7 +45,7 @@ def test_a_mesh_for_a_block_and_for_good() -> None:
         with pytest.raises(MeshError) as caught:
             sd.sharding.get_mesh()
     assert str(caught.value).startswith(
-        "no mesh is entered; enter one by `with mesh:` or set_mesh(mesh)\n"
+        "no mesh is entered; enter one with `with mesh:` or set_mesh(mesh)\n"
     )
 
 
@@ -96,8 +96,8 @@ def test_axes_that_smap_does_not_take() -> None:
         "in_axes of smap is missing; give a number, None or a tuple"
     )
     assert refused(in_axes=-1, out_axes=0, axis_name="a") == (
-        "in_axes of smap has -1; its entries are numbers of axes, counted from the front, and "
-        "None for what is not cut"
+        "in_axes of smap has -1; its entries are nonnegative axis numbers, and None for a "
+        "replicated value"
     )
     assert refused(in_axes=0, out_axes=0, axis_name=("a", "b")) == (
         "axis_name of smap is ('a', 'b'), which is no string"

@@ -263,14 +263,14 @@ def test_a_cotangent_that_differs_where_the_result_does_not() -> None:
     with pytest.raises(ShardingError) as error:
         in_shards(lambda w, x: sd.vjp(lambda w: 2 * w, w)[1](x[0])[0])
     assert first_line(error) == (
-        "the cotangent of the result for vjp of lambda may differ along 's' from device to "
-        "device, where the result is the same; sum it (lax.psum), or make what the function "
-        'returns vary (lax.pcast(..., to="varying"))'
+        "the cotangent of the result for vjp of lambda may vary along 's', while the result does "
+        "not; sum it (lax.psum), or make the value that the function returns vary (lax.pcast(..., "
+        'to="varying"))'
     )
     with pytest.raises(ShardingError) as error:
         in_shards(lambda w, x: sd.linear_transpose(lambda w: (2 * w, 3 * w), w)((w, x[0]))[0])
     assert first_line(error).startswith(
-        "the cotangent of result 1 for the transpose of lambda may differ along 's'"
+        "the cotangent of result 1 for the transpose of lambda may vary along 's'"
     )
 
 

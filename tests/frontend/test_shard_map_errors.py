@@ -60,7 +60,7 @@ def test_specs_that_do_not_fit(mesh: Mesh) -> None:
         "the mesh; its axes are 'x', 'y'"
     )
     assert cut(in_specs=P("x", "x")) == (
-        "in_specs of shard_map of f has PartitionSpec('x', 'x') for a, which cuts over 'x' twice"
+        "in_specs of shard_map of f has PartitionSpec('x', 'x') for a, which names 'x' twice"
     )
     assert cut(in_specs=P("x", None, "y")) == (
         "in_specs of shard_map of f has PartitionSpec('x', None, 'y') for a, which is f32[8, 8]; a "
@@ -68,14 +68,14 @@ def test_specs_that_do_not_fit(mesh: Mesh) -> None:
     )
     assert cut(in_specs=P("y"), axis_names={"x"}) == (
         "in_specs of shard_map of f has PartitionSpec('y',) for a, and 'y' is not among the "
-        "axis_names, which are 'x'; the compiler cuts along it"
+        "axis_names, which are 'x'; the compiler shards along it"
     )
     assert cut(axis_names={"z"}) == (
         "axis_names of shard_map of f has 'z', which is no axis of the mesh; its axes are 'x', 'y'"
     )
     assert cut(in_specs=P(P.UNCONSTRAINED)) == (
-        "in_specs of shard_map of f has PartitionSpec(UNCONSTRAINED,) for a; say how it is cut, "
-        "UNCONSTRAINED does not"
+        "in_specs of shard_map of f has PartitionSpec(UNCONSTRAINED,) for a; name axes or None "
+        "instead of UNCONSTRAINED"
     )
 
 
@@ -88,18 +88,18 @@ def test_constraints_inside_leave_manual_axes_alone(mesh: Mesh) -> None:
 
     agree(jit(cut(P(None, "y"), {"x"}))(A), A * 2)
     assert refused(ShardingError, lambda: cut(P("x"), {"x"})(A)) == (
-        "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x',)) is asked of a value "
-        "that each device along 'x' has for itself (it is a manual axis around this line); leave "
-        "'x' out of it"
+        "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x',)) is requested for a "
+        "value that varies along 'x', which is a manual axis at this line; omit 'x' from the "
+        "sharding"
     )
 
 
 def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
     cut = shard_map(f, mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")))
     assert refused(IndivisibleError, lambda: cut(A[:6])) == (
-        "shard_map of f cuts dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
-        "size 2, and 6 is not divisible by 8; pad it to 8, leave it whole, or pass "
-        'uneven="pad" to shard_map'
+        "shard_map of f shards dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
+        'size 2, and 6 is not divisible by 8; pad it to 8, replicate it, or pass uneven="pad" to '
+        "shard_map"
     )
 
 
@@ -109,15 +109,15 @@ def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
         return refused(ShardingError, lambda: mapped(A))
 
     assert cut(f) == (
-        "out_specs of shard_map of f has PartitionSpec() for the result, which says that it is the "
-        "same along 'x', but it may differ there from device to device; reduce it along 'x' "
-        "(lax.psum, lax.pmean), name 'x' in the spec, or pass check_vma=False"
+        "out_specs of shard_map of f has PartitionSpec() for the result, which replicates it along "
+        "'x', but it may vary along 'x'; reduce it along 'x' (lax.psum, lax.pmean), name 'x' in "
+        "the spec, or pass check_vma=False"
     )
-    assert "for result['n'], which says that it is the same along 'x' and 'y'" in cut(
+    assert "for result['n'], which replicates it along 'x' and 'y'" in cut(
         lambda a: {"n": lax.axis_index(("x", "y")) + a[0, 0].astype(int)}
     )
-    assert "the same along 'y'" in cut(lambda a: a + lax.axis_index("y"), P("x"))
-    assert "the same along 'x'" in cut(
+    assert "which replicates it along 'y'" in cut(lambda a: a + lax.axis_index("y"), P("x"))
+    assert "which replicates it along 'x'" in cut(
         lambda a: lax.while_loop(lambda c: c < a.sum(), lambda c: c + 1, 0.0)
     )
     ok = shard_map(lambda a: lax.scan(lambda c, x: (c + lax.psum(x, "x"), None), a[0] * 0, a)[0],
@@ -133,24 +133,25 @@ def test_calls_that_are_none(mesh: Mesh) -> None:
         "in_specs of shard_map of f has 3 of type int; its entries are PartitionSpecs"
     )
     assert refused(ArgumentError, lambda: shard_map(f, mesh, P())) == (
-        "out_specs of shard_map of f is missing; give one PartitionSpec, or containers"
+        "out_specs of shard_map of f is missing; pass a PartitionSpec, or a pytree of them"
     )
     assert refused(ArgumentError, lambda: shard_map(f, mesh, (P(), P()), P())(A)) == (
         "in_specs of shard_map of f has 2 entries, and it was called with 1 arguments; give one "
         "for each, or one spec for all"
     )
     assert refused(NotAnArrayError, lambda: shard_map(f, mesh, P(), P())("x")) == (
-        "shard_map of f cuts a, which is 'x' of type str and no array; let the function refer to it"
+        "shard_map of f shards a, which is 'x' of type str and no array; let the function "
+        "capture it"
     )
     psum = shard_map(lambda a: lax.psum(a, "z"), mesh=mesh, in_specs=P("x"), out_specs=P())
     assert refused(AxisNameError, lambda: psum(A)) == (
-        "psum is along 'z', and no axis around this line has that name (there: 'x', 'y'); name one "
-        "with axis_name= of vmap or pmap, or in the mesh of shard_map"
+        "psum is along 'z', which is not bound at this line (bound axes: 'x', 'y'); name one with "
+        "axis_name= of vmap or pmap, or in the mesh of shard_map"
     )
     twice = shard_map(lambda a: shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"),
                                           axis_names={"x"})(a),
                       mesh=mesh, in_specs=P("x"), out_specs=P("x"))  # fmt: skip
     assert refused(ShardingError, lambda: twice(A)) == (
-        "shard_map of f is over 'x', and so is one around it; name the other axes of the mesh in "
-        "axis_names"
+        "shard_map of f is over 'x', and so is an enclosing one; list the other axes of the mesh "
+        "in axis_names"
     )

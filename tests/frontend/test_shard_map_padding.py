@@ -38,9 +38,9 @@ def test_no_setting_changes_what_shard_map_computes(mode: str) -> None:
             with sd.config(uneven=mode), pytest.raises(IndivisibleError) as caught:
                 wrap(mapped(body, out=out, uneven=None))(V)
             assert str(caught.value).splitlines()[0] == (
-                "shard_map of lambda cuts dimension 0 of v, which is f32[6], over 'x' of size 4, "
-                "and 6 is not divisible by 4; pad it to 8, leave it whole, or pass "
-                'uneven="pad" to shard_map'
+                "shard_map of lambda shards dimension 0 of v, which is f32[6], over 'x' of size 4, "
+                'and 6 is not divisible by 4; pad it to 8, replicate it, or pass uneven="pad" to '
+                "shard_map"
             )
             plain = np.asarray(wrap(mapped(body, out=out))(V))
             with sd.config(uneven=mode):

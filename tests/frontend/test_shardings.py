@@ -127,8 +127,8 @@ def test_an_indivisible_dimension() -> None:
     with pytest.raises(IndivisibleError) as caught:
         NamedSharding(MESH, P(None, "a")).shard_shape((3, 6))
     assert str(caught.value).partition("\n")[0] == (
-        "dimension 1 of shape (3, 6) has size 6, which is not divisible by 4: it is cut over the "
-        "mesh axis 'a' of size 4; pad it to 8, or leave it whole"
+        "dimension 1 of shape (3, 6) has size 6, which is not divisible by 4: it is sharded over "
+        "the mesh axis 'a' of size 4; pad it to 8, or replicate it"
     )
     assert isinstance(caught.value, ShardirError)
     assert isinstance(caught.value, ValueError)
@@ -136,21 +136,21 @@ def test_an_indivisible_dimension() -> None:
 
 def test_a_dimension_indivisible_by_two_axes() -> None:
     assert message(lambda: NamedSharding(MESH, P(("a", "b"))).devices_indices_map((4,))) == (
-        "dimension 0 of shape (4,) has size 4, which is not divisible by 8: it is cut over the "
-        "mesh axes 'a' of size 4 and 'b' of size 2; pad it to 8, or leave it whole"
+        "dimension 0 of shape (4,) has size 4, which is not divisible by 8: it is sharded over the "
+        "mesh axes 'a' of size 4 and 'b' of size 2; pad it to 8, or replicate it"
     )
 
 
 def test_an_axis_that_the_mesh_lacks() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", "data"))) == (
-        "PartitionSpec('a', 'data') cuts over 'data', which is no axis of the mesh; "
-        "its axes are 'a', 'b'"
+        "PartitionSpec('a', 'data') names 'data', which is no axis of the mesh; its axes are 'a', "
+        "'b'"
     )
 
 
 def test_an_axis_used_twice() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", ("b", "a")))) == (
-        "PartitionSpec('a', ('b', 'a')) cuts over 'a' twice; an axis can cut a value only once"
+        "PartitionSpec('a', ('b', 'a')) names 'a' twice; an axis can shard a value only once"
     )
 
 
@@ -163,9 +163,9 @@ def test_a_spec_longer_than_the_value_has_dimensions() -> None:
 
 def test_an_unconstrained_dimension_has_no_shape() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", UNCONSTRAINED)).shard_shape((8, 8))) == (
-        "dimension 1 of NamedSharding(mesh=Mesh('a': 4, 'b': 2), "
-        "spec=PartitionSpec('a', UNCONSTRAINED)) is unconstrained, so nobody knows yet where its "
-        "parts live; use it in with_sharding_constraint, or name what cuts it"
+        "dimension 1 of NamedSharding(mesh=Mesh('a': 4, 'b': 2), spec=PartitionSpec('a', "
+        "UNCONSTRAINED)) is unconstrained, so the devices of its shards are unknown; use it in "
+        "with_sharding_constraint, or name mesh axes"
     )
 
 

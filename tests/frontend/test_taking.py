@@ -79,12 +79,12 @@ def test_what_cannot_be_shared() -> None:
     with pytest.raises(ArgumentError) as wide:
         snp.from_dlpack(np.zeros(3), copy=False)
     assert str(wide.value).startswith(
-        "the array given to from_dlpack has elements of type float64, which become float32, "
-        "which copy=False does not allow; leave copy away"
+        "the array given to from_dlpack has elements of type float64, which become float32, which "
+        "copy=False does not allow; omit copy"
     )
     with pytest.raises(ArgumentError) as turned:
         snp.from_dlpack(np.zeros((3, 4), np.float32).T, copy=False)
-    assert "does not lie in row-major order" in str(turned.value)
+    assert "is not in row-major order" in str(turned.value)
     with pytest.raises(NotAnArrayError) as foreign:
         snp.from_dlpack([1, 2])
     assert str(foreign.value).startswith(
@@ -112,14 +112,16 @@ def test_what_is_handed_out_must_be_a_capsule_that_nobody_has_taken() -> None:
     with pytest.raises(NotAnArrayError) as number:
         snp.from_dlpack(HandsOut(5))
     assert str(number.value).startswith(
-        "from_dlpack cannot take this array of type HandsOut: "
-        "__dlpack__ returned something of type int, no capsule that is to be taken"
+        "from_dlpack cannot take this array of type HandsOut: __dlpack__ returned an object of "
+        "type int, which is no unconsumed capsule"
     )
     once = HandsOut(snp.arange(3).__dlpack__(max_version=(1, 0)))
     assert snp.from_dlpack(once).tolist() == [0, 1, 2]
     with pytest.raises(NotAnArrayError) as taken:
         snp.from_dlpack(once)
-    assert "something named used_dltensor_versioned, no capsule" in str(taken.value)
+    assert "an object named used_dltensor_versioned, which is no unconsumed capsule" in str(
+        taken.value
+    )
 
 
 def test_a_view_that_cannot_be_written_into_is_copied_by_dlpack_too() -> None:
@@ -140,8 +142,8 @@ def test_who_cannot_be_told_not_to_write_gets_a_copy_or_nothing() -> None:
     with pytest.raises(BufferError) as old:
         array.__dlpack__(copy=False)
     assert str(old.value) == (
-        "an array is handed out without a copy to who can be told not to write into it, "
-        "by max_version=(1, 0), not None; leave copy=False away"
+        "an array is exported without a copy only to a consumer that supports the read-only flag, "
+        "max_version=(1, 0), not None; omit copy=False"
     )
     for version in (None, (1, 0)):
         with pytest.raises(BufferError):

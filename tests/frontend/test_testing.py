@@ -100,7 +100,7 @@ def test_a_kind_that_does_not_exist_is_refused() -> None:
     with pytest.raises(shardir.ShardirError) as error:
         testing.assert_collectives(TEXT, allreduce=1)
     assert str(error.value).startswith(
-        "no collective is called 'allreduce'; did you mean 'all_reduce'?"
+        "no collective is named 'allreduce'; did you mean 'all_reduce'?"
     )
 
 
@@ -147,6 +147,6 @@ def test_a_program_that_computes_something_else_does_not_pass(
     with pytest.raises(testing.DifferentResultsError) as error:
         testing.assert_equivalent(TEXT)
     assert re.sub(r"by [0-9.e-]+,", "by much,", str(error.value)) == (
-        "result 0 of @mlp differs from what the whole program computes (by much, 0.0002 is "
+        "result 0 of @mlp differs from the result of the unsharded program (by much, 0.0002 is "
         "allowed); find the pass with shardir.config.update('verify', True)"
     )

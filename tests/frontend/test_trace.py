@@ -321,7 +321,7 @@ def test_a_leaked_value_says_where_it_was_made() -> None:
         "    |\n"
         "return emit(ops.add, x, kept[0])\n"
         "       ^^^^^^^^^^^^^^^^^^^^^^^^^\n"
-        "it was made here:\n"
+        "it was created here:\n"
         "    |\n"
         "y = emit(ops.exp, x)\n"
         "    ^^^^^^^^^^^^^^^^"

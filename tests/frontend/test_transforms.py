@@ -174,7 +174,7 @@ def test_arguments_without_a_gradient() -> None:
     with pytest.raises(DifferentiateError) as caught:
         grad(lambda x: x["n"] * 2.0)({"n": 3})
     assert first_line(caught) == (
-        "grad of lambda is asked with respect to x.n, which is i32; gradients need floating-point "
+        "grad of lambda is taken with respect to x.n, which is i32; gradients need floating-point "
         "inputs: convert it (1.0 for 1, x.astype(float)), choose others with argnums, or set "
         "allow_int=True"
     )
@@ -217,7 +217,7 @@ def test_operations_without_a_gradient_show_their_line() -> None:
 
 
 def test_only_functions_have_gradients() -> None:
-    with pytest.raises(ArgumentError, match="a function is wanted, got 5"):
+    with pytest.raises(ArgumentError, match="a function is required, got 5"):
         grad(5)  # type: ignore[arg-type]
 
 

@@ -142,7 +142,7 @@ def test_entries_that_do_not_fit_say_where() -> None:
     first, *rest = str(caught.value).split("\n")
     assert first == (
         "in_shardings of f has a list of 2 at ['a'], where the value has a list of 3; give one "
-        "entry for all of it, or the same containers"
+        "entry for the whole subtree, or the same containers"
     )
     assert "test_tree.py" in rest[0]
     with pytest.raises(ArgumentError, match=r"in_shardings of f has 3 of type int at \[1\]"):

@@ -55,6 +55,6 @@ def test_memory_of_others_is_not_taken_as_it_is_with_other_bytes() -> None:
     with pytest.raises(ShardirError) as raised:
         snp.from_dlpack(octets.view(bool), copy=False)
     assert str(raised.value).partition("\n")[0] == (
-        "the array given to from_dlpack has truth values of other bytes than 0 and 1, which "
-        "copy=False does not allow; leave copy away"
+        "the array given to from_dlpack has boolean bytes other than 0 and 1, which copy=False "
+        "does not allow; omit copy"
     )

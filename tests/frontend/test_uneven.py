@@ -27,8 +27,8 @@ def test_placing_what_does_not_divide_is_an_error() -> None:
     with pytest.raises(IndivisibleError) as caught:
         sd.device_put(np.arange(5.0), over(4, "x"))
     assert str(caught.value).splitlines()[0] == (
-        "dimension 0 of shape (5,) has size 5, which is not divisible by 4: it is cut over the "
-        "mesh axis 'x' of size 4; pad it to 8, leave it whole, or pass uneven=\"pad\""
+        "dimension 0 of shape (5,) has size 5, which is not divisible by 4: it is sharded over the "
+        "mesh axis 'x' of size 4; pad it to 8, replicate it, or pass uneven=\"pad\""
     )
 
 
@@ -50,7 +50,7 @@ def test_arguments_that_do_not_divide_are_an_error() -> None:
         sd.jit(total, in_shardings=over(4, "x"))(np.arange(5.0))
     assert str(caught.value).startswith(
         "argument x of total: dimension 0 of shape (5,) has size 5, which is not divisible by "
-        "4: it is cut over the mesh axis 'x' of size 4"
+        "4: it is sharded over the mesh axis 'x' of size 4"
     )
 
 

@@ -39,7 +39,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.grad(len, 3.7)(X),
         ArgumentError,
-        "grad of len is asked with respect to argument 3.7, and it was called with 1 "
+        "grad of len is taken with respect to argument 3.7, and it was called with 1 "
         "positional arguments; change argnums, or pass the argument by position",
     ),
     (
@@ -117,7 +117,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.local_devices("a"),
         DeviceError,
-        "the index of a process is a whole number, got 'a'",
+        "the index of a process is an integer, got 'a'",
     ),
     (
         lambda: sd.segment_sum(X, np.arange(3), X),
@@ -184,7 +184,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.local_devices(X),
         DeviceError,
-        "the index of a process is a whole number, got array([1., 1., 1.], dtype=float32)",
+        "the index of a process is an integer, got array([1., 1., 1.], dtype=float32)",
     ),
     (
         lambda: sd.segment_sum(X, X),
@@ -199,7 +199,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.make_mesh((1,), ("x",), axis_types=True),
         MeshError,
-        "the axis 'x' of a Mesh has the type True; it is AxisType.Auto or AxisType.Explicit",
+        "the axis 'x' of a Mesh has the type True; it must be AxisType.Auto or AxisType.Explicit",
     ),
 ]
 
@@ -214,5 +214,5 @@ def test_an_error_says_what_is_wrong(
 def test_devices_are_found_in_lists_that_end() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(StructureError, match="contains itself; arrays are found in containers"):
+    with pytest.raises(StructureError, match="contains itself; a pytree must be finite"):
         sd.Mesh(endless, "x")

@@ -249,11 +249,11 @@ def test_sizes_that_differ_name_each_argument() -> None:
 
     assert refused(BatchError, vmap(f), X, {"a": W, "b": np.ones(5)}) == (
         "vmap of f maps axes of different sizes: axis 0 of x is 5, axis 0 of p.a is 3, axis 0 of "
-        "p.b is 5; choose others with in_axes, or None for what all share"
+        "p.b is 5; choose others with in_axes, or None for arguments that all slices share"
     )
     assert refused(BatchError, vmap(f, (0, None), axis_size=4), X, W) == (
         "vmap of f maps axes of different sizes: axis_size is 4, axis 0 of x is 5; choose others "
-        "with in_axes, or None for what all share"
+        "with in_axes, or None for arguments that all slices share"
     )
     assert refused(BatchError, vmap(f, None), X, W) == (
         "vmap of f maps nothing: no argument has an axis in in_axes; give one, or state axis_size"
@@ -263,14 +263,14 @@ def test_sizes_that_differ_name_each_argument() -> None:
 def test_axes_that_are_not_there() -> None:
     assert refused(AxisError, vmap(lambda x: x, 2), X) == (
         "vmap of lambda maps axis 2 of x, which is f32[5, 3]; give it another axis in in_axes, or "
-        "None to share it among all"
+        "None to share it among all slices"
     )
     assert refused(AxisError, vmap(lambda x: x), 1.0).startswith(
         "vmap of lambda maps axis 0 of x, which is f32[]; give"
     )
     assert refused(AxisError, vmap(lambda x: x, out_axes=2), X[0]) == (
-        "out_axes has axis 2 for the result of lambda, which is f32[] for each of the batch; the "
-        "mapped axis can be 0"
+        "out_axes has axis 2 for the result of lambda, which is f32[] for each slice; the mapped "
+        "axis can be 0"
     )
 
 
@@ -281,22 +281,22 @@ def test_axes_that_do_not_match_containers() -> None:
     )
     assert refused(BatchError, vmap(layer, (0, {"w": 0})), X, W) == (
         "in_axes of vmap of layer has a dict of 1 at [1], where the value has one leaf; give one "
-        "entry for all of it, or the same containers"
+        "entry for the whole subtree, or the same containers"
     )
     assert refused(BatchError, vmap(lambda x: x, out_axes=(0, 0)), X) == (
         "out_axes of vmap of lambda has a tuple of 2, where the value has one leaf; give one entry "
-        "for all of it, or the same containers"
+        "for the whole subtree, or the same containers"
     )
     assert refused(BatchError, vmap(lambda x: (x, x), out_axes=(0, None)), X) == (
-        "out_axes is None for result[1] of lambda, which depends on what is mapped; give it an "
+        "out_axes is None for result[1] of lambda, which depends on a mapped argument; give it an "
         "axis, or reduce it over the batch"
     )
 
 
 def test_what_is_no_axis_and_what_is_no_array() -> None:
     assert refused(ArgumentError, lambda: vmap(layer, (0, "x"))) == (
-        "in_axes of vmap of layer has 'x' of type str; its entries are numbers of axes, and None "
-        "for what is not mapped"
+        "in_axes of vmap of layer has 'x' of type str; its entries are axis numbers, and None for "
+        "an argument that is not mapped"
     )
     assert refused(ArgumentError, lambda: vmap(layer, {"x": 0})) == (
         "in_axes of vmap of layer is {'x': 0}; it is a number, None, or a tuple with an entry for "

@@ -55,8 +55,8 @@ def test_nobody_is_missing_where_nothing_tells(tmp_path: Path) -> None:
 def test_waiting_is_in_vain_when_somebody_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vigil, "GRACE_SECONDS", 0.0)
     assert vigil.watch(100, lambda: [1], lambda _: False) == (
-        "distributed.initialize() waits for ever: process 1 ended before calling it; every process "
-        "of the job must"
+        "distributed.initialize() would wait forever: process 1 ended before calling it; every "
+        "process of the job must"
     )
     assert "processes 1, 2 ended" in vigil.watch(100, lambda: [1, 2], lambda _: False)
     assert "another process of this host" in vigil.watch(100, lambda: [-1], lambda _: False)

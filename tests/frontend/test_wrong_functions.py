@@ -151,12 +151,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: of_vjp(none, lambda kept, c: (c,)),
         ArgumentError,
-        f"the way forward of lambda takes (): {TOO_MANY}",
+        f"the forward rule of lambda takes (): {TOO_MANY}",
     ),
     (
         lambda: of_vjp(lambda x: (x, None), none),
         ArgumentError,
-        f"the way back of lambda takes (): {TOO_MANY}",
+        f"the backward rule of lambda takes (): {TOO_MANY}",
     ),
     (
         lambda: sd.custom_gradient(lambda x: 5)(X),

@@ -71,7 +71,7 @@ def test_variables_that_are_ignored_are_reported_once(
     ("name", "text", "says"),
     [
         ("JAX_ENABLE_X64", "maybe", "it must be true or false"),
-        ("JAX_NUM_CPU_DEVICES", "many", "it must be a whole number of at least 1"),
+        ("JAX_NUM_CPU_DEVICES", "many", "it must be an integer of at least 1"),
         ("JAX_PLATFORMS", "abacus", "it must be 'cpu', 'gpu', 'tpu' or 'ipu'"),
     ],
 )

@@ -179,7 +179,7 @@ def test_arguments_elsewhere_are_refused() -> None:
     with pytest.raises(ShardingError) as caught:
         sd.jit(lambda x: x, backend="gpu")(x)
     assert str(caught.value).startswith(
-        "lambda is to run on backend 'gpu', and argument x of lambda is on CpuDevice(id=1); place "
+        "lambda must run on backend 'gpu', and argument x of lambda is on CpuDevice(id=1); place "
         "it on devices('gpu')"
     )
 

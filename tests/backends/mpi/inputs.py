@@ -18,7 +18,7 @@ from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
 CLAIMS: list[Callable[[], None]] = []
 SAME = (
-    "give the same in every process, or each its own part by shardir.distributed.from_process_local"
+    "pass the same in every process, or each its shard with shardir.distributed.from_process_local"
 )
 LARGE = np.arange(1 << 15, dtype=np.float32).reshape(8, -1)
 
@@ -45,7 +45,7 @@ def odd() -> bool:
 def differs(name: str, what: str) -> str:
     last = sd.process_count() - 1
     return (
-        f"%{name} of {what} is not placed on devices, and has other numbers in process {last} "
+        f"%{name} of {what} is not placed on devices, and has other elements in process {last} "
         f"than in process 0; {SAME}"
     )
 
@@ -146,7 +146,7 @@ def all_ways_to_call_compare() -> None:
         lambda x, k: lax.ppermute(x * k, "x", [(i, (i + 1) % 4) for i in range(4)]),
         mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"),
     )  # fmt: skip
-    assert "places other numbers than process 0" in told(lambda: cut(x, 3.0 if odd() else 2.0))
+    assert "places other elements than process 0" in told(lambda: cut(x, 3.0 if odd() else 2.0))
     inside = sd.jit(cut)
     want = np.roll(W, 2, 0) * 2
     refuses(lambda k: inside(x, k), differs("k", "lambda (f32[])"), 2.0, 3.0, want)
@@ -155,7 +155,7 @@ def all_ways_to_call_compare() -> None:
     rows = np.arange(8.0, dtype=np.float32)
     each = sd.pmap(lambda v, k: lax.psum(v * k, "i"), "i", in_axes=(0, None))
     total = np.full(8, rows.sum() * 2, np.float32)
-    assert "places other numbers than process 0" in told(lambda: each(rows, 3.0 if odd() else 2.0))
+    assert "places other elements than process 0" in told(lambda: each(rows, 3.0 if odd() else 2.0))
     same(each(rows, 2.0), total)
 
 
@@ -246,12 +246,12 @@ def digests_travel_with_what_connects_all_processes() -> None:
 def replicated_parts_are_compared() -> None:
     one = np.full(3, mine(), np.float32)
     everywhere = sharding()
-    start = " has other numbers in process 1 than in process 0 for the "
+    start = " has other elements in process 1 than in process 0 for the "
     end = (
-        f", which {everywhere} has both hold; give the same in every process, or a sharding by "
-        "which each has its own part"
+        f", which {everywhere} replicates; pass the same in every process, or a sharding that "
+        "gives each its own shard"
     )
-    part = "part [0:3] of an array of type f32[3]"
+    part = "shard [0:3] of an array of type f32[3]"
     for word, make in (
         ("make_array_from_process_local_data", lambda: from_process_local(one, everywhere)),
         ("make_array_from_callback", lambda: from_callback((3,), everywhere, lambda _: one)),
@@ -263,7 +263,7 @@ def replicated_parts_are_compared() -> None:
         ),
     ):
         assert told(make) == word + start + part + end
-    number = f"number of an array of type f32[]{end}"
+    number = f"element of an array of type f32[]{end}"
     assert told(lambda: from_process_local(one[0], everywhere)) == (
         f"make_array_from_process_local_data{start}{number}"
     )
@@ -273,12 +273,12 @@ def replicated_parts_are_compared() -> None:
     wrong = W.copy()
     wrong[0, 11] += mine()
     text = told(lambda: from_callback((8, 12), some, lambda index: wrong[index]))
-    assert text.startswith("make_array_from_callback has other numbers in process 1 than in ")
-    assert "for the part [0:8, 6:12] of an array of type f32[8, 12]" in text
+    assert text.startswith("make_array_from_callback has other elements in process 1 than in ")
+    assert "for the shard [0:8, 6:12] of an array of type f32[8, 12]" in text
     same(from_callback((8, 12), some, lambda index: W[index]), W)
     same(from_callback((8, 12), sharding("x", "y"), lambda index: W[index]), W)
     text = told(lambda: sd.device_put_replicated(one, sd.devices()))
-    assert text.startswith("process 1 places other numbers than process 0 on devices of several")
+    assert text.startswith("process 1 places other elements than process 0 on devices of several")
 
 
 @claim

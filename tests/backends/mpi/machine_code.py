@@ -49,7 +49,7 @@ def each_level_of_a_collective_is_shown() -> None:
         assert "axes=[x:(1)2], op=max" in levels
     assert f"mesh @mesh = [x={sd.process_count()}]" in merged
     found = refused(PipelineError, lambda: text(lambda x: x + 1, x, stage="nothing"))
-    assert found.startswith("no stage is called 'nothing'; the stages are two-levels, ")
+    assert found.startswith("no stage is named 'nothing'; the stages are two-levels, ")
     assert found.endswith(", fuse, or schedule")
 
 

@@ -45,7 +45,7 @@ def first() -> bool:
 
 
 SAME = (
-    "give the same in every process, or each its own part by shardir.distributed.from_process_local"
+    "pass the same in every process, or each its shard with shardir.distributed.from_process_local"
 )
 
 
@@ -54,11 +54,11 @@ def numbers_of_each_process_are_the_same(_: Path) -> None:
     x = put(W, "x")
     with_argument = sd.jit(lambda x, y: x + y)
     assert told(ArgumentError, lambda: with_argument(x, np.full((8, 12), mine(), np.float32))) == (
-        "%y of lambda (f32[8, 12]) is not placed on devices, and has other numbers in process 1 "
+        "%y of lambda (f32[8, 12]) is not placed on devices, and has other elements in process 1 "
         f"than in process 0; {SAME}"
     )
     assert told(ArgumentError, lambda: x * float(mine())).startswith(
-        "%y of multiply (f32[]) is not placed on devices, and has other numbers in process 1 "
+        "%y of multiply (f32[]) is not placed on devices, and has other elements in process 1 "
     )
     big = np.full((8, 12, 100), mine(), np.float32)
     assert "(f32[8, 12, 100]) is not placed on devices" in told(
@@ -88,7 +88,7 @@ def processes_save_the_same(folder: Path) -> None:
     x, y = put(W, "x"), put(W, "y")
     path = folder / "differs"
     start = f"the processes do not save the same to {path}: "
-    end = "; every process must save the same containers"
+    end = "; every process must save the same pytree"
     for tree, what in (
         ({"a" if first() else "b": x}, "process 0 has an array 'a', and process 1 has none"),
         (
@@ -99,7 +99,7 @@ def processes_save_the_same(folder: Path) -> None:
         ({"a": x if first() else 2}, "'a' is f32[8, 12] in process 0 and i32[] in process 1"),
         (
             {"n": mine()},
-            "'n' is not placed on devices, and has other numbers in process 1 than in process 0",
+            "'n' is not placed on devices, and has other elements in process 1 than in process 0",
         ),
     ):
         assert told(CheckpointError, partial(save, path, tree)) == start + what + end
@@ -145,7 +145,7 @@ def processes_load_the_same(folder: Path) -> None:
     text = told(CheckpointError, lambda: load(own, {"x": put(W, "y")}))
     assert text == (
         f"process 1 finds another checkpoint than process 0, here at {own}; "
-        "give a folder that all processes see"
+        "use a folder that all processes can read"
     )
     if first():  # nothing on devices of others: nobody else has to be there
         assert load(path, {"step": 0}) == {"step": 3}
@@ -174,8 +174,8 @@ def a_folder_that_one_process_sees_is_an_error_in_all(folder: Path) -> None:
         sharded = sharding(("x", "y"))
         assert told(CheckpointError, lambda: load(path, shardings=sharded)) == lacks
         assert told(CheckpointError, lambda: exists(path)) == (
-            "process 1 finds a checkpoint at own, and process 0 finds none; give a folder that all "
-            "processes see"
+            "process 1 finds a checkpoint at own, and process 0 finds none; use a folder that all "
+            "processes can read"
         )
         if mine() != 1:
             alone(save, path, {"step": 3.0})
@@ -226,7 +226,7 @@ def hosts_compare_what_they_have(_: Path) -> None:
             DistributedError,
             lambda: multihost_utils.global_array_to_host_local_array(y, elsewhere, P()),
         )
-        assert f"belongs to process {mine()}, which has no part" in text
+        assert f"belongs to process {mine()}, which has no shard" in text
 
 
 @claim

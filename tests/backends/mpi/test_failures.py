@@ -53,8 +53,8 @@ def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> Non
     assert done.code in ALARM
     assert "ModuleNotFoundError: No module named 'dataset'" in done.err[1]
     assert (
-        "distributed.initialize() waits for ever: process 1 ended before calling it; every process "
-        "of the job must\n"
+        "distributed.initialize() would wait forever: process 1 ended before calling it; every "
+        "process of the job must\n"
     ) in done.err[0]
 
 
@@ -186,8 +186,8 @@ def test_processes_that_do_not_join_are_told(tmp_path: Path) -> None:
     for process, text in enumerate(done.err[:2]):
         assert text.count("Warning") == 1
         assert (
-            f"RuntimeWarning: mpiexec started 2 processes, and process {process} goes on alone: "
-            "each computes everything by itself; to share the work, call "
+            f"RuntimeWarning: mpiexec started 2 processes, and process {process} runs alone: "
+            "each process computes everything; to share the work, call "
             "shardir.distributed.initialize() before any array, mesh or device\n"
         ) in text
 
@@ -204,13 +204,14 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
     [
         (
             "other_numbers",
-            "process 1 places other numbers than process 0 on devices of several processes; give "
-            "all the same, or each its own part by shardir.distributed.from_process_local",
+            "process 1 places other elements than process 0 on devices of several processes; pass "
+            "the same array in all, or the shard of each process to "
+            "shardir.distributed.from_process_local",
         ),
         (
             "other_arrays",
-            "processes 0 and 1 are both at gathering an array of type f32[8], and mean arrays of "
-            "other shardings or on other devices; every process must name the same array",
+            "processes 0 and 1 are both gathering an array of type f32[8], with different "
+            "shardings or devices; every process must pass the same array",
         ),
         ("other_roots", "is at gathering an array of type f32[8] to process 0, and process 1 ("),
         ("other_places", "is at gathering an array of type f32[8], and process 1 ("),
@@ -231,12 +232,12 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
         ("other_numpys", ") 1.0; install the same version for all"),
         (
             "too_late",
-            "distributed.initialize() comes too late: this program has named devices already, by "
-            "an array, a mesh or devices(); call it first",
+            "distributed.initialize() is called too late: this program has created devices by an "
+            "array, a mesh or devices(); call it first",
         ),
         (
             "too_few_devices",
-            "1 device cannot be dealt out to 2 processes; pass local_device_count=1, or set "
+            "1 device cannot be distributed over 2 processes; pass local_device_count=1, or set "
             "SHARDIR_CPU_DEVICES=2",
         ),
         (
@@ -245,8 +246,8 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
         ),
         (
             "more_devices_later",
-            "there were to be 8 devices when distributed.initialize() dealt them out to 2 "
-            "processes, and now 16; set their number before",
+            "distributed.initialize() distributed 8 devices over 2 processes, and now there are "
+            "16; set their number before",
         ),
     ],
 )

@@ -80,6 +80,6 @@ def test_keys_of_another_generator(call: Callable[..., Any]) -> None:
     with pytest.raises(KeyKindError) as caught:
         call(jax.random.key(0, impl="rbg"), X)
     assert str(caught.value).startswith(
-        "random keys of 'rbg' are unknown; they are for 'threefry2x32', which "
-        "jax.random.key(seed, impl='threefry2x32') makes\n"
+        "random keys of 'rbg' are not supported; make keys of 'threefry2x32' with "
+        "jax.random.key(seed, impl='threefry2x32')\n"
     )

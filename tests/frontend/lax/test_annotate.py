@@ -76,7 +76,7 @@ FAULTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
      "NamedSharding(mesh, PartitionSpec(...))"),
     (lambda x: lax.with_sharding_constraint([x, x], [ROWS]), ArgumentError,
      "with_sharding_constraint has a list of 1, where the value has a list of 2; give one entry "
-     "for all of it, or the same containers"),
+     "for the whole subtree, or the same containers"),
     (lambda x: lax.with_sharding_constraint(x[0], ROWS), ShardingError,
      "PartitionSpec('x', None) has 2 entries and the value has rank 1; use a spec with an entry "
      "for each dimension at most"),

@@ -174,14 +174,14 @@ def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str
 
 def test_names_that_are_not_there() -> None:
     assert refused(AxisNameError, lambda x: lax.psum(x, "row")) == (
-        "psum is along 'row', and no axis around this line has that name (there: 'rows'); did you "
-        "mean 'rows'?"
+        "psum is along 'row', which is not bound at this line (bound axes: 'rows'); did you mean "
+        "'rows'?"
     )
     with pytest.raises(AxisNameError) as caught:
         lax.axis_index("i")
     assert str(caught.value).splitlines()[0] == (
-        "axis_index is along 'i', and no axis around this line has that name (there: none); name "
-        "one with axis_name= of vmap or pmap, or in the mesh of shard_map"
+        "axis_index is along 'i', which is not bound at this line (bound axes: none); name one "
+        "with axis_name= of vmap or pmap, or in the mesh of shard_map"
     )
     with pytest.raises(NameError):
         vmap(lambda x: lax.psum(x, "i"))(X)

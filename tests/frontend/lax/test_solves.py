@@ -119,7 +119,7 @@ def test_errors() -> None:
     with pytest.raises(DifferentiateError) as caught:
         sd.grad(f)(B)
     assert str(caught.value).startswith(
-        "a gradient through custom_linear_solve needs the transposed equation solved; give it "
+        "a gradient through custom_linear_solve needs a solver of the transposed equation; pass "
         "transpose_solve, or symmetric=True if that holds"
     )
     with pytest.raises(ArgumentError) as wrong:

@@ -111,7 +111,7 @@ def test_masks_are_not_dropped() -> None:
     x = np.ma.array([1.0, 2.0], mask=[True, False])
     with pytest.raises(NotAnArrayError) as caught:
         shardir.jit(lambda x: x)(x)
-    assert "is a masked array, and arrays here have no mask; pass x.filled(number)" in str(caught)
+    assert "is a masked array, which shardir does not support; pass x.filled(number)" in str(caught)
 
 
 def test_objects_that_stand_for_arrays() -> None:

@@ -124,7 +124,7 @@ def test_arange_is_one_operation() -> None:
 
 
 def test_arange_needs_numbers() -> None:
-    with pytest.raises(TracedValueError, match="shapes and Python's range need numbers"):
+    with pytest.raises(TracedValueError, match="shapes and Python's range need concrete"):
         run(snp.arange, np.array(3))
     with pytest.raises(ArgumentError, match="arange with step 0 has no end"):
         snp.arange(1, 2, 0)
@@ -351,7 +351,7 @@ LONG_LISTS: list[tuple[Callable[[], Any], str]] = [
 def test_a_long_list_of_numbers_is_not_taken_one_by_one(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(NotAnArrayError) as caught:
         call()
-    hint = ", and at most 1024 are taken one by one; make it one array with snp.array"
+    hint = ", and at most 1024 are accepted; make it one array with snp.array"
     assert str(caught.value).partition("\n")[0] == says + hint
 
 

@@ -78,7 +78,7 @@ def test_a_list_that_contains_itself_has_no_place_for_what_is_no_array() -> None
     assert_refused(
         lambda: sd.jit(lambda x: snp.interp(endless, "ab", x))(X),
         StructureError,
-        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+        "the list [1.0, [...]] contains itself; a pytree must be finite",
     )
 
 

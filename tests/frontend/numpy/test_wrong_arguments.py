@@ -31,10 +31,10 @@ TYPES = (
 )
 BEYOND = f"is {HUGE}; indices are of 32 bits, so it is at most 2147483647"
 NO_MASK = (
-    "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask as an "
+    "is a masked array, which shardir does not support; pass x.filled(number), or the mask as an "
     "array of its own"
 )
-CONTAINS_ITSELF = "the list [1.0, [...]] contains itself; arrays are found in containers that end"
+CONTAINS_ITSELF = "the list [1.0, [...]] contains itself; a pytree must be finite"
 Case = tuple[Callable[[], Any], type[ShardirError], str]
 
 PLACES: list[Case] = [
@@ -51,7 +51,7 @@ PLACES: list[Case] = [
      "m of tril_indices is at least 0, got -1"),
     (lambda: snp.tril_indices(HUGE), ArgumentError, f"n of tril_indices {BEYOND}"),
     (lambda: snp.tril_indices(odd(X)), ArgumentError,
-     "an array of type f32[3] is no index; indices are whole numbers"),
+     "an array of type f32[3] is no index; indices are integers"),
     (lambda: snp.tril_indices_from(odd(None)), NotAnArrayError,
      "argument arr of tril_indices_from is None of type NoneType, which is no array"),
     (lambda: snp.tril_indices_from(X), OperationTypeError,
@@ -205,7 +205,7 @@ TYPES_AND_SHAPES: list[Case] = [
      "shape (np.datetime64('2020-01-01'),) has the size np.datetime64('2020-01-01'), which is no "
      "whole number"),
     (lambda: snp.broadcast_shapes(odd(X)), ArgumentError,
-     "an array of type f32[] is no index; indices are whole numbers"),
+     "an array of type f32[] is no index; indices are integers"),
     (lambda: snp.lexsort(odd({"a": 1})), OperationTypeError,
      "lexsort takes a list of keys, or keys along an array, got a dict"),
     (lambda: snp.array(X, copy=odd(MASKED)), ArgumentError,
