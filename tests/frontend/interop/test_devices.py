@@ -149,8 +149,8 @@ def test_other_shardings_than_named_ones_are_refused() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         sharding_of(Odd())
     assert str(caught.value).startswith(
-        "Odd() of JAX is no NamedSharding, and only those are known here; make it one, over a mesh "
-        "with named axes"
+        "Odd() of JAX is not a NamedSharding, which is the only supported kind; make it one, over a "
+        "mesh with named axes"
     )
 
 
