@@ -247,7 +247,8 @@ class _Program:
             raise NotAnArrayError(
                 point(
                     f"{self.name} is written for JAX and received a value of shardir: {message}; "
-                    "give it arrays as arguments, and use the functions of only one of the two in it"
+                    "give it arrays as arguments, and use the functions of only one of the two in "
+                    "it"
                 )
             ) from None
         self._check()

@@ -281,7 +281,7 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.fori_loop(0, 3, lambda i, c: (c, c), x),
      "the body of fori_loop must give back what it is carried: * goes in, (*, *) comes out"),
     (lambda x: lax.cond(x > 0, lambda: 1, lambda: 2),
-     "cond decides by a scalar, got f32[4, 3]; use snp.where for elements"
+     "cond takes a scalar as condition, got f32[4, 3]; use snp.where for elements"
      .replace("f32", "bool")),
     (lambda x: lax.cond(True, lambda: (x, x), lambda: x),
      "branches must return the same containers, got * and (*, *)"),
@@ -293,7 +293,7 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
      "type, for example with .astype"),
     (lambda x: lax.switch(0, []), "switch needs at least one branch"),
     (lambda x: lax.switch(x[0, 0], [lambda: 1, lambda: 2]),
-     "switch chooses by an integer of rank 0, got f32[]"),
+     "switch takes an integer of rank 0 as index, got f32[]"),
 ]  # fmt: skip
 
 
