@@ -39,8 +39,8 @@ def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
             some: Tracer = emit("any", emit("and", x, y), dims=tuple(range(x.ndim)))
             return some
         # A sum of ones is never rounded to zero, and products of floats are fastest.
-        result = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
-        return result if dtype is None else convert(result, dtype_of(dtype))
+        bools = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
+        return bools if dtype is None else convert(bools, dtype_of(dtype))
     left, right, output = dims.replace("->", ",").split(",")
     x, left = _without_ones(x, left, y, right)
     y, right = _without_ones(y, right, x, left)

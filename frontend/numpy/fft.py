@@ -132,9 +132,9 @@ def _at_end(kind: str, x: Tracer, group: list[int], size: int) -> Tracer:
     if kind == "irfft":
         kept = x.value.type.with_shape((*x.shape[:-1], size))
         result = kept.with_dtype(REAL_OF[kept.dtype])
-    result: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
+    transformed: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
     order = (*before, *after, *group)
-    return transposed(result, [order.index(d) for d in range(x.ndim)])
+    return transposed(transformed, [order.index(d) for d in range(x.ndim)])
 
 
 def _scaled(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
