@@ -1,4 +1,4 @@
-"""Pytree nodes that JAX knows: Equinox modules, Flax states, and classes that users registered in
+"""Pytree nodes of JAX: Equinox modules, Flax states, and classes that users registered in
 JAX.
 
 The import of this module registers such a class as a container in shardir when an object of it

@@ -196,12 +196,12 @@ def write_back(written: Written, split: Any) -> Any:
     """
     leaves = jax.tree_util.tree_leaves(split)
 
-    def restored(leaf: Any) -> Any:
+    def restore(leaf: Any) -> Any:
         if isinstance(leaf, Unchanged):
             return leaves[leaf.index]
         return as_jax_array(leaf) if isinstance(leaf, Array) else leaf
 
-    objects = jax.tree_util.tree_map(restored, written.objects)
+    objects = jax.tree_util.tree_map(restore, written.objects)
     _, out = merge_objects((objects, written.result), inner=False)
     return out
 

@@ -57,8 +57,8 @@ def _check_sizes(jax_mesh: Any, mesh: Mesh, names: list[str]) -> None:
         )
         raise ShardingError(
             point(
-                f"shard_map of JAX over {there}, on a mesh of {here}; leave its mesh out, which "
-                "takes the one that is entered"
+                f"shard_map of JAX over {there}, on a mesh of {here}; omit its mesh to use the "
+                "current mesh"
             )
         )
 

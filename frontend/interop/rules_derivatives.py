@@ -93,7 +93,7 @@ class Alone:
     def with_some(
         self, args: Sequence[Any], indices: Sequence[int], values: Sequence[Any]
     ) -> list[Any]:
-        """Return all results, with the arguments at the indices `numbers` replaced."""
+        """Return all results, with the arguments at the indices `indices` replaced."""
         all_args = list(args)
         for i, x in zip(indices, values, strict=True):
             all_args[i] = x
@@ -168,8 +168,8 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
             raise ImportedProgramError(
                 point(
-                    f"the derivative of {primal.__name__} uses a value of the function around it, "
-                    "of which JAX's trace has ended; pass the value as an argument, or take the "
+                    f"the derivative of {primal.__name__} uses a value of an enclosing function "
+                    "whose JAX trace has ended; pass the value as an argument, or take the "
                     "gradient by jax.grad inside of from_jax"
                 )
             ) from None

@@ -135,8 +135,8 @@ def settled(carried: Sequence[Tracer], out: Sequence[Abstract], what: str) -> li
         if not (same_type or widens or narrows):
             raise ControlFlowError(
                 point(
-                    f"{what} must give back what it is carried: value {i} goes in as {have.type} "
-                    f"and comes out as {returned.type}; make both one type, for example "
+                    f"{what} must return the types of its carry: value {i} is {have.type} in the "
+                    f"carry and {returned.type} in the result; make both one type, for example "
                     "with .astype"
                 )
             )
@@ -150,7 +150,6 @@ def check_structure(expected: tree.PyTreeDef, got: tree.PyTreeDef, what: str) ->
     if expected != got:
         raise ControlFlowError(
             point(
-                f"{what} must give back what it is carried: {shown(expected)} goes in, "
-                f"{shown(got)} comes out"
+                f"{what} must return containers like its carry {shown(expected)}, got {shown(got)}"
             )
         )

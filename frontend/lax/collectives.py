@@ -154,12 +154,12 @@ def ppermute(x: Any, axis_name: AxisName, perm: Pairs) -> Any:
     named = named_axes(axis_name, "ppermute")
     pairs = _pairs(perm, named)
 
-    def moved(leaf: Tracer) -> Tracer:
+    def permute_leaf(leaf: Tracer) -> Tracer:
         if not joined(named):
             return leaf if pairs else splat(0, leaf.value.type, leaf.weak_type)
         return _sent("collective-permute", leaf, joined(named), pairs=pairs)
 
-    return _each(x, moved)
+    return _each(x, permute_leaf)
 
 
 def _pairs(perm: Pairs, named: Sequence[Named]) -> tuple[tuple[int, int], ...]:
@@ -219,7 +219,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
             )
         )
 
-    def given(leaf: Tracer) -> Tracer:
+    def broadcast_leaf(leaf: Tracer) -> Tracer:
         is_source: Tracer = emit("eq", axis_index(axis_name), splat(source, TensorType((), "i32")))
         if leaf.ndim:
             is_source = emit(
@@ -231,7 +231,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
             return _sent("all-reduce", masked, joined(named), op=Symbol("max"))
         return _sent("all-reduce", masked, joined(named), op=Symbol("add"))
 
-    return _each(x, given)
+    return _each(x, broadcast_leaf)
 
 
 def all_gather(
@@ -245,7 +245,7 @@ def all_gather(
     named, members = _among(axis_name, axis_index_groups, "all_gather")
     tiled = flag_of("tiled of all_gather", tiled)
 
-    def gathered(leaf: Tracer) -> Tracer:
+    def gather_leaf(leaf: Tracer) -> Tracer:
         dim = axis_of(axis, leaf.ndim + (not tiled))
         if members is not None:
             return _joined(members.mine(leaf), dim, tiled)
@@ -255,7 +255,7 @@ def all_gather(
             leaf = _sent("all-gather", leaf, each.axes, dim=dim)
         return leaf
 
-    return _each(x, gathered)
+    return _each(x, gather_leaf)
 
 
 def _joined(stacked: Tracer, dim: int, tiled: bool) -> Tracer:
@@ -283,7 +283,7 @@ def psum_scatter(
     tiled = flag_of("tiled of psum_scatter", tiled)
     size = len(members.groups[0]) if members else size_of(named)
 
-    def scattered(leaf: Tracer) -> Tracer:
+    def scatter_leaf(leaf: Tracer) -> Tracer:
         dim = axis_of(scatter_dimension, leaf.ndim)
         _check_pieces("psum_scatter", leaf, dim, size, tiled)
         if members is not None:
@@ -293,7 +293,7 @@ def psum_scatter(
                 leaf = _sent("reduce-scatter", leaf, each.axes, dim=dim, op=Symbol("add"))
         return leaf if tiled else reshape(leaf, (*leaf.shape[:dim], *leaf.shape[dim + 1 :]))
 
-    return _each(x, scattered)
+    return _each(x, scatter_leaf)
 
 
 def _own_piece(x: Tracer, dim: int, count: int, members: Members) -> Tracer:
@@ -317,7 +317,7 @@ def all_to_all(
     tiled = flag_of("tiled of all_to_all", tiled)
     size = len(members.groups[0]) if members else size_of(named)
 
-    def exchanged(leaf: Tracer) -> Tracer:
+    def exchange_leaf(leaf: Tracer) -> Tracer:
         split, concat = axis_of(split_axis, leaf.ndim), axis_of(concat_axis, leaf.ndim)
         _check_pieces("all_to_all", leaf, split, size, tiled)
         share = leaf.shape[split] // size
@@ -348,7 +348,7 @@ def all_to_all(
         rest[concat] *= size
         return reshape(moved, rest)
 
-    return _each(x, exchanged)
+    return _each(x, exchange_leaf)
 
 
 def _stages(named: Sequence[Named]) -> list[list[Named]]:

@@ -64,7 +64,7 @@ def scatter_apply(
 
     x = as_tracer(operand)
 
-    def mapped(values: Any) -> Any:
+    def apply_to_elements(values: Any) -> Any:
         flat = vmap(func)(reshape(values, (values.size,)))
         return lax.convert_element_type(snp.reshape(flat, x.shape), x.dtype)
 
@@ -76,11 +76,11 @@ def scatter_apply(
         mode=mode,
     )
     if unique_indices or not x.size:
-        return snp.where(times > 0, mapped(x), x) if x.size else x
+        return snp.where(times > 0, apply_to_elements(x), x) if x.size else x
 
     def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, values = state
-        return done + 1, snp.where(times > done, mapped(values), values)
+        return done + 1, snp.where(times > done, apply_to_elements(values), values)
 
     max_count = snp.max(times)
     return lax.while_loop(lambda state: state[0] < max_count, step, (as_tracer(0), x))[1]

@@ -112,7 +112,7 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
     for x in stacked:
         if not x.ndim:
             raise ControlFlowError(
-                point("scan goes along the first dimension of xs; one of them is a scalar")
+                point("scan iterates along the first dimension of xs; one of them is a scalar")
             )
         sizes.append(x.shape[0])
     if length is not None:
@@ -136,8 +136,8 @@ def _check_counted(what: str, number: int, dtype: str) -> None:
         hint = "; shardir.enable_x64() makes it int64" if can_widen else ""
         raise NumberError(
             point(
-                f"{what} is {number}, which does not fit into {bounds.dtype}, the type that the "
-                f"loop counts in{hint}"
+                f"{what} is {number}, which does not fit into {bounds.dtype}, the type of the "
+                f"loop counter{hint}"
             )
         )
 

@@ -141,7 +141,9 @@ def associative_scan(
         for given, made in zip(first, results, strict=True):
             if given.shape != made.shape:
                 raise ControlFlowError(
-                    point(f"{what} must keep shapes, it made {made.shape} of two {given.shape}")
+                    point(
+                        f"{what} must keep shapes, it returned {made.shape} for two {given.shape}"
+                    )
                 )
         return results
 

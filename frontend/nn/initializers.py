@@ -220,7 +220,7 @@ def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[f
     for i in (i for axes in (ins, outs, batch) for i in _listed(axes)):
         if not -len(shape) <= i < len(shape):
             raise ArgumentError(
-                point(f"an initializer has the axis {i}, and the shape {shape} has no such one")
+                point(f"an initializer has the axis {i}, which the shape {shape} does not have")
             )
     sizes = [prod(shape[i] for i in _listed(axes)) for axes in (ins, outs, batch)]
     window = prod(shape) / max(prod(sizes), 1)

@@ -110,7 +110,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     or are taken modulo the number of choices ("wrap").
     """
     if out is not None:
-        raise ArgumentError(point("choose has no out=; arrays are never written into"))
+        raise ArgumentError(point("choose takes no out=; arrays are immutable"))
     if not is_one_of(mode, ("raise", "clip", "wrap")):
         raise ArgumentError(
             point(f"choose has no mode {brief(mode)}; its modes are 'raise', 'clip' and 'wrap'")
@@ -164,7 +164,7 @@ def compress(
     padded with `fill_value`. Raise `IndexingError` if `condition` is true beyond the last element.
     """
     if out is not None:
-        raise ArgumentError(point("compress has no out=; arrays are never written into"))
+        raise ArgumentError(point("compress takes no out=; arrays are immutable"))
     if size is None and (axis is None or type(axis) is int):
         found = chosen(a, condition, axis)
         if found is not None:

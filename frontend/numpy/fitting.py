@@ -119,7 +119,7 @@ def polyfit(
     points, values = promote_inexact(_vector("polyfit", x), y)
     if order < 0 or not points.size or values.shape[:1] != points.shape or values.ndim > 2:
         raise ShapeError(
-            point(f"polyfit of degree {order} takes as many values as places, got shapes "
+            point(f"polyfit of degree {order} takes as many values as points, got shapes "
                   f"{values.shape} and {points.shape}")
         )  # fmt: skip
     design = as_tracer(snp.vander(points, order + 1))

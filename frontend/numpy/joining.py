@@ -127,13 +127,13 @@ def block(arrays: Any) -> Any:
     levels = depth(arrays)
     dims = max(levels, rank(arrays))
 
-    def assembled(x: Any, level: int) -> Any:
+    def assemble(x: Any, level: int) -> Any:
         if isinstance(x, (list, tuple)):
-            return concatenate([assembled(part, level - 1) for part in x], dims - level)
+            return concatenate([assemble(part, level - 1) for part in x], dims - level)
         tracer = as_tracer(x)
         return reshape(tracer, (1,) * (dims - tracer.ndim) + tracer.shape)
 
-    return assembled(arrays, levels)
+    return assemble(arrays, levels)
 
 
 def _bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:

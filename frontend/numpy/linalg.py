@@ -80,7 +80,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(dims) == 1:
         return _size(v, dims, 2 if ord is None else ord, keepdims)
     if len(dims) != 2:
-        raise ShapeError(point(f"norm goes along one axis or two, got axis={axis}"))
+        raise ShapeError(point(f"norm takes one axis or two, got axis={axis}"))
     return _matrix_size(v, (dims[0], dims[1]), "fro" if ord is None else ord, keepdims)
 
 

@@ -129,4 +129,4 @@ def ordered(name: str, *xs: Any) -> tuple[Any, ...]:
 def no_out(name: str, out: Any) -> None:
     """Raise `ArgumentError` if `out` is given: arrays are immutable."""
     if out is not None:
-        raise ArgumentError(point(f"{name} takes no out=; arrays never change"))
+        raise ArgumentError(point(f"{name} takes no out=; arrays are immutable"))

@@ -225,7 +225,7 @@ def _at_known(lines: Tracer, q: float, method: str) -> Tracer:
     last = convert(same("maximum", numbers - 1, like(numbers, 0)), kind)
     position = same("mul", like(last, q), last)
     max_index = floor(q * (count - 1))
-    # Rounding may put `place` on the other side of an integer than `most`.
+    # Rounding may put `position` on the other side of an integer than `max_index`.
     down = same("minimum", convert(same("floor", position), "i32"), like(nans, max_index))
     down = same("maximum", down, same("neg", nans) + max_index)
     lowered = same("neg", down) + max_index

@@ -55,7 +55,7 @@ def repeat(
         return laid_out(_repeated(a, frozen(repeats), axis, total_repeat_length), out_sharding)
     if total_repeat_length is None:
         raise OperationTypeError(
-            point("repeat with traced counts needs total_repeat_length=, the size it makes")
+            point("repeat with traced counts needs total_repeat_length=, the size of the result")
         )
     return laid_out(_repeated_by(a, repeats, axis, total_repeat_length), out_sharding)
 

@@ -232,8 +232,8 @@ def _bound(bound: Any) -> int | None:
     if isinstance(bound, Tracer):
         raise TracedValueError(
             point(
-                "the bounds of a slice are traced, so its size is not known; use "
-                "lax.dynamic_slice, whose size is known, or make them static (static_argnums)"
+                "the bounds of a slice are traced, so its size is unknown; use "
+                "lax.dynamic_slice, whose size is static, or make them static (static_argnums)"
             )
         )
     try:

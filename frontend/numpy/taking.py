@@ -48,7 +48,7 @@ def take(
     modulo the size.
     """
     if out is not None:
-        raise ArgumentError(point("take has no out=; arrays are never written into"))
+        raise ArgumentError(point("take takes no out=; arrays are immutable"))
     _check_mode("take", mode)
     if is_known(indices) and not hasattr(indices, "abstract") and not _goes_as_it_is(indices):
         indices = np.asarray(indices)

@@ -91,7 +91,7 @@ def wanted_shape(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
 
 
 def _fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Return whether a shape broadcasts to the result shape `wanted`."""
+    """Return whether a shape broadcasts to the result shape `target`."""
     try:
         return np.broadcast_shapes(target, shape) == target
     except ValueError:

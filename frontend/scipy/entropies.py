@@ -44,7 +44,7 @@ def divergence(p: Any, q: Any, wide: bool) -> Any:
 
 
 def _log_past(difference: Any, smaller: Any) -> Any:
-    """Return log(1 + apart / least) without overflow of the quotient."""
+    """Return log(1 + difference / smaller) without overflow of the quotient."""
     overflows, one = difference / smaller == inf, like(difference, 1)
     scaled_quotient = (difference * 2.0**-STEPS) / (
         snp.where(overflows, snp.minimum(smaller, 1.0), one) * 2.0**STEPS

@@ -37,10 +37,10 @@ def beta_of_double(a: Any, b: Any, sign: Any) -> Any:
         logarithm = log_beta(a, b, lambda x: pointwise("lgamma", x))
         return snp.where(is_direct, direct, sign * snp.exp(logarithm))
 
-    def as_it_is(a: Any, b: Any, sign: Any, direct: Any) -> Any:
+    def keep_direct(a: Any, b: Any, sign: Any, direct: Any) -> Any:
         return direct
 
-    return cond(snp.any(~is_direct), by_logarithm, as_it_is, a, b, sign, direct)
+    return cond(snp.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct)
 
 
 def beta_of_positive(a: Any, b: Any) -> Any:
@@ -73,18 +73,20 @@ def rising_factorial(z: Any, m: Any) -> Any:
     safe_z, safe_total, safe_m = (snp.where(is_direct, x, one) for x in (z, total, m))
     direct = _rising(safe_z, safe_total, safe_m, snp.where(is_direct, lost, like(z, 0)))
 
-    def reflected(z: Any, total: Any, direct: Any) -> Any:
+    def by_gamma_quotient(z: Any, total: Any, direct: Any) -> Any:
         return snp.where(is_direct, direct, gamma_of_double(total) / gamma_of_double(z))
 
-    def as_it_is(z: Any, total: Any, direct: Any) -> Any:
+    def keep_direct(z: Any, total: Any, direct: Any) -> Any:
         return direct
 
-    made = cond(snp.any(~is_direct), reflected, as_it_is, z, total, direct)
+    made = cond(snp.any(~is_direct), by_gamma_quotient, keep_direct, z, total, direct)
     return snp.where(m == 0, one, made)
 
 
 def _rising(z: Any, total: Any, m: Any, rounding_error: Any) -> Any:
-    """Return the rising factorial of positive numbers; `lost` is the rounding error of `total`.
+    """Return the rising factorial of positive numbers.
+
+    `rounding_error` is that of `total`.
 
     Stirling's formula gives powers of z + m, of z, or, if both are large, of their quotient.
     """

@@ -84,7 +84,7 @@ def _solved(
         raise ArgumentError(
             point(
                 f"x0 of {name} is not like b: its shapes are {_shapes(x0)}, those of b "
-                f"{_shapes(b)}; they have to be containers of the same arrays"
+                f"{_shapes(b)}; they must be containers of arrays of the same shapes"
             )
         )
     x0 = tree.map(lambda x, like: snp.asarray(x).astype(like.dtype), x0, b)

@@ -61,10 +61,10 @@ def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
     """Return the sum of ((k + q) / unit)**-s; units other than 1 require q above 0."""
     unit = like(s, 1) if unit is None else unit
 
-    def plain(s: Any, q: Any, unit: Any) -> Any:
+    def direct(s: Any, q: Any, unit: Any) -> Any:
         return _right(s, q, unit)
 
-    def reflected(s: Any, q: Any, unit: Any) -> Any:
+    def by_reflection(s: Any, q: Any, unit: Any) -> Any:
         """Extend to q < 0: the terms there are those of the positive numbers up to -q."""
         left = q < 0
         below, above = snp.floor(q), snp.ceil(q)
@@ -78,7 +78,7 @@ def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
         total = sums[0] + sign * sums[1] - sign * sums[2]
         return snp.where(left & (snp.floor(s) != s), like(s, snp.nan), total)
 
-    total = cond(snp.any(q < 0), reflected, plain, s, q, unit)
+    total = cond(snp.any(q < 0), by_reflection, direct, s, q, unit)
     is_limit = ((s == snp.inf) & (q > 0)) | ((q == snp.inf) & (s > 1))
     limit = snp.where(q > 1, 0.0, snp.where(q == 1, 1.0, snp.inf))
     result = snp.where(is_limit, limit, total)

@@ -347,8 +347,8 @@ def test_traced_masks_and_bounds_name_the_way_out() -> None:
         "x[snp.nonzero(mask, size=...)]"
     )
     assert error(lambda: run(lambda x, n: x[:n], X, np.array(1)), TracedValueError) == (
-        "the bounds of a slice are traced, so its size is not known; use lax.dynamic_slice, whose "
-        "size is known, or make them static (static_argnums)"
+        "the bounds of a slice are traced, so its size is unknown; use lax.dynamic_slice, whose "
+        "size is static, or make them static (static_argnums)"
     )
 
 
