@@ -138,11 +138,11 @@ def associative_scan(
         results = [as_tracer(x) for x in tree.leaves(found)]
         if len(results) != len(first):
             check_structure(structure, tree.structure(found), what)
-        for given, made in zip(first, results, strict=True):
-            if given.shape != made.shape:
+        for given, result in zip(first, results, strict=True):
+            if given.shape != result.shape:
                 raise ControlFlowError(
                     point(
-                        f"{what} must keep shapes, it returned {made.shape} for two {given.shape}"
+                        f"{what} must keep shapes, it returned {result.shape} for two {given.shape}"
                     )
                 )
         return results

@@ -98,8 +98,8 @@ class Place:
         from shardir.frontend import numpy as snp
 
         out_sharding = options.pop("out_sharding", None)
-        made = snp.true_divide(self._array, self._factors(values, options))
-        return laid_out(made, out_sharding)
+        result = snp.true_divide(self._array, self._factors(values, options))
+        return laid_out(result, out_sharding)
 
     def power(self, values: Any, **options: Any) -> Any:
         """Raise to the power of `values`."""
@@ -124,8 +124,8 @@ class Place:
         from shardir.frontend.numpy.indexing import get
 
         mode = _mode(options)
-        made = get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
-        return laid_out(made, options.get("out_sharding"))
+        result = get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
+        return laid_out(result, options.get("out_sharding"))
 
     def __getattr__(self, name: str) -> NoReturn:
         known = sorted(method for method in vars(Place) if not method.startswith("_"))
@@ -137,11 +137,11 @@ class Place:
         return Place(snp.ones_like(self._array), self._index).multiply(values, **options)
 
     def _updated(self, op: str, values: Any, options: dict[str, Any]) -> Any:
-        made = _update(self._array, self._index, values, op, _mode(options))
-        return laid_out(made, options.get("out_sharding"))
+        result = _update(self._array, self._index, values, op, _mode(options))
+        return laid_out(result, options.get("out_sharding"))
 
     def __repr__(self) -> str:
-        return f"Place({self._array!r}, {self._index!r})"
+        return f"IndexedUpdate({self._array!r}, {self._index!r})"
 
 
 @composed()

@@ -119,10 +119,10 @@ def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None)
     while len(pairs) > 1:
         i, j = _cheapest([term for _, term in pairs], output, sizes)
         (y, right), (x, left) = pairs.pop(j), pairs.pop(i)
-        wanted = "".join([output, *(term for _, term in pairs)])
-        x, left = _summed(x, left, wanted + right)
-        y, right = _summed(y, right, wanted + left)
-        order = _order(left, right, wanted) if pairs else output
+        needed_letters = "".join([output, *(term for _, term in pairs)])
+        x, left = _summed(x, left, needed_letters + right)
+        y, right = _summed(y, right, needed_letters + left)
+        order = _order(left, right, needed_letters) if pairs else output
         dtype = None if pairs else preferred_element_type
         pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype), order))
     result, term = _summed(*pairs[0], output)
@@ -207,18 +207,18 @@ def _simple(x: Tracer, term: str, sizes: dict[str, int]) -> tuple[Tracer, str]:
     return x, term
 
 
-def _summed(x: Tracer, term: str, wanted: str) -> tuple[Tracer, str]:
+def _summed(x: Tracer, term: str, needed_letters: str) -> tuple[Tracer, str]:
     """Sum an operand over the letters that neither the output nor other operands have."""
-    dims = tuple(d for d, letter in enumerate(term) if letter not in wanted)
+    dims = tuple(d for d, letter in enumerate(term) if letter not in needed_letters)
     if not dims:
         return x, term
     summed: Tracer = emit("sum", x, dims=dims, weak=x.weak_type)
-    return summed, "".join(letter for letter in term if letter in wanted)
+    return summed, "".join(letter for letter in term if letter in needed_letters)
 
 
-def _order(left: str, right: str, wanted: str) -> str:
+def _order(left: str, right: str, needed_letters: str) -> str:
     """Return the letters of an intermediate result."""
-    return "".join(dict.fromkeys(letter for letter in left + right if letter in wanted))
+    return "".join(dict.fromkeys(letter for letter in left + right if letter in needed_letters))
 
 
 def _cheapest(terms: Sequence[str], output: str, sizes: dict[str, int]) -> tuple[int, int]:
@@ -229,7 +229,7 @@ def _cheapest(terms: Sequence[str], output: str, sizes: dict[str, int]) -> tuple
 
     def cost(pair: tuple[int, int]) -> int:
         i, j = pair
-        wanted = "".join([output, *(t for k, t in enumerate(terms) if k not in pair)])
-        return size(_order(terms[i], terms[j], wanted)) - size(terms[i]) - size(terms[j])
+        needed_letters = "".join([output, *(t for k, t in enumerate(terms) if k not in pair)])
+        return size(_order(terms[i], terms[j], needed_letters)) - size(terms[i]) - size(terms[j])
 
     return min(combinations(range(len(terms)), 2), key=cost)

@@ -125,10 +125,10 @@ def modf(x: Any, /, out: None = None) -> Any:
     """Return (fractional part, integral part), elementwise, both with the sign of `x`."""
     no_out("modf", out)
     (x,) = align(x, kind=inexact(x))
-    whole = toward_zero(x)
+    integral = toward_zero(x)
     infinite = same("eq", same("abs", x), like(x, np.inf))
-    fraction = same("select", infinite, like(x, 0), same("sub", x, whole))
-    return fraction, whole
+    fraction = same("select", infinite, like(x, 0), same("sub", x, integral))
+    return fraction, integral
 
 
 @public()

@@ -23,10 +23,10 @@ MOST = 1 << 16
 
 def _promoted(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
     if isinstance(arrays, Tracer) or hasattr(arrays, "shape"):
-        whole = as_tracer(arrays)
-        if not whole.ndim:
+        array = as_tracer(arrays)
+        if not array.ndim:
             raise OperationTypeError(point(f"{what} takes several arrays, got a scalar"))
-        arrays = [whole[i] for i in range(whole.shape[0])]
+        arrays = [array[i] for i in range(array.shape[0])]
     if not len(arrays):
         raise OperationTypeError(point(f"{what} takes at least one array"))
     arrays = known(*arrays)

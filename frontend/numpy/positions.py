@@ -157,8 +157,8 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
     Each argument is a vector of integers or bools.
     """
-    made: tuple[Any, ...] = _opened(*map(_vector, args)) if args else ()
-    return made
+    result: tuple[Any, ...] = _opened(*map(_vector, args)) if args else ()
+    return result
 
 
 @public(name="ix_")

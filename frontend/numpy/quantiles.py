@@ -74,8 +74,8 @@ def percentile(
     """Return the `quantile` of `q` / 100."""
     no_out("percentile", out)
     share = _hundredth("percentile", q)
-    made = _quantile("percentile", a, share, axis, method, keepdims, False)
-    return laid_out(made, out_sharding)
+    result = _quantile("percentile", a, share, axis, method, keepdims, False)
+    return laid_out(result, out_sharding)
 
 
 @refusing

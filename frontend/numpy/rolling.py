@@ -48,7 +48,7 @@ def _turned(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
     (dim, by), *rest = moves
     size = x.shape[dim]
     halves = [piece(x, dim, size - by, size), piece(x, dim, 0, size - by)]
-    return joined([_turned(cut, rest) for cut in halves], dim)
+    return joined([_turned(half, rest) for half in halves], dim)
 
 
 @public(static=("axis",), name="roll")

@@ -140,8 +140,8 @@ def _pieces(
         )
 
     def value(function: Any) -> Tracer:
-        made = function(x, *args, **kw) if callable(function) else function
-        return promote_to((x.value.type.dtype, x.weak_type), made)[0]
+        evaluated = function(x, *args, **kw) if callable(function) else function
+        return promote_to((x.value.type.dtype, x.weak_type), evaluated)[0]
 
     rest = funclist[-1] if len(funclist) > len(conditions) else 0
     result = value(rest)

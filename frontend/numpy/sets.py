@@ -62,8 +62,8 @@ def intersect1d(
     assume_unique = flag_of("assume_unique of intersect1d", assume_unique)
     return_indices = flag_of("return_indices of intersect1d", return_indices)
     if size is not None:
-        made = _intersection(ar1, ar2, fill_value, size)
-        return tuple(made) if return_indices else made[0]
+        result = _intersection(ar1, ar2, fill_value, size)
+        return tuple(result) if return_indices else result[0]
     free = None if return_indices else free_arrays(ar1, ar2)
     if free is not None:
         return values_of_both(free, "both")

@@ -30,8 +30,8 @@ def compared(op: str, shape: tuple[int, ...], k: int) -> Tracer:
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a matrix of N rows and M (or N) columns with ones on diagonal `k`, zeros elsewhere."""
-    made = _eye(N, M, k, dtype)
-    return made if device is None else device_put(made, device)
+    result = _eye(N, M, k, dtype)
+    return result if device is None else device_put(result, device)
 
 
 @public(static=("N", "M", "k", "dtype"))

@@ -89,8 +89,8 @@ def unique(
     )
     equal_nan = flag_of("equal_nan of unique", equal_nan)
     if size is not None:
-        made = _unique(ar, fill_value, flags, axis, equal_nan, size)
-        return made if any(flags) else made[0]
+        result = _unique(ar, fill_value, flags, axis, equal_nan, size)
+        return result if any(flags) else result[0]
     free = free_arrays(ar) if axis is None else None
     if free is not None and (canonical("i64") == "i32" or not any(flags)):
         return _looked_at(free[0], flags, equal_nan)
@@ -201,10 +201,10 @@ def _unique(
         empty = snp.full((size, *rows.shape[1:]), 0 if fill_value is None else fill_value, x.dtype)
         no_indices = snp.zeros((size,), int)
         inverse = snp.zeros(shape if axis is None else (0,), int)
-        wanted = (no_indices, inverse, no_indices)
+        placeholders = (no_indices, inverse, no_indices)
         return [
             snp.moveaxis(empty, 0, dim),
-            *(w for w, flag in zip(wanted, flags, strict=True) if flag),
+            *(w for w, flag in zip(placeholders, flags, strict=True) if flag),
         ]
     sorted_rows, order, is_first = _arranged(rows, equal_nan)
     first = snp.nonzero(is_first, size=size)[0]

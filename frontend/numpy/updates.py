@@ -116,8 +116,8 @@ def _combined(op: str, old: Tracer, new: Tracer) -> Tracer:
     name = _POINTWISE[op]
     if old.value.type.dtype == "bool":
         name = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}[name]
-    made: Tracer = emit(name, old, new, weak=old.weak_type)
-    return made
+    result: Tracer = emit(name, old, new, weak=old.weak_type)
+    return result
 
 
 def _spread(values: Tracer, subscript: Subscript) -> Tracer:

@@ -171,8 +171,8 @@ def _split(key: Any, num: tuple[int, ...], scheme: str) -> Any:
         raise RandomError(
             point(f"split takes one key, got an array of keys of shape {found.shape}")
         )
-    made = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
-    return _words(made) if raw else made
+    result = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
+    return _words(result) if raw else result
 
 
 def split(key: Any, num: Shape = 2) -> Any:
@@ -191,5 +191,5 @@ def fold_in(key: Any, data: Any) -> Any:
     number = as_tracer(data)
     if number.ndim or number.value.type.dtype not in INTEGERS:
         raise RandomError(point(f"fold_in takes an integer, got {number.value.type}"))
-    made = emit("random_fold_in", found, convert(number, "u32"))
-    return _words(made) if raw else made
+    result = emit("random_fold_in", found, convert(number, "u32"))
+    return _words(result) if raw else result

@@ -91,10 +91,10 @@ def _falling(order: int, x: Any, width: int | None = None) -> Any:
     beyond = [size > end for end in ends]
 
     def select_by_interval(numbers: tuple[float, ...]) -> Any:
-        made = like(size, numbers[0])
+        result = like(size, numbers[0])
         for test, number in zip(beyond, numbers[1:], strict=True):
-            made = snp.where(test, like(size, number), made)
-        return made
+            result = snp.where(test, like(size, number), result)
+        return result
 
     middles = [(low + high) / 2 for low, high in pairwise(ends)]
     inverse_offset = 2 * ends[-1] / snp.maximum(size, ends[-1]) - 1

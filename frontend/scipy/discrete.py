@@ -24,16 +24,16 @@ def _bernoulli_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """Return log(p) at 1 and log(1 - p) at 0."""
     k, p, loc = floats(k, p, loc)
     x = k - loc
-    made = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
-    return _counts(x, (x == 0) | (x == 1), made)
+    result = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
+    return _counts(x, (x == 0) | (x == 1), result)
 
 
 @public(name="bernoulli.cdf")
 def _bernoulli_cdf(k: Any, p: Any) -> Any:
     """Return 0 below 0, 1 - p below 1, and 1 from there on."""
     k, p = floats(k, p)
-    made = snp.where(k < 0, 0.0, snp.where(k < 1, 1 - p, 1.0))
-    return snp.where(snp.isnan(k) | snp.isnan(p) | (p < 0) | (p > 1), snp.nan, made)
+    result = snp.where(k < 0, 0.0, snp.where(k < 1, 1 - p, 1.0))
+    return snp.where(snp.isnan(k) | snp.isnan(p) | (p < 0) | (p > 1), snp.nan, result)
 
 
 @public(name="bernoulli.ppf")
@@ -51,8 +51,8 @@ def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     x = k - loc
     safe = snp.where(x < 0, snp.zeros_like(x), x)
     plain = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
-    made = log_poisson(safe, mu, plain)
-    return _counts(x, (x >= 0) & (x < snp.inf) & (snp.round(x) == x), made)
+    result = log_poisson(safe, mu, plain)
+    return _counts(x, (x >= 0) & (x < snp.inf) & (snp.round(x) == x), result)
 
 
 @public(name="poisson.cdf")
@@ -68,8 +68,8 @@ def _geom_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """Return log(p) + (k - 1) log(1 - p) for integers k >= 1."""
     k, p, loc = floats(k, p, loc)
     x = k - loc
-    made = special.xlog1py(x - 1, -p) + snp.log(p)
-    return _counts(x, (x > 0) & (snp.round(x) == x), made)
+    result = special.xlog1py(x - 1, -p) + snp.log(p)
+    return _counts(x, (x > 0) & (snp.round(x) == x), result)
 
 
 @public(name="dirichlet.logpdf")
@@ -84,9 +84,9 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
         )
     a = snp.reshape(alpha, (alpha.shape[0], *[1] * (x.ndim - 1)))
     norm = snp.sum(special.gammaln(alpha)) - special.gammaln(snp.sum(alpha))
-    made = snp.sum(special.xlogy(a - 1, x), axis=0) - norm
+    result = snp.sum(special.xlogy(a - 1, x), axis=0) - norm
     good = snp.all(x > 0, axis=0) & (snp.abs(snp.sum(x, axis=0) - 1) < 1e-6)
-    return snp.where(good, made, -snp.inf)
+    return snp.where(good, result, -snp.inf)
 
 
 @public(name="multivariate_normal.logpdf")

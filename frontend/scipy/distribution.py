@@ -55,8 +55,8 @@ class Distribution:
         def function(x: Any, *rest: Any) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = floats(x, loc, scale, *rest[:shapes])
-            made = formula((x - loc) / scale, *shape)
-            return made - snp.log(scale) if density else made
+            result = formula((x - loc) / scale, *shape)
+            return result - snp.log(scale) if density else result
 
         return self._called(what, shapes, function)
 
@@ -65,8 +65,8 @@ class Distribution:
         def function(q: Any, *rest: Any) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = floats(q, loc, scale, *rest[:shapes])
-            made = formula(q, *shape) * scale + loc
-            return snp.where((q < 0) | (q > 1), snp.nan, made)
+            result = formula(q, *shape) * scale + loc
+            return snp.where((q < 0) | (q > 1), snp.nan, result)
 
         return self._called(what, shapes, function)
 

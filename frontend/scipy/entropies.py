@@ -21,9 +21,9 @@ def relative_entropy(p: Any, q: Any, wide: bool) -> Any:
     # The difference of both operands is exact if they are close.
     difference, smaller = snp.abs(safe[0] - safe[1]), snp.minimum(*safe)
     size = _log_past(difference, smaller) if wide else snp.log1p(difference / smaller)
-    made = safe[0] * snp.where(safe[0] < safe[1], -size, size)
+    result = safe[0] * snp.where(safe[0] < safe[1], -size, size)
     others = snp.where((p != p) | (q != q), like(p, nan), like(p, inf))
-    return snp.where(both, made, snp.where(is_zero, like(p, 0), others))
+    return snp.where(both, result, snp.where(is_zero, like(p, 0), others))
 
 
 def divergence(p: Any, q: Any, wide: bool) -> Any:

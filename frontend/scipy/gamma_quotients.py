@@ -79,8 +79,8 @@ def rising_factorial(z: Any, m: Any) -> Any:
     def keep_direct(z: Any, total: Any, direct: Any) -> Any:
         return direct
 
-    made = cond(snp.any(~is_direct), by_gamma_quotient, keep_direct, z, total, direct)
-    return snp.where(m == 0, one, made)
+    result = cond(snp.any(~is_direct), by_gamma_quotient, keep_direct, z, total, direct)
+    return snp.where(m == 0, one, result)
 
 
 def _rising(z: Any, total: Any, m: Any, rounding_error: Any) -> Any:

@@ -130,14 +130,14 @@ _higher = custom_jvp(upper_gamma)
 
 @_lower.defjvp
 def _lower_rule(primals: Any, tangents: Any) -> Any:
-    made = _density(*primals) * tangents[1] + slope(lower_gamma, primals, 0) * tangents[0]
-    return _lower(*primals), made
+    result = _density(*primals) * tangents[1] + slope(lower_gamma, primals, 0) * tangents[0]
+    return _lower(*primals), result
 
 
 @_higher.defjvp
 def _higher_rule(primals: Any, tangents: Any) -> Any:
-    made = _density(*primals) * tangents[1] + slope(lower_gamma, primals, 0) * tangents[0]
-    return _higher(*primals), -made
+    result = _density(*primals) * tangents[1] + slope(lower_gamma, primals, 0) * tangents[0]
+    return _higher(*primals), -result
 
 
 @public()

@@ -84,10 +84,10 @@ _betainc = custom_jvp(_plain)
 
 @_betainc.defjvp
 def _betainc_rule(primals: Any, tangents: Any) -> Any:
-    made = _density(*primals) * tangents[2]
+    result = _density(*primals) * tangents[2]
     for at in (0, 1):
-        made = made + slope(_patient, primals, at) * tangents[at]
-    return _betainc(*primals), made
+        result = result + slope(_patient, primals, at) * tangents[at]
+    return _betainc(*primals), result
 
 
 @public()
