@@ -21,7 +21,9 @@ def is_complex(x: Tracer) -> bool:
 
 @public()
 def real(x: Any, /) -> Any:
-    """Return the real part, elementwise. The result has the real type of a complex type."""
+    """Return the real part, elementwise. The result of complex numbers has the matching real
+    type.
+    """
     x = as_tracer(x)
     return same("real", x) if is_complex(x) else x
 
@@ -48,7 +50,9 @@ def conjugate_of(x: Tracer) -> Tracer:
 
 @public()
 def absolute(x: Any, /) -> Any:
-    """Return the absolute value, elementwise. The result has the real type of a complex type."""
+    """Return the absolute value, elementwise. The result of complex numbers has the matching real
+    type.
+    """
     x = as_tracer(x)
     if x.value.type.dtype == "bool" or x.value.type.dtype in UNSIGNED:
         return x

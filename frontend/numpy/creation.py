@@ -210,19 +210,26 @@ def copy(a: Any, order: Any = None) -> Any:
 
 @composed()
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """Return an array of `shape` filled with zeros, float32 unless `dtype` is given."""
+    """Return an array of `shape` filled with zeros, of the default floating type unless `dtype` is
+    given.
+    """
     return _on(_place(device, out_sharding), _zeros(shape, dtype))
 
 
 @composed()
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """Return an array of `shape` filled with ones, float32 unless `dtype` is given."""
+    """Return an array of `shape` filled with ones, of the default floating type unless `dtype` is
+    given.
+    """
     return _on(_place(device, out_sharding), _splat(shape, 1, dtype))
 
 
 @composed()
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """Return an array of `shape` filled with zeros; uninitialized arrays do not exist."""
+    """Return an array of `shape` filled with zeros; uninitialized arrays do not exist.
+
+    The element type is the default floating type unless `dtype` is given.
+    """
     return _on(_place(device, out_sharding), _zeros(shape, dtype))
 
 

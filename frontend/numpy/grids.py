@@ -50,8 +50,8 @@ def linspace(
     arrays.
 
     Without `endpoint` the last value is one step before `stop`; with `retstep` return also the
-    step. Values of integer types are rounded down. The result is float32 or wider unless `dtype` is
-    given. A short result between concrete ends is a constant.
+    step. The result has the floating type to which both ends promote, or `dtype`; values of integer
+    types are rounded down. A short result between concrete ends is a constant.
     """
     count = _count("linspace", num)
     if is_number(start) and is_number(stop) and count * 8 <= SMALL:

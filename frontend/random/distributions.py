@@ -49,10 +49,9 @@ def _times(x: Tracer, factor: Any) -> Tracer:
 
 @public(static=("shape", "dtype"))
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return normal numbers of mean 0 and variance 1.
+    """Return normal numbers of mean 0 and variance 1, by default of the default floating type.
 
-    The variance of complex numbers is the sum of those of both parts. The element type is float32
-    by default.
+    The variance of complex numbers is the sum of those of both parts.
     """
     kind = dtype_of(float if dtype is None else dtype)
     if kind in COMPLEX:

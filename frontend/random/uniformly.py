@@ -99,7 +99,7 @@ def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
     *, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """Return uniform floats in [minval, maxval), float32 by default.
+    """Return uniform floats in [minval, maxval), by default of the default floating type.
 
     Raise `RandomError` for a `dtype` that is not a floating type.
     """
