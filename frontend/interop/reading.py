@@ -119,6 +119,7 @@ def _plain(param: Any) -> Any:
 
 
 def suggested(name: str) -> str:
+    """Return the closest name of a rule in parentheses, or an empty string."""
     close = suggestion(name, RULES)
     return f" ({close})" if close else ""
 

@@ -105,6 +105,7 @@ def with_kinds(results: Sequence[Tracer], weak: Sequence[bool]) -> list[Tracer]:
 
 
 def kind(abstract: Abstract) -> Kind:
+    """Return the element type and the weak type of an abstract value."""
     return abstract.type.dtype, abstract.weak
 
 

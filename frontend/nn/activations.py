@@ -15,6 +15,7 @@ from shardir.frontend.tracer import Tracer
 
 
 def floating(x: Any) -> Tracer:
+    """Promote `x` to a floating type: integers and bools become floats."""
     return promote_to(inexact(x), x)[0]
 
 

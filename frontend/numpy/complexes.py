@@ -16,6 +16,7 @@ from shardir.types import COMPLEX, FLOATS, UNSIGNED
 
 
 def is_complex(x: Tracer) -> bool:
+    """Return whether the element type is complex."""
     return x.value.type.dtype in COMPLEX
 
 
@@ -45,6 +46,7 @@ conj = conjugate
 
 
 def conjugate_of(x: Tracer) -> Tracer:
+    """Emit the complex conjugate; return real operands unchanged."""
     return same("conj", x) if is_complex(x) else x
 
 

@@ -115,11 +115,13 @@ def _density(a: Any, x: Any) -> Any:
 
 
 def lower_gamma(a: Any, x: Any) -> Any:
+    """Return the regularized lower incomplete gamma function, without a custom derivative."""
     eps = exactness(x)
     return in_double(lambda a, x: _both(a, x, eps)[0])(a, x)
 
 
 def upper_gamma(a: Any, x: Any) -> Any:
+    """Return the regularized upper incomplete gamma function, without a custom derivative."""
     eps = exactness(x)
     return in_double(lambda a, x: _both(a, x, eps)[1])(a, x)
 
