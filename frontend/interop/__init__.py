@@ -1,6 +1,6 @@
-"""Programs of other libraries as programs of ours. `from_jax` is the way in from JAX.
+"""Import of programs from other libraries. `from_jax` is the entry point for JAX.
 
-Nothing here is imported before it is asked for, because it needs the extra `jax`.
+The modules are imported on first use only, because they need the extra `jax`.
 """
 
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from shardir.errors import ShardirError
 
 
 class MissingExtraError(ShardirError, ImportError):
-    """Something that an extra of this package brings, and that is not installed."""
+    """An optional dependency (an extra of this package) is not installed."""
 
 
 if find_spec("jax") is None:

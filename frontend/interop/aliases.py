@@ -1,4 +1,4 @@
-"""What versions of JAX call the primitives that the table has by their names in JAX 0.10."""
+"""The names that versions of JAX give to primitives, relative to the names of JAX 0.10."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import jax
 
 _OLD = {"pjit": "jit", "checkpoint": "remat2", "core_call": "closed_call"}
 _BEFORE_TYPES = {"psum2": "psum_invariant", "pbroadcast": "pvary"}
-"""In the years before varying axes were part of types, `shard_map` had these of its own."""
+"""Primitives of `shard_map` in versions in which types have no varying axes."""
 _JAXPR = {"custom_vjp_call_jaxpr": "custom_vjp_call"}
 
 ALIASES: Mapping[tuple[int, int], Mapping[str, str]] = {
@@ -16,17 +16,17 @@ ALIASES: Mapping[tuple[int, int], Mapping[str, str]] = {
     (0, 7): _OLD,
     (0, 10): {},
 }
-"""For each version, the names that differ there; of one between two, those of the older."""
+"""The names that differ, by version; a version between two entries uses the older entry."""
 
 
 def version() -> tuple[int, int]:
-    """The version of JAX that is installed, (major, minor)."""
+    """Return the installed version of JAX as (major, minor)."""
     major, minor, *_ = jax.__version__.split(".")
     return int(major), int(minor)
 
 
 def names_of(at: tuple[int, int]) -> Mapping[str, str]:
-    """The names that differ in a version, (major, minor)."""
+    """Return the names that differ in a version (major, minor)."""
     older = [each for each in ALIASES if each <= at]
     return ALIASES[max(older) if older else min(ALIASES)]
 
@@ -35,5 +35,5 @@ _names = names_of(version())
 
 
 def canonical_name(name: str) -> str:
-    """The name in the table of a primitive of the JAX that is installed."""
+    """Return the name in JAX 0.10 of a primitive of the installed JAX."""
     return _names.get(name, name)

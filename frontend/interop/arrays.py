@@ -1,4 +1,4 @@
-"""Arrays of JAX as ours: their numbers, and where they are spread by name, their shardings."""
+"""Conversion of JAX arrays to arrays of shardir: elements and named shardings."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from shardir.frontend.signature import ShapeDtypeStruct
 
 
 def converted(x: Any) -> Any:
-    """An array of JAX as one of ours; anything else as it is.
+    """Convert a JAX array; return any other object unchanged.
 
-    One that is spread over several devices by name keeps its sharding, if there are as many here.
+    An array with a named sharding over several devices keeps the sharding if enough devices exist.
     """
     if isinstance(x, jax.ShapeDtypeStruct):
         return ShapeDtypeStruct(
@@ -25,8 +25,8 @@ def converted(x: Any) -> Any:
         return x
     if (keys := packed(x)) is not None:
         return from_numpy(keys, dtype="key")
-    numbers = np.asarray(x)
+    values = np.asarray(x)
     if len(x.sharding.device_set) == 1:
-        return numbers
-    wanted = sharding_of(x.sharding)
-    return numbers if wanted is None else device_put(numbers, wanted)
+        return values
+    sharding = sharding_of(x.sharding)
+    return values if sharding is None else device_put(values, sharding)

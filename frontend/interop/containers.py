@@ -1,7 +1,8 @@
-"""Containers that JAX knows: Equinox's modules, Flax's states, what users have registered there.
+"""Pytree nodes of JAX: Equinox modules, Flax states, and classes that users registered in
+JAX.
 
-Importing this makes each a container here as well, once an object of its class is met where a
-leaf would be. It has the leaves that JAX says it has, in JAX's order, and is made again by JAX.
+The import of this module registers such a class as a container in shardir when an object of it
+first occurs in place of a leaf. JAX flattens and unflattens the object.
 """
 
 import sys
@@ -21,20 +22,20 @@ from shardir.frontend.trace import current
 from shardir.frontend.traced_program import Program
 
 MANY = 4096
-"""So many structures are remembered with the names of their leaves."""
+"""The maximum number of structures for which the leaf paths are cached."""
 
 _adopted: set[type] = set()
 _paths: dict[Any, tuple[str, ...]] = {}
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether JAX alone calls it a container: no list, dictionary or tuple that Python knows."""
+    """Return whether only JAX treats `x` as a container, and Python does not."""
     known = x is None or isinstance(x, (tuple, list, dict))
     return not known and not jax.tree_util.all_leaves([x])
 
 
 def _adopt(x: Any) -> bool:
-    """Make the class of `x` a container if it is one for JAX; whether that is new."""
+    """Register the class of `x` as a container if it is one for JAX; return whether it is new."""
     kind = type(x)
     if kind in _adopted or not is_foreign(x):
         return False
@@ -49,31 +50,33 @@ def _apart(x: Any) -> tuple[Any, ...]:
 
 
 def _together(structure: Any, leaves: Any) -> Any:
-    made = structure.unflatten(leaves)
+    result = structure.unflatten(leaves)
     trace = current()
-    if trace is not None and is_graph_object(made):
-        _copies.setdefault(trace.program, {}).update((id(x), x) for x in objects_within(made))
-    return made
+    if trace is not None and is_graph_object(result):
+        _copies.setdefault(trace.program, {}).update((id(x), x) for x in objects_within(result))
+    return result
 
 
 _copies: weakref.WeakKeyDictionary[Program, dict[int, Any]] = weakref.WeakKeyDictionary()
-"""For each program that is traced the objects of nnx that were made in the place of a caller's, by
-their identities."""
+"""For each program in tracing, the nnx objects that were created as copies of the caller's, by
+identity."""
 
 
 def is_copy(x: Any) -> bool:
-    """Whether an object of nnx stands for one of the caller's, as inside of `jit` and `grad`."""
+    """Return whether an nnx object is a copy of the caller's object, as inside of `jit` and
+    `grad`.
+    """
     return any(id(x) in copies for copies in _copies.values())
 
 
 def paths_of(structure: Any) -> tuple[str, ...]:
-    """Where the leaves of JAX's `structure` are: `layers.0.weight`."""
+    """Return the paths of the leaves of JAX's `structure`: `layers.0.weight`."""
     found = _known(structure)
     if found is None:
-        whole = structure.unflatten(range(structure.num_leaves))
+        filled = structure.unflatten(range(structure.num_leaves))
         found = tuple(
             jax.tree_util.keystr(path, simple=True, separator=".")
-            for path, _ in jax.tree_util.tree_leaves_with_path(whole)
+            for path, _ in jax.tree_util.tree_leaves_with_path(filled)
         )
         if len(_paths) < MANY and _hashable(structure):
             _paths[structure] = found
@@ -96,7 +99,7 @@ tree.adopt_by(_adopt)
 
 
 class Known:
-    """A part of an argument that shapes the program: a container without leaves."""
+    """A static part of an argument, as a container without leaves."""
 
     __slots__ = ("value",)
 
@@ -115,8 +118,8 @@ class Known:
         except UnhashableError:
             raise ArgumentError(
                 point(
-                    f"{brief_with_type(self.value)} is no array and cannot be "
-                    "hashed, so no program can be found by it; let the function refer to it instead"
+                    f"{brief_with_type(self.value)} is not an array and cannot be hashed, "
+                    "so it cannot be part of a cache key; let the function refer to it instead"
                 )
             ) from None
 
@@ -128,15 +131,15 @@ tree.register_node(Known, lambda known: ((), known), lambda known, _: known)
 
 
 def is_number(x: Any) -> bool:
-    """Whether it is a Python number, bools excepted."""
+    """Return whether `x` is a Python number other than a bool."""
     return isinstance(x, (int, float, complex)) and not isinstance(x, bool)
 
 
 def known_parts(x: Any, is_array: Callable[[Any], bool]) -> Any:
-    """`x` with `Known` parts in the places of what is no array.
+    """Wrap the leaves of `x` that are not arrays in `Static`.
 
-    Python numbers are traced, as by `jax.jit`, but for those inside of a module of Equinox: there
-    a number is part of the model, such as the width of a layer, as for `equinox.filter_jit`.
+    Python numbers are traced, as by `jax.jit`, except inside of an Equinox module: there a number
+    is part of the model, such as the width of a layer, as for `equinox.filter_jit`.
     """
     is_module = _module_check()
 
@@ -152,12 +155,12 @@ def known_parts(x: Any, is_array: Callable[[Any], bool]) -> Any:
 
 
 def _module_check() -> Callable[[Any], bool]:
-    """The test for a module of Equinox, which is false for all if Equinox is not imported."""
+    """Return a predicate for Equinox modules, which is always false if Equinox is not imported."""
     equinox = sys.modules.get("equinox")
     module = getattr(equinox, "Module", None)
     return lambda x: module is not None and isinstance(x, module)
 
 
 def unmarked(x: Any) -> Any:
-    """`x` with its `Known` parts as they were."""
+    """Replace the `Static` parts of `x` by their values."""
     return jax.tree_util.tree_map(lambda leaf: leaf.value if isinstance(leaf, Known) else leaf, x)

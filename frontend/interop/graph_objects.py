@@ -1,9 +1,9 @@
-"""Objects of Flax's nnx, which functions change in place: modules, optimizers, metrics, rngs.
+"""Flax nnx objects that functions change in place: modules, optimizers, metrics, rngs.
 
-JAX traces pure functions, so such objects go into a traced function as a static graph definition
-and arrays, are built again inside, and come out as the graph definition and the arrays that the
-function left. `nnx.update_context` then writes these into the objects that the caller holds, as
-`nnx.jit` does: shared references stay shared, new Variables appear, removed ones vanish.
+JAX traces pure functions, so that such an object enters a traced function as a static graph
+definition and arrays, is rebuilt inside, and leaves as the graph definition and arrays after the
+call. `nnx.update_context` then updates the caller's objects, as `nnx.jit` does: shared references
+stay shared, new Variables are added, removed ones are deleted.
 """
 
 import sys
@@ -22,7 +22,7 @@ from shardir.frontend.config import config
 from shardir.frontend.random import key_data
 
 _CONTEXT = "shardir.from_jax"
-"""The tag of the update contexts that calls of imported functions open."""
+"""The tag of the update contexts of calls of imported functions."""
 
 
 def nnx_module() -> ModuleType | None:
@@ -46,7 +46,7 @@ def objects_within(root: Any) -> list[Any]:
 class SplitObject:
     """An nnx object as a static graph definition and the arrays of its Variables.
 
-    A container for JAX, whose leaves have the paths that they have in the object.
+    JAX treats it as a container whose leaves have the same paths as in the object.
     """
 
     __slots__ = ("graphdef", "state")
@@ -57,7 +57,7 @@ class SplitObject:
 
 @dataclass(frozen=True)
 class _Path:
-    """Where an array is in an object, as one key of JAX's."""
+    """The path of an array in an object, as one key of JAX."""
 
     text: str
 
@@ -94,17 +94,17 @@ def is_split_object(x: Any) -> bool:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """Stands for an array of an object that the function has left as it was: leaf `index`."""
+    """A placeholder for an array that the function did not replace: leaf `index`."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a function with nnx objects among its arguments leaves, as pure containers.
+    """The results of a function with nnx objects among its arguments, as pure containers.
 
-    `changed` says whether it has changed an object; `objects` are the objects in the order of the
-    arguments, with `Unchanged` in the places of arrays that it has not replaced.
+    `changed` states whether the function changed an object; `objects` are the objects in the order
+    of the arguments, with `Unchanged` for arrays that it did not replace.
     """
 
     changed: bool
@@ -120,8 +120,8 @@ jax.tree_util.register_dataclass(
 def holds_objects(arguments: Any, states_too: bool = False) -> bool:
     """Return whether an nnx object is among the arguments.
 
-    `states_too` says that Variables in an `nnx.State` count as objects, as they do for `nnx.jit`;
-    for any other function a State is data.
+    `states_too` states that Variables in an `nnx.State` count as objects, as they do for `nnx.jit`;
+    for other functions a State is data.
     """
     if nnx_module() is None:
         return False
@@ -129,12 +129,12 @@ def holds_objects(arguments: Any, states_too: bool = False) -> bool:
 
 
 def is_nnx_function(function: Any) -> bool:
-    """Whether `function` is one of nnx's own transformed functions, such as that of `nnx.jit`."""
+    """Return whether `function` is a transformed function of nnx, such as a result of `nnx.jit`."""
     return type(function).__module__.startswith("flax.nnx.")
 
 
 def update_context() -> AbstractContextManager[Any]:
-    """Return the context in which nnx remembers the objects of the caller during one call."""
+    """Return the context in which nnx tracks the caller's objects during one call."""
     nnx = nnx_module()
     assert nnx is not None
     context: AbstractContextManager[Any] = nnx.update_context(_CONTEXT)
@@ -142,7 +142,7 @@ def update_context() -> AbstractContextManager[Any]:
 
 
 def split_objects(arguments: Any, states_too: bool = False) -> Any:
-    """Return the arguments with a `SplitObject` in the place of each nnx object."""
+    """Replace each nnx object in the arguments by a `SplitObject`."""
     nnx = nnx_module()
     assert nnx is not None
     with nnx.split_context(_CONTEXT) as context:
@@ -154,7 +154,7 @@ def split_objects(arguments: Any, states_too: bool = False) -> Any:
 
 
 def merge_objects(split: Any, inner: bool) -> Any:
-    """Return what `split_objects` was given: new objects if `inner`, else the updated ones."""
+    """Undo `split_objects`: return new objects if `inner`, else the updated ones."""
     nnx = nnx_module()
     assert nnx is not None
     with nnx.merge_context(_CONTEXT, inner) as context:
@@ -166,53 +166,53 @@ def merge_objects(split: Any, inner: bool) -> Any:
 
 
 def call_inside(function: Callable[[Any], Any], split: Any, states_too: bool) -> Written:
-    """Call a traced function on arguments of which `split_objects` has split the objects."""
+    """Call a traced function with the arguments of `split_objects`; return its `UpdatedObjects`."""
     before = [x for x in jax.tree_util.tree_leaves(split, is_leaf=is_split_object)
               if is_split_object(x)]  # fmt: skip
     merged = merge_objects(split, inner=True)
     objects = [x for x in _leaves(merged, states_too) if is_graph_object(x)]
     result = function(merged)
     after, out = split_objects((objects, result), states_too)
-    place = {id(x): i for i, x in enumerate(jax.tree_util.tree_leaves(split))}
+    positions = {id(x): i for i, x in enumerate(jax.tree_util.tree_leaves(split))}
     arrays = jax.tree_util.tree_leaves(after)
-    kept = len(arrays) == len(jax.tree_util.tree_leaves(before)) and all(
-        id(x) in place for x in arrays
+    same_leaves = len(arrays) == len(jax.tree_util.tree_leaves(before)) and all(
+        id(x) in positions for x in arrays
     )
-    changed = not kept or any(
+    changed = not same_leaves or any(
         old.graphdef.with_no_outer_index() != new.graphdef.with_no_outer_index()
         for old, new in zip(before, after, strict=True)
     )
     after = jax.tree_util.tree_map(
-        lambda x: Unchanged(place[id(x)]) if id(x) in place else x, after
+        lambda x: Unchanged(positions[id(x)]) if id(x) in positions else x, after
     )
     return Written(changed, after, out)
 
 
 def write_back(written: Written, split: Any) -> Any:
-    """Update the caller's objects to what a function has left; return its result.
+    """Update the caller's objects from the results of a function; return its result.
 
-    Arrays on one device become arrays of JAX again, so that JAX's functions take the objects; an
-    array over several devices stays one of shardir, which knows its sharding.
+    Arrays on one device become JAX arrays again, so that JAX functions accept the objects; an array
+    over several devices stays an array of shardir, which holds its sharding.
     """
-    given = jax.tree_util.tree_leaves(split)
+    leaves = jax.tree_util.tree_leaves(split)
 
-    def restored(x: Any) -> Any:
-        if isinstance(x, Unchanged):
-            return given[x.index]
-        return as_jax_array(x) if isinstance(x, Array) else x
+    def restore(leaf: Any) -> Any:
+        if isinstance(leaf, Unchanged):
+            return leaves[leaf.index]
+        return as_jax_array(leaf) if isinstance(leaf, Array) else leaf
 
-    objects = jax.tree_util.tree_map(restored, written.objects)
+    objects = jax.tree_util.tree_map(restore, written.objects)
     _, out = merge_objects((objects, written.result), inner=False)
     return out
 
 
 def as_jax_array(x: Array) -> Any:
-    """Return `x` as an array of JAX, or as it is where it is spread over several devices."""
+    """Return `x` as a JAX array, or `x` itself if it is sharded over several devices."""
     if len(x.sharding.device_set) > 1:
         return x
     if x.signature.abstract.type.dtype == "key":
         return jax.random.wrap_key_data(jnp.asarray(np.asarray(key_data(x))))
-    with jax.enable_x64(config.enable_x64):  # Else JAX makes 32 bits of 64.
+    with jax.enable_x64(config.enable_x64):  # Without this, JAX narrows 64-bit elements to 32 bits.
         return jnp.asarray(np.asarray(x))
 
 

@@ -1,7 +1,7 @@
-"""`from_jax`: functions written for JAX as functions of ours.
+"""`from_jax`: conversion of functions written for JAX to functions of shardir.
 
-JAX traces the function once for each kind of arguments; its program is kept, and read into
-whatever trace is current. Called outside of a trace the function is compiled as by `jit`.
+JAX traces the function once per signature; its jaxpr is cached, and read into the current trace. A
+call outside of a trace compiles the function as `jit` does.
 """
 
 from collections.abc import Callable
@@ -56,22 +56,22 @@ def from_jax(
     static_argnums: int | tuple[int, ...] = (),
     static_argnames: str | tuple[str, ...] = (),
 ) -> "ImportedFunction":
-    """What `fun`, a function written for JAX, computes, as a function of ours.
+    """Convert `fun`, a function written for JAX, to a function of shardir.
 
-    Call it with arrays of ours, of JAX's or of NumPy, also inside `jit`, `grad`, `vmap` and the
-    other transformations; `lower` shows its program. JAX traces `fun` once for each combination of
-    containers, shapes and element types; containers that JAX knows (Equinox's modules, Flax's and
-    Optax's states) are containers here, and results come back in them.
+    The result accepts arrays of shardir, JAX and NumPy, also inside of `jit`, `grad`, `vmap` and
+    the other transformations; `lower` shows its program. JAX traces `fun` once per combination of
+    containers, shapes and element types. JAX's pytree nodes (Equinox modules, Flax and Optax
+    states) are containers here, and results are returned in them.
 
-    Numbers of Python are traced, also inside of containers, as by `jax.jit`. What is no array,
-    strings and bools are known while tracing, and so are the numbers inside of Equinox's modules
-    (as for `equinox.filter_jit`) and the arguments in `static_argnums` and `static_argnames`.
+    Python numbers are traced, also inside of containers, as by `jax.jit`. Objects that are not
+    arrays, strings and bools are static, and so are the numbers inside of Equinox modules (as for
+    `equinox.filter_jit`) and the arguments in `static_argnums` and `static_argnames`.
 
-    Objects of `flax.nnx` among the arguments (modules, optimizers, metrics, rngs, Variables) are
-    updated to what `fun` leaves, as by `nnx.jit`. Raises `LostUpdateError` where that is
-    impossible, because a transformation of ours has put a copy in the place of such an object, and
-    for a value that `fun` stores in a list or another container it was given and does not return.
-    Raises `UnknownPrimitiveError`, when it is traced, for a primitive that has no rule.
+    `flax.nnx` objects among the arguments (modules, optimizers, metrics, rngs, Variables) are
+    updated as by `nnx.jit`. Raise `LostUpdateError` if that is impossible because a transformation
+    of shardir replaced such an object by a copy, and for a value that `fun` stores in a list or
+    another container among its arguments and does not return. Raise `UnknownPrimitiveError`, during
+    tracing, for a primitive without a rule.
     """
     if not callable(fun):
         raise ArgumentError(point(f"from_jax takes a function, got {fun!r}"))
@@ -81,7 +81,7 @@ def from_jax(
 
 @final
 class ImportedFunction:
-    """What `from_jax` returns."""
+    """A function written for JAX, as `from_jax` returns it."""
 
     __name__: str
     __wrapped__: Callable[..., Any]
@@ -100,7 +100,7 @@ class ImportedFunction:
         self._jitted = JitFunction(update_wrapper(within, fun), Parameters.of(fun), None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function's result for these arguments; objects of nnx among them are updated."""
+        """Return the function's result; nnx objects among the arguments are updated."""
         if not holds_objects((args, options), self._states_too):
             return self._called(args, options)
         with update_context():
@@ -112,7 +112,7 @@ class ImportedFunction:
 
     @boundary
     def _check_objects(self, arguments: Any) -> None:
-        """Raise `LostUpdateError` if an updated object is one that a transformation has made."""
+        """Raise `LostUpdateError` if an updated object is a copy by a transformation."""
         leaves = jax.tree_util.tree_leaves(arguments, is_leaf=is_graph_object)
         if any(is_graph_object(x) and is_copy(x) for x in leaves):
             raise LostUpdateError(
@@ -134,7 +134,7 @@ class ImportedFunction:
     def lower(self, *args: Any, **options: Any) -> Lowered:
         """Trace for these arguments without running anything; see `jit`.
 
-        Objects of nnx stay as they are; the program takes and returns their arrays.
+        nnx objects are not changed; the program takes and returns their arrays.
         """
         if not holds_objects((args, options), self._states_too):
             given, named = self._marked(args, options)
@@ -144,7 +144,7 @@ class ImportedFunction:
             return self._jitted.lower(*given, **named)
 
     def eval_shape(self, *args: Any, **options: Any) -> Any:
-        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        """Return the containers of the result with a `ShapeDtypeStruct` for each array."""
         info = self.lower(*args, **options).out_info
         return info.result if isinstance(info, Written) else info
 
@@ -157,7 +157,7 @@ class ImportedFunction:
         return f"<{self.__name__} from JAX>"
 
     def _marked(self, args: Any, options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call from outside: arrays as ours, what shapes the program as such."""
+        """Convert the arguments of an outside call: arrays, and static parts as `Static`."""
         known = self._parameters
 
         def each(x: Any, static: bool) -> Any:
@@ -170,27 +170,27 @@ class ImportedFunction:
 
     @boundary
     def _within(self, *args: Any, **options: Any) -> Any:
-        """The function's result in the current trace; `Known` parts stay so."""
+        """Return the function's result in the current trace; `Static` parts stay wrapped."""
         given, named = self._marked(args, options)
         leaves, structure = jax.tree_util.tree_flatten((given, named))
         known = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, Known))
-        chosen = [i for i, x in enumerate(leaves) if not isinstance(x, Known)]
-        tracers = [as_tracer(leaves[i]) for i in chosen]
-        around = surroundings(), jax.sharding.get_abstract_mesh()
-        key = structure, known, tuple(x.abstract for x in tracers), around
+        dynamic = [i for i, x in enumerate(leaves) if not isinstance(x, Known)]
+        tracers = [as_tracer(leaves[i]) for i in dynamic]
+        context = surroundings(), jax.sharding.get_abstract_mesh()
+        key = structure, known, tuple(x.abstract for x in tracers), context
         program = self._programs.get(key)
         if program is None:
             if len(self._programs) >= MANY:
                 self._programs.clear()
-            program = self._programs[key] = _Program(self, structure, leaves, chosen, tracers)
+            program = self._programs[key] = _Program(self, structure, leaves, dynamic, tracers)
         found = Reader(self._constants).read(program.closed, tracers)
         return program.filled(found)
 
     def run_traced(self, arguments: Any) -> tuple[Any, Callable[[], None]]:
-        """Run the function inside of a trace of JAX on (positional, named) arguments.
+        """Run the function inside of a JAX trace on (positional, named) arguments.
 
-        Returns the result, and a function that raises `LostUpdateError`, for after the trace, if a
-        container among the arguments holds another value now.
+        Return the result, and a function to call after the trace, which raises `LostUpdateError` if
+        a container among the arguments has other contents than before.
         """
         checks: list[Callable[[], None]] = []
 
@@ -208,14 +208,14 @@ class ImportedFunction:
 
 
 def is_array(x: Any) -> bool:
-    """Whether a leaf is an array, for us or for JAX; bools of Python are not."""
+    """Return whether a leaf is an array for shardir or JAX; Python scalars are not."""
     if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
         return False
     return isinstance(x, jax.ShapeDtypeStruct) or is_array_like(x) or is_foreign_key(x)
 
 
 class _Program:
-    """What JAX has traced for one kind of arguments; `closed` is its program."""
+    """The jaxpr (`closed`) that JAX traced for one signature."""
 
     def __init__(
         self,
@@ -240,37 +240,38 @@ class _Program:
         try:
             self.closed, _ = program_of(flat, [struct_of(x) for x in tracers])
         except TypeError as error:
-            # JAX names a value's class by its module, so ours are known by it.
+            # JAX names the class of a value with its module, which identifies values of shardir.
             if isinstance(error, ShardirError) or "'shardir." not in str(error):
                 raise
-            said = str(error).partition("\n")[0].rstrip(".")
+            message = str(error).partition("\n")[0].rstrip(".")
             raise NotAnArrayError(
                 point(
-                    f"{self.name} is written for JAX and met what is of shardir: {said}; give it "
-                    "arrays as arguments, and use the functions of one of both in it"
+                    f"{self.name} is written for JAX and received a value of shardir: {message}; "
+                    "give it arrays as arguments, and use the functions of only one of the two in "
+                    "it"
                 )
             ) from None
         self._check()
         del self._check
 
     def _results(self, out: Any) -> list[Any]:
-        """The arrays of a result; what else is in it is kept."""
+        """Return the arrays of a result; other leaves are stored as static."""
         leaves, self._structure = jax.tree_util.tree_flatten(out)
-        places = paths_of(self._structure)
+        paths = paths_of(self._structure)
         arrays: list[Any] = []
         self._leaves: list[Any] = []
         self._dynamic: list[int] = []
-        for i, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
+        for i, (leaf, path) in enumerate(zip(leaves, paths, strict=True)):
             if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
                 dynamic = True
             elif is_number(leaf):
-                # A number that was part of a model is so still; one that has changed is a result.
-                dynamic = (place.rpartition(".")[2], type(leaf), leaf) not in self._numbers
+                # A number that was part of a model stays static; one that has changed is a result.
+                dynamic = (path.rpartition(".")[2], type(leaf), leaf) not in self._numbers
             elif isinstance(leaf, (Array, Tracer)):
                 raise NotAnArrayError(
                     point(
-                        f"{self.name} is written for JAX and returned {leaf!r}, which is of "
-                        "shardir; use the functions of one of both in it"
+                        f"{self.name} is written for JAX and returned {leaf!r}, a value of "
+                        "shardir; use the functions of only one of the two in it"
                     )
                 )
             else:
@@ -282,7 +283,7 @@ class _Program:
         return arrays
 
     def filled(self, arrays: list[Tracer]) -> Any:
-        """The result in its containers."""
+        """Return the result in its containers."""
         leaves = list(self._leaves)
         for i, x in zip(self._dynamic, arrays, strict=True):
             leaves[i] = x
@@ -290,9 +291,9 @@ class _Program:
 
 
 def _numbers_by_place(structure: Any, leaves: list[Any]) -> frozenset[Any]:
-    """The numbers of Python that were known, with the last word of where they were."""
+    """Return the static Python numbers with the last component of their path."""
     return frozenset(
-        (place.rpartition(".")[2], type(leaf.value), leaf.value)
-        for place, leaf in zip(paths_of(structure), leaves, strict=True)
+        (path.rpartition(".")[2], type(leaf.value), leaf.value)
+        for path, leaf in zip(paths_of(structure), leaves, strict=True)
         if isinstance(leaf, Known) and is_number(leaf.value)
     )

@@ -1,7 +1,8 @@
-"""Containers among the arguments of a function that the function changes in place.
+"""Detection of in-place changes of containers among the arguments of a function.
 
-A traced function gets containers of its own, as under `jax.jit`, so what it stores in them does not
-reach those of the caller. Where the value is not returned either, it would be lost without a word.
+A traced function receives copies of containers, as under `jax.jit`, so that values it stores in
+them do not reach the caller's containers. A value that is not returned either would be lost
+silently.
 """
 
 import builtins
@@ -21,7 +22,7 @@ from shardir.frontend.quoting import brief_with_type
 
 
 class Containers:
-    """The containers that a function is called with, and what they hold at first."""
+    """The containers among the arguments of a function, and their original contents."""
 
     def __init__(self, arguments: Any) -> None:
         self._arguments = arguments
@@ -31,11 +32,10 @@ class Containers:
         }
 
     def check(self, name: str, labels: Sequence[str], result: Any) -> None:
-        """Raise `LostUpdateError` for a value that the function `name` stored, and did not return.
+        """Raise `LostUpdateError` for a value that the function `name` stored and did not return.
 
-        An item that the function has only removed is lost for nobody, since the caller still has
-        it: that is a warning, as nothing is wrong with the numbers. `labels` are the names of the
-        positional arguments.
+        An item that the function only removed is not lost, because the caller still has it: this is
+        a warning, as all results are correct. `labels` are the names of the positional arguments.
         """
         self._check_attributes(name, labels)
         leaves, structure = _flatten(self._arguments)
@@ -47,35 +47,35 @@ class Containers:
         after = dict(zip(_places(structure, labels), leaves, strict=True))
         only_removed = _is_subsequence(leaves, self._leaves)
         if not only_removed:
-            for place, leaf in after.items():
-                if leaf is not before.get(place) and id(leaf) not in returned:
+            for path, leaf in after.items():
+                if leaf is not before.get(path) and id(leaf) not in returned:
                     raise LostUpdateError(
                         point(
-                            f"{name} stores a value in its argument, at {place}, and does not "
+                            f"{name} stores a value in its argument, at {path}, and does not "
                             "return it; the container is a copy of the caller's, which would keep "
                             "the old value: return the new one, or copy the container before "
                             "changing it"
                         )
                     )
         kept = {id(x) for x in leaves} | returned
-        gone = [
-            place
-            for place, leaf in before.items()
-            if id(leaf) not in kept and (only_removed or place not in after)
+        removed = [
+            path
+            for path, leaf in before.items()
+            if id(leaf) not in kept and (only_removed or path not in after)
         ]
-        if gone:
+        if removed:
             warnings.warn(
-                f"{name} removes {', '.join(gone[:3])} from its arguments; the containers are "
+                f"{name} removes {', '.join(removed[:3])} from its arguments; the containers are "
                 "copies of the caller's, which keep it",
                 UserWarning,
                 stacklevel=2,
             )
 
     def _check_attributes(self, name: str, labels: Sequence[str]) -> None:
-        """Raise `LostUpdateError` for a change of an object that is no container.
+        """Raise `LostUpdateError` for a change of an object that is not a container.
 
-        The function runs once for many calls, so a change is one of tracing. Attributes that are
-        new, such as results that an object remembers, are changes only if they hold traced values.
+        The function runs once for many calls, so that such a change happens once, during tracing.
+        New attributes, such as cached results, count as changes only if they contain tracers.
         """
         for i, before in self._attributes.items():
             for attribute, value in vars(self._leaves[i]).items():
@@ -85,20 +85,20 @@ class Containers:
                     isinstance(x, jax.core.Tracer) for x in jax.tree_util.tree_leaves(value)
                 )
                 if traced or (attribute in before and not _is_equal(value, before[attribute])):
-                    place = _places(self._structure, labels)[i]
+                    path = _places(self._structure, labels)[i]
                     raise LostUpdateError(
                         point(
-                            f"{name} changes the attribute {attribute!r} of its argument {place}, "
+                            f"{name} changes the attribute {attribute!r} of its argument {path}, "
                             f"{brief_with_type(self._leaves[i])}, which happens once, while it is "
                             "traced, and not in every call: return the new value, or make the "
-                            "class a container that JAX knows (for objects of flax.nnx, nnx.split "
+                            "class a pytree node of JAX (for objects of flax.nnx, nnx.split "
                             "and nnx.merge)"
                         )
                     )
 
 
 def _is_plain_object(x: Any) -> bool:
-    """Return whether an argument is an object with attributes, and neither an array nor code."""
+    """Return whether `x` is an object with attributes, but not an array, class or module."""
     kinds = (type, ModuleType, jax.Array, np.ndarray, np.generic)
     return hasattr(x, "__dict__") and not isinstance(x, kinds) and not is_graph_object(x)
 
@@ -121,7 +121,7 @@ def _is(one: Any, other: Any) -> bool:
 
 
 def _flatten(arguments: Any) -> tuple[list[Any], Any]:
-    """The leaves and the structure; objects of nnx, and their states, are leaves."""
+    """Return the leaves and the structure; nnx objects and nnx states are leaves."""
     nnx = nnx_module()
     leaves, structure = jax.tree_util.tree_flatten(
         arguments,
@@ -131,14 +131,14 @@ def _flatten(arguments: Any) -> tuple[list[Any], Any]:
 
 
 def _places(structure: Any, labels: Sequence[str]) -> list[str]:
-    """Where the leaves of (positional, named) arguments are, as `params.w`."""
+    """Return the paths of the leaves of (positional, named) arguments, as `params.w`."""
     found = []
     for path in paths_of(structure):
         kind, _, rest = path.partition(".")
         number, dot, inner = rest.partition(".")
         if kind == "0" and number.isdigit():
-            word = labels[int(number)] if int(number) < len(labels) else f"argument {number}"
-            found.append(f"{word}{dot}{inner}")
+            label = labels[int(number)] if int(number) < len(labels) else f"argument {number}"
+            found.append(f"{label}{dot}{inner}")
         else:
             found.append(rest)
     return found

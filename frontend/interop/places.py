@@ -1,7 +1,7 @@
-"""Where in the user's program an equation of JAX comes from.
+"""Source locations in the user's program of the equations of a jaxpr.
 
-JAX keeps the stack of every equation. The innermost frame that is the user's own, not JAX's and
-not a library's, is where it stands; the variable that its value goes to gives the value its name.
+JAX keeps the stack of every equation. The innermost frame in user code, outside of JAX and other
+libraries, is the location; the variable to which its value is assigned gives the value its name.
 """
 
 import os
@@ -24,12 +24,12 @@ _LIBRARIES = tuple(
     )
 )
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
-"""Also where the environment does not say so: a user's own folder, one that is lent by another."""
+"""Matches installed packages outside of the environment's own folders, such as user folders."""
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
 
 class ForeignPlace(Place):
-    """A place that Python has left already; `frame` is where the imported function was called."""
+    """A location whose frame has ended; `frame` is that of the call of the imported function."""
 
     __slots__ = ("_names",)
 
@@ -42,16 +42,16 @@ class ForeignPlace(Place):
 
 
 class Places:
-    """The places of the equations of one call of an imported function."""
+    """The locations of the equations of one call of an imported function."""
 
     def __init__(self) -> None:
-        outside = here()
-        # Under a command nobody's frame is outside.
-        self._frame = sys._getframe() if outside is None else outside.frame
+        location = here()
+        # Outside of a user's frame, as in a command, the own frame is used.
+        self._frame = sys._getframe() if location is None else location.frame
         self._calls: dict[tuple[int, int], object] = {}
 
     def of(self, equation: Any) -> Place | None:
-        """Where an equation comes from; `None` where JAX does not know either."""
+        """Return the location of an equation, or `None` if JAX recorded none."""
         if equation.source_info.traceback is None:
             return None
         codes, offsets = equation.source_info.traceback.raw_frames()
@@ -65,17 +65,17 @@ class Places:
 
 
 def _own(codes: Sequence[CodeType]) -> int | None:
-    """The innermost frame of the user's; of a library's where there is none."""
-    other = None
+    """Return the index of the innermost frame in user code, or in a library if there is none."""
+    library_frame = None
     for i, code in enumerate(codes):
         if is_internal(code):
-            # What is further out has called the imported function.
+            # The frames further out called the imported function.
             break
         if not _is_library(code.co_filename):
             return i
-        if other is None and not code.co_filename.startswith(_JAX):
-            other = i
-    return other
+        if library_frame is None and not code.co_filename.startswith(_JAX):
+            library_frame = i
+    return library_frame
 
 
 @cache
@@ -89,9 +89,10 @@ def _is_library(file: str) -> bool:
 def _names(
     codes: Sequence[CodeType], offsets: Sequence[int], at: int, site: Site
 ) -> tuple[str, ...]:
-    """The variables that the result goes to, here or where this function returns to.
+    """Return the variables to which the result is assigned, here or in a caller that it is returned
+    to.
 
-    Functions of libraries in between hand the result on.
+    Library functions in between pass the result on.
     """
     while site.returned and at + 1 < len(codes):
         at += 1

@@ -1,7 +1,7 @@
-"""Programs of JAX (jaxprs) read equation by equation, as if their functions had been ours.
+"""Evaluation of jaxprs, equation by equation, in the current trace.
 
-What is read becomes part of the trace that is current; everything that acts on traced functions
-(derivatives, batches, partitioning) then acts on it.
+The equations become operations of the current trace, so that all transformations of traced
+functions (differentiation, batching, partitioning) apply to them.
 """
 
 from collections.abc import Sequence
@@ -32,24 +32,24 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import TensorType
 
 Closed = Any
-"""A `ClosedJaxpr`: a program and its constants."""
+"""A `ClosedJaxpr`: a jaxpr and its constants."""
 
 
 class Reader:
-    """Reads the programs of one call."""
+    """An evaluator of the jaxprs of one call."""
 
     def __init__(self, constants: dict[int, tuple[Any, Array]] | None = None) -> None:
         self._places = Places()
         self._constants = {} if constants is None else constants
 
     def read(self, closed: Closed, args: Sequence[Tracer | Scalar]) -> list[Tracer]:
-        """The results of a program for these arguments."""
+        """Return the results of a closed jaxpr for these arguments."""
         return self.read_open(closed.jaxpr, closed.consts, args)
 
     def read_open(
         self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | Scalar]
     ) -> list[Tracer]:
-        """The results of a program whose constants are apart."""
+        """Return the results of a jaxpr with separate constants."""
         values: dict[Any, Tracer | Scalar] = {}
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             values[variable] = self.constant(const)
@@ -60,27 +60,27 @@ class Reader:
 
         for equation in jaxpr.eqns:
             with standing(self._places.of(equation)):
-                made = self._apply(equation, [value_of(atom) for atom in equation.invars])
-            values.update(zip(equation.outvars, made, strict=True))
+                results = self._apply(equation, [value_of(atom) for atom in equation.invars])
+            values.update(zip(equation.outvars, results, strict=True))
         found = [value_of(atom) for atom in jaxpr.outvars]
         return [x.tracer() if isinstance(x, Scalar) else x for x in found]
 
     def literal(self, literal: Any) -> Tracer | Scalar:
-        """A number that is written in an equation."""
+        """Return the value of a literal operand."""
         value, aval = literal.val, literal.aval
         if aval.shape or aval.dtype == NO_TANGENT:
             return self.constant(value)
         return Scalar(np.asarray(value).item(), dtype_name_of(aval.dtype), bool(aval.weak_type))
 
     def constant(self, value: Any) -> Tracer:
-        """An array that the program refers to."""
+        """Return an array constant of a jaxpr as a tracer."""
         if isinstance(value, Tracer):
             return value
         if value.dtype == NO_TANGENT:
             return as_tracer(np.zeros(value.shape, bool))
         known = self._constants.get(id(value))
         if known is None:
-            with resumed(None):  # As an array, not as a value of this program.
+            with resumed(None):  # This is an array, not a value of the current program.
                 array = converted(value)
             if not isinstance(array, Array):
                 array = np.asarray(array)
@@ -96,7 +96,7 @@ class Reader:
         if rule is None:
             raise UnknownPrimitiveError(
                 point(
-                    f"no rule says what the primitive {equation.primitive.name!r} of JAX is here"
+                    f"the primitive {equation.primitive.name!r} of JAX has no rule"
                     f"{suggested(name)}; compute it by other functions of jax.lax, or by "
                     "jax.pure_callback on the host"
                 )
@@ -104,29 +104,30 @@ class Reader:
         avals = [variable.aval for variable in equation.outvars]
         params = {key: _plain(value) for key, value in equation.params.items()}
         found = rule(Equation(name, params, operands, avals, self, equation))
-        made = list(found) if isinstance(found, (tuple, list)) else [found]
-        tracers = [as_tracer(x) for x in made]
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        tracers = [as_tracer(x) for x in results]
         for tracer, aval in zip(tracers, avals, strict=True):
             _check(name, tracer, aval)
         return with_kinds(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])
 
 
 def _plain(param: Any) -> Any:
-    """A parameter with Python's whole numbers in the places of NumPy's."""
+    """Replace NumPy integers in a parameter by Python integers."""
     if type(param) in (tuple, list):
         return type(param)(map(_plain, param))
     return int(param) if isinstance(param, np.integer) else param
 
 
 def suggested(name: str) -> str:
+    """Return the closest name of a rule in parentheses, or an empty string."""
     close = suggestion(name, RULES)
     return f" ({close})" if close else ""
 
 
 def _check(name: str, tracer: Tracer, aval: Any) -> None:
-    """Raises `ImportedProgramError` for a result that JAX gives another type."""
-    wanted = TensorType(tuple(aval.shape), dtype_name_of(aval.dtype))
-    if tracer.value.type != wanted:
+    """Raise `ImportedProgramError` if a result has another type than in JAX."""
+    expected = TensorType(tuple(aval.shape), dtype_name_of(aval.dtype))
+    if tracer.value.type != expected:
         raise ImportedProgramError(
-            point(f"{name} of JAX makes {wanted}, and its rule here {tracer.value.type}")
+            point(f"{name} of JAX returns {expected}, but its rule returns {tracer.value.type}")
         )

@@ -1,7 +1,8 @@
-"""The table of JAX's primitives: for each its rule, what it is in our functions.
+"""The registry of translation rules of JAX primitives.
 
-A rule takes an `Equation` and returns the tracer of its result, or a sequence of them. The modules
-`rules_*` fill the table; `aliases.py` says what older and newer JAX call the same primitives.
+A rule takes an `Equation` and returns the tracer of its result, or a sequence of tracers. The
+modules `rules_*` register rules; `primitive_aliases` lists other names of primitives in other JAX
+versions.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class UnknownPrimitiveError(ShardirError, NotImplementedError):
-    """A primitive, or a form of one, that nothing here stands for."""
+    """A primitive, or a form of it, has no rule."""
 
 
 class ImportedProgramError(ShardirError, TypeError):
-    """A program of another library that means something else here than there."""
+    """A program of another library has another meaning in shardir."""
 
 
 Rule = Callable[["Equation"], Any]
 RULES: dict[str, Rule] = {}
-"""The rule of each primitive by the name that JAX 0.10 gives it."""
+"""The rule of each primitive by its name in JAX 0.10."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number written in a program; it takes the shape of what it is combined with."""
+    """A scalar literal of a jaxpr, which broadcasts to the shape of the other operands."""
 
     value: Any
     dtype: str
@@ -47,9 +48,9 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Equation:
-    """One equation: its parameters, the values that it is applied to, and who reads it.
+    """One equation of a jaxpr: its parameters, operands, results and reader.
 
-    `operands` are tracers, and `Scalar`s where the program has numbers.
+    `operands` are tracers, or `Scalar` for literals.
     """
 
     name: str
@@ -61,39 +62,41 @@ class Equation:
 
     @property
     def tracers(self) -> list[Tracer]:
-        """The operands, each with the shape that it has by itself."""
+        """Return the operands as tracers; literals have rank 0."""
         return [x.tracer() if isinstance(x, Scalar) else x for x in self.operands]
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
-        """The shape of a result."""
+        """Return the shape of a result."""
         shape: tuple[int, ...] = tuple(self.results[number].shape)
         return shape
 
     def dtype(self, number: int = 0) -> str:
-        """The element type of a result."""
+        """Return the element type of a result."""
         return dtype_name_of(self.results[number].dtype)
 
     def aligned(self, shape: Sequence[int] | None = None) -> list[Tracer]:
-        """The operands, numbers in the shape of the result."""
-        wide = self.shape() if shape is None else shape
-        return [x.tracer(wide) if isinstance(x, Scalar) else x for x in self.operands]
+        """Return the operands as tracers; literals are broadcast to `shape` or that of the
+        result.
+        """
+        target = self.shape() if shape is None else shape
+        return [x.tracer(target) if isinstance(x, Scalar) else x for x in self.operands]
 
     def refuse(self, form: str, way_out: str) -> UnknownPrimitiveError:
-        """The error for a form of the primitive that there is nothing for."""
+        """Return the error for an unsupported form of the primitive."""
         from shardir.frontend.locations import point
 
         return UnknownPrimitiveError(point(f"{self.name} of JAX with {form}; {way_out}"))
 
 
 NO_TANGENT = jax.dtypes.float0
-"""The element type of the tangents of integers, which have no values."""
+"""The element type of the tangents of integers: float0, which has no values."""
 
 
 def dtype_name_of(dtype: Any) -> str:
-    """Our name of an element type of JAX's; typed random keys are `key`.
+    """Return the name in the IR of an element type of JAX; typed PRNG keys are `key`.
 
-    In a program that JAX has differentiated, the tangent of an integer may be a value: it has
-    nothing in it, and bools stand for it.
+    In a jaxpr that JAX differentiated, the tangent of an integer may be a value without content,
+    which a bool represents.
     """
     if dtype == NO_TANGENT:
         return "bool"
@@ -101,7 +104,7 @@ def dtype_name_of(dtype: Any) -> str:
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Put a rule into the table under these names."""
+    """Return a decorator that registers a rule under these names."""
 
     def decorate(function: Rule) -> Rule:
         for name in names:
@@ -113,18 +116,18 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def elementwise(name: str, function: Callable[..., Any]) -> None:
-    """The rule of a primitive that is one of our functions of elements."""
+    """Register an elementwise function as the rule of a primitive."""
     rule(name)(lambda equation: function(*equation.aligned()))
 
 
 def shaped(name: str, function: Callable[..., Any], **options: str) -> None:
-    """The rule of a primitive that is one of our functions.
+    """Register a function as the rule of a primitive.
 
-    `options` says which parameter of the primitive is which of the function's.
+    `options` maps parameters of the function to parameters of the primitive.
     """
 
-    def called(equation: Equation) -> Any:
-        given = {ours: equation.params[theirs] for ours, theirs in options.items()}
-        return function(*equation.tracers, **given)
+    def apply_function(equation: Equation) -> Any:
+        keywords = {ours: equation.params[theirs] for ours, theirs in options.items()}
+        return function(*equation.tracers, **keywords)
 
-    rule(name)(called)
+    rule(name)(apply_function)

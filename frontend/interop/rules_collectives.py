@@ -1,4 +1,4 @@
-"""Rules of what devices do each on their own, and of shardings that a program asks for."""
+"""Rules of collectives, `shard_map` and sharding constraints."""
 
 from typing import Any
 
@@ -48,17 +48,17 @@ def _mapped(equation: Equation) -> Any:
     )(*equation.tracers)
 
 
-def _check_sizes(theirs: Any, ours: Mesh, names: list[str]) -> None:
-    """Raises `ShardingError` where what each device does is written for another mesh."""
-    written = {name: int(theirs.shape[name]) for name in names}
-    if any(ours.shape[name] != size for name, size in written.items()):
+def _check_sizes(jax_mesh: Any, mesh: Mesh, names: list[str]) -> None:
+    """Raise `ShardingError` if the per-device program is written for another mesh."""
+    expected = {name: int(jax_mesh.shape[name]) for name in names}
+    if any(mesh.shape[name] != size for name, size in expected.items()):
         there, here = (
-            ", ".join(f"{name}={each[name]}" for name in names) for each in (written, ours.shape)
+            ", ".join(f"{name}={each[name]}" for name in names) for each in (expected, mesh.shape)
         )
         raise ShardingError(
             point(
-                f"shard_map of JAX over {there}, on a mesh of {here}; leave its mesh out, which "
-                "takes the one that is entered"
+                f"shard_map of JAX over {there}, on a mesh of {here}; omit its mesh to use the "
+                "current mesh"
             )
         )
 
@@ -72,16 +72,16 @@ def _groups(equation: Equation) -> Any:
     return equation.params.get("axis_index_groups")
 
 
-def _reduction(name: str, here: Any, along: Any) -> None:
+def _reduction(name: str, reduce_dims: Any, reduce_axes: Any) -> None:
     def reduce(equation: Equation) -> Any:
-        """Along dimensions, which are those of batches that JAX has mapped, and named axes."""
+        """Reduce over dimensions, which JAX's batching produces, and over named axes."""
         axes = _axes(equation)
-        counted = tuple(axis for axis in axes if isinstance(axis, int))
+        dims = tuple(axis for axis in axes if isinstance(axis, int))
         named = tuple(axis for axis in axes if not isinstance(axis, int))
-        made = [here(x, counted) if counted else x for x in equation.tracers]
+        results = [reduce_dims(x, dims) if dims else x for x in equation.tracers]
         if not named:
-            return made
-        return [along(x, named, axis_index_groups=_groups(equation)) for x in made]
+            return results
+        return [reduce_axes(x, named, axis_index_groups=_groups(equation)) for x in results]
 
     rule(name)(reduce)
 

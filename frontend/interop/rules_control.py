@@ -1,4 +1,4 @@
-"""Rules of primitives with programs inside: calls, loops, branches, checkpoints."""
+"""Rules of primitives with inner jaxprs: calls, loops, branches, rematerialization."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +15,16 @@ from shardir.frontend.tracer import Tracer
 
 @rule("jit")
 def _called(equation: Equation) -> Any:
-    """A function that JAX would compile by itself is part of the program around it."""
+    """Inline a jitted function into the surrounding program, with its sharding constraints."""
     params = equation.params
     ins = params.get("in_shardings") or (None,) * len(equation.operands)
     args = [
         x if sharding is None or not isinstance(x, Tracer) else constrained(x, sharding)
         for x, sharding in zip(equation.operands, ins, strict=True)
     ]
-    made = equation.reader.read(params["jaxpr"], args)
-    outs = params.get("out_shardings") or (None,) * len(made)
-    return [constrained(x, sharding) for x, sharding in zip(made, outs, strict=True)]
+    results = equation.reader.read(params["jaxpr"], args)
+    outs = params.get("out_shardings") or (None,) * len(results)
+    return [constrained(x, sharding) for x, sharding in zip(results, outs, strict=True)]
 
 
 def _inlined(equation: Equation) -> Any:
@@ -46,8 +46,8 @@ def _scanned(equation: Equation) -> Any:
     fixed, init, xs = args[:consts], args[consts : consts + carries], args[consts + carries :]
 
     def body(carry: Sequence[Tracer], x: Sequence[Tracer]) -> Any:
-        made = equation.reader.read(params["jaxpr"], [*fixed, *carry, *x])
-        return tuple(made[:carries]), tuple(made[carries:])
+        results = equation.reader.read(params["jaxpr"], [*fixed, *carry, *x])
+        return tuple(results[:carries]), tuple(results[carries:])
 
     last, stacked = lax.scan(
         body, tuple(init), tuple(xs), length=params["length"], reverse=params["reverse"]
@@ -58,36 +58,44 @@ def _scanned(equation: Equation) -> Any:
 @rule("while")
 def _repeated(equation: Equation) -> Any:
     params, args = equation.params, equation.tracers
-    asked, done = params["cond_nconsts"], params["body_nconsts"]
-    first, second, init = args[:asked], args[asked : asked + done], args[asked + done :]
+    cond_consts, body_consts = params["cond_nconsts"], params["body_nconsts"]
+    cond_args, body_args, init = (
+        args[:cond_consts],
+        args[cond_consts : cond_consts + body_consts],
+        args[cond_consts + body_consts :],
+    )
 
-    def asks(carry: Sequence[Tracer]) -> Tracer:
-        (told,) = equation.reader.read(params["cond_jaxpr"], [*first, *carry])
-        return told
+    def evaluate_condition(carry: Sequence[Tracer]) -> Tracer:
+        (is_running,) = equation.reader.read(params["cond_jaxpr"], [*cond_args, *carry])
+        return is_running
 
     def condition(carry: Sequence[Tracer]) -> Any:
-        told = asks(carry)
-        return lax.reduce_or(told, tuple(range(told.ndim))) if told.ndim else told
-
-    def body(carry: Sequence[Tracer]) -> Any:
-        made = equation.reader.read(params["body_jaxpr"], [*second, *carry])
-        told = asks(carry) if batched else None
-        return tuple(
-            new if told is None or new.value is old.value else _where(told, new, old)
-            for new, old in zip(made, carry, strict=True)
+        is_running = evaluate_condition(carry)
+        return (
+            lax.reduce_or(is_running, tuple(range(is_running.ndim)))
+            if is_running.ndim
+            else is_running
         )
 
-    # A loop that JAX has mapped goes on while one of the batch does; the others stay as they are.
+    def body(carry: Sequence[Tracer]) -> Any:
+        results = equation.reader.read(params["body_jaxpr"], [*body_args, *carry])
+        is_running = evaluate_condition(carry) if batched else None
+        return tuple(
+            new if is_running is None or new.value is old.value else _where(is_running, new, old)
+            for new, old in zip(results, carry, strict=True)
+        )
+
+    # A loop that JAX batched runs while one element of the batch continues; the others are kept.
     batched = bool(params["cond_jaxpr"].out_avals[0].shape)
 
     return lax.while_loop(condition, body, tuple(init))
 
 
-def _where(told: Tracer, new: Tracer, old: Tracer) -> Tracer:
-    """Elements of `new` for those of the batch, the first dimensions, that go on."""
-    wide = lax.broadcast_in_dim(told, new.shape, tuple(range(told.ndim)))
-    chosen: Tracer = lax.select(wide, new, old)
-    return chosen
+def _where(is_running: Tracer, new: Tracer, old: Tracer) -> Tracer:
+    """Select `new` for the elements of the batch (the first dimensions) that continue."""
+    mask = lax.broadcast_in_dim(is_running, new.shape, tuple(range(is_running.ndim)))
+    result: Tracer = lax.select(mask, new, old)
+    return result
 
 
 @rule("cond")
@@ -102,7 +110,7 @@ def _chosen(equation: Equation) -> Any:
 
 @rule("platform_index")
 def _platform(equation: Equation) -> Any:
-    """Which of several programs is meant for this machine: that for processors, or the default."""
+    """Return the index of the program for CPUs, or of the default program."""
     platforms = equation.params["platforms"]
     for number, names in enumerate(platforms):
         if names is None or "cpu" in names:
@@ -112,19 +120,19 @@ def _platform(equation: Equation) -> Any:
 
 @rule("remat2")
 def _checkpointed(equation: Equation) -> Any:
-    """What JAX computes again in its gradients is computed again in ours.
+    """Rematerialize in gradients whatever JAX rematerializes.
 
-    Where JAX has taken the gradient already, the program says itself what is computed twice.
+    If JAX has differentiated the program already, the program itself contains the recomputation.
     """
     params = equation.params
 
-    def again(*args: Tracer) -> Any:
+    def run(*args: Tracer) -> Any:
         return tuple(equation.reader.read_open(params["jaxpr"], (), args))
 
     if params["differentiated"]:
-        kept = lax.optimization_barrier(tuple(equation.tracers))
-        return again(*kept)
-    return checkpoint(again, prevent_cse=bool(params["prevent_cse"]))(*equation.tracers)
+        barrier_results = lax.optimization_barrier(tuple(equation.tracers))
+        return run(*barrier_results)
+    return checkpoint(run, prevent_cse=bool(params["prevent_cse"]))(*equation.tracers)
 
 
 @rule("name")

@@ -1,8 +1,8 @@
-"""Rules of functions with derivatives of their own.
+"""Rules of functions with custom derivatives.
 
-What such a function computes is read as it is. How its results move, JAX is asked when somebody
-takes the derivative: it traces the rule, and that program is read in its place. So rules with
-symbolic zeros, with residuals of any kind and inside of each other are as JAX has them.
+The primal computation is read into the current trace. When a derivative is taken, JAX traces the
+custom rule, and that jaxpr is read instead. Therefore rules with symbolic zeros, with residuals of
+any kind and nested rules behave as in JAX.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from shardir.types import INEXACT
 
 
 def _variables(atoms: Sequence[Any]) -> list[Any]:
-    """The variables among the atoms, each once; tangents of integers have no values."""
+    """Return the distinct variables among the atoms; tangents of integers have no values."""
     return list(
         dict.fromkeys(
             atom
@@ -35,10 +35,10 @@ def _variables(atoms: Sequence[Any]) -> list[Any]:
 
 
 class Alone:
-    """One equation as a function of the variables that it is applied to, each once.
+    """One equation as a function of the distinct variables among its operands.
 
-    `args` are their values, `moving` the numbers of those that have derivatives. Those in
-    `closed` have none: arrays that the function refers to, and its rule says nothing of.
+    `args` are their values, `moving` the indices of those that have derivatives. Those in `closed`
+    have none: arrays that the function closes over, for which its rule has no derivative.
     """
 
     def __init__(self, equation: Equation) -> None:
@@ -55,7 +55,7 @@ class Alone:
         ]
 
     def operands(self, args: Sequence[Any]) -> list[Any]:
-        """The operands of the equation for other values of its variables."""
+        """Return the operands of the equation for other values of its variables."""
         known = dict(zip(self.variables, args, strict=True))
         return [
             operand if isinstance(atom, core.Literal) else known.get(atom, operand)
@@ -66,19 +66,19 @@ class Alone:
 
     @property
     def name(self) -> str:
-        """The function's own name, if JAX tells it."""
+        """Return the name of the function, if JAX recorded it."""
         params = self.equation.params
         program = params.get("call_jaxpr") or params.get("fun_jaxpr")
         about = getattr(getattr(program, "jaxpr", None), "debug_info", None)
         return getattr(about, "func_name", self.equation.name)
 
     def everything(self, args: Sequence[Any]) -> list[Any]:
-        """Values of all variables for these arguments."""
+        """Return the values of all variables for these arguments."""
         return [*args, *self.closed]
 
     @cached_property
     def by_jax(self) -> Callable[..., Any]:
-        """The function for values of JAX's."""
+        """Return the equation as a function of JAX values."""
         source = self.equation.source
         outs = [core.Var(variable.aval) for variable in source.outvars]
         about = core.DebugInfo("from_jax", self.equation.name, None, None)
@@ -86,52 +86,54 @@ class Alone:
         given = dict.fromkeys(x for x in source.invars if not isinstance(x, core.Literal))
         empty = [variable for variable in given if variable not in self.variables]
         program = core.Jaxpr(empty, self.variables, outs, [body], debug_info=about)
-        nothing = [np.zeros(atom.aval.shape, NO_TANGENT) for atom in empty]
-        function: Callable[..., Any] = core.jaxpr_as_fun(core.ClosedJaxpr(program, nothing))
+        empty_values = [np.zeros(atom.aval.shape, NO_TANGENT) for atom in empty]
+        function: Callable[..., Any] = core.jaxpr_as_fun(core.ClosedJaxpr(program, empty_values))
         return function
 
     def with_some(
-        self, args: Sequence[Any], numbers: Sequence[int], some: Sequence[Any]
+        self, args: Sequence[Any], indices: Sequence[int], values: Sequence[Any]
     ) -> list[Any]:
-        """All results, for other arguments in the places that `numbers` says."""
-        whole = list(args)
-        for i, x in zip(numbers, some, strict=True):
-            whole[i] = x
-        return list(self.by_jax(*whole))
+        """Return all results, with the arguments at the indices `indices` replaced."""
+        all_args = list(args)
+        for i, x in zip(indices, values, strict=True):
+            all_args[i] = x
+        return list(self.by_jax(*all_args))
 
-    def parted(self, made: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Results that move, and the others."""
-        pairs = list(zip(made, self.inexact, strict=True))
+    def parted(self, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Split results into those with derivatives and the others."""
+        pairs = list(zip(results, self.inexact, strict=True))
         return [y for y, moves in pairs if moves], [y for y, moves in pairs if not moves]
 
     def joined(self, moving: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        """The results in order."""
+        """Undo `split_results`: return the results in order."""
         first, second = iter(moving), iter(others)
         return [next(first) if moves else next(second) for moves in self.inexact]
 
 
 def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
-    """`primal`, whose tangents are those that JAX gives the equation."""
+    """Return the results of `primal` with JAX's JVP of the equation as derivative."""
     reader = alone.equation.reader
 
     def jvp(primals: Sequence[Tracer], tangents: Sequence[Any]) -> Any:
-        numbers = [i for i in alone.moving if not isinstance(tangents[i], SymbolicZero)]
-        moved = [tangents[i] for i in numbers]
+        indices = [i for i in alone.moving if not isinstance(tangents[i], SymbolicZero)]
+        nonzero_tangents = [tangents[i] for i in indices]
 
-        def function(xs: Sequence[Any], slopes: Sequence[Any]) -> Any:
-            some = [xs[i] for i in numbers]
-            made, out = jax.jvp(lambda *some: alone.with_some(xs, numbers, some), some, slopes)
-            return made, alone.parted(out)[0]
+        def function(xs: Sequence[Any], tangents_out: Sequence[Any]) -> Any:
+            some = [xs[i] for i in indices]
+            results, out = jax.jvp(
+                lambda *some: alone.with_some(xs, indices, some), some, tangents_out
+            )
+            return results, alone.parted(out)[0]
 
-        known = alone.everything(primals)
-        if not numbers:
+        values = alone.everything(primals)
+        if not indices:
             return tuple(primal(*primals)), (None,) * len(alone.inexact)
-        structs = [[struct_of(x) for x in known], [struct_of(t) for t in moved]]
+        structs = [[struct_of(x) for x in values], [struct_of(t) for t in nonzero_tangents]]
         program, _ = program_of(function, structs)
-        found = reader.read(program, [*known, *moved])
-        made, slopes = found[: len(alone.inexact)], found[len(alone.inexact) :]
-        none = [None] * (len(made) - len(slopes))
-        return tuple(made), tuple(alone.joined(slopes, none))
+        found = reader.read(program, [*values, *nonzero_tangents])
+        results, tangents_out = found[: len(alone.inexact)], found[len(alone.inexact) :]
+        none = [None] * (len(results) - len(tangents_out))
+        return tuple(results), tuple(alone.joined(tangents_out, none))
 
     primal.__name__ = alone.name
     function = custom_jvp(primal)
@@ -140,25 +142,25 @@ def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
 
 
 def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
-    """`primal`, whose gradient is the one that JAX gives the equation."""
+    """Return the results of `primal` with JAX's VJP of the equation as derivative."""
     reader = alone.equation.reader
-    kept: list[tuple[Any, list[int]]] = []
+    saved_structures: list[tuple[Any, list[int]]] = []
 
-    def ahead(*args: CustomVJPPrimal) -> Any:
-        numbers = [i for i in alone.moving if args[i].perturbed]
+    def forward(*args: CustomVJPPrimal) -> Any:
+        indices = [i for i in alone.moving if args[i].perturbed]
 
         def function(*xs: Any) -> Any:
-            some = [xs[i] for i in numbers]
-            moving, back, others = jax.vjp(
-                lambda *some: alone.parted(alone.with_some(xs, numbers, some)), *some, has_aux=True
+            some = [xs[i] for i in indices]
+            moving, backward, others = jax.vjp(
+                lambda *some: alone.parted(alone.with_some(xs, indices, some)), *some, has_aux=True
             )
-            residuals, structure = jax.tree_util.tree_flatten(back)
-            kept.append((structure, numbers))
+            residuals, structure = jax.tree_util.tree_flatten(backward)
+            saved_structures.append((structure, indices))
             return alone.joined(moving, others), residuals
 
         known = alone.everything([x.value for x in args])
-        if not numbers:
-            kept.append((None, numbers))
+        if not indices:
+            saved_structures.append((None, indices))
             return tuple(primal(*(x.value for x in args))), ()
         try:
             program, _ = program_of(function, [struct_of(x) for x in known])
@@ -166,18 +168,18 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
             raise ImportedProgramError(
                 point(
-                    f"the derivative of {primal.__name__} uses a value of the function around it, "
-                    "of which JAX's trace has ended; pass the value as an argument, or take the "
+                    f"the derivative of {primal.__name__} uses a value of an enclosing function "
+                    "whose JAX trace has ended; pass the value as an argument, or take the "
                     "gradient by jax.grad inside of from_jax"
                 )
             ) from None
         count = len(alone.inexact)
         return tuple(found[:count]), tuple(found[count:])
 
-    def back(residuals: Sequence[Tracer], cotangents: Sequence[Any]) -> Any:
+    def backward(residuals: Sequence[Tracer], cotangents: Sequence[Any]) -> Any:
         given = alone.parted(cotangents)[0]
-        structure, numbers = kept[-1]
-        if not numbers:
+        structure, indices = saved_structures[-1]
+        if not indices:
             return (None,) * len(alone.args)
 
         def function(saved: Sequence[Any], cts: Sequence[Any]) -> Any:
@@ -186,11 +188,11 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         structs = [[struct_of(x) for x in residuals], [struct_of(x) for x in given]]
         program, _ = program_of(function, structs)
         found = iter(reader.read(program, [*residuals, *given]))
-        return tuple(next(found) if i in numbers else None for i in range(len(alone.args)))
+        return tuple(next(found) if i in indices else None for i in range(len(alone.args)))
 
     primal.__name__ = alone.name
     function = custom_vjp(primal)
-    function.defvjp(ahead, back, symbolic_zeros=True)
+    function.defvjp(forward, backward, symbolic_zeros=True)
     return function(*alone.args)
 
 
@@ -217,7 +219,7 @@ def _with_gradient(equation: Equation) -> Any:
 
 @rule("custom_linear_solve")
 def _solved(equation: Equation) -> Any:
-    """By its own solver; its gradient, a solve of the transposed system, is JAX's."""
+    """Solve by the equation's own solver; the gradient, a transposed solve, is JAX's."""
     alone, lengths = Alone(equation), equation.params["const_lengths"]
     solve = equation.params["jaxprs"].solve
     before = lengths.matvec + lengths.vecmat

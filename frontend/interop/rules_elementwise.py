@@ -1,4 +1,4 @@
-"""Rules of primitives that act on each element."""
+"""Rules of elementwise primitives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ SAME = (
     "logistic lt max min mul ne neg nextafter population_count real rem rsqrt shift_left "
     "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh"
 )
-"""Those that our functions call as JAX does."""
+"""The primitives whose function in `lax` has the same name."""
 
 OTHERWISE: dict[str, Callable[..., Any]] = {
     "not": lax.bitwise_not,
@@ -34,7 +34,7 @@ OTHERWISE: dict[str, Callable[..., Any]] = {
     "regularized_incomplete_beta": special.betainc,
     "zeta": special.zeta,
 }
-"""Those that have other names here."""
+"""The primitives whose function has another name."""
 
 for _name in SAME.split():
     elementwise(_name, getattr(lax, _name))
@@ -54,7 +54,7 @@ shaped("reduce_precision", lax.reduce_precision,
 
 @rule("erf_inv")
 def _erf_inv(equation: Equation) -> Any:
-    """By XLA's polynomials: normal random numbers of JAX are made with it."""
+    """Emit erf_inv with XLA's polynomials, because JAX's normal random numbers depend on them."""
     (x,) = equation.aligned()
     return emit("erf_inv", x, as_xla=True)
 
@@ -80,11 +80,11 @@ def _converted(equation: Equation) -> Any:
 @rule("select_n")
 def _selected(equation: Equation) -> Any:
     which, *cases = equation.operands
-    chosen = which if isinstance(which, Tracer) else which.tracer()
-    wide = [x if isinstance(x, Tracer) else x.tracer(equation.shape()) for x in cases]
-    if chosen.shape != equation.shape():
-        chosen = lax.broadcast_in_dim(chosen, equation.shape(), ())
-    return lax.select_n(chosen, *wide)
+    index = which if isinstance(which, Tracer) else which.tracer()
+    broadcast_cases = [x if isinstance(x, Tracer) else x.tracer(equation.shape()) for x in cases]
+    if index.shape != equation.shape():
+        index = lax.broadcast_in_dim(index, equation.shape(), ())
+    return lax.select_n(index, *broadcast_cases)
 
 
 @rule("clamp")
@@ -94,7 +94,7 @@ def _clamped(equation: Equation) -> Any:
 
 
 def _total(equation: Equation, function: Any) -> Any:
-    """A comparison in which -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
+    """Apply a comparison in the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
     x, y = equation.aligned()
     if x.value.type.dtype not in FLOATS:
         return function(x, y)
@@ -102,12 +102,12 @@ def _total(equation: Equation, function: Any) -> Any:
 
 
 def _ranked(x: Tracer) -> Tracer:
-    """Integers in the total order of floating-point numbers."""
+    """Convert floats to integers in the total order of floats."""
     bits = x.value.type.numpy.itemsize * 8
-    whole = lax.bitcast_convert_type(x, f"int{bits}")
-    kind = whole.value.type
-    flipped = lax.bitwise_xor(whole, splat(2 ** (bits - 1) - 1, kind))
-    found: Tracer = lax.select(lax.lt(whole, splat(0, kind)), flipped, whole)
+    bits_value = lax.bitcast_convert_type(x, f"int{bits}")
+    kind = bits_value.value.type
+    flipped = lax.bitwise_xor(bits_value, splat(2 ** (bits - 1) - 1, kind))
+    found: Tracer = lax.select(lax.lt(bits_value, splat(0, kind)), flipped, bits_value)
     return found
 
 
@@ -120,6 +120,6 @@ rule("eq_to")(lambda equation: _total(equation, lax.eq))
 
 @rule("device_put")
 def _put(equation: Equation) -> Any:
-    """Where arrays are is decided when the whole program is compiled."""
+    """Apply a sharding; the placement is decided when the whole program is compiled."""
     targets = equation.params.get("devices") or (None,) * len(equation.operands)
     return [constrained(x, to) for x, to in zip(equation.tracers, targets, strict=True)]

@@ -1,4 +1,4 @@
-"""Rules of primitives that Equinox brings along: what they mean outside of its own `vmap`."""
+"""Rules of Equinox primitives, with their meaning outside of Equinox's `vmap`."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _over_all("unvmap_max", lax.reduce_max)
 
 @rule("select_if_vmap")
 def _selected(equation: Equation) -> Any:
-    """Where nothing is mapped the condition is true; mapped by us it need not be."""
+    """Emit a select: the condition is true without batching, but may differ with it."""
     return lax.select(*equation.aligned(equation.shape()))
 
 
@@ -33,12 +33,12 @@ def _same(equation: Equation) -> Any:
 
 @rule("noinline", "maybe_set", "vprim")
 def _as_it_is(equation: Equation) -> Any:
-    """What the primitive says that it computes."""
+    """Trace the implementation of the primitive."""
     primitive, params = equation.source.primitive, equation.params
 
     def function(*args: Any) -> list[Any]:
-        made = primitive.impl(*args, **params)
-        return list(made) if primitive.multiple_results else [made]
+        results = primitive.impl(*args, **params)
+        return list(results) if primitive.multiple_results else [results]
 
     from shardir.frontend.interop.tracing import program_of, struct_of
 

@@ -1,4 +1,4 @@
-"""Rules of calls from running programs to functions of the user."""
+"""Rules of callbacks from running programs to user functions on the host."""
 
 from typing import Any
 
@@ -17,17 +17,17 @@ def _structs(equation: Equation) -> list[ShapeDtypeStruct]:
 
 
 def _called(function: Any, name: str) -> Any:
-    """The function, as one that has a name and returns NumPy arrays."""
+    """Return the callback as a named function that returns NumPy arrays."""
 
-    def called(*args: Any) -> list[Any]:
+    def call_function(*args: Any) -> list[Any]:
         return [np.asarray(x) for x in function(*args)]
 
-    called.__name__ = getattr(getattr(function, "callback_func", None), "__name__", name)
-    return called
+    call_function.__name__ = getattr(getattr(function, "callback_func", None), "__name__", name)
+    return call_function
 
 
 def _sharding(equation: Equation) -> Any:
-    """The sharding that the call was given: on one device, or JAX's own, which is refused."""
+    """Return the sharding of the callback: a single device, or a JAX sharding, which is refused."""
     sharding = equation.params.get("sharding")
     if sharding is not None and len(sharding.device_set) == 1:
         return SingleDeviceSharding(devices()[0])
@@ -64,17 +64,17 @@ def _done(equation: Equation) -> Any:
 def _shown(equation: Equation) -> Any:
     primitive, params = equation.source.primitive, equation.params
 
-    def shown(*args: Any) -> None:
+    def run(*args: Any) -> None:
         primitive.impl(*args, **params)
 
-    shown.__name__ = equation.name
-    callback(shown, *equation.tracers)
+    run.__name__ = equation.name
+    callback(run, *equation.tracers)
     return []
 
 
 @rule("inspect_sharding")
 def _told(equation: Equation) -> Any:
-    """The callback gets a sharding of ours, when the program is compiled."""
+    """Call the callback with a sharding of shardir when the program is compiled."""
     (x,) = equation.tracers
     inspect_array_sharding(x, callback=equation.params["callback"])
     return []

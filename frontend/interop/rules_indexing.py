@@ -1,4 +1,4 @@
-"""Rules of gathers, scatters and sliding windows."""
+"""Rules of gathers, scatters and window reductions."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from shardir.opset import Symbol
 
 
 def _mode(mode: Any) -> str:
-    """Our name of what becomes of indices out of range."""
+    """Return the mode for indices out of range in shardir's terms."""
     name = str(getattr(mode, "name", mode)).lower()
     return {"fill_or_drop": "fill", "clip": "clip"}.get(name, "promise_in_bounds")
 
@@ -71,7 +71,7 @@ def _subtracted(equation: Equation) -> Any:
 
 
 def _window(equation: Equation, rank: int) -> dict[str, Any]:
-    """How the windows lie, as attributes."""
+    """Return the window parameters as attributes of an operation."""
     params, ones = equation.params, (1,) * rank
     return {
         "window": tuple(params["window_dimensions"]),
@@ -97,18 +97,18 @@ _windowed("reduce_window_min", "min")
 
 @rule("reduce_window")
 def _windowed_by(equation: Equation) -> Any:
-    """By a function that is none of the above: a product, or else nothing of ours."""
-    x, first = equation.tracers
+    """Emit a window reduction by a multiplication; refuse other functions."""
+    x, init = equation.tracers
     body = equation.params["jaxpr"]
     body = getattr(body, "jaxpr", body)
     if [each.primitive.name for each in body.eqns] != ["mul"]:
         raise equation.refuse("a function of its own", "use one of add, mul, max and min")
-    made = emit("reduce_window", x, op=Symbol("mul"), **_window(equation, x.ndim))
-    return lax.mul(made, lax.broadcast_in_dim(first, made.shape, ()))
+    result = emit("reduce_window", x, op=Symbol("mul"), **_window(equation, x.ndim))
+    return lax.mul(result, lax.broadcast_in_dim(init, result.shape, ()))
 
 
 def _chosen(equation: Equation, x: Tracer, source: Any) -> Any:
-    """Of each window an element of `source`, added up where the window has its extreme."""
+    """Select one element of `source` per window, added where the window has its extreme."""
     op = {"ge": "max", "le": "min"}[equation.params["select_prim"].name]
     return emit("select_and_scatter", x, source, op=Symbol(op), **_window(equation, x.ndim))
 
@@ -121,8 +121,8 @@ def _scattered_back(equation: Equation) -> Any:
 
 @rule("select_and_gather_add")
 def _gathered_there(equation: Equation) -> Any:
-    """The elements of the first operand where windows of the second have their extremes."""
+    """Return the elements of the first operand where windows of the second have their extremes."""
     tangents, x = equation.tracers
     like = ShapeDtypeStruct(equation.shape(), equation.results[0].dtype)
-    back = linear_transpose(lambda source: _chosen(equation, x, source), like)
-    return back(tangents)[0]
+    transpose = linear_transpose(lambda source: _chosen(equation, x, source), like)
+    return transpose(tangents)[0]

@@ -1,4 +1,4 @@
-"""Rules of decompositions of matrices."""
+"""Rules of matrix decompositions and solvers."""
 
 from typing import Any
 
@@ -31,21 +31,21 @@ def _qr(equation: Equation) -> Any:
 @rule("svd")
 def _svd(equation: Equation) -> Any:
     params = equation.params
-    made = linalg.svd(
+    result = linalg.svd(
         *equation.tracers,
         full_matrices=params["full_matrices"],
         compute_uv=params["compute_uv"],
         subset_by_index=params["subset_by_index"],
     )
     if not params["compute_uv"]:
-        return made
-    u, s, v = made
+        return result
+    u, s, v = result
     return s, u, v
 
 
 @rule("eigh")
 def _eigh(equation: Equation) -> Any:
-    """JAX reads one triangle here; the function around it has made the matrix symmetric."""
+    """Emit eigh on one triangle; JAX has symmetrized the matrix before this primitive."""
     params = equation.params
     return linalg.eigh(
         *equation.tracers,

@@ -1,4 +1,4 @@
-"""Rules of contractions whose rows belong to groups of sizes that are data."""
+"""Rules of ragged contractions, whose group sizes are data, and of approximate top-k."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from shardir.frontend.tracer import Tracer
 
 @rule("ragged_dot_general")
 def _ragged(equation: Equation) -> Any:
-    """A contraction for each group, of what others have as zeros."""
+    """Contract each group, with the rows of all other groups set to zero."""
     x, y, sizes = equation.tracers
     numbers = equation.params["ragged_dot_dimension_numbers"]
     (contracted, others), (batch, _) = numbers.dot_dimension_numbers
@@ -22,25 +22,25 @@ def _ragged(equation: Equation) -> Any:
     inner = tuple(dim + 1 for dim in contracted)
     group = tuple(numbers.rhs_group_dimensions)
     dims = ((*((0,) if group else ()), *inner), (*group, *others)), ((), ())
-    wide = equation.results[0].dtype
-    return lax.dot_general(parts, y, dims, preferred_element_type=wide)
+    result_dtype = equation.results[0].dtype
+    return lax.dot_general(parts, y, dims, preferred_element_type=result_dtype)
 
 
 def _parted(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
-    """For each group, in front, `x` with zeros in the rows of all others."""
+    """Return, per group in a leading dimension, `x` with zeros in the rows of other groups."""
     shape = (sizes.shape[0], *x.shape)
     ends = lax.cumsum(sizes, 0)
     number = lax.broadcasted_iota(sizes.dtype, shape, rows + 1)
     first, last = (lax.broadcast_in_dim(e, shape, (0,)) for e in (lax.sub(ends, sizes), ends))
-    there = lax.bitwise_and(lax.ge(number, first), lax.lt(number, last))
-    whole = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
-    made: Tracer = lax.mul(whole, convert(there, x.value.type.dtype))
-    return made
+    in_group = lax.bitwise_and(lax.ge(number, first), lax.lt(number, last))
+    repeated = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
+    result: Tracer = lax.mul(repeated, convert(in_group, x.value.type.dtype))
+    return result
 
 
 @rule("approx_top_k")
 def _nearly_largest(equation: Equation) -> Any:
-    """The largest (or smallest) exactly, which is as JAX does it on processors."""
+    """Return the exact largest (or smallest) elements, as JAX does on CPUs."""
     (x,) = equation.tracers
     params = equation.params
     if not params["aggregate_to_topk"]:

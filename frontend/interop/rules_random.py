@@ -1,4 +1,4 @@
-"""Rules of random keys and bits: each stays one operation, whose bits are JAX's."""
+"""Rules of PRNG keys and bits; each remains one operation, which generates the bits of JAX."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ def _seeded(equation: Equation) -> Any:
     (seeds,) = equation.tracers
     if not seeds.ndim:
         return random.key(seeds)
-    low = convert(seeds, "u32")
-    words = lax.stack([lax.full_like(low, 0), low], seeds.ndim)
+    low_words = convert(seeds, "u32")
+    words = lax.stack([lax.full_like(low_words, 0), low_words], seeds.ndim)
     return random.wrap_key_data(words)
 
 
@@ -68,13 +68,13 @@ def _folded(equation: Equation) -> Any:
 
 @rule("threefry2x32")
 def _hashed(equation: Equation) -> Any:
-    """The hash of pairs of words under keys of two words."""
+    """Emit the threefry hash of pairs of words under keys of two words."""
     shape = equation.shape()
     first, second, x, y = (broadcast(word, shape) for word in equation.aligned())
     keys = random.wrap_key_data(lax.stack([first, second], first.ndim))
-    made: Tracer = random.key_data(emit("random_hash", keys, x, y))
-    last = made.ndim - 1
-    return [lax.index_in_dim(made, i, last, keepdims=False) for i in (0, 1)]
+    words: Tracer = random.key_data(emit("random_hash", keys, x, y))
+    last = words.ndim - 1
+    return [lax.index_in_dim(words, i, last, keepdims=False) for i in (0, 1)]
 
 
 @rule("random_gamma")

@@ -1,4 +1,4 @@
-"""Rules of primitives that move, join, reduce and sort elements."""
+"""Rules of primitives that move, concatenate, reduce, sort and contract elements."""
 
 from typing import Any
 
@@ -25,20 +25,20 @@ shaped("top_k", lambda x, k, axis=-1: lax.top_k(x, k, axis=axis), k="k", axis="a
 def _broadcast(equation: Equation) -> Any:
     x = equation.operands[0]
     if isinstance(x, Scalar):
-        made = x.tracer(equation.shape())
+        result = x.tracer(equation.shape())
     elif x.shape == equation.shape():
-        made = x
+        result = x
     else:
         dims = equation.params["broadcast_dimensions"]
-        made = lax.broadcast_in_dim(x, equation.shape(), dims)
-    return typed(made, equation.params.get("sharding"))
+        result = lax.broadcast_in_dim(x, equation.shape(), dims)
+    return typed(result, equation.params.get("sharding"))
 
 
 @rule("reshape")
 def _reshaped(equation: Equation) -> Any:
     (x,) = equation.tracers
-    made = lax.reshape(x, equation.shape(), equation.params.get("dimensions"))
-    return typed(made, equation.params.get("sharding"))
+    result = lax.reshape(x, equation.shape(), equation.params.get("dimensions"))
+    return typed(result, equation.params.get("sharding"))
 
 
 @rule("concatenate")
@@ -58,17 +58,17 @@ def _unstacked(equation: Equation) -> Any:
 
 @rule("iota")
 def _counted(equation: Equation) -> Any:
-    made = lax.broadcasted_iota(
+    result = lax.broadcasted_iota(
         equation.results[0].dtype, equation.shape(), equation.params["dimension"]
     )
-    return typed(made, equation.params.get("sharding"))
+    return typed(result, equation.params.get("sharding"))
 
 
 @rule("empty", "empty2")
 def _empty(equation: Equation) -> Any:
-    """Zeros, where JAX has an array that nobody has filled yet."""
-    made = splat(0, TensorType(equation.shape(), equation.dtype()))
-    return typed(made, equation.params.get("out_sharding"))
+    """Emit zeros for JAX's uninitialized arrays."""
+    result = splat(0, TensorType(equation.shape(), equation.dtype()))
+    return typed(result, equation.params.get("out_sharding"))
 
 
 @rule("dynamic_slice")
@@ -85,8 +85,8 @@ def _updated(equation: Equation) -> Any:
 
 def _reduced(name: str, function: Any) -> None:
     def reduce(equation: Equation) -> Any:
-        made = function(*equation.tracers, equation.params["axes"])
-        return typed(made, equation.params.get("out_sharding"))
+        result = function(*equation.tracers, equation.params["axes"])
+        return typed(result, equation.params.get("out_sharding"))
 
     rule(name)(reduce)
 
@@ -104,16 +104,16 @@ def _reduced_xor(equation: Equation) -> Any:
 
 @rule("reduce")
 def _folded(equation: Equation) -> Any:
-    """A reduction by a function that JAX has traced."""
+    """Emit a reduction by a function that JAX traced."""
     count = len(equation.results)
     arrays, firsts = equation.tracers[:count], equation.tracers[count:]
     program = equation.params["jaxpr"]
 
-    def combined(first: Any, second: Any) -> Any:
+    def combine(first: Any, second: Any) -> Any:
         return tuple(equation.reader.read(program, [*first, *second]))
 
     dims = tuple(equation.params["dimensions"])
-    return fold(combined, arrays, firsts, dims, single=False)
+    return fold(combine, arrays, firsts, dims, single=False)
 
 
 def _position(name: str, function: Any) -> None:
@@ -146,13 +146,13 @@ def _contracted(equation: Equation) -> Any:
     wide = equation.dtype()
     if x.value.type.dtype != y.value.type.dtype:
         x, y = convert(x, wide), convert(y, wide)
-    made = lax.dot_general(
+    result = lax.dot_general(
         x,
         y,
         equation.params["dimension_numbers"],
         preferred_element_type=equation.results[0].dtype,
     )
-    return typed(made, equation.params.get("out_sharding"))
+    return typed(result, equation.params.get("out_sharding"))
 
 
 @rule("conv_general_dilated")

@@ -1,4 +1,4 @@
-"""Meshes and shardings of JAX as ours: axes by their names and sizes, devices by their numbers."""
+"""Conversion of JAX's meshes, partition specs and shardings."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ from shardir.frontend.tracer import Tracer
 
 
 def mesh_of(mesh: Any) -> Mesh:
-    """Our mesh for a mesh of JAX's.
+    """Return the mesh of shardir for a JAX mesh.
 
-    The one entered by `with mesh:` where it has the same axes, or the same names if it is an
-    `AbstractMesh`, which stands for whatever the program would run on; else one of this machine's
-    devices by their numbers, or an `AbstractMesh` when JAX's is one too or there are not as many.
+    This is the current mesh (`with mesh:`) if it has the same axes, or the same axis names if it is
+    an `AbstractMesh`; otherwise a mesh of this machine's devices with the same ids. It is an
+    `AbstractMesh` if the JAX mesh is abstract or there are not enough devices.
     """
     shape = {str(name): int(size) for name, size in mesh.shape.items()}
-    around = current_mesh()
-    if around is None or not all(name in around.shape for name in shape):
+    current = current_mesh()
+    if current is None or not all(name in current.shape for name in shape):
         return _made(mesh, shape)
-    fits = isinstance(around, AbstractMesh) or shape.items() <= around.shape.items()
-    return around if fits else _made(mesh, shape)
+    fits = isinstance(current, AbstractMesh) or shape.items() <= current.shape.items()
+    return current if fits else _made(mesh, shape)
 
 
 def _made(mesh: Any, shape: dict[str, int]) -> Mesh:
@@ -52,16 +52,16 @@ def _product(sizes: tuple[int, ...]) -> int:
 
 
 def spec_of(spec: Any) -> PartitionSpec:
-    """Our partition spec for one of JAX's."""
+    """Return the partition spec of shardir for one of JAX."""
     free = jax.sharding.PartitionSpec.UNCONSTRAINED
     return PartitionSpec(*(UNCONSTRAINED if entry is free else entry for entry in spec))
 
 
 def sharding_of(sharding: Any, unconstrained: Any = ()) -> NamedSharding | None:
-    """Our sharding for one of JAX's; `None` where it says nothing.
+    """Return the sharding of shardir for one of JAX; `None` if it states nothing.
 
-    The dimensions in `unconstrained` are free. Raises `ShardingError` for other kinds than named
-    ones on several devices.
+    The dimensions in `unconstrained` are unconstrained. Raise `ShardingError` for shardings over
+    several devices that are not named.
     """
     if isinstance(sharding, jax.sharding.NamedSharding):
         if sharding.mesh.empty:
@@ -69,33 +69,33 @@ def sharding_of(sharding: Any, unconstrained: Any = ()) -> NamedSharding | None:
         spec = spec_of(sharding.spec)
         if unconstrained:
             last = max(max(unconstrained) + 1, len(spec))
-            cuts = [spec[i] if i < len(spec) else None for i in range(last)]
+            entries = [spec[i] if i < len(spec) else None for i in range(last)]
             spec = PartitionSpec(
-                *(UNCONSTRAINED if i in unconstrained else cut for i, cut in enumerate(cuts))
+                *(UNCONSTRAINED if i in unconstrained else entry for i, entry in enumerate(entries))
             )
         return NamedSharding(mesh_of(sharding.mesh), spec)
     if sharding is None or not isinstance(sharding, jax.sharding.Sharding):
-        return None  # JAX's words for what nobody has said.
+        return None  # JAX represents an unspecified sharding in this way.
     if len(sharding.device_set) == 1:
         return None
     raise ShardingError(
         point(
-            f"{sharding} of JAX is no NamedSharding, and only those are known here; make it one, "
-            "over a mesh with named axes"
+            f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make it "
+            "one, over a mesh with named axes"
         )
     )
 
 
 def constrained(value: Tracer, sharding: Any, unconstrained: Any = ()) -> Tracer:
-    """The value, held to a sharding of JAX's."""
+    """Constrain a value to a JAX sharding."""
     found = sharding_of(sharding, unconstrained)
     return value if found is None else constrain(value, found)
 
 
 def typed(value: Tracer, sharding: Any) -> Tracer:
-    """The value, held to a sharding that is part of its type in JAX: that of an explicit mesh.
+    """Constrain a value to a sharding that is part of its type in JAX: that of an explicit mesh.
 
-    Along the other axes of a mesh, which the compiler is free to use, such a sharding says nothing.
+    Such a sharding does not constrain the other mesh axes, which the compiler may use.
     """
     if not isinstance(sharding, jax.sharding.NamedSharding):
         return value

@@ -1,4 +1,4 @@
-"""All rules: importing this fills the table."""
+"""Import of all rule modules, which registers their rules."""
 
 from shardir.frontend.interop import (
     rules_collectives,
@@ -27,4 +27,4 @@ READY = (
     rules_random,
     rules_shapes,
 )
-"""The modules with rules."""
+"""The imported modules with rules."""

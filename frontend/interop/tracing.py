@@ -1,4 +1,4 @@
-"""Asking JAX for the program of a function, under our settings."""
+"""Tracing of functions by JAX under the settings of shardir."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,16 +14,16 @@ from shardir.frontend.tracer import Tracer
 
 @contextmanager
 def our_settings() -> Iterator[None]:
-    """Inside, JAX has the settings that are ours, and knows the mesh that has been entered.
+    """Apply the settings and the current mesh of shardir to JAX in a context.
 
-    One that JAX has been given stays, with what it says of its axes, if it has the same axes.
+    A mesh that is already set in JAX is kept, with its axis types, if it has the same axes.
     """
     with ExitStack() as stack:
         stack.enter_context(jax.enable_x64(config.enable_x64))
         stack.enter_context(jax.threefry_partitionable(config.threefry_partitionable))
         mesh = current_mesh()
-        theirs = jax.sharding.get_abstract_mesh()
-        if isinstance(mesh, Mesh) and (theirs.empty or dict(theirs.shape) != mesh.shape):
+        jax_mesh = jax.sharding.get_abstract_mesh()
+        if isinstance(mesh, Mesh) and (jax_mesh.empty or dict(jax_mesh.shape) != mesh.shape):
             stack.enter_context(
                 jax.sharding.use_abstract_mesh(
                     jax.sharding.AbstractMesh(mesh.axis_sizes, mesh.axis_names)
@@ -33,11 +33,12 @@ def our_settings() -> Iterator[None]:
 
 
 def program_of(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
-    """The program of `fun` for arguments like `structs`, and its results' containers of structs.
+    """Return the jaxpr of `fun` for arguments like `structs`, and the structs of its results.
 
-    JAX wants a mesh that a program names to be the one that is entered, down to the kind of its
-    devices. Ours has none, so a program that JAX refuses for that is traced with those of JAX's
-    own meshes, and then without a mesh around it, which allows any other.
+    JAX requires that a mesh in a program equals the current mesh, including the kind of its
+    devices. The mesh of shardir has no such kind, so that a program that JAX refuses for this
+    reason is traced again with the device kind of JAX's own meshes, and finally without a current
+    mesh.
     """
     with our_settings():
         try:
@@ -62,7 +63,7 @@ def _traced(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _other_forms(mesh: Any) -> Iterator[Any]:
-    """The mesh as one of devices such as JAX has here, and none."""
+    """Yield the mesh with the device kind of this JAX, and an empty mesh."""
     one = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("one",)).abstract_mesh
     device = getattr(one, "abstract_device", None)
     if device is not None and not mesh.empty:
@@ -73,7 +74,7 @@ def _other_forms(mesh: Any) -> Iterator[Any]:
 
 
 def struct_of(x: Tracer) -> Any:
-    """What JAX traces with in the place of `x`."""
+    """Return the `ShapeDtypeStruct` with which JAX traces in place of `x`."""
     if x.value.type.dtype == "key":
         return jax.ShapeDtypeStruct(x.shape, jax.random.key(0).dtype)
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)

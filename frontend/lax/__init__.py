@@ -1,4 +1,4 @@
-"""What `shardir.lax` shows: operations close to the IR."""
+"""The namespace `shardir.lax`: functions that correspond closely to operations of the IR."""
 
 from shardir.frontend.lax import linalg as linalg
 from shardir.frontend.lax.annotate import (

@@ -1,4 +1,4 @@
-"""Telling the compiler how a value is to be spread."""
+"""Sharding constraints and composite functions."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -21,24 +21,24 @@ from shardir.frontend.wishes import granted, spread_wishes
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The same values, spread as `shardings` says from here on.
+    """Return the same values with the sharding that `shardings` states.
 
-    `x` may be a container; `shardings` is one sharding for all of it, or a container of shardings
-    that may stop early: an entry is for everything below it, `None` leaves the choice to the
-    compiler. A `PartitionSpec` refers to the mesh of the `with mesh:` around the call. Dimensions
-    need not divide inside `jit`; outside of `jit` this is `device_put` of arrays that nobody has
-    placed, or that are on the same devices. A sharding on an `AbstractMesh` is on the mesh of the
-    arrays then, which has the same axes. Raises `ArgumentError` for what is no sharding, or
-    containers that do not fit, and `IncompatibleDevicesError` for arrays elsewhere.
+    `x` may be a container; `shardings` is one sharding for all leaves, or a prefix of the
+    container: an entry applies to all leaves below it, and `None` lets the compiler choose. A
+    `PartitionSpec` refers to the mesh of the surrounding `with mesh:`. Inside of `jit`, dimensions
+    need not be divisible; outside of `jit` this is `device_put` of arrays that are uncommitted or
+    on the same devices. A sharding on an `AbstractMesh` is then resolved to the mesh of the arrays,
+    which has the same axes. Raise `ArgumentError` for an object that is not a sharding, or
+    containers that do not match, and `IncompatibleDevicesError` for arrays on other devices.
     """
-    word = "with_sharding_constraint"
+    label = "with_sharding_constraint"
     leaves, structure = tree.flatten(x)
     try:
-        wishes = spread_wishes(shardings, x, word)
+        requested = spread_wishes(shardings, x, label)
     except ArgumentError as error:
         raise ArgumentError(point(str(error))) from None
-    wanted = [granted(wish, word) for wish in wishes]
-    pairs = zip(leaves, wanted, strict=True)
+    resolved = [granted(request, label) for request in requested]
+    pairs = zip(leaves, resolved, strict=True)
     if current() is None:
         placed = [leaf if to is None else _moved(leaf, to) for leaf, to in pairs]
     else:
@@ -47,18 +47,18 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def _moved(leaf: Any, to: Sharding) -> Any:
-    where = leaf.sharding if isinstance(leaf, Array) and leaf.committed else None
+    current_sharding = leaf.sharding if isinstance(leaf, Array) and leaf.committed else None
     if isinstance(to, NamedSharding) and isinstance(to.mesh, AbstractMesh):
-        if not isinstance(where, NamedSharding):
+        if not isinstance(current_sharding, NamedSharding):
             raise ArgumentError(
                 point(
-                    f"with_sharding_constraint has {to}, which is on no devices; the array must "
+                    f"with_sharding_constraint has {to}, which has no devices; the array must "
                     "be on a mesh, by a NamedSharding, or the constraint inside of jit"
                 )
             )
-        ((to, _),) = grounded([(to, len(leaf.shape))], [where])
-    if where is not None:
-        check_same_devices([("the array", where), ("its sharding constraint", to)])
+        ((to, _),) = grounded([(to, len(leaf.shape))], [current_sharding])
+    if current_sharding is not None:
+        check_same_devices([("the array", current_sharding), ("its sharding constraint", to)])
     return device_put(leaf, to)
 
 
@@ -72,9 +72,9 @@ def _held(value: Tracer, to: Sharding | None) -> Tracer:
 
 
 def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
-    """`decomposition` as a function that JAX shows to compilers under a name of its own.
+    """Return `decomposition` as a function that JAX shows to compilers as a named composite.
 
-    It is part of the program here as any other function is; attributes are given by keyword.
+    In shardir it is traced like every other function; attributes are passed by keyword.
     """
     if not callable(decomposition):
         raise ArgumentError(point(f"composite takes a function, got {brief(decomposition)}"))

@@ -1,6 +1,6 @@
-"""The `k` best of a dimension, under the names of `jax.lax` for those that may miss some.
+"""`approx_max_k` and `approx_min_k` of `jax.lax`, which are exact here.
 
-No one is missed here: CPUs have no instruction that is quicker for not looking everywhere.
+CPUs have no instruction for which an approximate search would be faster.
 """
 
 from typing import Any
@@ -20,13 +20,14 @@ def approx_max_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Any, Any]:
-    """The `k` largest floats along `reduction_dimension`, largest first, and their i32 indices.
+    """Return the `k` largest floats along `reduction_dimension` and their i32 indices.
 
-    They are exact, however few `recall_target` asks for; the other options change nothing.
+    They are in descending order and exact, for every `recall_target`; the other options have no
+    effect.
     """
     _check_floats("approx_max_k", operand)
-    values, places = top_k(operand, k, axis=reduction_dimension)
-    return values, places
+    values, indices = top_k(operand, k, axis=reduction_dimension)
+    return values, indices
 
 
 def approx_min_k(
@@ -37,19 +38,22 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Any, Any]:
-    """The `k` smallest floats along `reduction_dimension`, smallest first, and their i32 indices.
+    """Return the `k` smallest floats along `reduction_dimension` and their i32 indices.
 
-    See `approx_max_k`.
+    They are in ascending order; see `approx_max_k`.
     """
     from shardir.frontend import numpy as snp
 
     _check_floats("approx_min_k", operand)
-    values, places = top_k(snp.negative(operand), k, axis=reduction_dimension)
-    return snp.negative(values), places
+    values, indices = top_k(snp.negative(operand), k, axis=reduction_dimension)
+    return snp.negative(values), indices
 
 
 def _check_floats(name: str, operand: Any) -> None:
-    """As in JAX; the least integer, and unsigned ones, have no negative to be sorted by."""
+    """Raise `OperationTypeError` unless the operand has floats, as JAX does.
+
+    The smallest integer and unsigned integers have no negative by which to sort.
+    """
     kind = kind_of(operand)[0]
     if kind not in FLOATS:
         text = f"{name} takes floats, got {kind}; lax.top_k takes integers, too"

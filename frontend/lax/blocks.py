@@ -1,4 +1,4 @@
-"""Functions of the user as blocks of one operation."""
+"""Tracing of user functions as blocks of one operation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from shardir.ir import Block
 from shardir.vma import Varying
 
 Kind = tuple[str, bool]
-"""An element type and whether it is weak."""
+"""An element type and whether it is weakly typed."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """A function traced as a block: the block, what is known of its results, their containers."""
+    """A traced function: its block, the abstract values of its results, and their containers."""
 
     block: Block
     results: tuple[Abstract, ...]
     structure: tree.PyTreeDef
     asked: bool
-    """Whether it depends on along which manual axes values vary."""
+    """Whether the trace depended on the manual axes along which values vary."""
 
 
 def trace_body(
@@ -47,10 +47,11 @@ def trace_body(
     """Trace `fun`, called with one container for each of `structures`.
 
     The leaves of its arguments are `params`; its results are converted to `kinds` if given. `what`
-    names it in errors. `origins` are what `params` stand for at first, or say along which manual
-    axes they vary; `decision` is what decides whether the block runs.
+    is the label in errors. `origins` are the values that `params` represent at first, or the manual
+    axes along which these vary; `decision` is the value on which the execution of the block
+    depends.
     """
-    seen: list[tree.PyTreeDef] = []
+    structures_out: list[tree.PyTreeDef] = []
 
     def flat(*leaves: Tracer) -> list[Tracer]:
         rest = iter(leaves)
@@ -60,7 +61,7 @@ def trace_body(
         ]
         check_call(fun, what, args)
         out, structure = tree.flatten(fun(*args))
-        seen.append(structure)
+        structures_out.append(structure)
         results = [_returned(x, what) for x in out]
         if kinds is not None:
             results = [convert(x, *kind) for x, kind in zip(results, kinds, strict=True)]
@@ -68,7 +69,7 @@ def trace_body(
 
     with watched() as watch:
         block, results = trace_block(flat, params, what, names, origins, decision)
-    return Body(block, results, seen[-1], watch.asked)
+    return Body(block, results, structures_out[-1], watch.asked)
 
 
 def _returned(x: Any, what: str) -> Tracer:
@@ -78,13 +79,13 @@ def _returned(x: Any, what: str) -> Tracer:
 
 
 def named(container: Any, stem: str) -> list[str]:
-    """Names for the leaves of a container: the stem, numbered if there are several."""
+    """Return names for the leaves of a container: the stem, numbered if there are several."""
     count = len(tree.leaves(container))
     return [stem] if count == 1 else [f"{stem}.{i}" for i in range(count)]
 
 
 def tracers_of(container: Any, what: str) -> tuple[list[Tracer], tree.PyTreeDef]:
-    """The leaves of a container as tracers; raises `ControlFlowError` for what is no array."""
+    """Return the leaves of a container as tracers; raise `ControlFlowError` for other leaves."""
     leaves, structure = tree.flatten(container)
     for leaf in leaves:
         if not is_array_like(leaf):
@@ -93,38 +94,51 @@ def tracers_of(container: Any, what: str) -> tuple[list[Tracer], tree.PyTreeDef]
 
 
 def several(results: Any) -> list[Tracer]:
-    """The results of `emit` as a list."""
+    """Return the results of `emit` as a list."""
     return list(results) if isinstance(results, tuple) else [results]
 
 
 def with_kinds(results: Sequence[Tracer], weak: Sequence[bool]) -> list[Tracer]:
-    """The same values, weak or not."""
+    """Return the same values with the given weak types."""
     pairs = zip(results, weak, strict=True)
     return [Tracer(r._trace, r.value, is_weak, r._site) for r, is_weak in pairs]
 
 
 def kind(abstract: Abstract) -> Kind:
+    """Return the element type and the weak type of an abstract value."""
     return abstract.type.dtype, abstract.weak
 
 
 def settled(carried: Sequence[Tracer], out: Sequence[Abstract], what: str) -> list[Tracer] | None:
-    """The carried values with the element types the body gives back, or `None` if they have them.
+    """Convert the carried values to the element types that the body returns.
 
-    Only values that came from Python numbers alone change. Raises `ControlFlowError` otherwise.
+    Return `None` if they have these types already. Only weakly typed values change. Raise
+    `ControlFlowError` if other types differ.
     """
     changed = False
     values = []
-    for i, (value, got) in enumerate(zip(carried, out, strict=True)):
+    for i, (value, returned) in enumerate(zip(carried, out, strict=True)):
         have = value.abstract
-        joined = kind(have) if have == got else promotion.result_type(kind(have), kind(got))
-        same_type = have.type == got.type
-        grows = have.weak and joined[0] == got.type.dtype and have.type.shape == got.type.shape
-        shrinks = got.weak and joined[0] == have.type.dtype and have.type.shape == got.type.shape
-        if not (same_type or grows or shrinks):
+        joined = (
+            kind(have) if have == returned else promotion.result_type(kind(have), kind(returned))
+        )
+        same_type = have.type == returned.type
+        widens = (
+            have.weak
+            and joined[0] == returned.type.dtype
+            and have.type.shape == returned.type.shape
+        )
+        narrows = (
+            returned.weak
+            and joined[0] == have.type.dtype
+            and have.type.shape == returned.type.shape
+        )
+        if not (same_type or widens or narrows):
             raise ControlFlowError(
                 point(
-                    f"{what} must give back what it is carried: value {i} goes in as {have.type} "
-                    f"and comes out as {got.type}; make both one type, for example with .astype"
+                    f"{what} must return the types of its carry: value {i} is {have.type} in the "
+                    f"carry and {returned.type} in the result; make both one type, for example "
+                    "with .astype"
                 )
             )
         changed = changed or kind(have) != joined
@@ -132,12 +146,11 @@ def settled(carried: Sequence[Tracer], out: Sequence[Abstract], what: str) -> li
     return values if changed else None
 
 
-def check_structure(wanted: tree.PyTreeDef, got: tree.PyTreeDef, what: str) -> None:
-    """Raise `ControlFlowError` unless the body gives back the containers it is carried."""
-    if wanted != got:
+def check_structure(expected: tree.PyTreeDef, got: tree.PyTreeDef, what: str) -> None:
+    """Raise `ControlFlowError` unless the body returns the containers of its carry."""
+    if expected != got:
         raise ControlFlowError(
             point(
-                f"{what} must give back what it is carried: {shown(wanted)} goes in, "
-                f"{shown(got)} comes out"
+                f"{what} must return containers like its carry {shown(expected)}, got {shown(got)}"
             )
         )

@@ -29,10 +29,11 @@ def cond(
     *operands: Any,
     operand: Any = _NOTHING,
 ) -> Any:
-    """`true_fun(*operands)` where `pred`, a scalar, is true (or not zero), else `false_fun`.
+    """Return `true_fun(*operands)` if the scalar `pred` is true (or not zero), else
+    `false_fun(*operands)`.
 
-    Both must return the same containers, shapes and element types. Raises `ControlFlowError`.
-    `operand` is another way to pass a single operand.
+    Both functions must return the same containers, shapes and element types; otherwise raise
+    `ControlFlowError`. `operand` is an alternative way to pass a single operand.
     """
     if operand is not _NOTHING:
         operands = (*operands, operand)
@@ -46,16 +47,19 @@ def _cond(
     which = as_tracer(pred)
     if which.ndim:
         raise ControlFlowError(
-            point(f"cond decides by a scalar, got {which.value.type}; use snp.where for elements")
+            point(
+                f"cond takes a scalar as condition, got {which.value.type}; use snp.where for "
+                "elements"
+            )
         )
     return _case(truth(which), (false_fun, true_fun), operands, "a branch of cond")
 
 
 @public(static=("branches",), cached=False)
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """`branches[index](*operands)`; an index out of range takes the first or the last.
+    """Return `branches[index](*operands)`; an index out of range is clamped.
 
-    All branches must return the same containers, shapes and element types. Raises
+    All branches must return the same containers, shapes and element types; otherwise raise
     `ControlFlowError`.
     """
     branches = tuple(branches)
@@ -64,7 +68,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     which = as_tracer(index)
     if which.ndim or which.value.type.dtype not in INTEGERS:
         raise ControlFlowError(
-            point(f"switch chooses by an integer of rank 0, got {which.value.type}")
+            point(f"switch takes an integer of rank 0 as index, got {which.value.type}")
         )
     if len(branches) == 1:
         return branches[0](*operands)
@@ -83,13 +87,13 @@ def _case(
     for branch in branches:
         check_call(branch, what, operands)
 
-    def traced(kinds: Sequence[Kind] | None = None) -> Any:
+    def trace_branches(kinds: Sequence[Kind] | None = None) -> Any:
         return [
             trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which)
             for f in branches
         ]
 
-    bodies = traced()
+    bodies = trace_branches()
     first = bodies[0]
     for other in bodies[1:]:
         if other.structure != first.structure:
@@ -106,27 +110,27 @@ def _case(
             r.type.shape != results[0].type.shape or (r.type.dtype != common[0] and not r.weak)
             for r in results
         ):
-            told = " and ".join(dict.fromkeys(str(r.type) for r in results))
+            types = " and ".join(dict.fromkeys(str(r.type) for r in results))
             raise ControlFlowError(
                 point(
-                    f"branches must return the same types: value {i} is {told}; make them one "
+                    f"branches must return the same types: value {i} is {types}; make them one "
                     "type, for example with .astype"
                 )
             )
         kinds.append(common)
     if any(kind(r) != k for body in bodies for r, k in zip(body.results, kinds, strict=True)):
-        bodies = traced(kinds)
-    # Without results it may still have effects; without those it is dead code.
-    made = several(emit("case", which, blocks=tuple(body.block for body in bodies)))
-    return tree.unflatten(first.structure, with_kinds(made, [weak for _, weak in kinds]))
+        bodies = trace_branches(kinds)
+    # Without results the operation may have effects; without effects it is dead code.
+    emitted = several(emit("case", which, blocks=tuple(body.block for body in bodies)))
+    return tree.unflatten(first.structure, with_kinds(emitted, [weak for _, weak in kinds]))
 
 
 def platform_dependent(
     *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
 ) -> Any:
-    """What the function for the kind of devices here makes of `args`: `cpu=...`, or `default`.
+    """Call the function for the platform of the local devices (`cpu=...`), or `default`.
 
-    Raises `ControlFlowError` where there is neither.
+    Raise `ControlFlowError` if there is neither.
     """
     platform = local_devices()[0].platform
     chosen = per_platform.get(platform, default)

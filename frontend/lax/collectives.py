@@ -1,7 +1,7 @@
-"""Collectives along named axes: what the many calls of a mapped function tell one another.
+"""Collectives along named axes, between the positions of a mapped function.
 
-Each is emitted as the communication it is between devices, and becomes an operation on the mapped
-dimension when its axis is one of a batch that is vectorized. Semantics follow `jax.lax`.
+Each collective is emitted as communication between devices. It becomes an operation on the mapped
+dimension if its axis is the axis of a vectorized batch. Semantics follow `jax.lax`.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,42 +35,44 @@ def _each(x: Any, fun: Callable[[Tracer], Tracer]) -> Any:
 
 
 def _sent(name: str, x: Tracer, axes: Axes, **attrs: Any) -> Tracer:
-    """A communication along axes; along none there is nobody to hear it."""
+    """Emit a collective along axes; return `x` if there are none."""
     if not axes:
         return x
-    made: Tracer = emit(name, x, axes=axes, weak=x.weak_type, **attrs)
-    return made
+    result: Tracer = emit(name, x, axes=axes, weak=x.weak_type, **attrs)
+    return result
 
 
 def _among(
     axis_name: AxisName, groups: Groups, what: str, *, even: bool = True
 ) -> tuple[tuple[Named, ...], Members | None]:
-    """The axes of a collective, and among whom along them where no axis says it."""
+    """Return the axes of a collective, and its groups if they do not correspond to an axis."""
     named = named_axes(axis_name, what)
     if groups is None:
         return named, None
-    # Several axes are one, of all their positions.
-    word = " and ".join(repr(axis.name) for axis in named)
+    # Several axes form one, with all combinations of their positions.
+    axis_label = " and ".join(repr(axis.name) for axis in named)
     manual = all(axis.manual for axis in named)
-    axis = Named(word, size_of(named), joined(named), manual)
-    read = read_groups(axis, groups, what, even=even)
-    part = part_of(axis, read)
-    return ((part,), None) if part else (named, Members(axis, read))
+    axis = Named(axis_label, size_of(named), joined(named), manual)
+    groups_read = read_groups(axis, groups, what, even=even)
+    part = part_of(axis, groups_read)
+    return ((part,), None) if part else (named, Members(axis, groups_read))
 
 
 def _all_reduce(x: Tracer, named: Sequence[Named], members: Members | None, op: str) -> Tracer:
     if members is None:
         return _sent("all-reduce", x, joined(named), op=Symbol(op))
-    nothing = identity(op, x.value.type.dtype)
-    everybody: Tracer = emit(_FOLDS[op], members.masked(x, nothing), dims=(0,), weak=x.weak_type)
-    return everybody
+    identity_value = identity(op, x.value.type.dtype)
+    result: Tracer = emit(
+        _FOLDS[op], members.masked(x, identity_value), dims=(0,), weak=x.weak_type
+    )
+    return result
 
 
 def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
-    """The sum of `x`, a container of arrays, over all positions along the axis, or several.
+    """Return the sum of `x`, a container of arrays, over all positions along the axis or axes.
 
-    Of a Python number it is a Python number. With `axis_index_groups`, lists of positions that
-    have every one once, it is the sum over the position's group.
+    The sum of a Python number is a Python number. With `axis_index_groups`, a partition of the
+    positions, the sum is over the group of the position.
     """
     named, members = _among(axis_name, axis_index_groups, "psum", even=False)
     size = size_of(named)
@@ -87,7 +89,7 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> An
 
 
 def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
-    """The mean of `x` over all positions along the axis, or several; or over its group."""
+    """Return the mean of `x` over all positions along the axis or axes, or over the group."""
     named_axes(axis_name, "pmean")
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
 
@@ -100,58 +102,64 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> A
             by = convert(count, total.value.type.dtype)
             if total.ndim:
                 by = emit("broadcast", by, dims=(), result=total.value.type)
-        made: Tracer = emit("div", total, by, weak=leaf.weak_type)
-        return made
+        result: Tracer = emit("div", total, by, weak=leaf.weak_type)
+        return result
 
     return _each(x, mean)
 
 
 def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
-    """The largest of `x`, element by element, over all positions along the axis, or several."""
+    """Return the elementwise maximum of `x` over all positions along the axis or axes, or the
+    group.
+    """
     named, members = _among(axis_name, axis_index_groups, "pmax", even=False)
     return _each(x, lambda leaf: _all_reduce(leaf, named, members, "max"))
 
 
 def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
-    """The smallest of `x`, element by element, over all positions along the axis, or several."""
+    """Return the elementwise minimum of `x` over all positions along the axis or axes, or the
+    group.
+    """
     named, members = _among(axis_name, axis_index_groups, "pmin", even=False)
     return _each(x, lambda leaf: _all_reduce(leaf, named, members, "min"))
 
 
 def axis_size(axis_name: AxisName) -> int:
-    """How many positions there are along the axis, or several."""
+    """Return the number of positions along the axis or axes."""
     return size_of(named_axes(axis_name, "axis_size"))
 
 
 def axis_index(axis_name: AxisName) -> Any:
-    """The position of this call along the axis (i32); along several, the first is the major one."""
+    """Return the position of this call along the axis (i32); of several, the first is the major
+    axis.
+    """
     index = None
     for named in named_axes(axis_name, "axis_index"):
         if not named.axes:
             continue
-        place: Tracer = emit("axis-index", axes=named.axes)
+        position: Tracer = emit("axis-index", axes=named.axes)
         if index is not None:
-            before = emit("mul", index, splat(named.size, place.value.type))
-            place = emit("add", before, place)
-        index = place
+            before = emit("mul", index, splat(named.size, position.value.type))
+            position = emit("add", before, position)
+        index = position
     return splat(0, TensorType((), "i32")) if index is None else index
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Pairs) -> Any:
-    """`x` of position `source` at position `target`, for each `(source, target)` of `perm`.
+    """Send `x` from position `source` to position `target`, for each `(source, target)` of `perm`.
 
-    A position that receives nothing has zeros. Raises `ArgumentError` for pairs that are none, or
-    name a position twice.
+    A position that receives nothing gets zeros. Raise `ArgumentError` for an object that is not a
+    list of pairs, and `PermutationError` for a position that is out of range or occurs twice.
     """
     named = named_axes(axis_name, "ppermute")
     pairs = _pairs(perm, named)
 
-    def moved(leaf: Tracer) -> Tracer:
+    def permute_leaf(leaf: Tracer) -> Tracer:
         if not joined(named):
             return leaf if pairs else splat(0, leaf.value.type, leaf.weak_type)
         return _sent("collective-permute", leaf, joined(named), pairs=pairs)
 
-    return _each(x, moved)
+    return _each(x, permute_leaf)
 
 
 def _pairs(perm: Pairs, named: Sequence[Named]) -> tuple[tuple[int, int], ...]:
@@ -162,21 +170,21 @@ def _pairs(perm: Pairs, named: Sequence[Named]) -> tuple[tuple[int, int], ...]:
             point(f"perm of ppermute is {perm!r}; it is a list of pairs (source, target)")
         ) from None
     size = size_of(named)
-    along = " and ".join(repr(axis.name) for axis in named)
+    axes = " and ".join(repr(axis.name) for axis in named)
     for column, what in ((0, "source"), (1, "target")):
-        places = [pair[column] for pair in pairs]
-        for place in places:
-            if not 0 <= place < size:
+        positions = [pair[column] for pair in pairs]
+        for position in positions:
+            if not 0 <= position < size:
                 raise PermutationError(
                     point(
-                        f"perm of ppermute has the {what} {place}; the positions along "
-                        f"{along} are 0 to {size - 1}"
+                        f"perm of ppermute has the {what} {position}; the positions along "
+                        f"{axes} are 0 to {size - 1}"
                     )
                 )
-            if places.count(place) > 1:
+            if positions.count(position) > 1:
                 raise PermutationError(
                     point(
-                        f"perm of ppermute has the {what} {place} twice; every position sends "
+                        f"perm of ppermute has the {what} {position} twice; every position sends "
                         "once and receives once at most"
                     )
                 )
@@ -184,7 +192,9 @@ def _pairs(perm: Pairs, named: Sequence[Named]) -> tuple[tuple[int, int], ...]:
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """`x` of position `perm[i]` at position `i`; `perm` names every position once."""
+    """Return `x` of position `perm[i]` at position `i`; `perm` is a permutation of the
+    positions.
+    """
     size = size_of(named_axes(axis_name, "pshuffle"))
     perm = sizes_of("perm of pshuffle", perm)
     if sorted(perm) != list(range(size)):
@@ -197,7 +207,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """`x` of position `source` at every position along the axis."""
+    """Return `x` of position `source` at every position along the axis."""
     named = named_axes(axis_name, "pbroadcast")
     size = size_of(named)
     source = whole_of("source of pbroadcast", source, least=-size)
@@ -209,29 +219,33 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
             )
         )
 
-    def given(leaf: Tracer) -> Tracer:
-        mine: Tracer = emit("eq", axis_index(axis_name), splat(source, TensorType((), "i32")))
+    def broadcast_leaf(leaf: Tracer) -> Tracer:
+        is_source: Tracer = emit("eq", axis_index(axis_name), splat(source, TensorType((), "i32")))
         if leaf.ndim:
-            mine = emit("broadcast", mine, dims=(), result=leaf.value.type.with_dtype("bool"))
-        none = splat(0, leaf.value.type)
-        alone: Tracer = emit("select", mine, leaf, none, weak=leaf.weak_type)
+            is_source = emit(
+                "broadcast", is_source, dims=(), result=leaf.value.type.with_dtype("bool")
+            )
+        zeros = splat(0, leaf.value.type)
+        masked: Tracer = emit("select", is_source, leaf, zeros, weak=leaf.weak_type)
         if leaf.value.type.dtype == "bool":
-            return _sent("all-reduce", alone, joined(named), op=Symbol("max"))
-        return _sent("all-reduce", alone, joined(named), op=Symbol("add"))
+            return _sent("all-reduce", masked, joined(named), op=Symbol("max"))
+        return _sent("all-reduce", masked, joined(named), op=Symbol("add"))
 
-    return _each(x, given)
+    return _each(x, broadcast_leaf)
 
 
 def all_gather(
     x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
     tiled: bool = False,
 ) -> Any:  # fmt: skip
-    """`x` of all positions, or of the group's, stacked along a new dimension `axis`, or put
-    together along it if `tiled`."""
+    """Gather `x` of all positions, or of the group.
+
+    The arrays are stacked along a new dimension `axis`, or concatenated along it if `tiled`.
+    """
     named, members = _among(axis_name, axis_index_groups, "all_gather")
     tiled = flag_of("tiled of all_gather", tiled)
 
-    def gathered(leaf: Tracer) -> Tracer:
+    def gather_leaf(leaf: Tracer) -> Tracer:
         dim = axis_of(axis, leaf.ndim + (not tiled))
         if members is not None:
             return _joined(members.mine(leaf), dim, tiled)
@@ -241,35 +255,35 @@ def all_gather(
             leaf = _sent("all-gather", leaf, each.axes, dim=dim)
         return leaf
 
-    return _each(x, gathered)
+    return _each(x, gather_leaf)
 
 
 def _joined(stacked: Tracer, dim: int, tiled: bool) -> Tracer:
-    """Arrays that are stacked in front, stacked along `dim` or put together along it."""
+    """Move a stack from the leading dimension to `dim`, or concatenate it along `dim`."""
     perm = list(range(1, stacked.ndim))
     perm.insert(dim, 0)
-    moved: Tracer = emit("transpose", stacked, perm=tuple(perm), weak=stacked.weak_type)
+    result: Tracer = emit("transpose", stacked, perm=tuple(perm), weak=stacked.weak_type)
     if not tiled:
-        return moved
+        return result
     count, *shape = stacked.shape
     shape[dim] *= count
-    return reshape(moved, shape)
+    return reshape(result, shape)
 
 
 def psum_scatter(
     x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Groups = None,
     tiled: bool = False,
 ) -> Any:  # fmt: skip
-    """The sum of `x` over all positions, or the group's, of which each keeps its own piece.
+    """Sum `x` over all positions, or the group, and scatter the result.
 
-    Along `scatter_dimension` a position has one element, without that dimension, or its share of
-    them if `tiled`. Raises `ShapeError` when the dimension does not divide.
+    Along `scatter_dimension` each position keeps one element, without that dimension, or an equal
+    share if `tiled`. Raise `ShapeError` if the dimension is not divisible.
     """
     named, members = _among(axis_name, axis_index_groups, "psum_scatter")
     tiled = flag_of("tiled of psum_scatter", tiled)
     size = len(members.groups[0]) if members else size_of(named)
 
-    def scattered(leaf: Tracer) -> Tracer:
+    def scatter_leaf(leaf: Tracer) -> Tracer:
         dim = axis_of(scatter_dimension, leaf.ndim)
         _check_pieces("psum_scatter", leaf, dim, size, tiled)
         if members is not None:
@@ -279,7 +293,7 @@ def psum_scatter(
                 leaf = _sent("reduce-scatter", leaf, each.axes, dim=dim, op=Symbol("add"))
         return leaf if tiled else reshape(leaf, (*leaf.shape[:dim], *leaf.shape[dim + 1 :]))
 
-    return _each(x, scattered)
+    return _each(x, scatter_leaf)
 
 
 def _own_piece(x: Tracer, dim: int, count: int, members: Members) -> Tracer:
@@ -293,16 +307,17 @@ def all_to_all(
     x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *,
     axis_index_groups: Groups = None, tiled: bool = False,
 ) -> Any:  # fmt: skip
-    """Piece i of `x` along `split_axis` goes to position i, where what all sent is stacked.
+    """Send part i of `x` along `split_axis` to position i, which stacks the received parts.
 
-    It is stacked along a new dimension `concat_axis`, and `split_axis` is gone; if `tiled`, both
-    stay, one shorter and one longer. Raises `ShapeError` when a dimension does not divide.
+    They are stacked along a new dimension `concat_axis`, and `split_axis` is removed; if `tiled`,
+    both dimensions stay, one shorter and one longer. Raise `ShapeError` if a dimension is not
+    divisible.
     """
     named, members = _among(axis_name, axis_index_groups, "all_to_all")
     tiled = flag_of("tiled of all_to_all", tiled)
     size = len(members.groups[0]) if members else size_of(named)
 
-    def exchanged(leaf: Tracer) -> Tracer:
+    def exchange_leaf(leaf: Tracer) -> Tracer:
         split, concat = axis_of(split_axis, leaf.ndim), axis_of(concat_axis, leaf.ndim)
         _check_pieces("all_to_all", leaf, split, size, tiled)
         share = leaf.shape[split] // size
@@ -313,7 +328,7 @@ def all_to_all(
                 del rest[split]
                 senders = reshape(senders, [size, *rest])
             return _joined(senders, concat, tiled)
-        # The pieces are a dimension of their own, which becomes that of their senders.
+        # The parts get a dimension of their own, which becomes the dimension of the senders.
         stages = _stages(named)
         shape = list(leaf.shape)
         shape[split : split + 1] = [n for stage in stages for n in (size_of(stage), 1)] + [share]
@@ -333,11 +348,11 @@ def all_to_all(
         rest[concat] *= size
         return reshape(moved, rest)
 
-    return _each(x, exchanged)
+    return _each(x, exchange_leaf)
 
 
 def _stages(named: Sequence[Named]) -> list[list[Named]]:
-    """The axes along which one exchange goes: those of a mesh at once, those of batches singly."""
+    """Group the axes by exchange: all mesh axes together, each batch axis separately."""
     stages: list[list[Named]] = []
     for axis in named:
         if stages and axis.manual and stages[-1][0].manual:
@@ -348,16 +363,16 @@ def _stages(named: Sequence[Named]) -> list[list[Named]]:
 
 
 def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Groups = None) -> Any:
-    """The mapped axis exchanged with dimension `axis` of `x`."""
+    """Exchange the mapped axis with dimension `axis` of `x`."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def pvary(x: Any, axis_name: AxisName) -> Any:
-    """`x` as a value that each position along the axes has for itself.
+    """Return `x` as a value that varies along the axes.
 
-    The numbers are the same, and so are tangents. What is the same everywhere counts as one value
-    that all positions share, whose gradient is the sum over them; its `pvary` has a gradient at
-    each position.
+    The elements and tangents are unchanged. A value that does not vary is one value that all
+    positions share, whose gradient is the sum over them; a varying value has one gradient per
+    position.
     """
     axes = tuple(
         axis for named in named_axes(axis_name, "pvary") if named.checked for axis in named.axes
@@ -366,7 +381,7 @@ def pvary(x: Any, axis_name: AxisName) -> Any:
 
 
 def pcast(x: Any, axis_name: AxisName | None = None, *, to: str) -> Any:
-    """`x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
+    """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
     if not isinstance(to, str) or to != "varying" or axis_name is None:
         raise ArgumentError(
             point(f"pcast is to 'varying' along axes that are named, got to={to!r}")
@@ -379,7 +394,7 @@ def _check_pieces(what: str, x: Tracer, dim: int, size: int, tiled: bool) -> Non
     if tiled and extent % size:
         raise ShapeError(
             point(
-                f"{what} cuts dimension {dim} of {x.value.type} into {size} pieces, which do not "
+                f"{what} splits dimension {dim} of {x.value.type} into {size} parts, which do not "
                 f"divide {extent}"
             )
         )

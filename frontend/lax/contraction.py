@@ -1,4 +1,4 @@
-"""Contractions under the names of `jax.lax`."""
+"""Contractions with the names of `jax.lax`."""
 
 from string import ascii_letters
 from typing import Any
@@ -21,7 +21,9 @@ def dot(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """The last dimension of `lhs` with the first of `rhs`, vectors and matrices only."""
+    """Contract the last dimension of `lhs` with the first of `rhs`; both are vectors or
+    matrices.
+    """
     x, y = as_tracer(lhs), as_tracer(rhs)
     if x.ndim not in (1, 2) or y.ndim not in (1, 2):
         raise OperationTypeError(
@@ -44,10 +46,11 @@ def dot_general(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """A contraction: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
+    """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
-    The result has the batch dimensions, then what is left of `lhs`, then of `rhs`. `precision` is
-    accepted: all are exact to the element type, or to `preferred_element_type`.
+    The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
+    `precision` is accepted and ignored: products have the precision of the element type, or of
+    `preferred_element_type`.
     """
     x, y = as_tracer(lhs), as_tracer(rhs)
     (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
@@ -68,9 +71,9 @@ def dot_general(
                     )
                 )
             right[j] = left[i]
-    gone = {left[i] for i in contract_x}
+    contracted = {left[i] for i in contract_x}
     batch = [left[i] for i in batch_x]
-    kept = [c for c in (*left, *right) if c not in gone and c not in batch]
+    kept = [c for c in (*left, *right) if c not in contracted and c not in batch]
     dims = f"{''.join(left)},{''.join(right)}->{''.join((*batch, *kept))}"
     weak = x.weak_type and y.weak_type
     if preferred_element_type is None:
@@ -82,7 +85,9 @@ def dot_general(
 
 @public(static=("precision",))
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """Matrices in the last two dimensions, one product for each place of the dimensions before."""
+    """Multiply the matrices in the last two dimensions; the leading dimensions are batch
+    dimensions.
+    """
     x, y = as_tracer(lhs), as_tracer(rhs)
     rank = x.ndim
     if rank < 2 or y.ndim != rank:
@@ -106,11 +111,11 @@ def ragged_dot(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """The rows of `lhs` in groups that follow each other, each times a matrix of its own.
+    """Multiply consecutive groups of rows of `lhs` with one matrix each.
 
-    `lhs` is of shape (rows, inner), `rhs` of (groups, inner, columns), and `group_sizes` says how
-    many rows each group has; rows that are left over give zeros. One product of all rows is made
-    for each group.
+    `lhs` has the shape (rows, inner), `rhs` (groups, inner, columns), and `group_sizes` is the
+    number of rows of each group; remaining rows give zeros. The implementation computes one product
+    of all rows per group.
     """
     from shardir.frontend import lax, numpy as snp
 
@@ -125,12 +130,12 @@ def ragged_dot(
         )
     ends = snp.cumsum(sizes)
     rows = snp.arange(x.shape[0], dtype=ends.dtype)
-    wanted = preferred_element_type or snp.result_type(x, y)
+    dtype = preferred_element_type or snp.result_type(x, y)
 
     def add(total: Any, group: tuple[Any, Any, Any]) -> tuple[Any, None]:
         matrix, size, end = group
-        there = (rows < end) & (rows >= end - size)
-        return total + dot(snp.where(there[:, None], x, 0), matrix, None, wanted), None
+        in_group = (rows < end) & (rows >= end - size)
+        return total + dot(snp.where(in_group[:, None], x, 0), matrix, None, dtype), None
 
-    nothing = snp.zeros((x.shape[0], y.shape[2]), wanted)
-    return lax.scan(add, nothing, (y, sizes, ends))[0]
+    zeros = snp.zeros((x.shape[0], y.shape[2]), dtype)
+    return lax.scan(add, zeros, (y, sizes, ends))[0]

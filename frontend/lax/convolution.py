@@ -1,4 +1,4 @@
-"""Convolution under the names of `jax.lax`."""
+"""Convolutions with the names of `jax.lax`."""
 
 from collections.abc import Sequence
 from operator import index
@@ -21,7 +21,7 @@ Spec = tuple[int, ...]
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Where operand, filter and result have their dimensions.
+    """The positions of the dimensions of operand, filter and result.
 
     Each is (batch, feature, spatial...), of the filter (out, in, spatial...).
     """
@@ -34,7 +34,9 @@ class ConvDimensionNumbers(NamedTuple):
 def pads_of(
     padding: Any, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
 ) -> Pads:
-    """Explicit padding: "VALID" is none, "SAME" as much as keeps ceil(size / stride)."""
+    """Return explicit padding: "VALID" is none, "SAME" gives an output size of ceil(size /
+    stride).
+    """
     if not isinstance(padding, str):
         return pairs_of(padding, len(sizes))
     kind = padding.upper()
@@ -51,7 +53,7 @@ def pads_of(
 
 
 def pairs_of(padding: Any, rank: int) -> Pads:
-    """The pairs of whole numbers that padding is given as, one for each of `rank` dimensions."""
+    """Return explicit padding as pairs of integers, one for each of `rank` dimensions."""
     try:
         pairs = tuple((index(low), index(high)) for low, high in padding)
     except ShardirError:
@@ -71,12 +73,12 @@ def _unknown(padding: Any) -> OperationTypeError:
 
 
 def steps_of(what: str, given: Any, rank: int) -> tuple[int, ...]:
-    """One whole number above 0 for each of `rank` dimensions; `None` is 1 for each."""
+    """Return one integer above 0 for each of `rank` dimensions; `None` is 1 for each."""
     if given is None:
         return (1,) * rank
     steps = tuple(given) if hasattr(given, "__iter__") else (given,)
-    whole = all(isinstance(step, (int, np.integer)) for step in steps)
-    if len(steps) != rank or not whole or min(steps, default=1) < 1:
+    all_integers = all(isinstance(step, (int, np.integer)) for step in steps)
+    if len(steps) != rank or not all_integers or min(steps, default=1) < 1:
         count = counted(rank, "whole number")
         raise OperationTypeError(point(f"{what} must be {count} above 0, got {given!r}"))
     return tuple(map(int, steps))
@@ -86,7 +88,7 @@ def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
     padding: Any,
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """The (low, high) pairs that "SAME" or "VALID" means."""
+    """Return the (low, high) pairs that "SAME" or "VALID" denotes."""
     sizes = sizes_of("in_shape of padtype_to_pads", in_shape)
     windows = sizes_of("window_shape of padtype_to_pads", window_shape, len(sizes))
     strides = steps_of("window_strides", window_strides, len(sizes))
@@ -96,10 +98,11 @@ def padtype_to_pads(
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Dimension numbers from strings such as ("NHWC", "HWIO", "NHWC"), or from what they are.
+    """Return dimension numbers for strings such as ("NHWC", "HWIO", "NHWC"), or for dimension
+    numbers.
 
-    Without them the order is batch, feature, spatial and out, in, spatial. Raises
-    `OperationTypeError` for what names not each dimension once.
+    By default the order is batch, feature, spatial and out, in, spatial. Raise `OperationTypeError`
+    for a specification that does not name each dimension once.
     """
     rank = len(sizes_of("lhs_shape of a convolution", lhs_shape))
     sizes_of("rhs_shape of a convolution", rhs_shape, rank)
@@ -109,8 +112,8 @@ def conv_dimension_numbers(
     if not all(isinstance(text, str) for text in texts):
         return ConvDimensionNumbers(*(_placed(spec, rank) for spec in texts))
     spatial = [c for c in texts[1] if c not in "IO"]
-    wanted = [("N", "C"), ("O", "I"), ("N", "C")]
-    for text, pair in zip(texts, wanted, strict=True):
+    feature_letters = [("N", "C"), ("O", "I"), ("N", "C")]
+    for text, pair in zip(texts, feature_letters, strict=True):
         if len(text) != rank or sorted(text) != sorted((*pair, *spatial)):
             raise OperationTypeError(
                 point(
@@ -121,7 +124,7 @@ def conv_dimension_numbers(
     return ConvDimensionNumbers(
         *(
             tuple(text.index(c) for c in (*pair, *spatial))
-            for text, pair in zip(texts, wanted, strict=True)
+            for text, pair in zip(texts, feature_letters, strict=True)
         )
     )
 
@@ -136,13 +139,13 @@ def _three(dimension_numbers: Any) -> tuple[Any, ...]:
 
 
 def rank_of(dimension_numbers: Any) -> int:
-    """How many dimensions they speak of, by the first of the three."""
+    """Return the rank of dimension numbers, from the first of the three."""
     first = _three(dimension_numbers)[0]
     return len(first) if isinstance(first, str) else len(sizes_of("dimension_numbers", first))
 
 
 def _placed(spec: Any, rank: int) -> Spec:
-    """The places of dimensions, each of them once."""
+    """Return the positions of dimensions; raise an error unless each occurs once."""
     if isinstance(spec, str) or sorted(places := sizes_of("dimension_numbers", spec)) != [
         *range(rank)
     ]:
@@ -159,7 +162,7 @@ _LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))
 
 
 def _dims(numbers: ConvDimensionNumbers) -> str:
-    """`b01f,01io->b01f` from dimension numbers."""
+    """Return dimension numbers as text: `b01f,01io->b01f`."""
     terms = []
     for spec, (first, second) in zip(numbers, _LETTERS, strict=True):
         term = [""] * len(spec)
@@ -198,10 +201,11 @@ def conv_general_dilated(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """A convolution of any number of spatial dimensions, strides, dilations and groups.
+    """Convolve with any number of spatial dimensions, strides, dilations and groups.
 
     `dimension_numbers` are three strings such as ("NHWC", "HWIO", "NHWC") or three tuples of
-    (batch, feature, spatial...) positions; `padding` is "SAME", "VALID" or (low, high) pairs.
+    (batch, feature, spatial...) positions; `padding` is "SAME", "VALID" or (low, high) pairs. The
+    result has the element type of the operands, or `preferred_element_type`.
     """
     x, w = as_tracer(lhs), as_tracer(rhs)
     if x.ndim != w.ndim or x.ndim < 2:
@@ -213,20 +217,20 @@ def conv_general_dilated(
         )
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     strides = steps_of("window_strides", window_strides, x.ndim - 2)
-    spread_x = steps_of("lhs_dilation", lhs_dilation, x.ndim - 2)
-    spread_w = steps_of("rhs_dilation", rhs_dilation, x.ndim - 2)
-    sizes = _reach(x.shape, numbers.lhs_spec[2:], spread_x)
-    windows = _reach(w.shape, numbers.rhs_spec[2:], spread_w)
-    wide = preferred_element_type
-    result = None if wide is None else TensorType((), dtype_of(wide))
+    lhs_factors = steps_of("lhs_dilation", lhs_dilation, x.ndim - 2)
+    rhs_factors = steps_of("rhs_dilation", rhs_dilation, x.ndim - 2)
+    sizes = _reach(x.shape, numbers.lhs_spec[2:], lhs_factors)
+    windows = _reach(w.shape, numbers.rhs_spec[2:], rhs_factors)
+    result_dtype = preferred_element_type
+    result = None if result_dtype is None else TensorType((), dtype_of(result_dtype))
     return emit(
         "convolution",
         x,
         w,
         strides=strides,
         padding=pads_of(padding, sizes, windows, strides),
-        lhs_dilation=spread_x,
-        rhs_dilation=spread_w,
+        lhs_dilation=lhs_factors,
+        rhs_dilation=rhs_factors,
         dims=_dims(numbers),
         groups=int(feature_group_count),
         batch_groups=int(batch_group_count),
@@ -235,7 +239,7 @@ def conv_general_dilated(
 
 
 def _reach(shape: Sequence[int], dims: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """How far the elements reach along each spatial dimension."""
+    """Return the dilated size along each spatial dimension."""
     return [(shape[d] - 1) * by + 1 for d, by in zip(dims, dilation, strict=True)]
 
 
@@ -247,7 +251,7 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """A convolution of batch-feature-spatial by out-in-spatial."""
+    """Convolve an operand (batch, feature, spatial...) with a filter (out, in, spatial...)."""
     return conv_with_general_padding(
         lhs, rhs, window_strides, padding, None, None, precision, preferred_element_type
     )
@@ -263,7 +267,7 @@ def conv_with_general_padding(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv` with dilations."""
+    """Convolve like `conv`, with dilations."""
     return conv_general_dilated(
         lhs,
         rhs,

@@ -1,4 +1,4 @@
-"""Numbers that are drawn anew each time, under the name of `jax.lax`; `shardir.random` has keys."""
+"""Random numbers without a key, with the name of `jax.lax`; `shardir.random` has keys."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from shardir.types import FLOATS, TensorType
 
 
 def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
-    """Numbers between `a` and `b`, which is left out, that no call draws twice.
+    """Return uniform random numbers in [a, b), different in every call.
 
-    The bounds are numbers of one type, floats or integers. NumPy draws, each time that the
-    program runs, so nobody can repeat it: `shardir.random.uniform` takes a key that says what
-    is drawn. It has no derivative. Raises `OperationTypeError` for bounds of several types or
-    shapes, and when it runs and `a` is above `b`, or no integer is between them.
+    The bounds are scalars of one type, floats or integers. NumPy's generator draws in every run of
+    the program, so that a run is not reproducible: `shardir.random.uniform` takes a key. The
+    function has no derivative. Raise `OperationTypeError` for bounds of several types or shapes,
+    and at run time if `a` is above `b`, or if no integer is between them.
     """
     kind, other = kind_of(a)[0], kind_of(b)[0]
     if kind != other or np.shape(a) or np.shape(b):
@@ -35,15 +35,17 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
 
     def draw(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if low > high or (low == high and kind not in FLOATS):
-            text = f"rng_uniform draws from a up to b, got a = {low} and b = {high}; make b larger"
-            raise OperationTypeError(point(text))
+            message = (
+                f"rng_uniform draws from a up to b, got a = {low} and b = {high}; make b larger"
+            )
+            raise OperationTypeError(point(message))
         source = np.random.default_rng()
         if kind not in FLOATS:
             return source.integers(low, high, sizes, dtype)
         parts = source.random(sizes)
         drawn = (np.float64(low) + parts * (np.float64(high) - np.float64(low))).astype(dtype)
-        return np.where(drawn < high, drawn, low).astype(dtype)  # rounding may reach the end
+        return np.where(drawn < high, drawn, low).astype(dtype)  # Rounding may produce `high`.
 
-    from shardir.frontend.callbacks import io_callback  # which needs this package
+    from shardir.frontend.callbacks import io_callback  # This module depends on `lax`.
 
     return io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)

@@ -1,4 +1,4 @@
-"""Single elements by indices, under the names of `jax.lax`: read, subtracted from, and mapped."""
+"""Functions of `jax.lax` on single elements: `scatter_sub`, `scatter_apply`, `index_take`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def scatter_sub(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Any:
-    """A copy of `operand` with windows of updates subtracted at index vectors.
+    """Return a copy of `operand` with windows of updates subtracted at index vectors.
 
     See `scatter_add`.
     """
@@ -53,18 +53,18 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Any:
-    """A copy of `operand` with `func` applied to the elements of windows at index vectors.
+    """Return a copy of `operand` with `func` applied to the windows at index vectors.
 
-    `update_shape` is that of the updates that `scatter` would take. An element that is in several
-    windows is mapped as often, unless `unique_indices` promises that there is none. `func` takes
-    and returns a number.
+    `update_shape` is the shape of the updates that `scatter` would take. An element in several
+    windows is mapped several times, unless `unique_indices` promises that there is none. `func`
+    maps a scalar to a scalar.
     """
     from shardir.frontend import lax, numpy as snp
     from shardir.frontend.vectorizing import vmap
 
     x = as_tracer(operand)
 
-    def mapped(values: Any) -> Any:
+    def apply_to_elements(values: Any) -> Any:
         flat = vmap(func)(reshape(values, (values.size,)))
         return lax.convert_element_type(snp.reshape(flat, x.shape), x.dtype)
 
@@ -76,32 +76,32 @@ def scatter_apply(
         mode=mode,
     )
     if unique_indices or not x.size:
-        return snp.where(times > 0, mapped(x), x) if x.size else x
+        return snp.where(times > 0, apply_to_elements(x), x) if x.size else x
 
     def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, values = state
-        return done + 1, snp.where(times > done, mapped(values), values)
+        return done + 1, snp.where(times > done, apply_to_elements(values), values)
 
-    most = snp.max(times)
-    return lax.while_loop(lambda state: state[0] < most, step, (as_tracer(0), x))[1]
+    max_count = snp.max(times)
+    return lax.while_loop(lambda state: state[0] < max_count, step, (as_tracer(0), x))[1]
 
 
 @public(static=("axes",))
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
-    """The elements of `src` at places of `axes`, which `idxs` gives as lines of one length.
+    """Return the elements of `src` at indices along `axes`, given as vectors of one length.
 
-    The result has the length of these lines in front, and then the other dimensions of `src`.
-    Indices wrap around.
+    The result has the length of these vectors as leading dimension, followed by the other
+    dimensions of `src`. Indices are taken modulo the size.
     """
-    x, places = as_tracer(src), [as_tracer(line) for line in idxs]
+    x, indices = as_tracer(src), [as_tracer(vector) for vector in idxs]
     dims = [axis + x.ndim if axis < 0 else axis for axis in axes]
-    if len(places) != len(dims) or any(line.ndim != 1 for line in places):
-        shapes = ", ".join(str(line.shape) for line in places)
+    if len(indices) != len(dims) or any(vector.ndim != 1 for vector in indices):
+        shapes = ", ".join(str(vector.shape) for vector in indices)
         raise OperationTypeError(
-            point(f"index_take takes a line of indices for each of axes {dims}, got {shapes}")
+            point(f"index_take takes a vector of indices for each of axes {dims}, got {shapes}")
         )
     from shardir.frontend import numpy as snp
 
     front: Tracer = snp.moveaxis(x, dims, range(len(dims)))
-    wrapped = [line % size for line, size in zip(places, front.shape, strict=False)]
+    wrapped = [vector % size for vector, size in zip(indices, front.shape, strict=False)]
     return front[tuple(wrapped)]

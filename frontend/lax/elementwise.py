@@ -1,7 +1,7 @@
-"""Elementwise operations under the names of `jax.lax`.
+"""Elementwise operations with the names of `jax.lax`.
 
-Unlike those of `shardir.numpy` they do not mix element types: arrays must agree, Python numbers
-follow them. Shapes broadcast.
+Unlike the functions of `shardir.numpy` they do not promote element types: arrays must have one
+type, and Python scalars adopt it. Shapes broadcast.
 """
 
 import builtins
@@ -62,15 +62,15 @@ def _binary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
 
 def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Elementwise: {meaning}."
+    function.__doc__ = f"Return, elementwise, {meaning}."
     return public()(function)
 
 
-abs = _unary("abs", "|x|; of a complex number its length")
+abs = _unary("abs", "|x|; of a complex number its magnitude")
 neg = _unary("neg", "-x")
 sign = _unary("sign", "-1, 0 or 1 as x is below, at or above 0; x / |x| of complex numbers")
-floor = _unary("floor", "the next whole number at or below x")
-ceil = _unary("ceil", "the next whole number at or above x")
+floor = _unary("floor", "the largest integral value at or below x")
+ceil = _unary("ceil", "the smallest integral value at or above x")
 is_finite = _unary("is_finite", "whether x is neither infinite nor NaN")
 exp = _unary("exp", "e to the power of x")
 exp2 = _unary("exp2", "2 to the power of x")
@@ -100,14 +100,14 @@ lgamma = _unary("lgamma", "log(|gamma(x)|)")
 digamma = _unary("digamma", "the derivative of lgamma")
 real = _unary("real", "the real part of x")
 imag = _unary("imag", "the imaginary part of x")
-bitwise_not = _unary("bitwise_not", "the bits that x has not; of a bool, not x", "not")
-population_count = _unary("population_count", "how many bits of x are 1", "popcnt")
-clz = _unary("clz", "how many bits of x are 0 before the first 1")
+bitwise_not = _unary("bitwise_not", "the bitwise complement of x; of a bool, not x", "not")
+population_count = _unary("population_count", "the number of set bits of x", "popcnt")
+clz = _unary("clz", "the number of leading zero bits of x")
 
 
 @public()
 def conj(x: Any) -> Any:
-    """The complex conjugate of every element; real numbers become complex."""
+    """Return the complex conjugate, elementwise; real numbers become complex."""
     tracer = as_tracer(x)
     if tracer.value.type.dtype in FLOATS:
         wide = "c128" if tracer.value.type.dtype == "f64" else "c64"
@@ -115,15 +115,15 @@ def conj(x: Any) -> Any:
     return emit("conj", tracer, weak=tracer.weak_type)
 
 
-add = _binary("add", "x + y; of bools, or")
+add = _binary("add", "x + y; the logical or of bools")
 sub = _binary("sub", "x - y")
 
 
 @public(static=("out_dtype",))
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """Elementwise: x * y; of bools, and.
+    """Return, elementwise, x * y; the logical and of bools.
 
-    With `out_dtype` it is of operands in that element type, which may differ before.
+    With `out_dtype` both operands, whose types may differ, are converted to that type first.
     """
     if out_dtype is not None:
         x, y = (convert(as_tracer(each), dtype_of(out_dtype)) for each in (x, y))
@@ -131,18 +131,16 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return emit("mul", first, second, weak=first.weak_type and second.weak_type)
 
 
-div = _binary("div", "x / y; of integers the quotient without its fraction")
-rem = _binary("rem", "what is left of x / y, with the sign of x")
+div = _binary("div", "x / y; the truncated quotient of integers")
+rem = _binary("rem", "the remainder of x / y, with the sign of x")
 pow = _binary("pow", "x to the power of y")
 atan2 = _binary("atan2", "the angle in [-pi, pi] of the point (y, x)")
-shift_left = _binary("shift_left", "x with its bits moved up by y; 0 for y beyond the type's bits")
-shift_right_logical = _binary(
-    "shift_right_logical", "x with its bits moved down by y, and zeros from above"
-)
+shift_left = _binary("shift_left", "x shifted left by y; 0 for y beyond the type's bits")
+shift_right_logical = _binary("shift_right_logical", "x shifted right by y, filled with zeros")
 shift_right_arithmetic = _binary(
-    "shift_right_arithmetic", "x with its bits moved down by y, and its sign from above"
+    "shift_right_arithmetic", "x shifted right by y, filled with its sign"
 )
-nextafter = _binary("nextafter", "the number next to x in the direction of y")
+nextafter = _binary("nextafter", "the next representable number after x towards y")
 complex = _binary("complex", "x + iy, of two floats")
 eq = _binary("eq", "x == y")
 ne = _binary("ne", "x != y")
@@ -150,17 +148,15 @@ lt = _binary("lt", "x < y")
 le = _binary("le", "x <= y")
 gt = _binary("gt", "x > y")
 ge = _binary("ge", "x >= y")
-max = _binary("max", "the larger one of x and y; NaN where one is NaN", "maximum")
-min = _binary("min", "the smaller one of x and y; NaN where one is NaN", "minimum")
-bitwise_and = _binary("bitwise_and", "the bits that both have; of bools, and", "and")
-bitwise_or = _binary("bitwise_or", "the bits that one or both have; of bools, or", "or")
-bitwise_xor = _binary(
-    "bitwise_xor", "the bits that one of both has; of bools, whether they differ", "xor"
-)
+max = _binary("max", "the larger one of x and y; NaN if one is NaN", "maximum")
+min = _binary("min", "the smaller one of x and y; NaN if one is NaN", "minimum")
+bitwise_and = _binary("bitwise_and", "the bitwise and of x and y; the logical and of bools", "and")
+bitwise_or = _binary("bitwise_or", "the bitwise or of x and y; the logical or of bools", "or")
+bitwise_xor = _binary("bitwise_xor", "the bitwise exclusive or of x and y", "xor")
 
 
 class Precision(Enum):
-    """How exact products are; accepted for compatibility, all are exact to the element type."""
+    """The precision of products; accepted for compatibility and ignored."""
 
     DEFAULT = 0
     HIGH = 1
@@ -168,7 +164,7 @@ class Precision(Enum):
 
 
 class RoundingMethod(IntEnum):
-    """Where `round` takes numbers halfway between two whole ones."""
+    """The direction in which `round` rounds values halfway between two integers."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -176,14 +172,14 @@ class RoundingMethod(IntEnum):
 
 @public()
 def square(x: Any) -> Any:
-    """x times x."""
+    """Return x * x, elementwise."""
     tracer = as_tracer(x)
     return emit("mul", tracer, tracer, weak=tracer.weak_type)
 
 
 @public(static=("y",))
 def integer_pow(x: Any, y: int) -> Any:
-    """x to an integer power known while tracing, by repeated multiplication."""
+    """Return x to a concrete integer power, by repeated multiplication."""
     base = as_tracer(x)
     result: Tracer | None = None
     power = -y if y < 0 else y
@@ -199,13 +195,13 @@ def integer_pow(x: Any, y: int) -> Any:
 
 
 def reciprocal(x: Any) -> Any:
-    """One divided by every element."""
+    """Return 1 / x, elementwise."""
     return integer_pow(x, -1)
 
 
 @public(static=("rounding_method",))
 def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest whole number; what is halfway goes away from zero, or to the even one."""
+    """Return the nearest integral value; ties are rounded away from zero, or to even."""
     tracer = as_tracer(x)
     weak = tracer.weak_type
     if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
@@ -215,16 +211,21 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
             point(f"{rounding_method!r} is no rounding method; see lax.RoundingMethod")
         )
     size = emit("abs", tracer)
-    whole = emit("floor", size)
+    floor_of_size = emit("floor", size)
     half = splat(0.5, size.value.type)
-    up = emit("ge", emit("sub", size, whole), half)
-    more = emit("add", whole, splat(1.0, size.value.type))
-    return emit("mul", emit("sign", tracer), emit("select", up, more, whole), weak=weak)
+    rounds_up = emit("ge", emit("sub", size, floor_of_size), half)
+    ceil_of_size = emit("add", floor_of_size, splat(1.0, size.value.type))
+    return emit(
+        "mul",
+        emit("sign", tracer),
+        emit("select", rounds_up, ceil_of_size, floor_of_size),
+        weak=weak,
+    )
 
 
 @public()
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """Elements of `on_true` where `pred`, else of `on_false`.
+    """Return the elements of `on_true` where `pred` is true, else those of `on_false`.
 
     `pred`, of bools or integers, may be a scalar.
     """
@@ -242,7 +243,9 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 @public()
 def select_n(which: Any, *cases: Any) -> Any:
-    """Elements of `cases[which]`; `which` is bool (of two cases) or i32, and may be a scalar."""
+    """Return the elements of `cases[which]`; `which` is bool (for two cases) or i32, or a
+    scalar.
+    """
     index = as_tracer(which)
     dtype = index.value.type.dtype
     if not cases or dtype not in ("bool", "i32") or (dtype == "bool" and len(cases) > 2):
@@ -256,16 +259,16 @@ def select_n(which: Any, *cases: Any) -> Any:
     weak = builtins.all(case.weak_type for case in aligned)
     if dtype == "bool":
         return emit("select", index, aligned[-1], aligned[0], weak=weak)
-    chosen = aligned[-1]
+    result = aligned[-1]
     for number in reversed(range(len(aligned) - 1)):
-        here = emit("le", index, splat(number, index.value.type))
-        chosen = emit("select", here, aligned[number], chosen, weak=weak)
-    return chosen
+        is_at_most = emit("le", index, splat(number, index.value.type))
+        result = emit("select", is_at_most, aligned[number], result, weak=weak)
+    return result
 
 
 @public()
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """`x` held between `min` and `max`, which may be scalars."""
+    """Clamp `x` to the range from `min` to `max`, which may be scalars."""
     value = as_tracer(x)
     name = value.value.type.dtype
     low, high = (_bound(bound, name) for bound in (min, max))
@@ -291,9 +294,10 @@ def _bound(bound: Any, name: str) -> Tracer:
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
-    """`operand` with another element type, converted as C does."""
+    """Convert `operand` to another element type by the rules of C."""
     if type(operand) is int and dtype_of(new_dtype) in FLOATS:
-        operand = float(operand)  # which holds more whole numbers than integers here
+        # A float represents larger integral values than the default integer type.
+        operand = float(operand)
     return _converted(operand, new_dtype)
 
 
@@ -307,9 +311,9 @@ def _converted(operand: Any, new_dtype: Any) -> Any:
 
 @public(static=("new_dtype",))
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The same bits as elements of another type.
+    """Reinterpret the bits as elements of another type.
 
-    Narrower elements make a new last dimension of the parts, wider ones take it.
+    A narrower type adds a last dimension of parts, a wider one removes the last dimension.
     """
     tracer, name = as_tracer(operand), dtype_of(new_dtype)
     if tracer.value.type.dtype == name:
@@ -325,11 +329,11 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 @public()
 def stop_gradient(x: Any) -> Any:
-    """The same values, as constants of differentiation. Takes containers."""
+    """Return the same values without derivatives; accepts containers."""
     from shardir.frontend import tree
 
-    def stopped(leaf: Any) -> Any:
+    def stop(leaf: Any) -> Any:
         tracer = as_tracer(leaf)
         return emit("stop_gradient", tracer, weak=tracer.weak_type)
 
-    return tree.map(stopped, x)
+    return tree.map(stop, x)

@@ -1,4 +1,6 @@
-"""Reductions by any function of two: neighbours are combined until one is left."""
+"""Reductions by an arbitrary associative function: adjacent elements are combined until one
+remains.
+"""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -18,9 +20,9 @@ def fold(
     dims: tuple[int, ...],
     single: bool,
 ) -> Values:
-    """The elements along `dims` and the initial ones, combined by an associative `computation`.
+    """Combine the elements along `dims` and the initial values by an associative `computation`.
 
-    It takes and returns scalars, one of each operand: bare ones when `single`, else in a tuple.
+    It maps scalars, one per operand, to scalars: bare scalars if `single`, else in a tuple.
     """
 
     def combine(first: Values, second: Values) -> Values:
@@ -38,13 +40,13 @@ def fold(
         snp.broadcast_to(snp.asarray(x, y.dtype), (1, prod(rest)))
         for x, y in zip(initial, operands, strict=True)
     )
-    many = vmap(vmap(combine))
+    combine_rows = vmap(vmap(combine))
     while length > 1:
         half = length // 2
         pairs = tuple(snp.reshape(x[: 2 * half], (half, 2, -1)) for x in values)
-        joined = many(tuple(x[:, 0] for x in pairs), tuple(x[:, 1] for x in pairs))
+        combined = combine_rows(tuple(x[:, 0] for x in pairs), tuple(x[:, 1] for x in pairs))
         odd = tuple(x[2 * half :] for x in values)
-        values = tuple(snp.concatenate(both) for both in zip(joined, odd, strict=True))
+        values = tuple(snp.concatenate(both) for both in zip(combined, odd, strict=True))
         length -= half
-    values = many(start, values) if length else start
+    values = combine_rows(start, values) if length else start
     return tuple(snp.reshape(x, rest) for x in values)

@@ -1,4 +1,4 @@
-"""Fourier transforms close to the IR."""
+"""Fourier transforms with the names of `jax.lax`."""
 
 from enum import Enum
 from operator import index
@@ -14,23 +14,24 @@ from shardir.types import REAL_OF
 
 
 class FftType(Enum):
-    """What is transformed into what."""
+    """The kind of a transform."""
 
     FFT = 0
-    """Complex numbers to complex numbers."""
+    """Complex input, complex output."""
     IFFT = 1
     """The inverse of `FFT`."""
     RFFT = 2
-    """Real numbers to half of their spectrum."""
+    """Real input, non-negative frequencies as output."""
     IRFFT = 3
     """The inverse of `RFFT`."""
 
 
 @public(static=("fft_type", "fft_lengths"))
 def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
-    """The transform over the last one to three dimensions, which have `fft_lengths` elements.
+    """Transform the last one to three dimensions, which have `fft_lengths` elements.
 
-    `fft_type` is a `FftType` or its name; lengths are those of the real signal where there is one.
+    `fft_type` is an `FftType` or its name. The lengths are those of the real signal for RFFT and
+    IRFFT. Raise `ShapeError` if the shape does not match.
     """
     v = as_tracer(x)
     lengths = tuple(map(index, fft_lengths))
@@ -38,17 +39,17 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
     if not lengths:
         return v
     shape = list(v.shape[v.ndim - len(lengths) :]) if len(lengths) <= v.ndim else []
-    wanted = list(lengths)
+    expected = list(lengths)
     if kind == "irfft":
-        wanted[-1] = wanted[-1] // 2 + 1
-    if shape != wanted:
+        expected[-1] = expected[-1] // 2 + 1
+    if shape != expected:
         raise ShapeError(
             point(f"fft of type {kind.upper()} and lengths {lengths} does not fit shape {v.shape}")
         )
     result = None
     if kind == "irfft" and v.value.type.dtype in REAL_OF:
-        made = v.value.type.with_shape((*v.shape[:-1], lengths[-1]))
-        result = made.with_dtype(REAL_OF[made.dtype])
+        kind_of_result = v.value.type.with_shape((*v.shape[:-1], lengths[-1]))
+        result = kind_of_result.with_dtype(REAL_OF[kind_of_result.dtype])
     return emit("fft", v, kind=Symbol(kind), rank=len(lengths), result=result)
 
 
@@ -58,5 +59,5 @@ def _kind(given: Any) -> FftType:
     try:
         return FftType[str(given).rpartition(".")[2].upper()]
     except KeyError:
-        told = ", ".join(each.name for each in FftType)
-        raise ArgumentError(point(f"fft_type {given!r} is none of {told}")) from None
+        names = ", ".join(each.name for each in FftType)
+        raise ArgumentError(point(f"fft_type {given!r} is none of {names}")) from None

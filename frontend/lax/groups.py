@@ -1,8 +1,8 @@
-"""`axis_index_groups`: collectives among some of the positions along an axis.
+"""`axis_index_groups`: collectives between some of the positions along an axis.
 
-Groups that cut the axis regularly, such as `[[0, 1], [2, 3]]` or `[[0, 2], [1, 3]]`, are positions
-along a part of it, and so collectives along that part. For any others, everybody gathers what all
-have and takes what concerns its group.
+Regular groups, such as `[[0, 1], [2, 3]]` or `[[0, 2], [1, 3]]`, are the positions along a
+sub-axis, so that the collective runs along that sub-axis. For other groups, every position gathers
+the values of all positions and selects those of its group.
 """
 
 from dataclasses import dataclass
@@ -25,35 +25,35 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def read_groups(axis: Named, groups: Any, what: str, *, even: bool = True) -> Groups:
-    """The groups, checked: they have every position along the axis once.
+    """Return the groups as tuples; raise `ArgumentError` unless they partition the positions.
 
-    `even`: all of them must be of one size.
+    With `even`, all groups must have the same size.
     """
     try:
-        read = tuple(tuple(int(place) for place in group) for group in groups)
+        result = tuple(tuple(int(position) for position in group) for group in groups)
     except (TypeError, ValueError):
         raise ArgumentError(
             point(f"axis_index_groups of {what} is {groups!r}; it is a list of lists of positions")
         ) from None
-    if sorted(place for group in read for place in group) != list(range(axis.size)):
+    if sorted(position for group in result for position in group) != list(range(axis.size)):
         raise ArgumentError(
             point(
                 f"axis_index_groups of {what} is {groups!r}; it has every position along "
                 f"{axis.name}, 0 to {axis.size - 1}, once"
             )
         )
-    if even and len(set(map(len, read))) > 1:
+    if even and len(set(map(len, result))) > 1:
         raise ArgumentError(
             point(
                 f"axis_index_groups of {what} has groups of different sizes, {groups!r}; make "
                 "them of one size"
             )
         )
-    return read
+    return result
 
 
 def part_of(axis: Named, groups: Groups) -> Named | None:
-    """The part of the axis whose positions the groups are, each in order; `None` if none is."""
+    """Return the sub-axis whose positions the groups are, in order; `None` if there is none."""
     size = len(groups[0])
     if not axis.manual or any(len(group) != size for group in groups):
         return None
@@ -61,7 +61,7 @@ def part_of(axis: Named, groups: Groups) -> Named | None:
         return Named(axis.name, 1, (), axis.manual, axis.checked)
     if len(axis.axes) > 1:
         return None
-    (whole,) = axis.axes
+    (axis_of_mesh,) = axis.axes
     stride = groups[0][1] - groups[0][0]
     if stride < 1 or axis.size % (size * stride):
         return None
@@ -72,59 +72,63 @@ def part_of(axis: Named, groups: Groups) -> Named | None:
     }
     if set(groups) != regular:
         return None
-    part = Axis(whole.name, axis.size // (size * stride), size)
+    part = Axis(axis_of_mesh.name, axis.size // (size * stride), size)
     return Named(axis.name, size, (part,), axis.manual, axis.checked)
 
 
 @dataclass(frozen=True)
 class Members:
-    """The groups along an axis, for who asks there."""
+    """Groups along an axis that do not correspond to a sub-axis."""
 
     axis: Named
     groups: Groups
 
     def all(self, x: Tracer) -> Tracer:
-        """`x` of every position, stacked in front."""
+        """Gather `x` of every position, stacked in a leading dimension."""
         stacked = reshape(x, (1, *x.shape))
         gathered: Tracer = emit("all-gather", stacked, dim=0, axes=self.axis.axes, weak=x.weak_type)
         return gathered
 
     def mine(self, x: Tracer) -> Tracer:
-        """`x` of the positions of my group, in its order, stacked in front."""
+        """Gather `x` of the positions of the own group, in its order, stacked in a leading
+        dimension.
+        """
         table: list[list[int]] = [[]] * self.axis.size
         for group in self.groups:
-            for place in group:
-                table[place] = list(group)
-        everything = self.all(x)
+            for position in group:
+                table[position] = list(group)
+        gathered = self.all(x)
         row = self._own(np.array(table, np.int32))
-        made: Tracer = as_tracer(everything)[row]
-        return made
+        result: Tracer = as_tracer(gathered)[row]
+        return result
 
     def masked(self, x: Tracer, nothing: complex) -> Tracer:
-        """`x` of every position, and `nothing` for those that are not in my group."""
+        """Gather `x` of every position, with `nothing` for those outside of the own group."""
         mask = np.zeros((self.axis.size, self.axis.size), bool)
         for group in self.groups:
             mask[np.ix_(group, group)] = True
-        everything = self.all(x)
-        mine = self._own(mask)
-        wide: Tracer = emit(
-            "broadcast", mine, dims=(0,), result=everything.value.type.with_dtype("bool")
+        gathered = self.all(x)
+        in_group = self._own(mask)
+        mask_of_elements: Tracer = emit(
+            "broadcast", in_group, dims=(0,), result=gathered.value.type.with_dtype("bool")
         )
-        none = splat(nothing, everything.value.type)
-        chosen: Tracer = emit("select", wide, everything, none, weak=x.weak_type)
-        return chosen
+        fill = splat(nothing, gathered.value.type)
+        result: Tracer = emit("select", mask_of_elements, gathered, fill, weak=x.weak_type)
+        return result
 
     def rank(self) -> Tracer:
-        """My place in my group."""
+        """Return the index of the own position in its group."""
         ranks = np.zeros(self.axis.size, np.int32)
         for group in self.groups:
             ranks[list(group)] = np.arange(len(group))
         return self._own(ranks)
 
     def _own(self, table: np.ndarray[Any, Any]) -> Tracer:
-        """The row of a table that is for the position that asks."""
+        """Return the row of a table for the own position."""
         dtype = "bool" if table.dtype == bool else "i32"
-        known: Tracer = emit("constant", value=Dense(table), result=TensorType(table.shape, dtype))
-        place: Tracer = emit("axis-index", axes=self.axis.axes)
-        row: Tracer = dynamic_index_in_dim(known, place, 0, keepdims=False)
+        constant: Tracer = emit(
+            "constant", value=Dense(table), result=TensorType(table.shape, dtype)
+        )
+        position: Tracer = emit("axis-index", axes=self.axis.axes)
+        row: Tracer = dynamic_index_in_dim(constant, position, 0, keepdims=False)
         return row

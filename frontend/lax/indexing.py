@@ -1,7 +1,7 @@
-"""Gather and scatter with all their dimensions, under the names of `jax.lax`.
+"""Gather and scatter with general dimension numbers, with the names of `jax.lax`.
 
-The dimension numbers are those of StableHLO. Where an index is out of range a gather gives a fill
-value and a scatter drops the window, unless the mode says otherwise.
+The dimension numbers are those of StableHLO. By default, an index out of range gives a fill value
+in a gather, and drops the window in a scatter.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Dims = tuple[int, ...]
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Which dimensions of operand, indices and result of a gather correspond."""
+    """The correspondence of dimensions of operand, indices and result of a gather."""
 
     offset_dims: Dims
     collapsed_slice_dims: Dims
@@ -35,7 +35,7 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """Which dimensions of operand, indices and updates of a scatter correspond."""
+    """The correspondence of dimensions of operand, indices and updates of a scatter."""
 
     update_window_dims: Dims
     inserted_window_dims: Dims
@@ -45,7 +45,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(Enum):
-    """What becomes of indices out of range."""
+    """The treatment of indices out of range."""
 
     CLIP = "clip"
     FILL_OR_DROP = "fill"
@@ -53,7 +53,7 @@ class GatherScatterMode(Enum):
 
     @staticmethod
     def from_any(mode: Any) -> "GatherScatterMode":
-        """The mode that a string or `None` means."""
+        """Return the mode that a string or `None` denotes."""
         if isinstance(mode, GatherScatterMode):
             return mode
         known = {
@@ -78,19 +78,19 @@ def _ints(dims: Any) -> Dims:
 
 
 def _limits(x: Tracer, index_map: Dims, window: dict[int, int]) -> list[int]:
-    """The last start along each indexed dimension at which the window is inside."""
+    """Return the last start along each indexed dimension for which the window is in bounds."""
     return [x.shape[d] - window.get(d, 1) for d in index_map]
 
 
 def _within(indices: Tracer, limits: list[int]) -> Tracer:
-    """Which index vectors are inside; without the last dimension."""
+    """Return whether each index vector is in bounds, without the last dimension."""
     kind = indices.value.type
     last = len(kind.shape) - 1
     high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
     low = emit("ge", indices, splat(0, kind))
     both = emit("and", low, emit("le", indices, high))
-    there: Tracer = emit("all", both, dims=(last,))
-    return there
+    result: Tracer = emit("all", both, dims=(last,))
+    return result
 
 
 @public(
@@ -114,11 +114,12 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Any:
-    """Windows of `slice_sizes` that start at index vectors, the last dimension of the indices.
+    """Return windows of `slice_sizes` that start at index vectors (the last dimension of the
+    indices).
 
-    A window that sticks out gives `fill_value` (mode "fill"; NaN, or the lowest integer unless
-    told), or is moved inside. What is read so has a derivative in mode "clip" only, not in mode
-    "promise_in_bounds", the default.
+    A window that exceeds the bounds gives `fill_value` (mode "fill"; by default NaN, or the lowest
+    signed integer), or is clamped. The derivative flows to elements of clamped windows only in mode
+    "clip", not in mode "promise_in_bounds", the default.
     """
     x, indices = as_tracer(operand), as_tracer(start_indices)
     chosen = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
@@ -128,8 +129,8 @@ def gather(
         raise OperationTypeError(
             point(f"gather takes a slice size for each of {x.ndim} dimensions, got {len(sizes)}")
         )
-    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    rest = iter(n for d, n in enumerate(sizes) if d not in gone)
+    removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    rest = iter(n for d, n in enumerate(sizes) if d not in removed)
     batch = iter(indices.shape[:-1])
     rank = indices.ndim - 1 + len(numbers.offset_dims)
     shape = [next(rest) if d in numbers.offset_dims else next(batch) for d in range(rank)]
@@ -150,9 +151,9 @@ def gather(
     )
     if chosen is not GatherScatterMode.FILL_OR_DROP:
         return found
-    there = _within(indices, limits)
+    in_bounds = _within(indices, limits)
     dims = tuple(d for d in range(rank) if d not in numbers.offset_dims)
-    mask = emit("broadcast", there, dims=dims, result=TensorType(tuple(shape), "bool"))
+    mask = emit("broadcast", in_bounds, dims=dims, result=TensorType(tuple(shape), "bool"))
     fill = splat(filling(x.value.type.dtype, fill_value), found.value.type)
     return emit("select", mask, found, fill, weak=x.weak_type)
 
@@ -187,19 +188,19 @@ def _scatter(name: str, op: str, meaning: str) -> Callable[..., Any]:
 
     scatter.__name__ = scatter.__qualname__ = name
     scatter.__doc__ = (
-        f"A copy of `operand` with windows of updates {meaning} at index vectors.\n\n"
-        '    A window that sticks out is dropped, or moved inside (mode "clip").'
+        f"Return a copy of `operand` with windows of updates {meaning} at index vectors.\n\n"
+        '    A window that exceeds the bounds is dropped, or clamped (mode "clip").'
     )
     static = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
     return public(static=static)(scatter)
 
 
 def _clamped(indices: Tracer, limits: Sequence[int]) -> Tracer:
-    """Return index vectors moved to where windows are inside."""
+    """Clamp index vectors so that windows are in bounds."""
     kind = indices.value.type
     high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
-    moved: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
-    return moved
+    result: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
+    return result
 
 
 def _moved(
@@ -209,9 +210,9 @@ def _moved(
     numbers: ScatterDimensionNumbers,
     mode: GatherScatterMode,
 ) -> Tracer:
-    """The indices such that dropping element by element does what the mode says."""
-    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    free = [d for d in range(x.ndim) if d not in gone]
+    """Adjust the indices so that dropping single elements has the effect of the mode."""
+    removed = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    free = [d for d in range(x.ndim) if d not in removed]
     if len(free) != len(numbers.update_window_dims):
         return indices
     window = {d: new.shape[w] for d, w in zip(free, numbers.update_window_dims, strict=True)}
@@ -222,13 +223,15 @@ def _moved(
         return _clamped(indices, limits)
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS or all(window.get(d, 1) == 1 for d in mapped):
         return indices
-    # A window that sticks out goes to where none of it is inside.
-    there = _within(indices, limits)
-    dims = tuple(range(there.ndim))
-    mask = emit("broadcast", there, dims=dims, result=kind.with_dtype("bool"))
-    away = broadcast(constant(np.asarray([x.shape[d] for d in mapped], kind.numpy)), kind.shape)
-    chosen: Tracer = emit("select", mask, indices, away)
-    return chosen
+    # A window that exceeds the bounds is moved completely out of bounds.
+    in_bounds = _within(indices, limits)
+    dims = tuple(range(in_bounds.ndim))
+    mask = emit("broadcast", in_bounds, dims=dims, result=kind.with_dtype("bool"))
+    out_of_bounds = broadcast(
+        constant(np.asarray([x.shape[d] for d in mapped], kind.numpy)), kind.shape
+    )
+    result: Tracer = emit("select", mask, indices, out_of_bounds)
+    return result
 
 
 scatter = _scatter("scatter", "set", "written")

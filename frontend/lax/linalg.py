@@ -1,6 +1,6 @@
-"""Decompositions close to the IR: `shardir.lax.linalg` to users.
+"""Matrix decompositions and solvers: the namespace `shardir.lax.linalg`.
 
-Matrices are the last two dimensions, those before are a batch.
+Matrices are the last two dimensions; the dimensions before are batch dimensions.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ __all__ = [
 
 @public(static=("symmetrize_input",))
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L of Hermitian positive definite matrices L L^H; NaN for others.
+    """Return the lower triangular L of Hermitian positive definite matrices L L^H; NaN for others.
 
     Without `symmetrize_input` only the lower triangle is read.
     """
@@ -45,7 +45,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
 @public()
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
-    """The upper triangular factor of R^T R + w w^T, for upper triangular R and a vector w."""
+    """Return the upper triangular factor of R^T R + w w^T for upper triangular R and a vector w."""
     r, w = as_tracer(r_matrix), as_tracer(w_vector)
     require_square("cholesky_update", r)
     column = w[:, None]
@@ -56,7 +56,7 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 def qr(
     x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
 ) -> Any:
-    """Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
+    """Return Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
     if pivoting:
         raise ArgumentError(point("qr has no column pivoting; use svd for rank-deficient matrices"))
     return emit("qr", as_tracer(x), full=full_matrices)
@@ -67,12 +67,15 @@ def svd(
     x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
     subset_by_index: tuple[int, int] | None = None, algorithm: Any = None,
 ) -> Any:  # fmt: skip
-    """U, the singular values in falling order, and V^H; `algorithm` is the target's choice."""
-    from shardir.frontend.numpy.linalg_factors import svd as numpys
+    """Return U, the singular values in descending order, and V^H; `algorithm` is ignored.
+
+    Without `compute_uv`, return only the singular values.
+    """
+    from shardir.frontend.numpy.linalg_factors import svd as numpy_svd
 
     v = as_tracer(x)
-    made = numpys(v, full_matrices, compute_uv, False, subset_by_index)
-    return tuple(made) if compute_uv else made
+    result = numpy_svd(v, full_matrices, compute_uv, False, subset_by_index)
+    return tuple(result) if compute_uv else result
 
 
 @public(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index",
@@ -81,7 +84,7 @@ def eigh(
     x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
     subset_by_index: tuple[int, int] | None = None, implementation: Any = None,
 ) -> Any:  # fmt: skip
-    """Eigenvectors of Hermitian matrices as columns, and the eigenvalues, rising.
+    """Return eigenvectors of Hermitian matrices as columns, and the eigenvalues in ascending order.
 
     Without `symmetrize_input` one triangle is read, the lower one if `lower`.
     """
@@ -101,29 +104,31 @@ def eig(
     x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
     implementation: Any = None, use_magma: bool | None = None,
 ) -> Any:  # fmt: skip
-    """The eigenvalues, and as many of left and right eigenvectors as are wanted, in this order."""
+    """Return the eigenvalues, then the requested left and right eigenvectors."""
     v = as_tracer(x)
     require_square("eig", v)
     if not compute_left_eigenvectors and not compute_right_eigenvectors:
         return [emit("eig", v, vectors=False)]
     values, vectors = emit("eig", v, vectors=True)
-    made = [values]
+    result = [values]
     if compute_left_eigenvectors:
-        made.append(left_eigenvectors(v, vectors))
+        result.append(left_eigenvectors(v, vectors))
     if compute_right_eigenvectors:
-        made.append(vectors)
-    return made
+        result.append(vectors)
+    return result
 
 
 @public()
 def lu(x: Any) -> Any:
-    """L and U in one matrix, the pivots, and the permutation of the rows they make."""
+    """Return L and U in one matrix, the pivots, and the corresponding permutation of the rows."""
     return emit("lu", as_tracer(x))
 
 
 @public(static=("permutation_size",))
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
-    """The permutation that exchanging row i with row `pivots[i]`, in order, makes."""
+    """Return the permutation that results from exchanging row i with row `pivots[i]` in
+    sequence.
+    """
     return permutation_of(as_tracer(pivots), permutation_size)
 
 
@@ -132,13 +137,13 @@ def triangular_solve(
     a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
     conjugate_a: bool = False, unit_diagonal: bool = False,
 ) -> Any:  # fmt: skip
-    """The x of op(a) x = b (`left_side`) or x op(a) = b for triangular `a`.
+    """Return the solution x of op(a) x = b (`left_side`) or x op(a) = b for triangular `a`.
 
-    op transposes and conjugates as told; with `unit_diagonal` the diagonal counts as ones.
+    op transposes and conjugates as requested; with `unit_diagonal` the diagonal counts as ones.
     """
     x, y = as_tracer(a), as_tracer(b)
     if y.ndim == x.ndim - 1:
-        # As JAX has it, a vector for each matrix.
+        # As in JAX, `b` is one vector per matrix.
         found = triangular_solve(
             x, y[..., None] if left_side else y[..., None, :], left_side=left_side, lower=lower,
             transpose_a=transpose_a, conjugate_a=conjugate_a, unit_diagonal=unit_diagonal,
@@ -159,20 +164,20 @@ def triangular_solve(
 
 @public()
 def householder_product(a: Any, taus: Any) -> Any:
-    """The first columns of the product of reflections 1 - tau v v^H.
+    """Return the first columns of the product of the reflections 1 - tau v v^H.
 
-    The vectors are the columns of `a` below its diagonal, with a 1 on it.
+    The vectors v are the columns of `a` below its diagonal, with a 1 on the diagonal.
     """
     x, factors = as_tracer(a), as_tracer(taus)
     from shardir.frontend import numpy as snp
 
     rows, columns = x.shape[-2:]
     vectors = as_tracer(snp.tril(x, -1) + snp.eye(rows, columns, dtype=x.dtype))
-    made = identity_like(x, rows)[..., :columns]
+    result = identity_like(x, rows)[..., :columns]
     for i in reversed(range(factors.shape[-1])):
         v = vectors[..., i : i + 1]
-        made = made - factors[..., i, None, None] * v @ (adjoint(v) @ made)
-    return made
+        result = result - factors[..., i, None, None] * v @ (adjoint(v) @ result)
+    return result
 
 
 @public(static=("symmetrize_output",))
@@ -180,17 +185,18 @@ def symmetric_product(
     a_matrix: Any, c_matrix: Any, *, alpha: Any = 1.0, beta: Any = 0.0,
     symmetrize_output: bool = False,
 ) -> Any:  # fmt: skip
-    """alpha a a^T + beta c for symmetric `c`."""
+    """Return alpha a a^T + beta c for symmetric `c`."""
     a, c = as_tracer(a_matrix), as_tracer(c_matrix)
-    del symmetrize_output  # all of it is computed anyway
+    del symmetrize_output  # The complete matrix is computed in any case.
     return alpha * (a @ turned(a)) + beta * c
 
 
 @public()
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
-    """The x of a x = b for matrices with three diagonals: below, on and above the main one.
+    """Return the solution x of a x = b for tridiagonal matrices.
 
-    The first element of `dl` and the last of `du` are not used.
+    `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`
+    and the last of `du` are not used.
     """
     from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.decomposing import solve
@@ -209,9 +215,10 @@ def qdwh(
     x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None,
     eps: float | None = None, dynamic_shape: Any = None,
 ) -> Any:  # fmt: skip
-    """The unitary and the Hermitian factor of a matrix, from its singular values.
+    """Return the unitary and the Hermitian polar factor of a matrix, computed by its SVD.
 
-    Also how many iterations it took, none, and whether it converged.
+    Return also the number of iterations, which is 0, and whether the computation converged, which
+    is true.
     """
     from shardir.frontend import numpy as snp
 
@@ -222,5 +229,5 @@ def qdwh(
 
 
 def scaled_rows(x: Tracer, by: Tracer) -> Tracer:
-    """Matrices with their rows multiplied by vectors."""
+    """Multiply the rows of matrices by vectors."""
     return scaled(x, by, -2)

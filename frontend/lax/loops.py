@@ -1,7 +1,7 @@
 """Loops on traced values: `scan`, `while_loop`, `fori_loop`, `map`.
 
-Each traces the functions it is given as blocks of one operation. The functions may use traced
-values from around them; those become the constants of the loop. Semantics follow `jax.lax`.
+Each function traces its arguments as blocks of one operation. The blocks may use traced values from
+the surrounding trace, which become the constants of the loop. Semantics follow `jax.lax`.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,9 +49,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Carry `init` through `f(carry, x) -> (carry, y)` along the first dimension of `xs`.
 
-    Returns the last carry and the stacked `y`. `length` is needed only without `xs`; `reverse`
-    goes from the last slice to the first; `unroll` is accepted for compatibility and ignored.
-    Raises `ControlFlowError` when the carry changes its containers, shape or element type, or the
+    Return the last carry and the stacked `y`. `length` is required only without `xs`; `reverse`
+    iterates from the last slice to the first; `unroll` is accepted for compatibility and ignored.
+    Raise `ControlFlowError` if the carry changes its containers, shape or element type, or if the
     leading sizes of `xs` differ.
     """
     whole_of("unroll of scan", unroll, least=0)
@@ -75,12 +75,12 @@ def scan(
         if varies is not None:
             origins = [*varies]
             continue
-        # What comes out of Python numbers alone follows the carry.
+        # Weakly typed results adopt the type of the carry.
         given = [c.value.type.dtype for c in carried]
         if [r.type.dtype for r in traced.results[: len(carried)]] == given:
             break
         kinds = [*(kind(c.abstract) for c in carried), *(kind(y) for y in outs)]
-    # Without results it may still have effects; without those it is dead code.
+    # Without results the operation may have effects; without effects it is dead code.
     results = several(
         emit(
             "scan",
@@ -98,7 +98,7 @@ def scan(
 
 
 def _pair(traced: Body, structure: tree.PyTreeDef, what: str) -> tuple[Abstract, ...]:
-    """What is known of the `y` of a body, which must return (carry, y)."""
+    """Return the abstract values of the `y` of a body, which must return (carry, y)."""
     out = tree.unflatten(traced.structure, range(traced.structure.num_leaves))
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         found = "one array" if traced.structure.is_leaf() else shown(traced.structure)
@@ -112,7 +112,7 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
     for x in stacked:
         if not x.ndim:
             raise ControlFlowError(
-                point("scan goes along the first dimension of xs; one of them is a scalar")
+                point("scan iterates along the first dimension of xs; one of them is a scalar")
             )
         sizes.append(x.shape[0])
     if length is not None:
@@ -123,21 +123,21 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
     if not sizes:
         raise ControlFlowError(point("scan without xs needs length="))
     if len(set(sizes)) > 1:
-        told = ", ".join(str(size) for size in sizes)
-        raise ControlFlowError(point(f"scan needs one leading size, got {told}"))
+        described = ", ".join(str(size) for size in sizes)
+        raise ControlFlowError(point(f"scan needs one leading size, got {described}"))
     return sizes[0]
 
 
 def _check_counted(what: str, number: int, dtype: str) -> None:
-    """Raise `NumberError` unless a number that a loop counts to is one of the integer type."""
+    """Raise `NumberError` unless a bound of a loop fits into the integer type."""
     bounds = np.iinfo(NUMPY_DTYPES[dtype])
     if not bounds.min <= number <= bounds.max:
-        wider = dtype == canonical("i64") == "i32"
-        hint = "; shardir.enable_x64() makes it int64" if wider else ""
+        can_widen = dtype == canonical("i64") == "i32"
+        hint = "; shardir.enable_x64() makes it int64" if can_widen else ""
         raise NumberError(
             point(
-                f"{what} is {number}, which does not fit into {bounds.dtype}, the type that the "
-                f"loop counts in{hint}"
+                f"{what} is {number}, which does not fit into {bounds.dtype}, the type of the "
+                f"loop counter{hint}"
             )
         )
 
@@ -146,10 +146,11 @@ def _check_counted(what: str, number: int, dtype: str) -> None:
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
-    """`body_fun` applied to `init_val` again and again while `cond_fun` says true.
+    """Apply `body_fun` to `init_val` repeatedly while `cond_fun` returns true.
 
-    `cond_fun` must return a bool of rank 0, `body_fun` what it is given. Has no reverse-mode
-    derivative; use `fori_loop` with static bounds or `scan` where one is needed.
+    `cond_fun` must return a bool of rank 0, `body_fun` the containers and types of its argument.
+    There is no reverse-mode derivative; use `fori_loop` with static bounds or `scan` if one is
+    required.
     """
     what = "the body of while_loop"
     carried, structure = tracers_of(init_val, "the carry of while_loop")
@@ -158,10 +159,10 @@ def while_loop(
     names = named(init_val, "carry")
     kinds = None
     origins: list[Tracer | Varying] = [*carried]
-    going: Varying = NONE
+    varying: Varying = NONE
     while True:
         params = [c.abstract for c in carried]
-        body = trace_body(body_fun, params, (structure,), what, names, kinds, origins, going)
+        body = trace_body(body_fun, params, (structure,), what, names, kinds, origins, varying)
         check_structure(structure, body.structure, what)
         changed = settled(carried, body.results, what)
         if changed is not None:
@@ -175,18 +176,18 @@ def while_loop(
             condition = trace_body(cond_fun, params, (structure,), test, names, None, origins)
             if not body.asked:
                 break
-            # Devices that stop after different rounds have different values.
-            stops = NONE.union(*vma_of_returns(condition.block, vma_of(origins)))
-            if stops <= going:
+            # Devices that stop after different numbers of iterations have different values.
+            condition_vma = NONE.union(*vma_of_returns(condition.block, vma_of(origins)))
+            if condition_vma <= varying:
                 break
-            going |= stops
-            origins = [varies | going for varies in vma_of(origins)]
-    told = [str(a.type) for a in condition.results]
-    if told != ["bool[]"]:
+            varying |= condition_vma
+            origins = [varies | varying for varies in vma_of(origins)]
+    returned_types = [str(a.type) for a in condition.results]
+    if returned_types != ["bool[]"]:
         raise ControlFlowError(
             point(
                 "the condition of while_loop must return one bool[], it returned "
-                f"{', '.join(told) or 'nothing'}"
+                f"{', '.join(returned_types) or 'nothing'}"
             )
         )
     results = several(emit("while", *carried, blocks=(condition.block, body.block)))
@@ -196,9 +197,10 @@ def while_loop(
 def _carried_vma(
     body: Body, origins: Sequence[Tracer | Varying], count: int
 ) -> list[Varying] | None:
-    """Along which manual axes parameters vary after a round, the first `count` being carried.
+    """Return the manual axes along which parameters vary after an iteration.
 
-    `None` where they do so before it already, or the body does not depend on it.
+    The first `count` parameters are carried. Return `None` if the axes do not change, or if the
+    body does not depend on them.
     """
     if not body.asked:
         return None
@@ -216,12 +218,12 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> Any:
-    """`init_val` through `body_fun(i, value) -> value` for i = lower, ..., upper - 1.
+    """Apply `body_fun(i, value) -> value` for i = lower, ..., upper - 1, beginning with `init_val`.
 
-    With bounds known while tracing it is a `scan`, which has derivatives; otherwise a
-    `while_loop`. Bounds are integers of one type; a Python number takes the type of the other
-    bound. `unroll` is accepted for compatibility and ignored. Raises `NumberError` for known bounds
-    whose indices, or whose number of rounds, do not fit the type of the index, and
+    With concrete bounds this is a `scan`, which has reverse-mode derivatives; otherwise a
+    `while_loop`. Bounds are integers of one type; a Python integer adopts the type of the other
+    bound. `unroll` is accepted for compatibility and ignored. Raise `NumberError` for concrete
+    bounds whose indices, or whose number of iterations, do not fit the index type, and
     `ControlFlowError` for bounds of two types.
     """
     if unroll is not None:
@@ -241,9 +243,9 @@ def fori_loop(
 
 
 def _known(bound: Any) -> int | None:
-    """The bound if it is known while tracing."""
-    whole = isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
-    return int(bound) if whole else None
+    """Return the bound if it is a concrete integer, else `None`."""
+    is_integer = isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
+    return int(bound) if is_integer else None
 
 
 def _counted(start: int, count: int, body_fun: Callable[..., Any], init_val: Any) -> Any:
@@ -256,7 +258,7 @@ def _counted(start: int, count: int, body_fun: Callable[..., Any], init_val: Any
         check_structure(tree.structure(value), tree.structure(found), what)
         return (i + 1, found), None
 
-    # The index is a Python number: it takes the element type of what it is combined with.
+    # The index is weakly typed: it adopts the element type of the other operand.
     return scan(step, (start, init_val), None, length=count)[0][1]
 
 
@@ -280,20 +282,21 @@ def _bounded(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any
     weak = all(bound.weak_type for bound in bounds)
     first, last = (convert(bound, dtype, weak) for bound in bounds)
 
-    def going(carry: tuple[Any, Any]) -> Any:
+    def is_below_bound(carry: tuple[Any, Any]) -> Any:
         return emit("lt", carry[0], last)
 
     def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         i, value = carry
-        following = emit("add", i, splat(1, i.value.type), weak=i.weak_type)
+        next_index = emit("add", i, splat(1, i.value.type), weak=i.weak_type)
         check_call(body_fun, "the body of fori_loop", (i, value))
-        return following, body_fun(i, value)
+        return next_index, body_fun(i, value)
 
-    return while_loop(going, body, (first, init_val))[1]
+    return while_loop(is_below_bound, body, (first, init_val))[1]
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """`f` of every slice of `xs` along the first dimension, one after the other, stacked.
+    """Apply `f` to every slice of `xs` along the first dimension in sequence, and stack the
+    results.
 
     `batch_size` is accepted for compatibility and ignored.
     """

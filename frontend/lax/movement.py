@@ -1,4 +1,4 @@
-"""Operations that move data without computing on it, under the names of `jax.lax`."""
+"""Operations that move data without arithmetic, with the names of `jax.lax`."""
 
 import builtins
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from shardir.types import TensorType
 def broadcast_in_dim(
     operand: Any, shape: Any, broadcast_dimensions: Any, *, out_sharding: Any = None
 ) -> Any:
-    """`operand` repeated to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
+    """Broadcast `operand` to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
     x = as_tracer(operand)
     result = x.value.type.with_shape(shape)
     return emit("broadcast", x, dims=tuple(broadcast_dimensions), result=result, weak=x.weak_type)
@@ -39,7 +39,7 @@ def broadcast_in_dim(
 
 @public(static=("sizes",))
 def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
-    """`operand` with new leading dimensions of `sizes`."""
+    """Broadcast `operand` along new leading dimensions of `sizes`."""
     x = as_tracer(operand)
     return _broadcast(x, (*shape_of(sizes), *x.shape))
 
@@ -48,7 +48,7 @@ def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
 def reshape(
     operand: Any, new_sizes: Any, dimensions: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """`operand`, its dimensions in the order `dimensions`, with another shape of the same size."""
+    """Reshape `operand`, after a transposition by `dimensions` if given, to `new_sizes`."""
     x = as_tracer(operand)
     if dimensions is not None:
         x = transpose(x, dimensions)
@@ -57,10 +57,10 @@ def reshape(
 
 @public(static=("start_dimension", "stop_dimension"))
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """The dimensions from `start_dimension` up to `stop_dimension` as one."""
+    """Merge the dimensions from `start_dimension` up to `stop_dimension` (exclusive) into one."""
     x = as_tracer(operand)
-    some = range(x.ndim)[start_dimension:stop_dimension]
-    if not some:
+    merged = range(x.ndim)[start_dimension:stop_dimension]
+    if not merged:
         raise OperationTypeError(
             point(
                 f"collapse takes at least one dimension, got those from {start_dimension} up to "
@@ -68,28 +68,28 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
             )
         )
     size = 1
-    for d in some:
+    for d in merged:
         size *= x.shape[d]
-    return _reshape(x, (*x.shape[: some.start], size, *x.shape[some.stop :]))
+    return _reshape(x, (*x.shape[: merged.start], size, *x.shape[merged.stop :]))
 
 
 @public(static=("permutation",))
 def transpose(operand: Any, permutation: Any) -> Any:
-    """Dimension i of the result is dimension `permutation[i]` of `operand`."""
+    """Permute dimensions: dimension i of the result is dimension `permutation[i]` of `operand`."""
     x = as_tracer(operand)
     return emit("transpose", x, perm=tuple(permutation), weak=x.weak_type)
 
 
 @public(static=("dimensions",))
 def rev(operand: Any, dimensions: Any) -> Any:
-    """`operand` backwards along `dimensions`."""
+    """Reverse the order of elements along `dimensions`."""
     x = as_tracer(operand)
     return emit("reverse", x, dims=axes_of(dimensions, x.ndim), weak=x.weak_type)
 
 
 @public(static=("dimensions",))
 def expand_dims(array: Any, dimensions: Any) -> Any:
-    """`array` with dimensions of size 1 where `dimensions` says, in the result."""
+    """Insert dimensions of size 1 at the positions `dimensions` of the result."""
     x = as_tracer(array)
     rank = x.ndim + len(dimensions)
     new = axes_of(dimensions, rank)
@@ -99,20 +99,20 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
 
 @public(static=("dimensions",))
 def squeeze(array: Any, dimensions: Any) -> Any:
-    """`array` without the dimensions of size 1 that `dimensions` names."""
+    """Remove the dimensions of size 1 that `dimensions` names."""
     x = as_tracer(array)
-    gone = axes_of(dimensions, x.ndim)
-    for d in gone:
+    removed = axes_of(dimensions, x.ndim)
+    for d in removed:
         if x.shape[d] != 1:
             raise OperationTypeError(
                 point(f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1")
             )
-    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
+    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in removed))
 
 
 @public(static=("dimension",))
 def concatenate(operands: Any, dimension: int) -> Any:
-    """Arrays of one element type, one after the other along `dimension`."""
+    """Concatenate arrays of one element type along `dimension`."""
     parts = [as_tracer(x) for x in operands]
     if not parts:
         raise OperationTypeError(point("concatenate takes at least one array"))
@@ -122,7 +122,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
 
 @public(static=("sizes", "axis"))
 def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
-    """Parts of the given sizes, one after the other along `axis`, as a list."""
+    """Split into parts of the given sizes along `axis`; return a list."""
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
     sizes = tuple(map(index, sizes))
@@ -138,33 +138,36 @@ def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
 
 
 def stack(operands: Any, axis: int = 0) -> Any:
-    """Arrays of one shape along a new axis."""
+    """Stack arrays of one shape along a new axis."""
     return _stack(operands, axis)
 
 
 def unstack(operand: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The parts of an array along `axis`, which they do not have."""
+    """Return the slices of an array along `axis`, without that axis, as a tuple."""
     return tuple(_unstack(operand, axis=axis))
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that arrays of `shapes` have together; raises for those that do not fit."""
+    """Return the shape to which `shapes` broadcast; raise an error if they do not."""
     return _together(*map(_listed, shapes))
 
 
 def _listed(shape: Any) -> tuple[int, ...]:
     try:
-        listed = tuple(map(index, shape))
+        sizes = tuple(map(index, shape))
     except TypeError:
         raise OperationTypeError(point(f"a shape is a tuple of sizes, got {shape!r}")) from None
-    if any(size < 0 for size in listed):
-        raise OperationTypeError(point(f"the sizes of a shape are not negative, got {listed}"))
-    return listed
+    if any(size < 0 for size in sizes):
+        raise OperationTypeError(point(f"the sizes of a shape are not negative, got {sizes}"))
+    return sizes
 
 
 @public(static=("padding_config",))
 def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
-    """`operand` between `padding_value`; (low, high, interior) a dimension, negative cuts off."""
+    """Pad `operand` with `padding_value` by (low, high, interior) per dimension.
+
+    A negative low or high padding removes elements.
+    """
     x = as_tracer(operand)
     low, high, interior = zip(*padding_config, strict=True) if x.ndim else ((), (), ())
     value = convert(as_tracer(padding_value), x.value.type.dtype)
@@ -173,7 +176,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
 
 @public(static=("reps",))
 def tile(operand: Any, reps: Any) -> Any:
-    """`operand` repeated as a whole, `reps` times along each dimension."""
+    """Repeat the array `operand`, `reps` times along each dimension."""
     from shardir.frontend import numpy as snp
 
     x = as_tracer(operand)
@@ -186,13 +189,13 @@ def tile(operand: Any, reps: Any) -> Any:
 
 @public(static=("dtype", "size"))
 def iota(dtype: Any, size: int) -> Any:
-    """0, 1, ..., size - 1."""
+    """Return the vector 0, 1, ..., size - 1."""
     return emit("iota", dim=0, result=TensorType((size,), dtype_of(dtype)))
 
 
 @public(static=("dtype", "shape", "dimension"))
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
-    """The index along `dimension` of every element."""
+    """Return the index of every element along `dimension`."""
     sizes = shape_of(shape)
     dim = axis_of(dimension, len(sizes))
     return emit("iota", dim=dim, result=TensorType(sizes, dtype_of(dtype)))
@@ -204,9 +207,11 @@ def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
-    """An array of `shape` whose every element is `fill_value`, spread over devices if asked."""
-    made = _full(shape, fill_value, dtype)
-    return made if sharding is None else device_put(made, sharding)
+    """Return an array of `shape` filled with the scalar `fill_value`, placed by `sharding` if
+    given.
+    """
+    result = _full(shape, fill_value, dtype)
+    return result if sharding is None else device_put(result, sharding)
 
 
 @public(static=("dtype", "shape"), name="full_like")
@@ -219,9 +224,12 @@ def _full_like(x: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: Any = None
 ) -> Any:
-    """An array like `x` whose every element is `fill_value`, spread over devices if asked."""
-    made = _full_like(x, fill_value, dtype, shape)
-    return made if sharding is None else device_put(made, sharding)
+    """Return an array with the shape and element type of `x`, filled with `fill_value`.
+
+    `dtype` and `shape` replace those of `x`; `sharding` places the result.
+    """
+    result = _full_like(x, fill_value, dtype, shape)
+    return result if sharding is None else device_put(result, sharding)
 
 
 def _filled(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
@@ -235,7 +243,7 @@ def _filled(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
 
 @public()
 def optimization_barrier(operand: Any) -> Any:
-    """The same values; nothing is moved across. Takes containers."""
+    """Return the same values; no operation is moved across. Accepts containers."""
     from shardir.frontend import tree
 
     leaves, structure = tree.flatten(operand)

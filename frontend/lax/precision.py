@@ -1,4 +1,4 @@
-"""Numbers rounded to fewer bits than their type has."""
+"""Rounding of floats to fewer bits than their type has."""
 
 from functools import partial
 from typing import Any
@@ -19,10 +19,11 @@ _finfo: Any = ml_dtypes.finfo
 
 @public(static=("exponent_bits", "mantissa_bits"))
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Each number as a float of so many bits would hold it, to nearest, ties to even.
+    """Round each element to a float with the given numbers of bits, ties to even.
 
-    What is too large for the exponent becomes infinite, what is too small a zero of its sign.
-    The slope is 1: rounding does not count.
+    A value that exceeds the exponent range becomes infinite, a value below it a zero of its sign.
+    The derivative is 1: rounding is not differentiated. Raise `OperationTypeError` for other
+    element types.
     """
     from shardir.frontend.custom_jvp import custom_jvp
 
@@ -33,10 +34,10 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
             point(f"reduce_precision takes floating-point numbers, got {name}")
         )
     if exponent_bits < 1 or mantissa_bits < 0:
-        told = f"{exponent_bits} and {mantissa_bits}"
+        bits = f"{exponent_bits} and {mantissa_bits}"
         raise OperationTypeError(
             point(f"reduce_precision keeps 1 bit of the exponent or more, and 0 or more of the "
-                  f"mantissa, got {told}")
+                  f"mantissa, got {bits}")
         )  # fmt: skip
     rounded = custom_jvp(partial(_rounded, name, exponent_bits, mantissa_bits))
     rounded.defjvp(lambda primals, tangents: (rounded(*primals), tangents[0]))
@@ -44,20 +45,22 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
 
 
 def _rounded(name: str, exponent: int, mantissa: int, x: Any) -> Any:
-    known = _finfo(NUMPY_DTYPES[name])
-    stored, width = int(known.nmant), int(known.bits)
+    limits = _finfo(NUMPY_DTYPES[name])
+    stored, width = int(limits.nmant), int(limits.bits)
     unsigned = np.dtype(f"u{width // 8}")
     word = partial(np.array, dtype=unsigned)
     bits = bitcast_convert_type(x, unsigned)
-    if (gone := stored - mantissa) > 0:
-        last = (bits >> word(gone)) & word(1)
-        bits = (bits + last + word((1 << (gone - 1)) - 1)) & word((1 << width) - (1 << gone))
+    if (dropped_bits := stored - mantissa) > 0:
+        last = (bits >> word(dropped_bits)) & word(1)
+        bits = (bits + last + word((1 << (dropped_bits - 1)) - 1)) & word(
+            (1 << width) - (1 << dropped_bits)
+        )
     bias = (1 << (width - stored - 2)) - 1
-    kept = (1 << (exponent - 1)) - 1
-    if kept < bias:
+    reduced_bias = (1 << (exponent - 1)) - 1
+    if reduced_bias < bias:
         scale = (bits >> word(stored)) & word(2 * bias + 1)
         sign = bits & word(1 << (width - 1))
         infinite = sign | word((2 * bias + 1) << stored)
-        bits = snp.where(scale > word(bias + kept), infinite, bits)
-        bits = snp.where(scale <= word(bias - kept), sign, bits)
+        bits = snp.where(scale > word(bias + reduced_bias), infinite, bits)
+        bits = snp.where(scale <= word(bias - reduced_bias), sign, bits)
     return snp.where(snp.isnan(x), x, bitcast_convert_type(bits, NUMPY_DTYPES[name]))

@@ -1,4 +1,4 @@
-"""Reductions, running reductions and sorting, under the names of `jax.lax`."""
+"""Reductions, cumulative reductions and sorts with the names of `jax.lax`."""
 
 from collections.abc import Callable, Sequence
 from inspect import signature
@@ -21,7 +21,7 @@ from shardir.types import TensorType
 def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = meaning
-    # All parameters but the operand shape the program.
+    # All parameters except the operand are static.
     return public(static=tuple(signature(function).parameters)[1:])(function)
 
 
@@ -30,7 +30,7 @@ def _reduction(name: str, core: str) -> Callable[..., Any]:
         x = as_tracer(operand)
         return emit(core, x, dims=axes_of(axes, x.ndim), weak=x.weak_type)
 
-    return _called(name, f"The `{core}` of the elements along `axes`.", reduce)
+    return _called(name, f"Return the `{core}` of the elements along `axes`.", reduce)
 
 
 reduce_sum, reduce_prod = _reduction("reduce_sum", "sum"), _reduction("reduce_prod", "prod")
@@ -45,7 +45,7 @@ def _position(name: str) -> Callable[..., Any]:
         shape = x.shape[:dim] + x.shape[dim + 1 :]
         return emit(name, x, dim=dim, result=TensorType(shape, dtype_of(index_dtype)))
 
-    return _called(name, f"The first index along `axis` of the {name[3:]}imum.", position)
+    return _called(name, f"Return the first index along `axis` of the {name[3:]}imum.", position)
 
 
 argmax, argmin = _position("argmax"), _position("argmin")
@@ -57,7 +57,7 @@ def _cumulative(name: str) -> Callable[..., Any]:
         dim = axis_of(axis, x.ndim)
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
 
-    return _called(name, f"`{name}` along `axis`, from its end when `reverse`.", cumulate)
+    return _called(name, f"Return the `{name}` along `axis`, from its end if `reverse`.", cumulate)
 
 
 cumsum, cumprod, cummax = _cumulative("cumsum"), _cumulative("cumprod"), _cumulative("cummax")
@@ -66,7 +66,7 @@ cummin, cumlogsumexp = _cumulative("cummin"), _cumulative("cumlogsumexp")
 
 @public(static=("dimension", "is_stable", "num_keys"))
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Sorted along `dimension`; of several arrays, a tuple, the first `num_keys` decide."""
+    """Sort along `dimension`; of several arrays, a tuple, the first `num_keys` are the keys."""
     several = isinstance(operand, (list, tuple))
     arrays = [as_tracer(x) for x in (operand if several else [operand])]
     if not arrays:
@@ -80,14 +80,16 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 def sort_key_val(
     keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
-    """Keys sorted along `dimension`, and the values that belong to them."""
+    """Sort keys along `dimension`, and return them with the corresponding values."""
     first, second = sort((keys, values), dimension, is_stable)
     return first, second
 
 
 @public(static=("k", "axis"))
 def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
-    """The `k` largest along `axis`, largest first, and their i32 indices, as a list."""
+    """Return the `k` largest elements along `axis` in descending order, and their i32 indices, as a
+    list.
+    """
     x = as_tracer(operand)
     dim, k = axis_of(axis, x.ndim), whole_of("k of top_k", k)
     if not 0 <= k <= x.shape[dim]:
@@ -108,10 +110,10 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """Running results of `fn` along `axis`, in a number of steps that grows with the logarithm.
+    """Return the cumulative results of `fn` along `axis`, with logarithmic depth.
 
-    `fn` takes two containers like `elems` and combines them elementwise; it must be associative.
-    The first result is the first element; with `reverse` the running starts at the end.
+    `fn` combines two containers like `elems` elementwise; it must be associative. The first result
+    is the first element; with `reverse` the scan starts at the end.
     """
     from shardir.frontend import tree
     from shardir.frontend.lax.blocks import check_structure
@@ -126,65 +128,67 @@ def associative_scan(
     dim = axis_of(axis, tracers[0].ndim)
     sizes = {x.shape[dim] for x in tracers}
     if len(sizes) > 1:
-        told = " and ".join(str(x.shape) for x in tracers)
+        shapes = " and ".join(str(x.shape) for x in tracers)
         raise OperationTypeError(
-            point(f"associative_scan takes arrays of one size along axis {axis}, got {told}")
+            point(f"associative_scan takes arrays of one size along axis {axis}, got {shapes}")
         )
 
-    def combined(first: Sequence[Tracer], second: Sequence[Tracer]) -> list[Tracer]:
+    def combine(first: Sequence[Tracer], second: Sequence[Tracer]) -> list[Tracer]:
         found = fn(tree.unflatten(structure, first), tree.unflatten(structure, second))
         results = [as_tracer(x) for x in tree.leaves(found)]
         if len(results) != len(first):
             check_structure(structure, tree.structure(found), what)
-        for given, made in zip(first, results, strict=True):
-            if given.shape != made.shape:
+        for given, result in zip(first, results, strict=True):
+            if given.shape != result.shape:
                 raise ControlFlowError(
-                    point(f"{what} must keep shapes, it made {made.shape} of two {given.shape}")
+                    point(
+                        f"{what} must keep shapes, it returned {result.shape} for two {given.shape}"
+                    )
                 )
         return results
 
     if reverse:
         tracers = [_turned(x, dim) for x in tracers]
-    results = _running(combined, tracers, dim)
+    results = _running(combine, tracers, dim)
     if reverse:
         results = [_turned(x, dim) for x in results]
     return tree.unflatten(structure, results)
 
 
 def _turned(x: Tracer, dim: int) -> Tracer:
-    back: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
-    return back
+    result: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
+    return result
 
 
 FEW_ELEMENTS = 4
-"""So many elements are combined one by one: halves of them would move more between devices that
-share the axis, and take one combination more."""
+"""The number of elements up to which a scan combines one by one: with halves, more data would move
+between devices that share the axis, and one more combination is necessary."""
 
 
 def _running(
-    combined: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
+    combine: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
     xs: list[Tracer],
     dim: int,
 ) -> list[Tracer]:
-    """By halves: neighbours are combined, those pairs run, and every other result is one of them.
+    """Scan by halves: combine adjacent pairs, scan the pairs, and combine the elements in between.
 
-    Each step reads every other element, which stays on its device where the dimension is cut, and
-    all of it takes fewer than two combinations for each element.
+    Each step reads every other element, which stays on its device if the dimension is sharded, and
+    all steps need fewer than two combinations per element.
     """
     size = xs[0].shape[dim]
     if size < 2:
         return xs
     if size <= FEW_ELEMENTS:
-        return _one_by_one(combined, xs, dim)
-    pairs = combined(
+        return _one_by_one(combine, xs, dim)
+    pairs = combine(
         [_every_other(x, dim, 0, size // 2) for x in xs],
         [_every_other(x, dim, 1, size // 2) for x in xs],
     )
-    ends = _running(combined, pairs, dim)
+    ends = _running(combine, pairs, dim)
     starts = [piece(x, dim, 0, 1) for x in xs]
     inner = (size - 1) // 2
     if inner:
-        between = combined(
+        between = combine(
             [piece(end, dim, 0, inner) for end in ends],
             [_every_other(x, dim, 2, inner) for x in xs],
         )
@@ -193,7 +197,7 @@ def _running(
 
 
 def _one_by_one(
-    combined: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
+    combine: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
     xs: list[Tracer],
     dim: int,
 ) -> list[Tracer]:
@@ -201,13 +205,13 @@ def _one_by_one(
     rows = [[piece(x, dim, i, i + 1) for x in xs] for i in range(xs[0].shape[dim])]
     results = rows[:1]
     for row in rows[1:]:
-        results.append(combined(results[-1], row))
+        results.append(combine(results[-1], row))
     return [joined(column, dim) for column in zip(*results, strict=True)]
 
 
 def _every_other(x: Tracer, dim: int, start: int, count: int) -> Tracer:
-    """`count` elements along `dim`, from `start` on, each two after the last."""
-    found: Tracer = emit(
+    """Return `count` elements along `dim` from `start` on, with stride 2."""
+    result: Tracer = emit(
         "slice",
         x,
         starts=resized((0,) * x.ndim, dim, start),
@@ -215,11 +219,11 @@ def _every_other(x: Tracer, dim: int, start: int, count: int) -> Tracer:
         result=x.value.type.with_shape(resized(x.shape, dim, count)),
         weak=x.weak_type,
     )
-    return found
+    return result
 
 
 def _interleaved(first: Tracer, second: Tracer, dim: int) -> Tracer:
-    """The elements of both in turn; the first may have one more."""
+    """Interleave the elements of both; the first may have one more."""
     size = second.shape[dim]
     row = (*second.shape[: dim + 1], 1, *second.shape[dim + 1 :])
     rows = [reshape(x, row) for x in (piece(first, dim, 0, size), second)]

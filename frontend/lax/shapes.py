@@ -1,4 +1,4 @@
-"""Shapes, and arrays made for their shapes, under the names of `jax.lax`."""
+"""Functions of shapes and element types with the names of `jax.lax`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,38 +17,38 @@ from shardir.frontend.promotion import user_dtype
 
 
 def dtype(x: Any) -> Any:
-    """The element type of anything that is an array, or taken for one."""
+    """Return the element type of an array or scalar."""
     return user_dtype(kind_of(x)[0])
 
 
 def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array of `shape`; its elements are zeros, which nobody should count on."""
+    """Return an array of `shape` filled with zeros, whose elements callers must not rely on."""
     return full(shape, 0, dtype, sharding=out_sharding)
 
 
 @public(static=("rank",))
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """`x` with dimensions of size 1 in front, so that it has `rank`."""
+    """Add leading dimensions of size 1 so that `x` has the rank `rank`."""
     array = as_tracer(x)
-    more = whole_of("the rank of broadcast_to_rank", rank, 0, MOST_DIMENSIONS) - array.ndim
-    if more < 0:
+    count = whole_of("the rank of broadcast_to_rank", rank, 0, MOST_DIMENSIONS) - array.ndim
+    if count < 0:
         raise OperationTypeError(
             point(
                 f"broadcast_to_rank adds dimensions, and shape {array.shape} has more than {rank}"
             )
         )
-    return reshape(array, (1,) * more + array.shape)
+    return reshape(array, (1,) * count + array.shape)
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """`arr` repeated so that it has the shape of `like_arr`."""
+    """Broadcast `arr` to the shape of `like_arr`."""
     from shardir.frontend import numpy as snp
 
     return snp.broadcast_to(arr, abstract_of(like_arr, "like_arr of broadcast_like").type.shape)
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
-    """The sizes of a shape as an array of i32."""
+    """Return the sizes of a shape as an array of i32."""
     sizes = shape_of(shape)
     if max(sizes, default=0) > np.iinfo(np.int32).max:
         raise NumberError(point(f"the sizes of shape_as_value are of i32, and {sizes} has more"))

@@ -1,4 +1,4 @@
-"""Pieces of arrays at known and at traced places, under the names of `jax.lax`."""
+"""Slices at static and dynamic indices, with the names of `jax.lax`."""
 
 from collections.abc import Sequence
 from operator import index
@@ -22,7 +22,7 @@ from shardir.types import INTEGERS, TensorType
 
 @public(static=("start_indices", "limit_indices", "strides"))
 def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
-    """The elements from `start_indices` up to `limit_indices`, `strides` apart."""
+    """Return the elements from `start_indices` up to `limit_indices` with the given strides."""
     x = as_tracer(operand)
     starts, limits = tuple(start_indices), tuple(limit_indices)
     steps = tuple(strides) if strides is not None else (1,) * x.ndim
@@ -45,9 +45,10 @@ def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = N
 def slice_in_dim(
     operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
 ) -> Any:
-    """`slice` along one dimension; negative bounds count from its end, missing ones are its ends.
+    """Slice along one dimension; negative bounds count from its end, and `None` is its start or
+    end.
 
-    Raises `OperationTypeError` for bounds outside of the dimension, and an end before the start.
+    Raise `OperationTypeError` for bounds outside of the dimension, and an end before the start.
     """
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
@@ -64,7 +65,9 @@ def slice_in_dim(
 
 @public(static=("index", "axis", "keepdims"))
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """One index along one dimension, which stays with size 1 unless told."""
+    """Return the slice at one static index along a dimension, which is kept with size 1 if
+    `keepdims`.
+    """
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
     if not -x.shape[dim] <= index < x.shape[dim]:
@@ -77,7 +80,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
-    """One start for each dimension, counted from the front."""
+    """Return one start per dimension, counted from the front."""
     if isinstance(indices, (list, tuple)):
         given = list(indices)
     else:
@@ -104,36 +107,36 @@ def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
         found.append(tracer)
     traced = [x for x in found if isinstance(x, Tracer)]
     sizes = [n for x, n in zip(found, shape, strict=True) if isinstance(x, Tracer)]
-    ready = iter(wrapped(traced, sizes))
-    whole = [next(ready) if isinstance(x, Tracer) else x for x in found]
-    kind = next((x.value.type for x in whole if isinstance(x, Tracer)), TensorType((), "i32"))
-    made: dict[int, Tracer] = {}
-    for x in whole:
-        if not isinstance(x, Tracer) and x not in made:
-            made[x] = splat(x, kind)
-    return [x if isinstance(x, Tracer) else made[x] for x in whole]
+    wrapped_starts = iter(wrapped(traced, sizes))
+    starts = [next(wrapped_starts) if isinstance(x, Tracer) else x for x in found]
+    kind = next((x.value.type for x in starts if isinstance(x, Tracer)), TensorType((), "i32"))
+    constants: dict[int, Tracer] = {}
+    for x in starts:
+        if not isinstance(x, Tracer) and x not in constants:
+            constants[x] = splat(x, kind)
+    return [x if isinstance(x, Tracer) else constants[x] for x in starts]
 
 
 def _known(indices: Any, shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
-    """Starts that are all numbers, moved inside; `None` if any is traced or does not fit."""
+    """Return starts that are all concrete, clamped; `None` if one is traced or does not fit."""
     if not isinstance(indices, (list, tuple)) or not len(indices) == len(shape) == len(sizes):
         return None
     if not all(isinstance(start, (int, np.integer)) for start in indices):
         return None
     if any(size > n for size, n in zip(sizes, shape, strict=True)):
         return None
-    places = zip(indices, shape, sizes, strict=True)
+    bounds = zip(indices, shape, sizes, strict=True)
     return tuple(
-        max(0, min(int(start) + (n if start < 0 else 0), n - size)) for start, n, size in places
+        max(0, min(int(start) + (n if start < 0 else 0), n - size)) for start, n, size in bounds
     )
 
 
 @public(static=("slice_sizes",))
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
-    """The piece of `slice_sizes` that starts at traced indices, moved inside if it sticks out.
+    """Return the slice of `slice_sizes` that starts at traced indices; the start is clamped.
 
-    Negative starts count from the end. Where all are known it is a plain slice, which needs less
-    communication.
+    Negative starts count from the end. If all starts are concrete, a static slice is emitted, which
+    needs less communication.
     """
     x = as_tracer(operand)
     result = x.value.type.with_shape(slice_sizes)
@@ -146,7 +149,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
 
 @public()
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
-    """`operand` with `update` written at traced indices, moved inside if it sticks out.
+    """Return `operand` with `update` written at traced indices; the start is clamped.
 
     Negative starts count from the end.
     """
@@ -158,7 +161,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
 
 @public(static=("slice_size", "axis"))
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
-    """`dynamic_slice` along one dimension."""
+    """Slice along one dimension at a traced start; see `dynamic_slice`."""
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
     starts: list[Any] = [0] * x.ndim
@@ -168,7 +171,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 
 @public(static=("axis", "keepdims"))
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
-    """One traced index along one dimension, which stays with size 1 unless told."""
+    """Return the slice at one traced index along a dimension, kept with size 1 if `keepdims`."""
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
     one = dynamic_slice_in_dim(x, index, 1, dim)
@@ -177,7 +180,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 @public(static=("axis",))
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
-    """`dynamic_update_slice` along one dimension."""
+    """Update a slice along one dimension; see `dynamic_update_slice`."""
     x = as_tracer(operand)
     starts: list[Any] = [0] * x.ndim
     starts[axis_of(axis, x.ndim)] = start_index
@@ -186,7 +189,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 @public(static=("axis",))
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
-    """One traced index along one dimension replaced."""
+    """Replace the slice at one traced index along a dimension."""
     x, new = as_tracer(operand), as_tracer(update)
     if new.ndim < x.ndim:
         new = expand_dims(new, (axis_of(axis, x.ndim),))

@@ -1,4 +1,4 @@
-"""`custom_root` and `custom_linear_solve`, as operations."""
+"""`custom_root` and `custom_linear_solve`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,14 @@ def custom_root(
     tangent_solve: Solver,
     has_aux: bool = False,
 ) -> Any:
-    """`solve(f, initial_guess)`, a root of `f`, with the derivatives that a root has.
+    """Return `solve(f, initial_guess)`, a root of `f`, with implicit derivatives.
 
-    `f` takes and returns something like `initial_guess`. `tangent_solve(g, y)` returns the `x` for
-    which `g(x)` is `y`, where `g` is linear: the derivative of `f` at the root. For scalars that is
-    `lambda g, y: y / g(1.0)`; it must be linear in `y`. With `has_aux`, `solve` returns the root
-    and something else, which has no derivative. What `f` closes over has derivatives.
+    `f` maps containers like `initial_guess` to such containers. `tangent_solve(g, y)` returns `x`
+    with `g(x)` = `y` for linear `g`, the derivative of `f` at the root. For scalars that is `lambda
+    g, y: y / g(1.0)`; it must be linear in `y`. With `has_aux`, `solve` returns the root and an
+    auxiliary value without derivative. Values that `f` closes over have derivatives.
     """
-    # Functions with derivatives of their own are made of operations such as those beside this.
+    # Functions with custom derivatives consist of operations such as those of this package.
     from shardir.frontend import solving
 
     return solving.root(f, initial_guess, solve, tangent_solve, has_aux)
@@ -35,13 +35,13 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """`solve(matvec, b)`: the `x` for which `matvec(x)` is `b`, with the derivatives it has.
+    """Return `solve(matvec, b)`, the `x` with `matvec(x)` = `b`, with implicit derivatives.
 
-    `matvec` is linear, of something like `b`. `transpose_solve(vecmat, y)` solves with the
-    transpose, which gradients need; `solve` serves when `matvec` is `symmetric`. With `has_aux`,
-    both return the solution and something else, which has no derivative. What `matvec` closes over
-    has derivatives: gradients of any order, and derivatives forward of these, but no derivative
-    forward of one forward.
+    `matvec` is linear. `transpose_solve(vecmat, y)` solves the transposed system, which gradients
+    require; `solve` is used if `matvec` is `symmetric`. With `has_aux`, both return the solution
+    and an auxiliary value without derivative. Values that `matvec` closes over have derivatives:
+    gradients of any order, and forward-mode derivatives of these, but not forward-mode over
+    forward-mode.
     """
     from shardir.frontend import solving
 

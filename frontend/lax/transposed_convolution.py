@@ -1,4 +1,4 @@
-"""Convolutions that make images larger: `conv_transpose`."""
+"""Transposed convolutions: `conv_transpose`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ DEFAULTS = {
     4: ("NHWC", "HWIO", "NHWC"),
     5: ("NHWDC", "HWDIO", "NHWDC"),
 }
-"""Dimension numbers by rank."""
+"""The default dimension numbers by rank."""
 
 
 @public(
@@ -47,12 +47,13 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Any:
-    """A convolution of `lhs` with its elements `strides` apart, zeros between them.
+    """Convolve `lhs` with its elements dilated by `strides`.
 
-    "SAME" and "VALID" are those of the convolution that goes the other way; pairs of numbers are
-    what is added here, or, with `use_consistent_padding`, also of the other way. With
-    `transpose_kernel` it is the gradient of that convolution: the filter is turned around, and its
-    features change places. `dimension_numbers` are by default those of TensorFlow.
+    "SAME" and "VALID" are the padding of the corresponding forward convolution; pairs are the
+    padding of this one, or, with `use_consistent_padding`, of the forward convolution. With
+    `transpose_kernel` the result is the gradient of the forward convolution: the filter is
+    reversed, and its features are exchanged. `dimension_numbers` are by default those of
+    TensorFlow.
     """
     x, w = as_tracer(lhs), as_tracer(rhs)
     if dimension_numbers is None:
@@ -64,7 +65,7 @@ def conv_transpose(
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     spatial = numbers.rhs_spec[2:]
     steps = steps_of("strides of conv_transpose", strides, len(spatial))
-    spread = steps_of("rhs_dilation", rhs_dilation, len(spatial))
+    dilation = steps_of("rhs_dilation", rhs_dilation, len(spatial))
     named = isinstance(padding, str)
     if named and padding not in ("SAME", "VALID"):
         raise OperationTypeError(
@@ -73,7 +74,7 @@ def conv_transpose(
         )  # fmt: skip
     pads = padding
     if named or use_consistent_padding:
-        reach = [(w.shape[d] - 1) * by + 1 for d, by in zip(spatial, spread, strict=True)]
+        reach = [(w.shape[d] - 1) * by + 1 for d, by in zip(spatial, dilation, strict=True)]
         each = [padding] * len(steps) if named else padding
         pads = [pads_turned(*given) for given in zip(reach, steps, each, strict=True)]
     if transpose_kernel:
@@ -87,7 +88,7 @@ def conv_transpose(
         (1,) * len(steps),
         pads,
         steps,
-        spread,
+        dilation,
         numbers,
         precision=precision,
         preferred_element_type=preferred_element_type,
@@ -95,11 +96,13 @@ def conv_transpose(
 
 
 def pads_turned(reach: int, step: int, padding: str | Sequence[int]) -> tuple[int, int]:
-    """The padding with which a filter that reaches so far undoes a convolution with `padding`."""
+    """Return the padding with which a filter of dilated size `reach` inverts a padded
+    convolution.
+    """
     if padding == "SAME":
-        whole = reach + step - 2
-        low = reach - 1 if step > reach - 1 else -(-whole // 2)
-        return low, whole - low
+        total = reach + step - 2
+        low = reach - 1 if step > reach - 1 else -(-total // 2)
+        return low, total - low
     if padding == "VALID":
         return reach - 1, max(reach, step) - 1
     low, high = (reach - 1 - int(each) for each in padding)

@@ -1,4 +1,4 @@
-"""The shapes that convolutions and windows give, from shapes alone; a batch may be -1."""
+"""Result shapes of convolutions and window reductions; a batch size may be -1."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,10 @@ Shape = tuple[int, ...]
 
 
 def conv_general_permutations(dimension_numbers: Any) -> tuple[Shape, Shape, Shape]:
-    """Where operand, filter and result have batch, feature and spatial dimensions."""
+    """Return the positions of batch, feature and spatial dimensions.
+
+    The three tuples are those of operand, filter and result.
+    """
     shape = (1,) * rank_of(dimension_numbers)
     numbers = conv_dimension_numbers(shape, shape, dimension_numbers)
     return numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
@@ -33,7 +36,7 @@ def conv_shape_tuple(
     pads: Any,
     batch_group_count: int = 1,
 ) -> Shape:
-    """The shape of `conv`, of batch-feature-spatial by out-in-spatial."""
+    """Return the shape of the result of `conv`."""
     x, w = _shapes("conv_shape_tuple", lhs_shape, rhs_shape)
     groups = whole_of("batch_group_count", batch_group_count, least=1)
     sizes = reduce_window_shape_tuple(x[2:], w[2:], strides, pads)
@@ -47,7 +50,7 @@ def conv_general_shape_tuple(
     padding: Any,
     dimension_numbers: Any,
 ) -> Shape:
-    """The shape of `conv_general_dilated`."""
+    """Return the shape of the result of `conv_general_dilated`."""
     operand, filter = _shapes("conv_general_shape_tuple", lhs_shape, rhs_shape)
     numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
     x = tuple(operand[d] for d in numbers.lhs_spec)
@@ -62,7 +65,7 @@ def conv_transpose_shape_tuple(
     padding: Any,
     dimension_numbers: Any,
 ) -> Shape:
-    """The shape of `conv_transpose`."""
+    """Return the shape of the result of `conv_transpose`."""
     operand, filter = _shapes("conv_transpose_shape_tuple", lhs_shape, rhs_shape)
     numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
     batch, _, *sizes = (operand[d] for d in numbers.lhs_spec)
@@ -71,11 +74,11 @@ def conv_transpose_shape_tuple(
     if isinstance(padding, str) and padding in ("SAME", "VALID"):
         padding = [pads_turned(k, s, padding) for k, s in zip(window, steps, strict=True)]
     pads = pairs_of(padding, len(window))
-    made = [
+    spatial = [
         (i - 1) * s - k + 2 + low + high
         for i, k, s, (low, high) in zip(sizes, window, steps, pads, strict=True)
     ]
-    return _placed((batch, out, *made), numbers)
+    return _placed((batch, out, *spatial), numbers)
 
 
 def reduce_window_shape_tuple(
@@ -86,24 +89,24 @@ def reduce_window_shape_tuple(
     base_dilation: Any = None,
     window_dilation: Any = None,
 ) -> Shape:
-    """The shape of `reduce_window`."""
+    """Return the shape of the result of `reduce_window`."""
     sizes = sizes_of("operand_shape of a window", operand_shape)
     rank = len(sizes)
     window = steps_of("window_dimensions", window_dimensions, rank)
     strides = steps_of("window_strides", window_strides, rank)
-    spread = steps_of("base_dilation", base_dilation, rank)
-    apart = steps_of("window_dilation", window_dilation, rank)
-    whole = [max((n - 1) * by + 1, 0) for n, by in zip(sizes, spread, strict=True)]
-    reach = [(n - 1) * by + 1 for n, by in zip(window, apart, strict=True)]
-    pads = pads_of(padding, whole, reach, strides)
+    base = steps_of("base_dilation", base_dilation, rank)
+    dilation = steps_of("window_dilation", window_dilation, rank)
+    dilated = [max((n - 1) * by + 1, 0) for n, by in zip(sizes, base, strict=True)]
+    reach = [(n - 1) * by + 1 for n, by in zip(window, dilation, strict=True)]
+    pads = pads_of(padding, dilated, reach, strides)
     return tuple(
         max((n + low + high - k) // s + 1, 0)
-        for n, k, s, (low, high) in zip(whole, reach, strides, pads, strict=True)
+        for n, k, s, (low, high) in zip(dilated, reach, strides, pads, strict=True)
     )
 
 
 def _shapes(what: str, lhs_shape: Any, rhs_shape: Any) -> tuple[Shape, Shape]:
-    """The shapes of operand and filter; raises `ArgumentError` unless they are of one rank."""
+    """Return the shapes of operand and filter; raise `ArgumentError` unless they have one rank."""
     x, w = sizes_of(f"lhs_shape of {what}", lhs_shape), sizes_of(f"rhs_shape of {what}", rhs_shape)
     if len(x) != len(w) or len(x) < 2:
         raise ArgumentError(point(f"{what} takes shapes of one rank, at least 2, got {x} and {w}"))
@@ -111,6 +114,6 @@ def _shapes(what: str, lhs_shape: Any, rhs_shape: Any) -> tuple[Shape, Shape]:
 
 
 def _placed(shape: Sequence[int], numbers: ConvDimensionNumbers) -> Shape:
-    """A shape of batch, feature, spatial dimensions in the order of the result."""
+    """Return a shape (batch, feature, spatial...) in the order of dimensions of the result."""
     known = dict(zip(numbers.out_spec, shape, strict=True))
     return tuple(known[d] for d in range(len(known)))

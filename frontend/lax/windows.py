@@ -1,4 +1,4 @@
-"""Reductions with a function of two numbers: of whole dimensions, and of sliding windows."""
+"""Reductions with a binary function: of complete dimensions, and of sliding windows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +23,13 @@ _WHOLE = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 def _known_kind(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str] | None:
-    """The operation that a function of two numbers is: its own name, and that of the reduction.
+    """Return the operation that a binary function emits, and the name of its reduction.
 
-    `None` for any other function.
+    Return `None` for every other function.
     """
     params = [Abstract(TensorType((), dtype))] * 2
-    called = f"the computation of {what}"
-    block, _ = trace_block(lambda x, y: [as_tracer(computation(x, y))], params, called)
+    label = f"the computation of {what}"
+    block, _ = trace_block(lambda x, y: [as_tracer(computation(x, y))], params, label)
     if len(block.ops) == 1:
         op = block.ops[0]
         takes_both = set(op.operands) == set(block.params) and block.returns == op.results
@@ -40,7 +40,9 @@ def _known_kind(computation: Callable[..., Any], dtype: str, what: str) -> tuple
 
 
 def _kind_of(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str]:
-    """Like `_known_kind`; raises `OperationTypeError` for any other function."""
+    """Return the result of `_match_reduction`; raise `OperationTypeError` for every other
+    function.
+    """
     if (kind := _known_kind(computation, dtype, what)) is not None:
         return kind
     raise OperationTypeError(
@@ -71,16 +73,16 @@ def reduce(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """All elements along `dimensions` and the initial value, combined by `computation`.
+    """Combine all elements along `dimensions` and the initial value by `computation`.
 
-    `computation` is associative. Of several operands, a tuple, it takes and returns a tuple of a
-    number of each. Sums, products, minima and maxima are operations of their own.
+    `computation` is associative. For several operands, a tuple, it maps two tuples of scalars to a
+    tuple. Sums, products, minima and maxima become reduction operations.
     """
     if isinstance(operands, (list, tuple)):
         arrays = [as_tracer(x) for x in operands]
-        firsts = [as_tracer(x) for x in init_values]
+        initial_values = [as_tracer(x) for x in init_values]
         dims = axes_of(dimensions, arrays[0].ndim)
-        return fold(computation, arrays, firsts, dims, single=False)
+        return fold(computation, arrays, initial_values, dims, single=False)
     x, first = as_tracer(operands), as_tracer(init_values)
     dtype = x.value.type.dtype
     dims = axes_of(dimensions, x.ndim)
@@ -93,7 +95,7 @@ def reduce(
 
 
 def reduce_xor(operand: Any, axes: Any) -> Any:
-    """The exclusive or of the elements along `axes`, which are integers or truth values."""
+    """Return the exclusive or of the elements along `axes`, which are integers or bools."""
     from shardir.frontend.lax.elementwise import bitwise_xor
 
     like = abstract_of(operand, "operand of reduce_xor").type
@@ -110,15 +112,15 @@ def reduce_window(
     base_dilation: Any = None,
     window_dilation: Any = None,
 ) -> Any:
-    """The elements of each window, combined by `computation` (sum, product, maximum, minimum).
+    """Combine the elements of each window by `computation` (sum, product, maximum, minimum).
 
-    `init_value` must be what changes nothing: 0 of a sum, -inf of a maximum. `padding` is "SAME",
-    "VALID" or (low, high) pairs, for all dimensions.
+    `init_value` must be the identity of the computation: 0 of a sum, -inf of a maximum. `padding`
+    is "SAME", "VALID" or (low, high) pairs, for all dimensions.
     """
-    word = "init_value of reduce_window"
-    kind = abstract_of(init_value, word).type
+    label = "init_value of reduce_window"
+    kind = abstract_of(init_value, label).type
     if kind.shape or kind.dtype == "key":
-        raise OperationTypeError(point(f"the {word} is a number, got {kind}"))
+        raise OperationTypeError(point(f"the {label} is a number, got {kind}"))
     return _windowed(
         operand,
         np.asarray(init_value).item(),
@@ -159,15 +161,15 @@ def _windowed(
     base = steps_of("base_dilation", base_dilation, x.ndim)
     inner = steps_of("window_dilation", dilation, x.ndim)
     sizes = [(n - 1) * s + 1 for n, s in zip(x.shape, base, strict=True)]
-    reach = [(n - 1) * s + 1 for n, s in zip(window, inner, strict=True)]
-    made: Tracer = emit(
+    dilated_window = [(n - 1) * s + 1 for n, s in zip(window, inner, strict=True)]
+    result: Tracer = emit(
         "reduce_window",
         x,
         op=Symbol(op),
         window=window,
         strides=strides,
-        padding=pads_of(padding, sizes, reach, strides),
+        padding=pads_of(padding, sizes, dilated_window, strides),
         base_dilation=base,
         window_dilation=inner,
     )
-    return made
+    return result

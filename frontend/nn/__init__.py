@@ -1,4 +1,4 @@
-"""Functions that neural networks are made of, under the names of `jax.nn`."""
+"""Functions for neural networks, with the names of `jax.nn`."""
 
 from shardir.frontend.nn import initializers as initializers
 from shardir.frontend.nn.activations import (

@@ -1,4 +1,4 @@
-"""Activations: elementwise functions between the layers of a network. Integers become floats."""
+"""Elementwise activation functions. Integers become floats."""
 
 from math import log, pi, sqrt
 from typing import Any
@@ -15,11 +15,12 @@ from shardir.frontend.tracer import Tracer
 
 
 def floating(x: Any) -> Tracer:
+    """Promote `x` to a floating type: integers and bools become floats."""
     return promote_to(inexact(x), x)[0]
 
 
 def weakly_floating(x: Any, *others: Any) -> Tracer:
-    """Return `x` as what it becomes next to a Python float (or `others`): integers become weak."""
+    """Promote `x` with a Python float (or with `others`); integers become weakly typed floats."""
     return promote_to(common(x, *(others or (1.0,))), x)[0]
 
 
@@ -28,13 +29,13 @@ tanh = snp.tanh
 
 @public()
 def identity(x: Any) -> Any:
-    """x itself."""
+    """Return x."""
     return as_tracer(x)
 
 
 @public()
 def relu(x: Any) -> Any:
-    """x where it is positive, 0 elsewhere; its slope at 0 is 0."""
+    """Return max(x, 0), elementwise; the derivative at 0 is 0."""
     x = weakly_floating(x, 0)
     zero = like(x, 0)
     return same("select", same("le", x, zero), zero, x)
@@ -42,7 +43,7 @@ def relu(x: Any) -> Any:
 
 @public()
 def relu6(x: Any) -> Any:
-    """x between 0 and 6; its slope at both is 0."""
+    """Return x clamped to [0, 6], elementwise; the derivative at both bounds is 0."""
     return _relu6(weakly_floating(x))
 
 
@@ -53,20 +54,20 @@ def _relu6(x: Tracer) -> Tracer:
 
 @public()
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
-    """x where it is not negative, negative_slope * x elsewhere."""
+    """Return x if it is not negative, else negative_slope * x, elementwise."""
     x = weakly_floating(x, negative_slope)
     return choose(x >= 0, x, x * negative_slope)
 
 
 @public()
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x)), elementwise."""
     return same("logistic", floating(x))
 
 
 @public()
 def silu(x: Any) -> Any:
-    """x * sigmoid(x)."""
+    """Return x * sigmoid(x), elementwise."""
     x = floating(x)
     return x * same("logistic", x)
 
@@ -76,25 +77,25 @@ swish = silu
 
 @public()
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x)), where the exponential may be too large."""
+    """Return log(1 + exp(x)), elementwise, without overflow."""
     return _softplus(floating(x))
 
 
 def _softplus(x: Tracer) -> Tracer:
-    # At 0, where the slope of |x| is 1, x counts in full, so that both together have 1/2.
+    # At 0, where the derivative of |x| is 1, x is included, so that the sum has the derivative 1/2.
     rest = same("log1p", same("exp", same("neg", same("abs", x))))
     return same("add", same("select", same("lt", x, like(x, 0)), like(x, 0), x), rest)
 
 
 @public()
 def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x)), where the sigmoid may be too small."""
+    """Return log(sigmoid(x)), elementwise, without underflow."""
     return same("neg", _softplus(same("neg", floating(x))))
 
 
 @public(static=("approximate",))
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the chance that a normal number is below x; `approximate` takes tanh for erf."""
+    """Return x times the standard normal distribution function; `approximate` uses tanh for erf."""
     x = floating(x)
     if not approximate:
         return x * 0.5 * same("erfc", x * -sqrt(0.5))
@@ -104,12 +105,12 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 @public()
 def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    """Return x if it is positive, else alpha * (exp(x) - 1), elementwise."""
     return _elu(weakly_floating(x), alpha)
 
 
 def _elu(x: Tracer, alpha: Any) -> Tracer:
-    # The exponential is taken of what is not positive only, so that its slope is never infinite.
+    # The exponential is evaluated only for x <= 0, so that its derivative is never infinite.
     positive = same("gt", x, like(x, 0))
     below = same("expm1", same("select", positive, like(x, 0), x))
     return choose(positive, x, below * alpha)
@@ -117,7 +118,7 @@ def _elu(x: Tracer, alpha: Any) -> Tracer:
 
 @public()
 def selu(x: Any) -> Any:
-    """`elu` scaled so that normal numbers stay normal."""
+    """Return `elu` scaled so that normal numbers keep mean 0 and variance 1."""
     return (
         _elu(weakly_floating(x), 1.6732632423543772848170429916717)
         * 1.0507009873554804934193349852946
@@ -126,74 +127,77 @@ def selu(x: Any) -> Any:
 
 @public()
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
+    """Return max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0), elementwise."""
     return _elu(weakly_floating(x) / alpha, 1.0) * alpha
 
 
 @public()
 def mish(x: Any) -> Any:
-    """x * tanh(softplus(x))."""
+    """Return x * tanh(softplus(x)), elementwise."""
     x = floating(x)
     return x * same("tanh", _softplus(x))
 
 
 @public()
 def soft_sign(x: Any) -> Any:
-    """x / (|x| + 1)."""
+    """Return x / (|x| + 1), elementwise."""
     x = floating(x)
     return x / (same("abs", x) + 1)
 
 
 @public()
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + sqrt(x**2 + b)) / 2."""
+    """Return (x + sqrt(x**2 + b)) / 2, elementwise."""
     x = floating(x)
     return (x + snp.sqrt(x * x + b)) * 0.5
 
 
 @public()
 def sparse_plus(x: Any) -> Any:
-    """0 below -1, x above 1, and (x + 1)**2 / 4 between: a `softplus` that reaches both."""
+    """Return 0 below -1, x above 1, and (x + 1)**2 / 4 in between, elementwise."""
     x = weakly_floating(x)
-    bent = choose(x >= 1, x, (x + 1) * (x + 1) * 0.25)
-    return choose(x <= -1, 0, bent)
+    middle = choose(x >= 1, x, (x + 1) * (x + 1) * 0.25)
+    return choose(x <= -1, 0, middle)
 
 
 @public()
 def sparse_sigmoid(x: Any) -> Any:
-    """(x + 1) / 2 between 0 and 1: the slope of `sparse_plus`."""
+    """Return (x + 1) / 2 clamped to [0, 1], elementwise: the derivative of `sparse_plus`."""
     return snp.clip(weakly_floating(x) + 1, 0, 2) * 0.5
 
 
 @public()
 def log1mexp(x: Any) -> Any:
-    """log(1 - exp(-x)) of positive numbers, accurate for small and for large ones."""
+    """Return log(1 - exp(-x)) of positive numbers, elementwise, accurate for small and large
+    ones.
+    """
     x = floating(x)
-    below = same("lt", x, like(x, log(2)))
-    # Each form sees only what it is for, so that the slope of the other is never infinite.
-    small = choose(below, x, log(2))
-    large = choose(below, log(2), x)
-    near = same("log", same("neg", same("expm1", same("neg", small))))
-    far = same("log1p", same("neg", same("exp", same("neg", large))))
-    return same("select", below, near, far)
+    is_small = same("lt", x, like(x, log(2)))
+    # Each formula is evaluated only in its own range, so that the other derivative is never
+    # infinite.
+    small = choose(is_small, x, log(2))
+    large = choose(is_small, log(2), x)
+    for_small = same("log", same("neg", same("expm1", same("neg", small))))
+    for_large = same("log1p", same("neg", same("exp", same("neg", large))))
+    return same("select", is_small, for_small, for_large)
 
 
 @public()
 def hard_tanh(x: Any) -> Any:
-    """x between -1 and 1; its slope at both is 1."""
+    """Return x clamped to [-1, 1], elementwise; the derivative at both bounds is 1."""
     x = weakly_floating(x, 1)
     return choose(x > 1, 1, choose(x < -1, -1, x))
 
 
 @public()
 def hard_sigmoid(x: Any) -> Any:
-    """x / 6 + 0.5 between 0 and 1."""
+    """Return x / 6 + 0.5 clamped to [0, 1], elementwise."""
     return _relu6(weakly_floating(x) + 3) / 6
 
 
 @public()
 def hard_silu(x: Any) -> Any:
-    """x * hard_sigmoid(x)."""
+    """Return x * hard_sigmoid(x), elementwise."""
     x = weakly_floating(x)
     return x * (_relu6(x + 3) / 6)
 
@@ -203,7 +207,10 @@ hard_swish = hard_silu
 
 @public(static=("axis",))
 def glu(x: Any, axis: int = -1) -> Any:
-    """The first half along `axis` times the sigmoid of the second."""
+    """Return the first half along `axis` times the sigmoid of the second half.
+
+    Raise `ShapeError` if the size of the axis is odd.
+    """
     x = floating(x)
     dim = axis_of(axis, x.ndim)
     size = x.shape[dim]

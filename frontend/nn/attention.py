@@ -1,4 +1,4 @@
-"""Attention: means of values, weighted by how well keys meet queries."""
+"""Dot-product attention."""
 
 from functools import reduce
 from math import sqrt
@@ -22,15 +22,17 @@ def dot_product_attention(
     key_value_seq_lengths: Any = None, local_window_size: int | tuple[int, int] | None = None,
     implementation: str | None = None, return_residual: bool = False,
 ) -> Any:  # fmt: skip
-    """Attention of queries [batch, t, heads, size] to keys and values [batch, s, heads, size].
+    """Return the attention of queries [batch, t, heads, size] to keys and values [batch, s, heads,
+    size].
 
-    `bias` is added to the scores [batch, heads, t, s] and `mask` says which of them count; both
-    broadcast. `scale` is 1 / sqrt(size) unless told; `is_causal` lets no query see a later key,
-    and `local_window_size` (left, right) none that is farther away. Of each batch the first
-    `query_seq_lengths` queries and `key_value_seq_lengths` keys count; results of other queries
-    are 0. There may be fewer heads of keys, each of which then serves as many heads of queries.
-    Scores are computed in float32 at least. Without a batch the first axis is missing everywhere.
-    With `return_residual` the result is (attention, logsumexp of the scores [batch, t, heads]).
+    `bias` is added to the scores [batch, heads, t, s], and `mask` states which scores are included;
+    both broadcast. `scale` is 1 / sqrt(size) by default; `is_causal` excludes later keys, and
+    `local_window_size` (left, right) excludes keys outside of the window. In each batch only the
+    first `query_seq_lengths` queries and `key_value_seq_lengths` keys are used; results of other
+    queries are 0. There may be fewer heads of keys, each of which then serves several heads of
+    queries. Scores are computed in float32 or wider. Without a batch, the first axis is missing in
+    all arrays. With `return_residual` the result is (attention, logsumexp of the scores [batch, t,
+    heads]).
     """
     if implementation not in (None, "xla"):
         raise ArgumentError(
@@ -38,15 +40,19 @@ def dot_product_attention(
         )
     q, k, v = promote_to(inexact(query, key, value), query, key, value)
     if not q.ndim == k.ndim == v.ndim or q.ndim not in (3, 4) or k.shape != v.shape:
-        told = f"{q.shape}, {k.shape} and {v.shape}"
-        raise ShapeError(point(f"attention takes [batch, length, heads, size], got shapes {told}"))
+        shapes = f"{q.shape}, {k.shape} and {v.shape}"
+        raise ShapeError(
+            point(f"attention takes [batch, length, heads, size], got shapes {shapes}")
+        )
     heads, groups = q.shape[-2], k.shape[-2]
     if heads % groups:
         raise ShapeError(point(f"attention of {heads} heads of queries to {groups} heads of keys"))
     batch = "b" if q.ndim == 4 else ""
     q = snp.reshape(q, (*q.shape[:-2], groups, heads // groups, q.shape[-1]))
-    wide = {"f16": "float32", "bf16": "float32"}.get(q.value.type.dtype)
-    scores = snp.einsum(f"{batch}tkgh,{batch}skh->{batch}kgts", q, k, preferred_element_type=wide)
+    score_dtype = {"f16": "float32", "bf16": "float32"}.get(q.value.type.dtype)
+    scores = snp.einsum(
+        f"{batch}tkgh,{batch}skh->{batch}kgts", q, k, preferred_element_type=score_dtype
+    )
     scores = scores * (1 / sqrt(q.shape[-1]) if scale is None else scale)
     lengths = scores.shape[-2:]
     scores = snp.reshape(scores, (*scores.shape[:-4], heads, *lengths))
@@ -62,9 +68,11 @@ def dot_product_attention(
     if masks:
         lowest = float(np.finfo(scores.value.type.numpy).min) * 0.7
         scores = snp.where(reduce(snp.logical_and, masks), scores, lowest)
-    chances = convert(as_tracer(softmax(scores)), v.value.type.dtype)
-    chances = snp.reshape(chances, (*chances.shape[:-3], groups, heads // groups, *lengths))
-    found = snp.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", chances, v)
+    probabilities = convert(as_tracer(softmax(scores)), v.value.type.dtype)
+    probabilities = snp.reshape(
+        probabilities, (*probabilities.shape[:-3], groups, heads // groups, *lengths)
+    )
+    found = snp.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", probabilities, v)
     found = snp.reshape(found, (*found.shape[:-3], heads, found.shape[-1]))
     if counts is not None:
         found = found * convert(counts[..., None, None], found.value.type.dtype)
@@ -77,7 +85,7 @@ def dot_product_attention(
 def _windows(
     lengths: tuple[int, int], causal: bool, window: int | tuple[int, int] | None
 ) -> list[Any]:
-    """Which keys each query sees because of how far away they are, [t, s]."""
+    """Return masks of the keys that each query may attend to by distance, [t, s]."""
     masks = [snp.tri(*lengths, dtype=bool)] if causal else []
     if window is not None:
         left, right = (window, window) if isinstance(window, int) else window
@@ -87,5 +95,5 @@ def _windows(
 
 
 def _first(length: int, counts: Any) -> Any:
-    """Which of the positions of each batch are among its first `counts`, [batch, length]."""
+    """Return whether each position is among the first `counts` of its batch, [batch, length]."""
     return snp.arange(length) < as_tracer(counts)[..., None]

@@ -1,9 +1,9 @@
-"""First values for parameters, under the names of `jax.nn.initializers`.
+"""Parameter initializers with the names of `jax.nn.initializers`.
 
 An initializer is a function of a key, a shape and an element type. Those that scale with the size
-of a layer take it from the dimensions of the shape: `in_axis` are its inputs, `out_axis` its
-outputs, `batch_axis` dimensions of independent layers, and all others (the window of a
-convolution) count for both inputs and outputs.
+of a layer derive it from the shape: `in_axis` are its inputs, `out_axis` its outputs, `batch_axis`
+dimensions of independent layers; all others (the window of a convolution) count for both inputs and
+outputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,37 +46,39 @@ Initializer = Callable[..., Any]
 Axes = int | Sequence[int]
 
 CLIPPED = 0.87962566103423978
-"""The standard deviation of a standard normal number that is cut off at -2 and 2."""
+"""The standard deviation of a standard normal number truncated to [-2, 2]."""
 
 CLIPPED_COMPLEX = 0.95311164380491208
-"""That of a standard normal complex number whose modulus is cut off at 2."""
+"""The standard deviation of a standard normal complex number with modulus at most 2."""
 
 
 def _placing(init: Initializer) -> Initializer:
-    """Give an initializer the parameter `out_sharding`, which asks for the layout of its values."""
+    """Add the parameter `out_sharding` to an initializer, which states the sharding of the
+    result.
+    """
 
     @wraps(init)
-    def placed(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
+    def init_with_sharding(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
         *given, last = args if len(args) == 4 else (*args, out_sharding)
         return laid_out(init(*given, **options), last)
 
-    return placed
+    return init_with_sharding
 
 
 @_placing
 def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
-    """All zeros; the key is not used."""
+    """Return zeros; the key is not used."""
     return jnp.zeros(shape, _float(dtype))
 
 
 @_placing
 def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
-    """All ones; the key is not used."""
+    """Return ones; the key is not used."""
     return jnp.ones(shape, _float(dtype))
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """An initializer of one value everywhere."""
+    """Return an initializer with one value for all elements."""
 
     @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
@@ -86,7 +88,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """An initializer of uniform numbers from 0 to `scale`."""
+    """Return an initializer of uniform numbers in [0, scale)."""
 
     @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
@@ -97,7 +99,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """An initializer of normal numbers with mean 0."""
+    """Return an initializer of normal numbers with mean 0."""
 
     @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
@@ -110,8 +112,10 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
-    """An initializer of normal numbers that are cut off; `lower` and `upper` count in `stddev`
-    before the cut."""
+    """Return an initializer of truncated normal numbers.
+
+    `lower` and `upper` are in units of `stddev`, which is the standard deviation before truncation.
+    """
 
     @_placing
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
@@ -130,10 +134,11 @@ def variance_scaling(
     batch_axis: Axes = (),
     dtype: Any = None,
 ) -> Initializer:
-    """An initializer of random numbers with variance `scale` / n.
+    """Return an initializer of random numbers with variance `scale` / n.
 
-    n is the number of inputs (`mode` fan_in) or outputs (fan_out), or their arithmetic (fan_avg)
-    or geometric (fan_geo_avg) mean; `distribution` is normal, truncated_normal or uniform.
+    n is the number of inputs (`mode` fan_in) or outputs (fan_out), or their arithmetic (fan_avg) or
+    geometric (fan_geo_avg) mean; `distribution` is normal, truncated_normal or uniform. Raise
+    `ArgumentError` for other values.
     """
     counts: dict[str, Callable[[float, float], float]] = {
         "fan_in": lambda ins, outs: ins,
@@ -148,8 +153,8 @@ def variance_scaling(
     }
     if not real_of("scale of variance_scaling", scale) >= 0:
         raise ArgumentError(point(f"scale of variance_scaling is at least 0, got {brief(scale)}"))
-    for word, axes in {"in_axis": in_axis, "out_axis": out_axis, "batch_axis": batch_axis}.items():
-        sizes_of(f"{word} of variance_scaling", _listed(axes))
+    for label, axes in {"in_axis": in_axis, "out_axis": out_axis, "batch_axis": batch_axis}.items():
+        sizes_of(f"{label} of variance_scaling", _listed(axes))
     _known("mode", mode, counts)
     _known("distribution", distribution, draws)
 
@@ -184,7 +189,7 @@ def _uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
 
 
 def _around(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> Any:
-    """Complex numbers in all directions, whose squared modulus is `square` of uniform numbers."""
+    """Return complex numbers with uniform angle and squared modulus `square(u)`, u uniform."""
     keys = random.split(key)
     real = jnp.finfo(dtype).dtype
     modulus = jnp.sqrt(square(random.uniform(keys[0], shape, real)))
@@ -204,7 +209,7 @@ def _float(dtype: Any) -> Any:
 
 
 def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[float, float]:
-    """How many inputs and outputs a layer of this shape has."""
+    """Return the number of inputs and outputs of a layer of this shape."""
     if len(shape) <= 1 and ins == -2:
         raise ShapeError(
             point(
@@ -215,7 +220,7 @@ def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[f
     for i in (i for axes in (ins, outs, batch) for i in _listed(axes)):
         if not -len(shape) <= i < len(shape):
             raise ArgumentError(
-                point(f"an initializer has the axis {i}, and the shape {shape} has no such one")
+                point(f"an initializer has the axis {i}, which the shape {shape} does not have")
             )
     sizes = [prod(shape[i] for i in _listed(axes)) for axes in (ins, outs, batch)]
     window = prod(shape) / max(prod(sizes), 1)
@@ -233,7 +238,7 @@ def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[.
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`."
+    make.__doc__ = f"Return `variance_scaling({scale}, {mode!r}, {distribution!r})`."
     return make
 
 
@@ -246,9 +251,9 @@ kaiming_normal = he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_norm
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """An initializer of matrices whose rows or columns, whichever are fewer, are orthonormal.
+    """Return an initializer of matrices with orthonormal rows or columns, whichever are fewer.
 
-    All dimensions but `column_axis` are the rows.
+    All dimensions except `column_axis` are combined to rows.
     """
 
     @_placing
@@ -268,15 +273,14 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         if rows < columns:
             q = q.T
         others = [size for i, size in enumerate(sizes) if i != axis]
-        made = jnp.moveaxis(q.reshape(*others, columns), -1, axis)
-        return made * jnp.asarray(scale, made.dtype)
+        result = jnp.moveaxis(q.reshape(*others, columns), -1, axis)
+        return result * jnp.asarray(scale, result.dtype)
 
     return init
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """An initializer of convolutions that are orthogonal in the middle of the window, and 0
-    elsewhere.
+    """Return an initializer of convolutions that are orthogonal at the window's centre, else 0.
 
     Shapes are (window..., inputs, outputs) with a window of one to three dimensions. Source: Xiao
     et al., "Dynamical Isometry and a Mean Field Theory of CNNs", 2018.

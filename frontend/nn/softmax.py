@@ -1,6 +1,6 @@
-"""Sums of exponentials, relative to the largest element so that none is too large.
+"""Sums of exponentials, normalized by the largest element to prevent overflow.
 
-That element carries no derivative: it cancels out.
+The largest element carries no derivative, because it cancels.
 """
 
 from operator import index
@@ -25,39 +25,43 @@ from shardir.types import TensorType
 
 
 def _relative(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer | None]:
-    """`x` relative to its largest element over `dims`, -inf where it does not count, and where
-    there is an element that counts (`None`: everywhere)."""
-    counting = only(x, where, -np.inf)
-    top: Tracer = emit("stop_gradient", reduced("max", counting, dims, False))
-    some = None
+    """Subtract the largest element over `dims`; excluded elements become -inf.
+
+    Return also whether each reduction has an included element (`None`: all have).
+    """
+    included = only(x, where, -np.inf)
+    top: Tracer = emit("stop_gradient", reduced("max", included, dims, False))
+    has_included = None
     if where is not None:
-        some = reduced("any", as_tracer(snp.broadcast_to(truth(where), x.shape)), dims, False)
-        top = same("select", some, top, like(top, 0))
-    return same("sub", counting, back(top, x, dims)), some
+        has_included = reduced(
+            "any", as_tracer(snp.broadcast_to(truth(where), x.shape)), dims, False
+        )
+        top = same("select", has_included, top, like(top, 0))
+    return same("sub", included, back(top, x, dims)), has_included
 
 
 @public(static=("axis",))
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """exp(x) divided by its sum along `axis`; 0 where an element does not count."""
+    """Return exp(x) divided by its sum along `axis`; 0 for elements that `where` excludes."""
     x = floating(x)
     dims = axes_of(axis, x.ndim)
-    shifted, some = _relative(x, dims, where)
+    shifted, has_included = _relative(x, dims, where)
     parts = same("exp", shifted)
     total = reduced("sum", parts, dims, False)
-    if some is not None:
-        total = same("select", some, total, like(total, 1))
+    if has_included is not None:
+        total = same("select", has_included, total, like(total, 1))
     return same("div", parts, back(total, x, dims))
 
 
 @public(static=("axis",))
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """log(softmax(x)), where that may be too small; -inf where an element does not count."""
+    """Return log(softmax(x)) without underflow; -inf for elements that `where` excludes."""
     x = floating(x)
     dims = axes_of(axis, x.ndim)
-    shifted, some = _relative(x, dims, where)
+    shifted, has_included = _relative(x, dims, where)
     total = reduced("sum", same("exp", shifted), dims, False)
-    if some is not None:
-        total = same("select", some, total, like(total, 1))
+    if has_included is not None:
+        total = same("select", has_included, total, like(total, 1))
     return same("sub", shifted, back(same("log", total), x, dims))
 
 
@@ -66,23 +70,24 @@ def logsumexp(
     a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """log(sum(b * exp(a))) along `axis`, where the exponentials may be too large or small.
+    """Return log(sum(b * exp(a))) along `axis` without overflow and underflow.
 
-    NaN where the sum is negative; `return_sign` gives (log of its size, its sign) instead.
+    The result is NaN if the sum is negative; `return_sign` returns (log of its absolute value,
+    sign).
     """
     kind = inexact(a) if b is None else inexact(a, b)
     (x,) = promote_to(kind, a)
     if b is not None:
         x = snp.broadcast_to(x, snp.broadcast_shapes(x.shape, snp.shape(b)))
     dims = axes_of(axis, x.ndim)
-    counting = only(x, where, -np.inf)
+    included = only(x, where, -np.inf)
     if b is not None:
-        counting = only(counting, snp.not_equal(b, 0), -np.inf)
-    top = reduced("max", counting, dims, False)
-    # Relative to an infinity everything would be NaN.
+        included = only(included, snp.not_equal(b, 0), -np.inf)
+    top = reduced("max", included, dims, False)
+    # The difference of infinities would be NaN.
     top = same("select", same("is_finite", top), top, like(top, 0))
     top = emit("stop_gradient", top)
-    parts = same("exp", same("sub", counting, back(top, x, dims)))
+    parts = same("exp", same("sub", included, back(top, x, dims)))
     total = reduced("sum", parts if b is None else parts * b, dims, False)
     signs = same("sign", total) if return_sign else None
     size = same("abs", total) if return_sign else total
@@ -96,7 +101,7 @@ def logsumexp(
 
 @public(static=("axis", "keepdims"))
 def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Any:
-    """log(mean(exp(a))) along `axis`."""
+    """Return log(mean(exp(a))) along `axis`."""
     total = as_tracer(logsumexp(a, axis, None, keepdims, False, where))
     x = as_tracer(a)
     dims = axes_of(axis, x.ndim)
@@ -111,10 +116,10 @@ def standardize(
     x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5,
     where: Any = None, *, algorithm: str = "stable",
 ) -> Any:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon), both taken along `axis` unless given.
+    """Return (x - mean) / sqrt(variance + epsilon), with both along `axis` unless given.
 
-    The variance is that of the differences from the mean, whichever `algorithm` ("stable" or
-    "fast") is asked for.
+    The variance is the mean squared difference from the mean for both values of `algorithm`
+    ("stable" and "fast").
     """
     if algorithm not in ("stable", "fast"):
         raise ArgumentError(point(f"algorithm is 'stable' or 'fast', got {algorithm!r}"))
@@ -128,9 +133,10 @@ def standardize(
 
 @public(static=("num_classes", "dtype", "axis"))
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
-    """A new axis of `num_classes`: 1 at the index that `x` has, 0 elsewhere.
+    """Return a new axis of `num_classes` elements: 1 at the index that `x` contains, 0 elsewhere.
 
-    An index out of range gives zeros only.
+    An index out of range gives only zeros. The element type is the default floating type, or
+    `dtype`.
     """
     x = as_tracer(x)
     count = index(num_classes)
@@ -138,5 +144,5 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     shape = (*x.shape[:dim], count, *x.shape[dim:])
     name = dtype_of(float if dtype is None else dtype)
     classes: Tracer = emit("iota", dim=dim, result=TensorType(shape, x.value.type.dtype))
-    wanted = spread(x, shape, [d for d in range(len(shape)) if d != dim])
-    return convert(same("eq", wanted, classes), name)
+    indices = spread(x, shape, [d for d in range(len(shape)) if d != dim])
+    return convert(same("eq", indices, classes), name)

@@ -1,7 +1,7 @@
-"""NumPy's functions on traced values and arrays, one module per family.
+"""NumPy's functions on tracers and arrays, in one module per family.
 
-Functions follow NumPy's rules under the names and arguments of `jax.numpy`, with JAX's promotion
-of element types.
+The functions have the names and arguments of `jax.numpy` and follow NumPy's rules, with JAX's type
+promotion.
 """
 
 from shardir.frontend.numpy import fft as fft, linalg as linalg

@@ -1,4 +1,4 @@
-"""Names that would hide Python's own where what they mean is defined."""
+"""Public names that would shadow Python builtins in the modules that define their values."""
 
 import numpy as np
 
@@ -9,6 +9,6 @@ from shardir.frontend.operators import Operators
 bool = bool_
 pow = power
 ndarray = Operators
-"""What arrays and traced values are, for `isinstance`."""
+"""The base class of arrays and tracers, for `isinstance`."""
 ComplexWarning = np.exceptions.ComplexWarning
-"""What NumPy warns with when an imaginary part is dropped; nothing here warns."""
+"""NumPy's warning for a discarded imaginary part, for compatibility; it is never emitted here."""

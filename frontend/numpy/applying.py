@@ -1,4 +1,4 @@
-"""Functions of the user applied to the lines of an array, or over several axes."""
+"""Application of user functions to 1-D slices of an array, or over several axes."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -19,10 +19,10 @@ from shardir.frontend.quoting import brief
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """`func1d(line, *args)` of every line along `axis`; its result takes the line's place.
+    """Apply `func1d(line, *args)` to every 1-D slice along `axis`; its result replaces the slice.
 
-    The lines are taken one after the other, by a loop of the program. Functions of this library,
-    and compiled ones, are the same in every call, so that they are traced once.
+    The slices are processed one after the other by a loop in the program. Functions of this library
+    and compiled functions have a stable identity, so that the program is traced once.
     """
     applied = _applied_once if isinstance(func1d, LASTING) else _applied
     return applied(func1d, axis, arr, args, kwargs)
@@ -56,7 +56,7 @@ def _to_lines(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, option
 
 
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequence[int]) -> Any:
-    """`func(a, axis)` over one axis after the other, which keeps them or takes them away."""
+    """Apply `func(a, axis)` for each axis in turn; `func` keeps or removes the axis."""
     from shardir.frontend import numpy as snp
 
     if not callable(func):

@@ -1,7 +1,8 @@
-"""Arithmetic: sums, products, quotients and powers, by NumPy's rules.
+"""Elementwise arithmetic by NumPy's rules: sums, products, quotients and powers.
 
-Integers wrap. An integer divided by zero is what JAX says on CPUs: all bits set without a sign, and
-with one -1 for 0 and -2 for other numbers. The remainder of such a division is 0.
+Integers wrap. An integer divided by zero gives JAX's result on CPUs: all bits set for unsigned
+types, and for signed types -1 for 0 and -2 for other dividends. The remainder of such a division is
+0.
 """
 
 from typing import Any
@@ -18,18 +19,18 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
 
 UNROLLED = 64
-"""Powers up to this one with a known whole exponent are products."""
+"""The largest concrete integer exponent for which a power is computed by multiplications."""
 
 
 @public()
 def add(x: Any, y: Any, /) -> Any:
-    """x + y, elementwise; of bools, or."""
+    """Return x + y, elementwise; logical or of bools."""
     return pointwise("add", x, y)
 
 
 @public()
 def subtract(x: Any, y: Any, /) -> Any:
-    """x - y, elementwise. Bools have no difference."""
+    """Return x - y, elementwise. Raise `OperationTypeError` for bools."""
     kind = common(x, y)
     if kind[0] == "bool":
         raise OperationTypeError(
@@ -40,13 +41,13 @@ def subtract(x: Any, y: Any, /) -> Any:
 
 @public()
 def multiply(x: Any, y: Any, /) -> Any:
-    """x * y, elementwise; of bools, and."""
+    """Return x * y, elementwise; logical and of bools."""
     return pointwise("mul", x, y)
 
 
 @public()
 def divide(x: Any, y: Any, /) -> Any:
-    """x / y, elementwise; the quotient of integers is a float."""
+    """Return x / y, elementwise; the quotient of integers is a float."""
     return pointwise("div", x, y, kind=inexact(x, y))
 
 
@@ -55,7 +56,7 @@ true_divide = divide
 
 @public()
 def negative(x: Any, /) -> Any:
-    """-x, elementwise. Bools have none."""
+    """Return -x, elementwise. Raise `OperationTypeError` for bools."""
     if common(x)[0] == "bool":
         raise OperationTypeError(
             point("negative does not take bools; use logical_not, or .astype(int)")
@@ -65,19 +66,19 @@ def negative(x: Any, /) -> Any:
 
 @public()
 def positive(x: Any, /) -> Any:
-    """x itself."""
+    """Return x."""
     return as_tracer(x)
 
 
 @public()
 def floor_divide(x: Any, y: Any, /) -> Any:
-    """The largest whole number not above x / y, elementwise."""
+    """Return the largest integral value not above x / y, elementwise."""
     return _quotient(*_pair("floor_divide", x, y))
 
 
 @public()
 def remainder(x: Any, y: Any, /) -> Any:
-    """x - floor_divide(x, y) * y, elementwise: it has the sign of `y`."""
+    """Return x - floor_divide(x, y) * y, elementwise; the result has the sign of `y`."""
     return _rest(*_pair("remainder", x, y))
 
 
@@ -86,7 +87,7 @@ mod = remainder
 
 @public()
 def divmod(x: Any, y: Any, /) -> Any:
-    """(floor_divide(x, y), remainder(x, y)), elementwise."""
+    """Return (floor_divide(x, y), remainder(x, y)), elementwise."""
     first, divisor, number = _pair("divmod", x, y)
     quotient = _quotient(first, divisor, number)
     if divisor.value.type.dtype in INTEGERS:
@@ -97,7 +98,7 @@ def divmod(x: Any, y: Any, /) -> Any:
 
 @public()
 def fmod(x: Any, y: Any, /) -> Any:
-    """The remainder with the sign of `x`, elementwise."""
+    """Return the remainder of the truncated quotient, which has the sign of `x`, elementwise."""
     first, divisor, number = _pair("fmod", x, y)
     return _unless_zero(divisor, number, same("rem", first, divisor))
 
@@ -106,7 +107,9 @@ Number = int | float | None
 
 
 def _pair(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer, Number]:
-    """Two operands of one real type, bools as integers, and the number the second is, if known."""
+    """Return two operands of one real type, bools as integers, and the value of a scalar
+    divisor.
+    """
     dtype, weak = common(*ordered(name, x, y))
     first, second = align(x, y, kind=("i32", False) if dtype == "bool" else (dtype, weak))
     number = np.asarray(y).astype(second.value.type.numpy).item() if is_number(y) else None
@@ -114,7 +117,7 @@ def _pair(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer, Number]:
 
 
 def _unless_zero(divisor: Tracer, number: Number, result: Tracer) -> Tracer:
-    """`result`, 0 where an integer would be divided by zero."""
+    """Return `result`, with 0 where the divisor is an integer zero."""
     if divisor.value.type.dtype not in INTEGERS or number:
         return result
     zero = like(divisor, 0)
@@ -122,7 +125,7 @@ def _unless_zero(divisor: Tracer, number: Number, result: Tracer) -> Tracer:
 
 
 def _crosses(rest: Tracer, divisor: Tracer, number: Number) -> Tracer:
-    """Where truncating went the other way than down: the rest has not the divisor's sign."""
+    """Return where truncation differs from rounding down: the signs of rest and divisor differ."""
     zero = like(divisor, 0)
     below = same("lt", rest, zero)
     if number is not None and number > 0:
@@ -145,7 +148,7 @@ def _rest(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
 
 
 def _with_sign_of(divisor: Tracer, number: Number, rest: Tracer) -> Tracer:
-    """The rest with a zero of the divisor's sign, as NumPy and the Array API standard have it."""
+    """Give a zero remainder the sign of the divisor, as NumPy and the Array API standard do."""
     zero = like(rest, 0)
     above = same("add", rest, zero)
     if number is not None and number > 0:
@@ -154,34 +157,40 @@ def _with_sign_of(divisor: Tracer, number: Number, rest: Tracer) -> Tracer:
 
 
 def _floored(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
-    """Integers with signs, by a division of their sizes: of 1 less where the signs differ, since
-    -a / b, rounded down, is -1 - (a - 1) / b. Nothing is said of a divisor of zero.
+    """Return the floored quotient of signed integers, by an unsigned division of magnitudes.
+
+    If the signs differ, the dividend is 1 less, because floor(-a / b) is -1 - (a - 1) / b. The
+    result for a divisor of zero is undefined.
     """
     dtype = x.value.type.dtype
     last = like(x, x.value.type.numpy.itemsize * 8 - 1)
     if number is not None and number > 0:
-        size, turned = divisor, same("shift_right_arithmetic", x, last)
-        whole = same("xor", x, turned)
+        size, sign_mask = divisor, same("shift_right_arithmetic", x, last)
+        dividend = same("xor", x, sign_mask)
     else:
         sign = same("shift_right_arithmetic", divisor, last)
         differ = same("lt", same("xor", x, sign), sign)
-        turned = same("select", differ, like(x, -1), like(x, 0))
-        size, whole = same("abs", divisor), same("add", same("abs", x), turned)
+        sign_mask = same("select", differ, like(x, -1), like(x, 0))
+        size, dividend = same("abs", divisor), same("add", same("abs", x), sign_mask)
     unsigned = f"u{dtype[1:]}"
-    made = same("div", convert(whole, unsigned), convert(size, unsigned))
-    return same("xor", convert(made, dtype, x.weak_type), turned)
+    quotient = same("div", convert(dividend, unsigned), convert(size, unsigned))
+    return same("xor", convert(quotient, dtype, x.weak_type), sign_mask)
 
 
 def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
-    """Floats exactly, from the rest as NumPy does, unless the divisor is zero."""
+    """Return the floored quotient.
+
+    The quotient of floats is computed exactly from the remainder, as in NumPy, unless the divisor
+    is zero.
+    """
     dtype = x.value.type.dtype
     if dtype in UNSIGNED:
-        return same("div", x, divisor)  # all bits are set where the divisor is zero
+        return same("div", x, divisor)  # All bits are set if the divisor is zero.
     if dtype in INTEGERS and number:
         return _floored(x, divisor, number)
     if dtype in INTEGERS:
         zero = like(divisor, 0)
-        # Truncating gives -1, and one less where the signs differ, which are 0 for the divisor.
+        # The result is -1 for a dividend of 0 and -2 otherwise.
         by_zero = same("select", same("eq", x, zero), like(x, -1), like(x, -2))
         floored = _floored(x, divisor, number)
         return same("select", same("eq", divisor, zero), by_zero, floored)
@@ -189,9 +198,9 @@ def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     quotient = same("round", same("div", same("sub", x, rest), divisor))
     lower = same("sub", quotient, like(quotient, 1))
     quotient = same("select", _crosses(rest, divisor, number), lower, quotient)
-    # A quotient of zero has the sign of the ratio.
-    flat = same("mul", same("div", x, divisor), like(x, 0))
-    quotient = same("select", same("eq", quotient, like(x, 0)), flat, quotient)
+    # A quotient of zero has the sign of x / y.
+    signed_zero = same("mul", same("div", x, divisor), like(x, 0))
+    quotient = same("select", same("eq", quotient, like(x, 0)), signed_zero, quotient)
     if number:
         return quotient
     ratio = same("div", x, divisor)
@@ -201,11 +210,11 @@ def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
 
 @composed()
 def power(x: Any, y: Any, /) -> Any:
-    """x to the power y, elementwise.
+    """Return x to the power y, elementwise.
 
-    A whole exponent that is a Python number makes products, so `x ** 2` is `x * x`, and keeps the
-    element type of `x`. Integers have no negative powers: a negative exponent gives 0 (or 1 and -1
-    for those), one that is a Python number raises `OperationTypeError`.
+    An integer exponent that is a Python scalar is computed by multiplications, so that `x ** 2` is
+    `x * x`, and keeps the element type of `x`. A negative exponent of integers gives 0 (or 1 and -1
+    for those); a negative Python integer raises `OperationTypeError`.
     """
     if type(y) is int and abs(y) <= UNROLLED:
         return _whole_power(x, y)
@@ -216,7 +225,7 @@ def power(x: Any, y: Any, /) -> Any:
 
 @public(name="power")
 def _half_power(x: Any) -> Any:
-    """The square root, but that of -0 is 0 and that of -inf is inf."""
+    """Return the square root, with 0 for -0 and inf for -inf, as a power of 0.5 gives."""
     kind = common(x, 0.5)
     if kind[0] not in FLOATS:
         return _power(x, 0.5)
@@ -241,7 +250,7 @@ def _whole_power(x: Any, exponent: int) -> Any:
 
 
 def _product(x: Tracer, exponent: int) -> Tracer:
-    """By squaring; `exponent` is at least 1."""
+    """Multiply by repeated squaring; `exponent` is at least 1."""
     result = None
     while True:
         if exponent & 1:
@@ -255,14 +264,14 @@ def _product(x: Tracer, exponent: int) -> Tracer:
 
 @public()
 def _power(x: Any, y: Any) -> Any:
-    (dtype, weak), (exponent, gives_way) = common(x, y), common(y)
+    (dtype, weak), (exponent, is_weak) = common(x, y), common(y)
     kind = ("i32", False) if dtype == "bool" else (dtype, weak)
-    if dtype in INEXACT and exponent in INTEGERS and not gives_way:
-        kind = kind[0], False  # JAX takes such a power without promotion
+    if dtype in INEXACT and exponent in INTEGERS and not is_weak:
+        kind = kind[0], False  # JAX computes such a power without promotion of the exponent.
     return pointwise("pow", x, y, kind=kind)
 
 
 @public()
 def float_power(x: Any, y: Any, /) -> Any:
-    """x to the power y as floats, elementwise."""
+    """Return x to the power y, elementwise, computed in a floating type."""
     return pointwise("pow", x, y, kind=inexact(x, y))

@@ -1,6 +1,6 @@
-"""Updates: `x.at[...].set(y)` is a copy of `x` with other elements there.
+"""Functional updates: `x.at[...].set(y)` is a copy of `x` with the indexed elements replaced.
 
-The index is what `x[...]` takes. Elements out of range are not updated.
+The index is the same as in `x[...]`. Elements out of range are not updated.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ MODES = ("drop", "fill", "clip", "promise_in_bounds")
 
 @final
 class At:
-    """`x.at`; index it."""
+    """The object `x.at`, which is to be indexed."""
 
     __slots__ = ("_array",)
 
@@ -51,13 +51,13 @@ class At:
 
 @final
 class Place:
-    """`x.at[index]`: a part of an array, to be read or to be changed in a copy.
+    """The object `x.at[index]`, which reads a part of an array or updates it in a copy.
 
-    All methods take `mode`, which says what becomes of indices out of range: updates are dropped
-    ("drop", "fill", "promise_in_bounds", the default) or moved to the nearest element ("clip").
-    An integer known to be out of range raises `IndexingError` unless a mode is given.
-    `indices_are_sorted` and `unique_indices` are accepted for compatibility. `out_sharding` asks
-    for the layout of the result.
+    All methods accept `mode` for indices out of range: updates are dropped ("drop", "fill",
+    "promise_in_bounds", the default) or applied to the nearest element ("clip"). A concrete integer
+    out of range raises `IndexingError` unless a mode is given. `indices_are_sorted` and
+    `unique_indices` are accepted for compatibility. `out_sharding` states the sharding of the
+    result.
     """
 
     __slots__ = ("_array", "_index")
@@ -66,64 +66,66 @@ class Place:
         self._array, self._index = array, index
 
     def set(self, values: Any, **options: Any) -> Any:
-        """`values` instead of what is there; of several for one element the last wins."""
+        """Replace the elements by `values`; of several updates of one element the last is
+        applied.
+        """
         return self._updated("set", values, options)
 
     def add(self, values: Any, **options: Any) -> Any:
-        """`values` added, those for one element all of them."""
+        """Add `values`; several updates of one element accumulate."""
         return self._updated("add", values, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
-        """`values` subtracted."""
+        """Subtract `values`; several updates of one element accumulate."""
         return self._updated("subtract", values, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
-        """Multiplied by `values`."""
+        """Multiply by `values`; several updates of one element accumulate."""
         return self._updated("mul", values, options)
 
     mul = multiply
 
     def min(self, values: Any, **options: Any) -> Any:
-        """The smaller of what is there and `values`."""
+        """Set the minimum of the elements and `values`."""
         return self._updated("min", values, options)
 
     def max(self, values: Any, **options: Any) -> Any:
-        """The larger of what is there and `values`."""
+        """Set the maximum of the elements and `values`."""
         return self._updated("max", values, options)
 
     def divide(self, values: Any, **options: Any) -> Any:
-        """Divided by `values`."""
+        """Divide by `values`."""
         from shardir.frontend import numpy as snp
 
         out_sharding = options.pop("out_sharding", None)
-        made = snp.true_divide(self._array, self._factors(values, options))
-        return laid_out(made, out_sharding)
+        result = snp.true_divide(self._array, self._factors(values, options))
+        return laid_out(result, out_sharding)
 
     def power(self, values: Any, **options: Any) -> Any:
-        """To the power of `values`."""
+        """Raise to the power of `values`."""
         from shardir.frontend import numpy as snp
 
         out_sharding = options.pop("out_sharding", None)
         return laid_out(snp.power(self._array, self._factors(values, options)), out_sharding)
 
     def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
-        """`ufunc` of what is there, once for each element."""
-        there = self.get() if _mode(options) is None else self.get(mode="clip")
+        """Apply `ufunc` to the elements, once per element."""
+        current = self.get() if _mode(options) is None else self.get(mode="clip")
         return self._updated(
-            "set", called(ufunc, "the function of at[...].apply", (there,)), options
+            "set", called(ufunc, "the function of at[...].apply", (current,)), options
         )
 
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
-        """What is there; indices out of range read the nearest element.
+        """Return the elements; indices out of range read the nearest element.
 
-        With `mode="fill"` (or `"drop"`) they give `fill_value`: unless told NaN, for integers the
-        lowest of signed and the highest of unsigned ones, for bools true.
+        With `mode="fill"` (or `"drop"`) they give `fill_value`: by default NaN, the lowest value of
+        signed integer types, the highest of unsigned ones, and true for bools.
         """
         from shardir.frontend.numpy.indexing import get
 
         mode = _mode(options)
-        made = get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
-        return laid_out(made, options.get("out_sharding"))
+        result = get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
+        return laid_out(result, options.get("out_sharding"))
 
     def __getattr__(self, name: str) -> NoReturn:
         known = sorted(method for method in vars(Place) if not method.startswith("_"))
@@ -135,16 +137,16 @@ class Place:
         return Place(snp.ones_like(self._array), self._index).multiply(values, **options)
 
     def _updated(self, op: str, values: Any, options: dict[str, Any]) -> Any:
-        made = _update(self._array, self._index, values, op, _mode(options))
-        return laid_out(made, options.get("out_sharding"))
+        result = _update(self._array, self._index, values, op, _mode(options))
+        return laid_out(result, options.get("out_sharding"))
 
     def __repr__(self) -> str:
-        return f"Place({self._array!r}, {self._index!r})"
+        return f"IndexedUpdate({self._array!r}, {self._index!r})"
 
 
 @composed()
 def _update(x: Any, index: Any, values: Any, op: str, mode: str | None) -> Any:
-    """A copy of `x` with a part changed."""
+    """Return a copy of `x` with the indexed part updated."""
     mask = _fitting_mask(x, index, values)
     if mask is not None:
         return update_masked(x, mask, values, op)
@@ -153,12 +155,12 @@ def _update(x: Any, index: Any, values: Any, op: str, mode: str | None) -> Any:
 
 
 def _mode(options: dict[str, Any]) -> str | None:
-    known = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices",
+    accepted = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices",
              "out_sharding")  # fmt: skip
     for option in options:
-        if option not in known:
+        if option not in accepted:
             raise ArgumentError(
-                point(f"an update takes no option {option!r}; it takes {', '.join(known[:3])}")
+                point(f"an update takes no option {option!r}; it takes {', '.join(accepted[:3])}")
             )
     if not options.get("wrap_negative_indices", True):
         raise ArgumentError(
@@ -169,13 +171,15 @@ def _mode(options: dict[str, Any]) -> str | None:
         )
     mode: str | None = options.get("mode")
     if mode is not None and not is_one_of(mode, MODES):
-        told = ", ".join(MODES)
-        raise ArgumentError(point(f"mode {brief(mode)} is unknown; the modes are {told}"))
+        listed = ", ".join(MODES)
+        raise ArgumentError(point(f"mode {brief(mode)} is unknown; the modes are {listed}"))
     return mode
 
 
 def _fitting_mask(x: Any, index: Any, values: Any) -> Any:
-    """The mask, if that is all of the index and one value goes to all its places."""
+    """Return the mask, if it is the complete index and one value is assigned to all its
+    elements.
+    """
     if isinstance(index, tuple) and len(index) == 1:
         index = index[0]
     if not hasattr(index, "shape") or kind_of(index)[0] != "bool":

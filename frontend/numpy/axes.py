@@ -1,4 +1,4 @@
-"""Axes and shapes as users give them: negative, several, one number for one, checked."""
+"""Validation and canonicalization of the axes and shapes that users pass."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from shardir.frontend.quoting import brief
 
 
 def axis_of(axis: Any, rank: int) -> int:
-    """The axis counted from the front; raises `AxisError` unless -rank <= axis < rank."""
+    """Return the axis counted from the front; raise `AxisError` unless -rank <= axis < rank."""
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         raise AxisError(point(f"an axis is a whole number, got {axis!r}"))
     if not -rank <= axis < rank:
@@ -20,9 +20,9 @@ def axis_of(axis: Any, rank: int) -> int:
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
-    """One axis or several, counted from the front, as given; `None` means all.
+    """Return one or several axes as a tuple of axes counted from the front; `None` means all axes.
 
-    Raises `AxisError`, also when one is twice.
+    Raise `AxisError` if an axis is out of range or occurs twice.
     """
     if axes is None:
         return tuple(range(rank))
@@ -34,9 +34,10 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    """A shape from a number or several; raises `ShapeError` unless they are whole and not negative.
+    """Return a shape from one integer or several.
 
-    A traced number says itself why it cannot be a size.
+    Raise `ShapeError` for a size that is not an integer or is negative. A traced size raises the
+    error of its `__index__`, which states why it cannot be a size.
     """
     given = several(shape)
     sizes = []

@@ -1,4 +1,4 @@
-"""Operations on the bits of integers and floats."""
+"""Bitwise operations, shifts, and common divisors of integers."""
 
 from typing import Any
 
@@ -14,25 +14,25 @@ from shardir.types import INTEGERS, UNSIGNED
 
 @public()
 def bitwise_and(x: Any, y: Any, /) -> Any:
-    """The bits that both have, elementwise, of bools or integers."""
+    """Return the bitwise and of bools or integers, elementwise."""
     return pointwise("and", x, y)
 
 
 @public()
 def bitwise_or(x: Any, y: Any, /) -> Any:
-    """The bits that one or both have, elementwise, of bools or integers."""
+    """Return the bitwise or of bools or integers, elementwise."""
     return pointwise("or", x, y)
 
 
 @public()
 def bitwise_xor(x: Any, y: Any, /) -> Any:
-    """The bits that exactly one has, elementwise, of bools or integers."""
+    """Return the bitwise exclusive or of bools or integers, elementwise."""
     return pointwise("xor", x, y)
 
 
 @public()
 def bitwise_not(x: Any, /) -> Any:
-    """All bits turned over, elementwise, of bools or integers."""
+    """Return the bitwise complement of bools or integers, elementwise."""
     return pointwise("not", x)
 
 
@@ -49,13 +49,13 @@ def _shift(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 @public()
 def left_shift(x: Any, y: Any, /) -> Any:
-    """The bits of `x` moved up by `y` places, elementwise; 0 when all are moved out."""
+    """Shift the bits of `x` left by `y`, elementwise; 0 if all bits are shifted out."""
     return pointwise("shift_left", *_shift("left_shift", x, y))
 
 
 @public()
 def right_shift(x: Any, y: Any, /) -> Any:
-    """The bits of `x` moved down by `y` places, elementwise; a sign stays."""
+    """Shift the bits of `x` right by `y`, elementwise; the sign is kept."""
     first, second = _shift("right_shift", x, y)
     unsigned = first.value.type.dtype in UNSIGNED
     return pointwise("shift_right_logical" if unsigned else "shift_right_arithmetic", first, second)
@@ -66,7 +66,7 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 @public()
 def bitwise_count(x: Any, /) -> Any:
-    """How many bits of the size of an integer are set, elementwise, as uint8."""
+    """Return the number of set bits of the absolute value of an integer, elementwise, as uint8."""
     x = as_tracer(x)
     if x.value.type.dtype == "bool":
         return convert(x, "u8")
@@ -85,13 +85,13 @@ def _integers(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer]:
 
 @public()
 def gcd(x1: Any, x2: Any) -> Any:
-    """The greatest common divisor, elementwise, of integers; gcd(0, 0) is 0."""
+    """Return the greatest common divisor of integers, elementwise; gcd(0, 0) is 0."""
     return _common_divisor(*_integers("gcd", x1, x2))
 
 
 @public()
 def lcm(x1: Any, x2: Any) -> Any:
-    """The least common multiple, elementwise, of integers; 0 where one is 0."""
+    """Return the least common multiple of integers, elementwise; 0 if one of them is 0."""
     x, y = _integers("lcm", x1, x2)
     divisor = _common_divisor(x, y)
     zero = like(x, 0)
@@ -102,13 +102,13 @@ def lcm(x1: Any, x2: Any) -> Any:
 
 
 def _common_divisor(x: Tracer, y: Tracer) -> Tracer:
-    """Euclid's algorithm on all elements at once, until none has a rest."""
+    """Apply Euclid's algorithm to all elements until every remainder is 0."""
     from shardir.frontend.lax import while_loop
 
     if x.value.type.dtype not in UNSIGNED:
         x, y = same("abs", x), same("abs", y)
 
-    def unfinished(pair: tuple[Tracer, Tracer]) -> Any:
+    def has_remainder(pair: tuple[Tracer, Tracer]) -> Any:
         rest = same("ne", pair[1], like(pair[1], 0))
         return emit("any", rest, dims=tuple(range(rest.ndim)))
 
@@ -118,6 +118,6 @@ def _common_divisor(x: Tracer, y: Tracer) -> Tracer:
         rest = same("rem", large, same("select", done, like(small, 1), small))
         return same("select", done, large, small), same("select", done, small, rest)
 
-    divisor: Tracer = while_loop(unfinished, step, (x, y))[0]
-    # What divides the least number may be negative: that one stays so without its sign.
+    divisor: Tracer = while_loop(has_remainder, step, (x, y))[0]
+    # The absolute value of the smallest integer is not representable and stays negative.
     return divisor if x.value.type.dtype in UNSIGNED else same("abs", divisor)

@@ -1,4 +1,6 @@
-"""Elements chosen by others, and put in their places: `choose`, `compress`, `put`."""
+"""Selection of elements by index or condition, and writes at indices: `choose`, `compress`,
+`put`.
+"""
 
 from math import prod
 from typing import Any
@@ -35,28 +37,29 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Any:
-    """A copy of `arr` with `values` where `take_along_axis(arr, indices, axis)` reads.
+    """Return a copy of `arr` with `values` where `take_along_axis(arr, indices, axis)` reads.
 
-    Indices out of range are dropped, or moved to the nearest element with mode "clip".
+    Updates at indices out of range are dropped, or are clamped with mode "clip". Raise
+    `ArgumentError` if `inplace` is true.
     """
     not_in_place("put_along_axis", inplace)
-    whole, index = as_tracer(arr), indices_of(indices, "put_along_axis")
-    x, index, dim = lined_up(whole, index, axis, "put_along_axis")
-    if x.size != whole.size:
+    array, index = as_tracer(arr), indices_of(indices, "put_along_axis")
+    x, index, dim = lined_up(array, index, axis, "put_along_axis")
+    if x.size != array.size:
         raise OperationTypeError(
-            point(f"indices of shape {index.shape} do not fit an array of shape {whole.shape}")
+            point(f"indices of shape {index.shape} do not fit an array of shape {array.shape}")
         )
     new = broadcast(fitted(x, values), index.shape)
     if not new.size:
-        return whole
-    counted = reshape(wrapped([index], [x.shape[dim]])[0], (*index.shape, 1))
+        return array
+    vectors = reshape(wrapped([index], [x.shape[dim]])[0], (*index.shape, 1))
     if mode == "clip":
-        counted = clamped(counted, [x.shape[dim]])
+        vectors = clamped(vectors, [x.shape[dim]])
     others = tuple(d for d in range(x.ndim) if d != dim)
-    made = emit(
+    result = emit(
         "scatter",
         x,
-        counted,
+        vectors,
         new,
         update_window_dims=(),
         inserted_window_dims=(dim,),
@@ -66,11 +69,11 @@ def put_along_axis(
         op=Symbol("set"),
         weak=x.weak_type,
     )
-    return reshape(made, whole.shape)
+    return reshape(result, array.shape)
 
 
 def not_in_place(what: str, inplace: bool) -> None:
-    """Raise `ArgumentError` if an array is to be written into."""
+    """Raise `ArgumentError` if `inplace` is true: arrays are immutable."""
     if flag_of(f"inplace of {what}", inplace):
         raise ArgumentError(
             point(f"{what} cannot write into an array; take the result and pass inplace=False")
@@ -79,7 +82,9 @@ def not_in_place(what: str, inplace: bool) -> None:
 
 @public(static=("mode", "inplace"))
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = False) -> Any:
-    """A copy of `a` with the values `v`, from the start again if short, at flat indices `ind`."""
+    """Return a copy of `a` with the values `v` at the flat indices `ind`; `v` is repeated if
+    short.
+    """
     from shardir.frontend import numpy as snp
 
     not_in_place("put", inplace)
@@ -99,13 +104,13 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Fa
 
 
 def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
-    """Element i of the result is element i of `choices[a[i]]`; everything broadcasts.
+    """Return an array whose element i is element i of `choices[a[i]]`; all operands broadcast.
 
-    Indices out of range raise (which takes indices that are known), are moved to the nearest
-    ("clip") or start again ("wrap").
+    Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
+    or are taken modulo the number of choices ("wrap").
     """
     if out is not None:
-        raise ArgumentError(point("choose has no out=; arrays are never written into"))
+        raise ArgumentError(point("choose takes no out=; arrays are immutable"))
     if not is_one_of(mode, ("raise", "clip", "wrap")):
         raise ArgumentError(
             point(f"choose has no mode {brief(mode)}; its modes are 'raise', 'clip' and 'wrap'")
@@ -118,7 +123,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         index = known_array(
             a,
             "argument a of choose",
-            "choose looks whether its indices are in range",
+            "choose checks that its indices are in range",
             "pass mode='clip' or mode='wrap'",
         )
         if index.dtype.kind in "iu" and not ((index >= 0) & (index < len(choices))).all():
@@ -153,13 +158,13 @@ def compress(
     fill_value: Any = 0,
     out: None = None,
 ) -> Any:
-    """The elements of `a` along `axis` (without it, of the flat array) where `condition` is true.
+    """Return the elements of `a` along `axis` (without it, flattened) where `condition` is true.
 
-    How many there are must be known, or stated by `size`: then it is cut off there, or lengthened
-    by `fill_value`. Raises `IndexingError` where `condition` is true beyond the last element.
+    The number of elements must be concrete, or stated by `size`: then the result is truncated, or
+    padded with `fill_value`. Raise `IndexingError` if `condition` is true beyond the last element.
     """
     if out is not None:
-        raise ArgumentError(point("compress has no out=; arrays are never written into"))
+        raise ArgumentError(point("compress takes no out=; arrays are immutable"))
     if size is None and (axis is None or type(axis) is int):
         found = chosen(a, condition, axis)
         if found is not None:
@@ -171,23 +176,23 @@ def compress(
 
         label = "argument condition of compress"
         flat = np.ravel(numbers_of(condition, label)) if is_known(condition) else condition
-        places = known_places(flat)[0]
-        _check_places(places, type_of(a).shape, axis)
-        return _compressed(a, places, axis)
+        positions = known_places(flat)[0]
+        _check_places(positions, type_of(a).shape, axis)
+        return _compressed(a, positions, axis)
     return _compressed_to(condition, a, axis, size, fill_value)
 
 
-def _check_places(places: Any, shape: tuple[int, ...], axis: int | None) -> None:
+def _check_places(positions: Any, shape: tuple[int, ...], axis: int | None) -> None:
     extent = prod(shape) if axis is None else shape[axis]
-    if places.size and int(places[-1]) >= extent:
+    if positions.size and int(positions[-1]) >= extent:
         raise IndexingError(
-            point(f"a condition is true at {int(places[-1])}, and there are {extent} elements")
+            point(f"a condition is true at {int(positions[-1])}, and there are {extent} elements")
         )
 
 
 @public(static=("axis",), name="compress")
-def _compressed(a: Any, places: Any, axis: int | None) -> Any:
-    return take(a, places, axis, mode="promise_in_bounds")
+def _compressed(a: Any, positions: Any, axis: int | None) -> Any:
+    return take(a, positions, axis, mode="promise_in_bounds")
 
 
 @public(static=("axis", "size"), name="compress")
@@ -201,12 +206,14 @@ def _compressed_to(condition: Any, a: Any, axis: int | None, size: int, fill_val
     dim = axis_of(axis, x.ndim)
     where = flatnonzero(condition, size=size, fill_value=x.shape[dim])
     found = take(x, where, dim, mode="promise_in_bounds")
-    there = where < x.shape[dim]
-    there = reshape(there, (size, *(1,) * (x.ndim - dim - 1)))
-    return snp.where(there, found, fitted(x, fill_value))
+    in_range = where < x.shape[dim]
+    in_range = reshape(in_range, (size, *(1,) * (x.ndim - dim - 1)))
+    return snp.where(in_range, found, fitted(x, fill_value))
 
 
 @refusing
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements of `arr` where `condition` is true, both flat; see `compress` for `size`."""
+    """Return the elements of `arr` where `condition` is true, both flattened; see `compress` for
+    `size`.
+    """
     return compress(condition, arr, size=size, fill_value=fill_value)

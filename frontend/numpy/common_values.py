@@ -1,8 +1,8 @@
-"""What two known arrays have in common, and what not: all their values in one order, then marked.
+"""Common and different values of two concrete arrays.
 
-Integers that are close together are marked in a table for each array. Of others, a value of at most
-32 bits and the array that it is from make an integer of 64 bits, so that integers alone are sorted
-and nothing has to be fetched from anywhere.
+Integers of a small range are marked in one lookup table per array. Other values are sorted
+together: a value of at most 32 bits and the number of its array form one 64-bit integer, so that
+only integers are sorted and no gather is necessary.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INEXACT, INTEGERS, TensorType
 
 MANY = 1 << 12
-"""Of fewer integers, looking for the least and the largest takes longer than sorting saves."""
+"""The number of integers below which finding their range costs more than a table saves."""
 NAN = 0x7FC00000
 SIZE = 0x7FFFFFFF
-"""All bits of an f32 but its sign."""
+"""All bits of an f32 except its sign."""
 
 
 def values_of_both(arrays: Sequence[Array], which: str) -> Any:
-    """The values that `both` of two arrays have, only `one`, or only the `first`, sorted."""
+    """Return the values in `both` arrays, only in `one`, or only in the `first`, sorted."""
     first, second = arrays
     close = least_and_span(first, second, first.size + second.size)
     if close is None:
@@ -37,72 +37,83 @@ def values_of_both(arrays: Sequence[Array], which: str) -> Any:
 
 
 def least_and_span(first: Array, second: Array, most: int) -> tuple[Any, int] | None:
-    """The least of the integers in two arrays, and a power of two so that all are fewer above it;
-    `None` where those would be more than `most`, and for few, whose look-up takes longer."""
+    """Return the smallest integer of two arrays, and a power of two above their range.
+
+    Return `None` if the range exceeds `most`, for few integers, and for other types.
+    """
     kind = first.type.dtype
     if kind not in INTEGERS or kind != second.type.dtype or most < MANY:
         return None
     ends = [array.storage.array for array in (first, second)]
-    least, largest = min(x.min() for x in ends), max(x.max() for x in ends)
-    span = 1 << (int(largest) - int(least)).bit_length()
-    return (least, span) if span <= most else None
+    smallest, largest = min(x.min() for x in ends), max(x.max() for x in ends)
+    span = 1 << (int(largest) - int(smallest)).bit_length()
+    return (smallest, span) if span <= most else None
 
 
 @public(static=("which", "span"))
-def _marked(ar1: Any, ar2: Any, least: Any, span: int, which: str) -> Any:
-    """All integers from the least on, and whether each is asked for."""
+def _marked(ar1: Any, ar2: Any, smallest: Any, span: int, which: str) -> Any:
+    """Return all integers of the range, and the mask of those that `which` selects."""
     from shardir.frontend import numpy as snp
 
-    first, second, start = (snp.ravel(x) for x in promote(*known(ar1, ar2, least)))
+    first, second, start = (snp.ravel(x) for x in promote(*known(ar1, ar2, smallest)))
     dtype = first.value.type.dtype
     tables = []
     for x in (first, second):
-        place = convert(x - start, f"u{x.value.type.numpy.itemsize * 8}")
+        offset = convert(x - start, f"u{x.value.type.numpy.itemsize * 8}")
         empty = snp.zeros((span,), bool)
-        tables.append(empty.at[place].set(True, mode="promise_in_bounds"))
-    mine, other = tables
-    found = {"both": mine & other, "first": mine & ~other, "one": mine != other}[which]
+        tables.append(empty.at[offset].set(True, mode="promise_in_bounds"))
+    in_first, in_second = tables
+    found = {
+        "both": in_first & in_second,
+        "first": in_first & ~in_second,
+        "one": in_first != in_second,
+    }[which]
     numbers: Tracer = emit("iota", dim=0, result=TensorType((span,), dtype))
     return [numbers + start, found]
 
 
 @public(static=("which",))
 def _compared(ar1: Any, ar2: Any, which: str) -> Any:
-    """All values of both in order, and one place for each that is asked for."""
+    """Return all values in order, and a mask with one element per selected value."""
     from shardir.frontend import numpy as snp
 
     first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     narrow = first.value.type.numpy.itemsize <= 4
-    values, mine, alike = (_as_words if narrow else _with_places)(first, second)
-    no = snp.zeros((1,), bool)
+    values, from_first, equals_next = (_as_words if narrow else _with_places)(first, second)
+    false = snp.zeros((1,), bool)
     if which == "both":
-        return [values, snp.concatenate([alike & mine[:-1] & ~mine[1:], no])]
-    found = mine & ~snp.concatenate([alike, no])
+        return [values, snp.concatenate([equals_next & from_first[:-1] & ~from_first[1:], false])]
+    found = from_first & ~snp.concatenate([equals_next, false])
     if which == "one":
-        found = found | (~mine & ~snp.concatenate([no, alike]))
+        found = found | (~from_first & ~snp.concatenate([false, equals_next]))
     return [values, found]
 
 
 def _as_words(first: Tracer, second: Tracer) -> tuple[Tracer, Tracer, Tracer]:
-    """Values in order, of equal ones those of the first array first; which these are; and which
-    are like the next. NaN is unlike that of the other array."""
+    """Sort 64-bit words of value and array number.
+
+    Return the values in order, with equal values of the first array first; the mask of elements of
+    the first array; and whether each equals the next one. NaN differs from NaN of the other array.
+    """
 
     words = joined([_unsigned(_words(first, 0)), _unsigned(_words(second, 1))], 0)
     words = _unsigned(emit("sort", words, dim=0))
     key = _right(words, 2)
-    mine = same("eq", same("and", words, like(words, 2)), like(words, 0))
-    return _values(words, key, first.value.type.dtype), mine, same("eq", key[1:], key[:-1])
+    from_first = same("eq", same("and", words, like(words, 2)), like(words, 0))
+    return _values(words, key, first.value.type.dtype), from_first, same("eq", key[1:], key[:-1])
 
 
 def _unsigned(words: Tracer) -> Tracer:
-    """Words without a sign in the same order, and back: what is sorted for `argsort`, too."""
+    """Convert between signed and unsigned words in the same order; `argsort` sorts such words."""
     to = "i64" if words.value.type.dtype == "u64" else "u64"
     words = emit("bitcast", words, result=words.value.type.with_dtype(to))
     return same("xor", words, like(words, 1 << 63 if to == "u64" else -(1 << 63)))
 
 
 def _words(x: Tracer, side: int) -> Tracer:
-    """Keys in the order of the values, then the array, then whether it is anything but -0.0."""
+    """Return words: the key in the order of the values, the array number, and a bit that is 0 for
+    -0.0.
+    """
     from shardir.frontend import numpy as snp
 
     if x.value.type.dtype not in INEXACT:
@@ -117,7 +128,7 @@ def _words(x: Tracer, side: int) -> Tracer:
 
 
 def _values(words: Tracer, key: Tracer, dtype: str) -> Tracer:
-    """The values of words."""
+    """Return the values of words."""
     from shardir.frontend import numpy as snp
 
     if dtype not in INEXACT:
@@ -129,7 +140,7 @@ def _values(words: Tracer, key: Tracer, dtype: str) -> Tracer:
 
 
 def _turned(bits: Tracer) -> Tracer:
-    """Bits of f32 as integers in their order, and back."""
+    """Convert between the bits of f32 and integers in the same order."""
     sign = _right(bits, 31)
     return same("xor", bits, same("and", sign, like(bits, SIZE)))
 
@@ -143,15 +154,15 @@ def _right(x: Tracer, by: int) -> Tracer:
 
 
 def _with_places(first: Tracer, second: Tracer) -> tuple[Tracer, Tracer, Tracer]:
-    """The same for values of 64 bits, which have no room for more."""
+    """Sort 64-bit values, which leave no bits for the array number, with their indices."""
     from shardir.frontend import numpy as snp
 
     values = snp.concatenate([first, second])
-    places = emit("iota", dim=0, result=TensorType(values.shape, "i32"))
-    values, order = emit("sort", values, places, dim=0, keys=1, stable=True)
-    mine = order < first.shape[0]
-    alike = values[1:] == values[:-1]
+    positions = emit("iota", dim=0, result=TensorType(values.shape, "i32"))
+    values, order = emit("sort", values, positions, dim=0, keys=1, stable=True)
+    from_first = order < first.shape[0]
+    equals_next = values[1:] == values[:-1]
     if values.value.type.dtype in INEXACT:
         nan = snp.isnan(values)
-        alike = alike | (nan[1:] & nan[:-1] & (mine[1:] == mine[:-1]))
-    return values, mine, alike
+        equals_next = equals_next | (nan[1:] & nan[:-1] & (from_first[1:] == from_first[:-1]))
+    return values, from_first, equals_next

@@ -1,4 +1,4 @@
-"""Comparisons and logic: results are bool."""
+"""Elementwise comparisons and logic, which return bools."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ def _comparison(name: str, op: str, sign: str) -> Binary:
         return compared(op, *align(x, y))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"x {sign} y, elementwise."
+    function.__doc__ = f"Return x {sign} y, elementwise, as bools."
     return public()(function)
 
 
 def compared(op: str, x: Tracer, y: Tracer) -> Tracer:
-    """A comparison; complex numbers go by their real parts, equal ones by the imaginary ones."""
+    """Emit a comparison; complex numbers compare by real part, then by imaginary part."""
     if not is_complex(x) or op in ("eq", "ne"):
         return same(op, x, y)
     (a, b), (c, d) = ((same("real", v), same("imag", v)) for v in (x, y))
@@ -53,7 +53,7 @@ def _logic(name: str, op: str, meaning: str) -> Binary:
         return pointwise(op, truth(x), truth(y))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Whether {meaning} true (not zero), elementwise."
+    function.__doc__ = f"Return whether {meaning} true (not zero), elementwise, as bools."
     return public()(function)
 
 
@@ -64,22 +64,22 @@ logical_xor = _logic("logical_xor", "xor", "exactly one is")
 
 @public()
 def logical_not(x: Any, /) -> Any:
-    """Whether it is false (zero), elementwise."""
+    """Return whether each element is false (zero), as bools."""
     return same("not", truth(x))
 
 
 @public(static=("equal_nan",))
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """Whether |a - b| <= atol + rtol * |b|, elementwise; infinities are close to themselves.
+    """Return whether |a - b| <= atol + rtol * |b|, elementwise; equal infinities are close.
 
-    `equal_nan` counts NaN as close to NaN.
+    With `equal_nan`, NaN is close to NaN.
     """
     x, y = align(a, b, kind=inexact(a, b))
     gap, size = same("abs", same("sub", x, y)), same("abs", y)
     kind = (size.value.type.dtype, False)
     slack, part = fitted(size.shape, kind, atol, rtol)
     near = same("le", gap, same("add", slack, same("mul", part, size)))
-    # An infinity is within any bound that is infinite too, so both must be finite.
+    # An infinity is within an infinite tolerance, so that both elements must be finite.
     close = same("or", same("eq", x, y), same("and", near, same("is_finite", y)))
     if equal_nan:
         close = same("or", close, same("and", is_nan(x), is_nan(y)))
@@ -88,7 +88,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
 
 @public(static=("equal_nan",))
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """Whether all elements are close in the sense of `isclose`, as one bool."""
+    """Return whether all elements are close in the sense of `isclose`, as a scalar bool."""
     close = as_tracer(isclose(a, b, rtol, atol, equal_nan))
     result: Tracer = emit("all", close, dims=tuple(range(close.ndim)))
     return result
@@ -96,7 +96,10 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 @public(static=("equal_nan",))
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether shapes and all elements are equal, as one bool; NaN is not, unless `equal_nan`."""
+    """Return whether shapes and all elements are equal, as a scalar bool.
+
+    NaN is equal to NaN only with `equal_nan`.
+    """
     x, y = as_tracer(a1), as_tracer(a2)
     if x.shape != y.shape:
         return splat(False, TensorType((), "bool"))
@@ -105,7 +108,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 @public()
 def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether all elements are equal after broadcasting, as one bool."""
+    """Return whether all elements are equal after broadcasting, as a scalar bool."""
     x, y = as_tracer(a1), as_tracer(a2)
     for n, m in zip(x.shape[::-1], y.shape[::-1], strict=False):
         if n != m and 1 not in (n, m):

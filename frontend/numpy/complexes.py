@@ -1,4 +1,4 @@
-"""Complex numbers and their parts. Real numbers are their own real part."""
+"""Elementwise functions of complex numbers and their parts. A real number is its own real part."""
 
 from math import pi
 from typing import Any
@@ -16,26 +16,29 @@ from shardir.types import COMPLEX, FLOATS, UNSIGNED
 
 
 def is_complex(x: Tracer) -> bool:
+    """Return whether the element type is complex."""
     return x.value.type.dtype in COMPLEX
 
 
 @public()
 def real(x: Any, /) -> Any:
-    """The real part, elementwise."""
+    """Return the real part, elementwise. The result of complex numbers has the matching real
+    type.
+    """
     x = as_tracer(x)
     return same("real", x) if is_complex(x) else x
 
 
 @public()
 def imag(x: Any, /) -> Any:
-    """The imaginary part, elementwise; 0 of real numbers."""
+    """Return the imaginary part, elementwise; 0 for real numbers."""
     x = as_tracer(x)
     return same("imag", x) if is_complex(x) else like(x, 0)
 
 
 @public()
 def conjugate(x: Any, /) -> Any:
-    """The number with its imaginary part negated, elementwise."""
+    """Return the complex conjugate, elementwise; real numbers are returned unchanged."""
     return conjugate_of(as_tracer(x))
 
 
@@ -43,12 +46,15 @@ conj = conjugate
 
 
 def conjugate_of(x: Tracer) -> Tracer:
+    """Emit the complex conjugate; return real operands unchanged."""
     return same("conj", x) if is_complex(x) else x
 
 
 @public()
 def absolute(x: Any, /) -> Any:
-    """The size of a number, elementwise; of a complex one its distance from 0."""
+    """Return the absolute value, elementwise. The result of complex numbers has the matching real
+    type.
+    """
     x = as_tracer(x)
     if x.value.type.dtype == "bool" or x.value.type.dtype in UNSIGNED:
         return x
@@ -60,18 +66,21 @@ abs = absolute
 
 @public()
 def sign(x: Any, /) -> Any:
-    """-1, 0 or 1, elementwise; a complex number is divided by its size."""
+    """Return -1, 0 or 1 by the sign of x, elementwise; of a complex number x / |x|, 0 of 0.
+
+    Raise `OperationTypeError` for bools.
+    """
     x = as_tracer(x)
     if x.value.type.dtype == "bool":
         raise OperationTypeError(point("sign does not take bools; use .astype(int)"))
-    made = same("sign", x)
-    # Of -0 it is 0, as NumPy has it; the operation keeps the sign.
-    return same("add", made, like(made, 0)) if x.value.type.dtype in FLOATS else made
+    result = same("sign", x)
+    # NumPy returns 0 for -0; the operation keeps the sign, so that 0 is added.
+    return same("add", result, like(result, 0)) if x.value.type.dtype in FLOATS else result
 
 
 @public()
 def square(x: Any, /) -> Any:
-    """x * x, elementwise; bools count as integers."""
+    """Return x * x, elementwise; bools are converted to int32."""
     x = as_tracer(x)
     if x.value.type.dtype == "bool":
         x = convert(x, "i32")
@@ -80,16 +89,19 @@ def square(x: Any, /) -> Any:
 
 @public(static=("deg",))
 def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of a complex number from the real axis, elementwise, in radians (or degrees)."""
+    """Return the angle of a complex number from the real axis, elementwise.
+
+    The result is a float in radians, or in degrees if `deg` is true.
+    """
     (z,) = align(z, kind=(usual_float(z)[0], False))
     parts = (same("imag", z), same("real", z)) if is_complex(z) else (like(z, 0), z)
-    found = same("atan2", *parts)
-    return same("mul", found, like(found, 180 / pi)) if deg else found
+    result = same("atan2", *parts)
+    return same("mul", result, like(result, 180 / pi)) if deg else result
 
 
 @composed(unused=True)
 def iscomplex(x: Any) -> Any:
-    """Whether the imaginary part is not 0, elementwise."""
+    """Return whether the imaginary part is not 0, elementwise, as bools."""
     real = isinstance(x, Array) and x.type.dtype not in COMPLEX
     return zeros_like(x, bool) if real else _iscomplex(x)
 
@@ -101,7 +113,7 @@ def _iscomplex(x: Any) -> Any:
 
 @public()
 def isreal(x: Any) -> Any:
-    """Whether the imaginary part is 0, elementwise."""
+    """Return whether the imaginary part is 0, elementwise, as bools."""
     return _imaginary(as_tracer(x), "eq")
 
 

@@ -1,7 +1,7 @@
-"""Products of vectors, matrices and stacks of them, each one `dot` operation.
+"""Products of vectors, matrices and batches of them, each of them one `dot` operation.
 
-The letters of a `dot` are chosen to read well: `bi,ih->bh` is a product of matrices. A dimension
-of size 1 that is broadcast against a larger one is dropped instead of repeated.
+The letters of a `dot` follow a convention: `bi,ih->bh` is a product of two matrices. A dimension of
+size 1 that would be broadcast against a larger one is dropped instead of repeated.
 """
 
 from operator import index
@@ -26,35 +26,39 @@ STATIC = ("precision", "preferred_element_type")
 
 
 def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
-    """`dot` of operands of one element type; `dtype` is that of the result if not theirs.
+    """Emit `dot` of operands of one element type.
 
-    Of bools, whether some product is true.
+    `dtype` is the element type of the result, if it is not that of the operands. For bools, an
+    element of the result is true if at least one product is true.
     """
     if x.value.type.dtype == "bool":
         left, right, output = dims.replace("->", ",").split(",")
         if left == right and not output and dtype is None and x.shape == y.shape:
-            # Nothing is added up, so that whoever looks can stop at the first that is true.
+            # This is a reduction with `any`, without a sum, so that a backend can stop at the first
+            # true element.
             some: Tracer = emit("any", emit("and", x, y), dims=tuple(range(x.ndim)))
             return some
-        # Ones never sum to zero, however a sum is rounded, and products of floats are fastest.
-        made = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
-        return made if dtype is None else convert(made, dtype_of(dtype))
+        # A sum of ones is never rounded to zero, and products of floats are fastest.
+        bools = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
+        return bools if dtype is None else convert(bools, dtype_of(dtype))
     left, right, output = dims.replace("->", ",").split(",")
     x, left = _without_ones(x, left, y, right)
     y, right = _without_ones(y, right, x, left)
     sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
     weak = x.weak_type and y.weak_type and dtype is None
     name = x.value.type.dtype
-    wanted = name if dtype is None else dtype_of(dtype)
-    wide, _ = promotion.result_type((name, False), (wanted, False))
+    result_dtype = name if dtype is None else dtype_of(dtype)
+    wide, _ = promotion.result_type((name, False), (result_dtype, False))
     shape = tuple(sizes[letter] for letter in output)
-    stated = TensorType(shape, wide) if wide != name else None
-    result: Tracer = emit("dot", x, y, dims=f"{left},{right}->{output}", result=stated, weak=weak)
-    return convert(result, wanted, weak)
+    result_type = TensorType(shape, wide) if wide != name else None
+    result: Tracer = emit(
+        "dot", x, y, dims=f"{left},{right}->{output}", result=result_type, weak=weak
+    )
+    return convert(result, result_dtype, weak)
 
 
 def _without_ones(x: Tracer, letters: str, y: Tracer, others: str) -> tuple[Tracer, str]:
-    """`x` without the dimensions of size 1 that `y` has in another size."""
+    """Drop the dimensions of size 1 of `x` that have another size in `y`."""
     sizes = dict(zip(others, y.shape, strict=True))
     kept = [
         (letter, n)
@@ -65,7 +69,7 @@ def _without_ones(x: Tracer, letters: str, y: Tracer, others: str) -> tuple[Trac
 
 
 def _disagree(name: str, x: Tracer, i: int, y: Tracer, j: int) -> None:
-    """Raise `ShapeError` unless two dimensions that are multiplied have one size."""
+    """Raise `ShapeError` unless two contracted dimensions have the same size."""
     if x.shape[i] != y.shape[j]:
         raise ShapeError(
             point(
@@ -84,10 +88,12 @@ def matmul(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The product of matrices, the last two axes; the axes before are a stack and broadcast.
+    """Return the matrix product over the last two axes; the axes before them are batch axes and
+    broadcast.
 
-    A vector counts as a row on the left and as a column on the right, which the result lacks.
-    `precision` is accepted for compatibility and ignored: products are exact to the type.
+    A vector is a row on the left and a column on the right; the result lacks that axis. `precision`
+    is accepted for compatibility and ignored: products have the precision of the element type. The
+    result has the promoted element type, or `preferred_element_type`.
     """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
@@ -113,9 +119,11 @@ def dot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The product over the last axis of `a` and the last but one (the only one) of `b`.
+    """Return the sum of products over the last axis of `a` and the last but one (or only) axis of
+    `b`.
 
-    Scalars multiply. `precision` is accepted for compatibility and ignored.
+    The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied. `precision`
+    is accepted for compatibility and ignored.
     """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
@@ -133,13 +141,13 @@ def dot(
 
 
 def flat(x: Tracer) -> Tracer:
-    """All elements in one dimension."""
+    """Flatten `x` to one dimension."""
     return reshape(x, (x.value.type.size,))
 
 
 @public(static=STATIC)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum of the products of all elements, those of `a` conjugated."""
+    """Return the sum of the products of all elements, those of `a` conjugated, as a scalar."""
     x, y = map(flat, promote(a, b))
     _disagree("vdot", x, 0, y, 0)
     return contract(conjugate_of(x), y, "i,i->", preferred_element_type)
@@ -150,7 +158,9 @@ def vecdot(
     x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:  # fmt: skip
-    """The products of vectors along `axis`, those of `x1` conjugated; other axes broadcast."""
+    """Return the dot products of vectors along `axis`, `x1` conjugated; the other axes
+    broadcast.
+    """
     x, y = promote(x1, x2)
     i, j = axis_of(axis, x.ndim), axis_of(axis, y.ndim)
     _disagree("vecdot", x, i, y, j)
@@ -168,7 +178,7 @@ def vecdot(
 def matvec(
     x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The products of matrices with vectors, the last axes; the axes before broadcast."""
+    """Return the products of matrices with vectors in the last axes; the axes before broadcast."""
     x, y = promote(x1, x2)
     if x.ndim < 2 or not y.ndim:
         raise ShapeError(
@@ -183,7 +193,9 @@ def matvec(
 def vecmat(
     x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The products of conjugated vectors with matrices, the last axes; those before broadcast."""
+    """Return the products of conjugated vectors with matrices in the last axes; others
+    broadcast.
+    """
     x, y = promote(x1, x2)
     if not x.ndim or y.ndim < 2:
         raise ShapeError(
@@ -196,7 +208,10 @@ def vecmat(
 
 @public(static=STATIC)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The product over the last axes of both; scalars multiply."""
+    """Return the sum of products over the last axes of both arrays; scalars are multiplied.
+
+    The result has the remaining axes of `a`, then those of `b`.
+    """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
         return pointwise("mul", x, y)
@@ -208,7 +223,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 @public()
 def outer(a: Any, b: Any, out: None = None) -> Any:
-    """The products of each element of `a` with each of `b`, as a matrix."""
+    """Return the products of each element of `a` with each element of `b` as a matrix."""
     no_out("outer", out)
     x, y = map(flat, promote(a, b))
     return contract(x, y, "b,h->bh")
@@ -224,7 +239,11 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The product over some axes: the last `axes` of `a` and first of `b`, or a pair of lists."""
+    """Return the sum of products over several axes.
+
+    `axes` is a number n (the last n axes of `a` and the first n of `b`) or a pair of lists of axes.
+    The result has the remaining axes of `a`, then those of `b`.
+    """
     x, y = promote(a, b)
     if isinstance(axes, (tuple, list)):
         pair = [(e,) if not isinstance(e, (tuple, list)) else tuple(e) for e in axes]
@@ -253,11 +272,11 @@ def tensordot(
 
 @public()
 def kron(a: Any, b: Any) -> Any:
-    """The Kronecker product: every element of `a` times the whole of `b`, as blocks."""
+    """Return the Kronecker product: blocks of `b`, each multiplied by one element of `a`."""
     x, y = promote(a, b)
     rank = max(x.ndim, y.ndim)
     x, y = (reshape(v, (1,) * (rank - v.ndim) + v.shape) for v in (x, y))
     left, right = ascii_letters[:rank], ascii_letters[26 : 26 + rank]
-    woven = "".join(u + v for u, v in zip(left, right, strict=True))
-    blocks = contract(x, y, f"{left},{right}->{woven}")
+    output = "".join(u + v for u, v in zip(left, right, strict=True))
+    blocks = contract(x, y, f"{left},{right}->{output}")
     return reshape(blocks, [n * m for n, m in zip(x.shape, y.shape, strict=True)])

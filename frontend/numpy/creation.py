@@ -1,7 +1,7 @@
-"""Arrays made of numbers, shapes and Python lists.
+"""Creation of arrays from scalars, shapes and nested lists.
 
-`device`, a device or a sharding, says where the array goes; otherwise it is uncommitted. An array
-made like another one goes where that one is.
+`device`, a device or a sharding, states where the array is placed; without it, the array is
+uncommitted. An array that is made like another one gets the sharding of that one.
 """
 
 import sys
@@ -64,12 +64,13 @@ def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None,
     device: Any = None, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """Numbers, NumPy arrays, nested lists of anything, and memory, as an array.
+    """Return an array from a scalar, a NumPy array, a nested list, or an object with a memory
+    buffer.
 
-    Memory is what has `__array_interface__`, or is a buffer to Python, as `array.array` and
-    `memoryview` are. Element types of 64 bits are narrowed unless enabled. `copy` makes no
-    difference: arrays never change. Raises `NotAnArrayError` for what is no array, such as lists
-    of different lengths.
+    Objects with `__array_interface__` and objects that support Python's buffer protocol, such as
+    `array.array` and `memoryview`, are read. 64-bit element types are narrowed unless 64-bit types
+    are enabled. `copy` has no effect, because arrays are immutable. Raise `NotAnArrayError` for an
+    object that is not an array, such as lists of different lengths.
     """
     device = _place(device, out_sharding)
     if dtype is order is device is None and current() is None:
@@ -78,8 +79,8 @@ def asarray(
         if type(a) is np.ndarray:
             return from_numpy(a)
     if order is not None and not is_one_of(order, ("K", "A", "C")):
-        told = brief(order)
-        raise ArgumentError(point(f"arrays are stored in row-major order, there is no {told}"))
+        described = brief(order)
+        raise ArgumentError(point(f"arrays are stored in row-major order, there is no {described}"))
     if dtype is not None and type(a) in (int, float) and dtype_of(dtype) in INTEGERS:
         check_fits(int(a) if isfinite(a) else a, dtype_of(dtype))
     if is_memory(a):
@@ -101,9 +102,10 @@ def array(
     object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *,
     device: Any = None, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """Like `asarray`, with at least `ndmin` dimensions; with `copy` never the array itself.
+    """Return an array like `asarray`, with at least `ndmin` dimensions, which are added in front.
 
-    So the result may be donated and `object` is still there.
+    With `copy` the result is never `object` itself, so that the result can be donated and `object`
+    remains valid.
     """
     device = _place(device, out_sharding)
     rank = whole_of("ndmin of array", ndmin)
@@ -111,18 +113,19 @@ def array(
         raise ArgumentError(
             point(f"ndmin of array is {rank}; arrays have at most {MOST_DIMENSIONS} dimensions")
         )
-    made = asarray(object, dtype, order)
-    if flag_of("copy of array", copy) and made is object:
-        made = _asarray(made)
-    if made.ndim < rank:
-        made = _reshaped(made, (1,) * (rank - made.ndim) + made.shape)
-    return _on(device, made)
+    result = asarray(object, dtype, order)
+    if flag_of("copy of array", copy) and result is object:
+        result = _asarray(result)
+    if result.ndim < rank:
+        result = _reshaped(result, (1,) * (rank - result.ndim) + result.shape)
+    return _on(device, result)
 
 
 def _plain_kinds(items: Any) -> set[type] | None:
-    """The types in a nested list of nothing but Python's and NumPy's numbers; `None` for others.
+    """Return the element types in a nested list of only Python and NumPy numbers, `None` for
+    others.
 
-    Such a list is one array from the start, instead of an argument for each number.
+    Such a list becomes one array argument instead of one argument per element.
     """
     try:
         kinds = _kinds(items)
@@ -133,7 +136,7 @@ def _plain_kinds(items: Any) -> set[type] | None:
 
 
 def _kinds(items: Sequence[Any]) -> set[type]:
-    """The types of what is in a nested list, those of lists left out."""
+    """Return the types of the leaves of a nested list."""
     kinds = set(map(type, items))
     nested = {kind for kind in kinds if issubclass(kind, (list, tuple))}
     if nested:
@@ -148,36 +151,38 @@ def _is_typed(kind: type) -> bool:
 
 def _numbers(items: Sequence[Any], kinds: set[type], dtype: Any) -> Any:
     try:
-        found = np.asarray(items)
+        values = np.asarray(items)
     except ValueError:
-        return items  # which is an error that shows the user's line
-    if found.dtype.kind not in "biufcV":
+        return items  # The traced path raises an error that shows the user's line.
+    if values.dtype.kind not in "biufcV":
         return items
-    if dtype is not None and found.dtype.kind in "iu":
-        return _of_type(found, dtype)
+    if dtype is not None and values.dtype.kind in "iu":
+        return _of_type(values, dtype)
     if not any(map(_is_typed, kinds)):
-        return found
-    # NumPy takes Python's numbers for wide ones; here they give way to those with a type.
+        return values
+    # NumPy promotes Python scalars as int64 and float64; here they are weakly typed and adopt the
+    # type of the typed elements.
     typed = {x.dtype: x for x in tree.leaves(items) if _is_typed(type(x))}
     plain = {type(x): x for x in tree.leaves(items) if is_number(x)}
     name, _ = promotion.result_type(*map(kind_of, [*typed.values(), *plain.values()]))
-    return narrowed(found, NUMPY_DTYPES[name])
+    return narrowed(values, NUMPY_DTYPES[name])
 
 
-def _of_type(found: Any, dtype: Any) -> Any:
-    """Return known integers in the element type asked for, as the default one may hold fewer.
+def _of_type(values: Any, dtype: Any) -> Any:
+    """Convert concrete 64-bit integers to the requested element type.
 
-    Raises `NumberError` for an integer that an integer type asked for does not hold.
+    The default integer type may be too narrow for them. Raise `NumberError` for an integer that
+    does not fit into the requested integer type.
     """
-    if dtype is None or found.dtype.kind not in "iu" or found.dtype.itemsize < 8:
-        return found
+    if dtype is None or values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
+        return values
     name = dtype_of(dtype)
     if name == "key":
-        return found
+        return values
     if name in INTEGERS:
-        return narrowed(np.asarray(found), NUMPY_DTYPES[name])
+        return narrowed(np.asarray(values), NUMPY_DTYPES[name])
     with np.errstate(all="ignore"):
-        return np.asarray(found).astype(NUMPY_DTYPES[name])
+        return np.asarray(values).astype(NUMPY_DTYPES[name])
 
 
 @public(static=("dtype",))
@@ -199,35 +204,42 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 @public()
 def copy(a: Any, order: Any = None) -> Any:
-    """The same array: it never changes, so nobody can tell."""
+    """Return the array itself: arrays are immutable, so that a copy is indistinguishable."""
     return as_tracer(a)
 
 
 @composed()
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of `shape` of zeros, float32 unless told."""
+    """Return an array of `shape` filled with zeros, of the default floating type unless `dtype` is
+    given.
+    """
     return _on(_place(device, out_sharding), _zeros(shape, dtype))
 
 
 @composed()
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of `shape` of ones, float32 unless told."""
+    """Return an array of `shape` filled with ones, of the default floating type unless `dtype` is
+    given.
+    """
     return _on(_place(device, out_sharding), _splat(shape, 1, dtype))
 
 
 @composed()
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of `shape`; of zeros, as there are no numbers that nobody wrote."""
+    """Return an array of `shape` filled with zeros; uninitialized arrays do not exist.
+
+    The element type is the default floating type unless `dtype` is given.
+    """
     return _on(_place(device, out_sharding), _zeros(shape, dtype))
 
 
 def _zeros(shape: Any, dtype: Any) -> Any:
-    """Zeros; many are memory that nobody has written since it was zeros, where there is such."""
+    """Return zeros; large arrays use zero-initialized memory pages of the system, if available."""
     size = shape if type(shape) is int else prod(shape) if _is_known(shape) else 0
     if size >= FEWEST and current() is None:
-        made = unwritten_zeros(shape_of(shape), dtype_of(float if dtype is None else dtype))
-        if made is not None:
-            return made
+        zeros = unwritten_zeros(shape_of(shape), dtype_of(float if dtype is None else dtype))
+        if zeros is not None:
+            return zeros
     return _splat(shape, 0, dtype)
 
 
@@ -249,18 +261,22 @@ def full(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """An array of `shape` with `fill_value`, broadcast to it, everywhere."""
+    """Return an array of `shape` filled with `fill_value`, which is broadcast to `shape`.
+
+    The element type is that of `fill_value` unless `dtype` is given.
+    """
     device = _place(device, out_sharding)
-    whole = _as_whole(fill_value)
-    if dtype is not None and whole is not None:
-        return _on(device, _splat(shape, whole, dtype))
+    integer = _as_whole(fill_value)
+    if dtype is not None and integer is not None:
+        return _on(device, _splat(shape, integer, dtype))
     return _on(device, _full(shape, fill_value, dtype))
 
 
 def _as_whole(number: Any) -> int | None:
-    """A small number of Python as an integer, if it is one; not a zero of floats, which has a sign.
+    """Return a small Python scalar as an integer if it is one, except a floating zero, which has a
+    sign.
 
-    Programs are found by integers in half the time of a call.
+    A cache lookup by integers takes half the time of a call.
     """
     if type(number) is float and number and abs(number) < 1 << 24 and number.is_integer():
         return int(number)
@@ -275,17 +291,19 @@ def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
     return _filled(value, Abstract(TensorType(sizes, name), weak))
 
 
-def _filled(value: Any, wanted: Abstract) -> Tracer:
+def _filled(value: Any, abstract: Abstract) -> Tracer:
     if is_number(value):
-        return splat(value, wanted.type, wanted.weak)
-    return broadcast(convert(as_tracer(value), wanted.type.dtype, wanted.weak), wanted.type.shape)
+        return splat(value, abstract.type, abstract.weak)
+    return broadcast(
+        convert(as_tracer(value), abstract.type.dtype, abstract.weak), abstract.type.shape
+    )
 
 
 @composed(unused=True)
 def zeros_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Any:
-    """Zeros of the shape and element type of `a`, unless others are told."""
+    """Return zeros with the shape and element type of `a`, unless `shape` or `dtype` is given."""
     return full_like(a, 0, dtype, shape, device=_place(device, out_sharding))
 
 
@@ -293,13 +311,13 @@ def zeros_like(
 def ones_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Any:
-    """Ones of the shape and element type of `a`, unless others are told."""
+    """Return ones with the shape and element type of `a`, unless `shape` or `dtype` is given."""
     return full_like(a, 1, dtype, shape, device=_place(device, out_sharding))
 
 
 @composed(unused=True)
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """Zeros of the shape and element type of `prototype`, unless others are told."""
+    """Return zeros with the shape and element type of `prototype`, unless others are given."""
     return full_like(prototype, 0, dtype, shape, device=device)
 
 
@@ -313,30 +331,35 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """`fill_value`, broadcast, in the shape and element type of `a`, unless others are told."""
+    """Return `fill_value`, broadcast, with the shape and element type of `a`, unless others are
+    given.
+    """
     device = _place(device, out_sharding)
-    known = abstract_of(asarray(a) if isinstance(a, (list, tuple)) else a)
-    sizes = known.type.shape if shape is None else shape_of(shape)
-    name, weak = (known.type.dtype, known.weak) if dtype is None else (dtype_of(dtype), False)
-    whole = None if weak or name == "key" else _as_whole(fill_value)
-    if whole is not None:
+    abstract = abstract_of(asarray(a) if isinstance(a, (list, tuple)) else a)
+    sizes = abstract.type.shape if shape is None else shape_of(shape)
+    name, weak = (abstract.type.dtype, abstract.weak) if dtype is None else (dtype_of(dtype), False)
+    integer = None if weak or name == "key" else _as_whole(fill_value)
+    if integer is not None:
         kind = NUMPY_DTYPES[name].type
-        made = _splat(sizes, whole, kind) if whole else _zeros(sizes, kind)
+        result = _splat(sizes, integer, kind) if integer else _zeros(sizes, kind)
     else:
-        made = _full_like(fill_value, TensorType(sizes, name), weak)
-    if device is None and sizes == known.type.shape:
-        # The operand has been placed so, or is to be: its dimensions need not divide.
-        return _on(_home(a), made, "pad")
-    return _on(device, made)
+        result = _full_like(fill_value, TensorType(sizes, name), weak)
+    if device is None and sizes == abstract.type.shape:
+        # The operand already has this sharding, or will get it, so that its dimensions need not be
+        # divisible.
+        return _on(_home(a), result, "pad")
+    return _on(device, result)
 
 
 def _home(a: Any) -> Any:
-    """Where somebody has placed an array, or would place it on devices that there are."""
+    """Return the sharding of a committed array or of an abstract one with a sharding, else
+    `None`.
+    """
     if isinstance(a, Array):
         return a.sharding if a.committed else None
-    where = a.sharding if isinstance(a, ShapeDtypeStruct) else None
-    if isinstance(where, Sharding) and not is_abstract(where.device_assignment):
-        return where
+    sharding = a.sharding if isinstance(a, ShapeDtypeStruct) else None
+    if isinstance(sharding, Sharding) and not is_abstract(sharding.device_assignment):
+        return sharding
     return None
 
 
@@ -355,14 +378,16 @@ def arange(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """start, start + step, ... before stop; with one number, 0, 1, ... before that.
+    """Return start, start + step, ... below stop; with one argument, 0, 1, ... below that.
 
-    The numbers must be known while tracing. Raises `ArgumentError` for what is no number.
+    The result is a vector. `start`, `stop` and `step` must be concrete while tracing; the element
+    type is their promoted type unless `dtype` is given. Raise `ArgumentError` for an argument that
+    is not a number.
     """
     bounds = [start, stop, step]
     for bound in bounds:
         if isinstance(bound, Tracer):
-            bound.__index__()  # an error that says why the numbers must be known
+            bound.__index__()  # raises an error that states why the bounds must be concrete
     bounds = [int(bound) if isinstance(bound, bool) else bound for bound in bounds]
     numbers = [None if b is None else b if is_number(b) else _number(b) for b in bounds]
     if numbers[1] is None:
@@ -389,7 +414,7 @@ def _number(bound: Any) -> Any:
 
 
 def _count(start: Any, stop: Any, step: Any) -> int:
-    """How many numbers NumPy's arange has, without making them."""
+    """Return the number of elements of NumPy's arange without creating them."""
     bounds = (start, stop, step)
     try:
         if all(type(bound) is int for bound in bounds):
@@ -397,7 +422,7 @@ def _count(start: Any, stop: Any, step: Any) -> int:
         if any(isinstance(bound, complex) for bound in bounds):
             return len(np.arange(start, stop, step))
         count: int = max(0, ceil((stop - start) / step))
-    except (ValueError, OverflowError):  # Of what is infinite, or none; or of too many.
+    except (ValueError, OverflowError):  # The length is infinite, not a number, or too large.
         count = sys.maxsize
     if count >= sys.maxsize:
         raise ArgumentError(point(f"arange from {start} to {stop} by {step} has no finite length"))
@@ -406,15 +431,15 @@ def _count(start: Any, stop: Any, step: Any) -> int:
 
 @public(static=("start", "stop", "step", "dtype"))
 def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
-    """Counted in a type that holds all numbers, then converted."""
+    """Emit an iota in a type that can represent all elements, then convert it."""
     name = dtype_of(dtype)
     count = _count(start, stop, step)
-    whole = isinstance(start, int) and isinstance(step, int)
+    is_integer = isinstance(start, int) and isinstance(step, int)
     if name in INTEGERS or name in ("f64", "c128"):
-        counting = name if whole or name not in INTEGERS else promotion.canonical("f64")
+        iota_dtype = name if is_integer or name not in INTEGERS else promotion.canonical("f64")
     else:
-        counting = "f32"
-    numbers: Tracer = emit("iota", dim=0, result=TensorType((count,), counting))
+        iota_dtype = "f32"
+    numbers: Tracer = emit("iota", dim=0, result=TensorType((count,), iota_dtype))
     if step != 1:
         numbers = emit("mul", numbers, splat(step, numbers.value.type))
     if start != 0:

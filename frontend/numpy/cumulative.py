@@ -1,4 +1,4 @@
-"""Sums along the way, and the differences that undo them."""
+"""Cumulative sums and products, differences, gradients and integrals along an axis."""
 
 from collections.abc import Callable
 from math import pi
@@ -41,8 +41,9 @@ def _cumulated(name: str, op: str, neutral: int, nans: bool, meaning: str) -> Ca
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"The {meaning} up to each element along `axis` (without it, of the flat array). "
-        "Bools count as integers."
+        f"Return the {meaning} up to each element along `axis` (without it, of the flattened "
+        "array). "
+        "Bools become integers."
     )
     return public(static=("axis", "dtype", "out"))(function)
 
@@ -67,7 +68,7 @@ nancumprod = _cumulated("nancumprod", "cumprod", 1, True, "product of all but Na
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The sum up to each element along `axis`, with `include_initial` from 0 on."""
+    """Return the sum up to each element along `axis`; `include_initial` prepends 0."""
     return _cumulative("cumulative_sum", "cumsum", 0, x, axis, dtype, include_initial)
 
 
@@ -75,7 +76,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The product up to each element along `axis`, with `include_initial` from 1 on."""
+    """Return the product up to each element along `axis`; `include_initial` prepends 1."""
     return _cumulative("cumulative_prod", "cumprod", 1, x, axis, dtype, include_initial)
 
 
@@ -86,12 +87,16 @@ def _cumulative(
     if axis is None and found.ndim != 1:
         raise ArgumentError(point(f"{name} of an array of rank {found.ndim} needs axis="))
     dim = 0 if axis is None else axis_of(axis, found.ndim)
-    own = found.value.type.dtype
+    dtype_of_operand = found.value.type.dtype
     if dtype is not None:
-        wanted = dtype_of(dtype)
-    else:  # as in JAX, products of narrow integers stay narrow
-        wanted = total(own) if own == "bool" or op == "cumsum" else own
-    running = _running(op, convert(found, wanted), dim, None)
+        result_dtype = dtype_of(dtype)
+    else:  # As in JAX, products of narrow integers keep their type.
+        result_dtype = (
+            total(dtype_of_operand)
+            if dtype_of_operand == "bool" or op == "cumsum"
+            else dtype_of_operand
+        )
+    running = _running(op, convert(found, result_dtype), dim, None)
     if not include_initial:
         return running
     start = splat(first, running.value.type.with_shape(resized(running.shape, dim, 1)))
@@ -100,9 +105,9 @@ def _cumulative(
 
 @public(static=("n", "axis"))
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """The difference of each element to the one before along `axis`, `n` times over.
+    """Return the difference of each element to the element before along `axis`, repeated `n` times.
 
-    Of bools, whether they differ. `prepend` and `append` are put at the ends first.
+    Of bools, return whether they differ. `prepend` and `append` are concatenated first.
     """
     x = as_tracer(a)
     times = whole_of("n of diff", n)
@@ -119,7 +124,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         parts = [_end(part, x, dim) for part in (ends[0], x, ends[1]) if part is not None]
         x = joined(promote_to(kind, *parts), dim)
     op = "ne" if x.value.type.dtype == "bool" else "sub"
-    for _ in range(min(times, x.shape[dim])):  # then nothing is left
+    for _ in range(min(times, x.shape[dim])):  # After that many differences no element remains.
         size = x.shape[dim]
         x = same(op, piece(x, dim, min(1, size), size), piece(x, dim, 0, max(size - 1, 0)))
     return x
@@ -131,7 +136,10 @@ def _end(part: Tracer, x: Tracer, dim: int) -> Tracer:
 
 @public()
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """The difference of each element of the flat array to the one before, ends put on after."""
+    """Return the differences of consecutive elements of the flattened array.
+
+    `to_begin` and `to_end` are added to the result.
+    """
     x = flat(as_tracer(ary))
     found = as_tracer(diff(x))
     parts = [found]
@@ -144,7 +152,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @public(static=("axis",))
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """The integral of `y` along `axis` by trapezoids, at the places `x` or in steps of `dx`."""
+    """Integrate `y` along `axis` by the trapezoidal rule, at the points `x` or with step `dx`."""
     if x is None:
         (values,) = promote_to(inexact(y), y)
         steps = dx if is_number(dx) else as_tracer(dx)
@@ -152,8 +160,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         values, steps = promote_to(inexact(y, x), y, x)
     dim = axis_of(axis, values.ndim)
     if x is not None:
-        own = 0 if steps.ndim == 1 else axis_of(axis, steps.ndim)
-        steps = as_tracer(diff(steps, axis=own))
+        steps_axis = 0 if steps.ndim == 1 else axis_of(axis, steps.ndim)
+        steps = as_tracer(diff(steps, axis=steps_axis))
         if steps.ndim == 1:
             steps = spread(steps, resized(values.shape, dim, steps.shape[0]), (dim,))
     size = values.shape[dim]
@@ -163,9 +171,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @public(static=("axis", "edge_order"))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slope along each axis: central differences inside, one-sided ones at the ends.
+    """Return the gradient along each axis: central differences, one-sided ones at the ends.
 
-    `varargs` are the gaps, or the coordinates, one for all axes or one for each.
+    `varargs` are the distances, or the coordinates: one for all axes or one per axis.
     """
     if edge_order != 1:
         raise ArgumentError(point(f"gradient has edge_order=1 only, got {edge_order}"))
@@ -176,8 +184,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise ArgumentError(
             point(f"gradient takes no gap, one, or {len(dims)} of them, got {len(varargs)}")
         )
-    slopes = [_slope(x, dim, gap) for dim, gap in zip(dims, gaps, strict=True)]
-    return slopes[0] if len(slopes) == 1 else slopes
+    gradients = [_slope(x, dim, gap) for dim, gap in zip(dims, gaps, strict=True)]
+    return gradients[0] if len(gradients) == 1 else gradients
 
 
 def _slope(x: Tracer, dim: int, gap: Any) -> Tracer:
@@ -200,19 +208,21 @@ def _slope(x: Tracer, dim: int, gap: Any) -> Tracer:
     def along(part: Tracer) -> Tracer:
         return spread(part, resized(x.shape, dim, part.shape[0]), (dim,))
 
-    rises = piece(x, dim, 1, size) - piece(x, dim, 0, size - 1)
-    slopes = rises / along(steps)
+    differences = piece(x, dim, 1, size) - piece(x, dim, 0, size - 1)
+    quotients = differences / along(steps)
     before, after = piece(steps, 0, 0, size - 2), piece(steps, 0, 1, size - 1)
-    whole = before + after
-    inner = piece(slopes, dim, 0, size - 2) * along(after / whole) + piece(
-        slopes, dim, 1, size - 1
-    ) * along(before / whole)
-    return joined([piece(slopes, dim, 0, 1), inner, piece(slopes, dim, size - 2, size - 1)], dim)
+    both = before + after
+    inner = piece(quotients, dim, 0, size - 2) * along(after / both) + piece(
+        quotients, dim, 1, size - 1
+    ) * along(before / both)
+    return joined(
+        [piece(quotients, dim, 0, 1), inner, piece(quotients, dim, size - 2, size - 1)], dim
+    )
 
 
 @public(static=("axis",))
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * pi) -> Any:
-    """Angles without jumps of more than half a period along `axis`."""
+    """Add periods along `axis` so that consecutive angles differ by at most half a period."""
     (x,) = promote_to(common(p, period), p)
     if x.value.type.dtype not in FLOATS:
         (x,) = promote_to(inexact(x), x)
@@ -221,9 +231,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * pi) ->
         return x
     steps = as_tracer(diff(x, axis=dim))
     half = period * 0.5
-    turned = remainder(steps + half, period) - half
-    turned = choose(same("and", turned == -half, steps > 0), half, turned)
-    correction = turned - steps
+    wrapped_steps = remainder(steps + half, period) - half
+    wrapped_steps = choose(same("and", wrapped_steps == -half, steps > 0), half, wrapped_steps)
+    correction = wrapped_steps - steps
     limit = half if discont is None else discont
     correction = choose(abs(steps) < limit, 0.0, correction)
     summed: Tracer = emit("cumsum", correction, dim=dim, reverse=False)

@@ -1,4 +1,4 @@
-"""Diagonals of matrices, in the flat order of their elements."""
+"""Diagonals of matrices as strided slices of the flattened matrices."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from shardir.frontend.tracer import Tracer
 
 
 def diagonal_of(x: Tracer, first: int, second: int) -> Tracer:
-    """The diagonal of two dimensions of one size, in the place of the first."""
+    """Return the diagonal of two dimensions of equal size, at the position of the first."""
     rest = [d for d in range(x.ndim) if d not in (first, second)]
     taken = _last_diagonal(transposed(x, (*rest, first, second)), 0)
     place = first - (second < first)
@@ -22,22 +22,22 @@ def diagonal_of(x: Tracer, first: int, second: int) -> Tracer:
 
 
 def _last_diagonal(x: Tracer, offset: int) -> Tracer:
-    """The diagonal of the matrices in the last two dimensions, as the last one.
+    """Return diagonal `offset` of the matrices in the last two dimensions, as the last dimension.
 
-    In the flat row-major order its elements stand one row and one column apart.
+    In row-major order its elements have the distance columns + 1.
     """
-    *stack, rows, columns = x.shape
+    *batch, rows, columns = x.shape
     length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
     start = offset if offset >= 0 else -offset * columns
-    line = reshape(x, (*stack, rows * columns))
+    line = reshape(x, (*batch, rows * columns))
     if not length:
         start = 0
     result: Tracer = emit(
         "slice",
         line,
-        starts=(*[0] * len(stack), start),
-        strides=(*[1] * len(stack), columns + 1),
-        result=x.value.type.with_shape((*stack, length)),
+        starts=(*[0] * len(batch), start),
+        strides=(*[1] * len(batch), columns + 1),
+        result=x.value.type.with_shape((*batch, length)),
         weak=x.weak_type,
     )
     return result
@@ -45,7 +45,7 @@ def _last_diagonal(x: Tracer, offset: int) -> Tracer:
 
 @public(static=("offset", "axis1", "axis2"))
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The diagonal of matrices, which lie in two axes of `a`, as the last axis."""
+    """Return diagonal `offset` of the matrices in axes `axis1` and `axis2`, as the last axis."""
     x = as_tracer(a)
     first, second = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
     if first == second:

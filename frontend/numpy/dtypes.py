@@ -1,7 +1,7 @@
-"""Element types under NumPy's names: what they are, hold, and become together; and constants.
+"""Element types under NumPy's names, their limits and promotion; constants such as `pi`.
 
-`float32(x)` is `x` as an array of that type, and wherever an element type is wanted `float32` is
-one, as are NumPy's own types, Python's `float` and the text `"float32"`.
+`float32(x)` converts `x` to an array of that type. Every argument for an element type accepts
+`float32`, NumPy's types, Python's `float` and the text `"float32"`.
 """
 
 from typing import TYPE_CHECKING, Any, Final, final
@@ -39,7 +39,7 @@ inf: Final = float("inf")
 nan: Final = float("nan")
 newaxis: Final = None
 
-# The families of types, for `issubdtype`.
+# The type families of `issubdtype`.
 generic, number, inexact = np.generic, np.number, np.inexact
 integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
 floating, complexfloating = np.floating, np.complexfloating
@@ -47,17 +47,17 @@ character, flexible, object_ = np.character, np.flexible, np.object_
 
 
 class _OfNumPy(type):
-    """The class of `dtype`: what it makes are NumPy's, and so are its instances."""
+    """The metaclass of `dtype`: a call returns a NumPy dtype, and `isinstance` tests for one."""
 
     def __call__(cls, dtype: Any, *args: Any, **options: Any) -> np.dtype[Any]:
         if not args and not options and not isinstance(dtype, (list, dict)):
             return _numpy(dtype)
         try:
-            made: np.dtype[Any] = np.dtype(dtype, *args, **options)
+            result: np.dtype[Any] = np.dtype(dtype, *args, **options)
         except FOREIGN as error:
-            told = ", ".join(map(brief, (dtype, *args, *options.values())))
-            raise ArgumentError(point(f"dtype does not take ({told}): {error}")) from error
-        return made
+            described = ", ".join(map(brief, (dtype, *args, *options.values())))
+            raise ArgumentError(point(f"dtype does not take ({described}): {error}")) from error
+        return result
 
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, np.dtype)
@@ -71,20 +71,22 @@ if TYPE_CHECKING:
 else:
 
     class dtype(metaclass=_OfNumPy):
-        """`dtype(x)` is the element type that `x` names; `NotAnArrayError` if it names none."""
+        """`dtype(x)` is the element type that `x` names; raises `NotAnArrayError` if it
+        names none.
+        """
 
 
 class extended(np.generic):
-    """The family of element types that are no numbers; for `issubdtype`."""
+    """The family of element types that are not numbers; for `issubdtype`."""
 
 
 class prng_key(extended):
-    """The family of element types of random keys; for `issubdtype`."""
+    """The family of element types of PRNG keys; for `issubdtype`."""
 
 
 @final
 class ScalarType:
-    """An element type that can be called: `float32(3)` is an array of it."""
+    """A callable element type: `float32(3)` is an array of that type."""
 
     __slots__ = ("dtype",)
 
@@ -125,12 +127,12 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 @composed()
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """`x` with another element type: floats become integers towards zero, wide integers wrap.
+    """Convert `x` to another element type: floats are truncated to integers, wide integers wrap.
 
-    `device`, a device or a sharding, says where the result goes.
+    `device`, a device or a sharding, states where the result is placed.
     """
-    made = _astype(x, dtype)
-    return made if device is None else device_put(made, device)
+    result = _astype(x, dtype)
+    return result if device is None else device_put(result, device)
 
 
 @public(static=("dtype",))
@@ -139,7 +141,9 @@ def _astype(x: Any, dtype: Any) -> Any:
 
 
 def _numpy(spec: Any) -> np.dtype[Any]:
-    """The element type meant, 64-bit types as they are; raises `NotAnArrayError`."""
+    """Return the NumPy dtype of `spec` without narrowing of 64-bit types; raise
+    `NotAnArrayError`.
+    """
     if isinstance(spec, str) and spec == "bfloat16":
         return NUMPY_DTYPES["bf16"]
     found = spec if isinstance(spec, type) else getattr(spec, "dtype", spec)
@@ -154,8 +158,8 @@ def _numpy(spec: Any) -> np.dtype[Any]:
 class Finfo:
     """The limits of a floating type: `bits`, `eps`, `max`, `min`, `smallest_normal` and more.
 
-    Those that the Array API standard names are Python numbers; all others are as `ml_dtypes` has
-    them.
+    The attributes of the Array API standard are Python numbers; all others are those of
+    `ml_dtypes`.
     """
 
     __slots__ = ("_known", "bits", "dtype", "eps", "max", "min", "smallest_normal")
@@ -175,7 +179,10 @@ class Finfo:
 
 
 def finfo(dtype: Any) -> Any:
-    """The limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more."""
+    """Return the limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more.
+
+    Raise `ArgumentError` for another type.
+    """
     kind = _numpy(dtype)
     if dtype_of(kind) not in INEXACT:
         raise ArgumentError(point(f"finfo takes floating-point types, got {kind}; use iinfo"))
@@ -183,7 +190,10 @@ def finfo(dtype: Any) -> Any:
 
 
 def iinfo(dtype: Any) -> Any:
-    """The limits of an integer type: `max`, `min`, `bits`."""
+    """Return the limits of an integer type: `max`, `min`, `bits`.
+
+    Raise `ArgumentError` for another type.
+    """
     kind = _numpy(dtype)
     if dtype_of(kind) not in INTEGERS:
         raise ArgumentError(point(f"iinfo takes integer types, got {kind}; use finfo for floats"))
@@ -191,9 +201,9 @@ def iinfo(dtype: Any) -> Any:
 
 
 def result_type(*operands: Any) -> DType:
-    """The element type of arrays, numbers and types computed with together.
+    """Return the element type to which arrays, scalars and types promote.
 
-    Python's numbers and number types give way to arrays of their kind.
+    Python scalars and the types `int`, `float` and `complex` are weakly typed.
     """
     if not operands:
         raise ArgumentError(point("result_type takes at least one array or element type"))
@@ -206,7 +216,7 @@ def result_type(*operands: Any) -> DType:
 
 
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The element type of two element types computed with together."""
+    """Return the element type to which two element types promote."""
     return result_type(type1, type2)
 
 
@@ -226,15 +236,19 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Whether NumPy would convert between the element types under its rule `casting`."""
+    """Return whether NumPy's rule `casting` permits a conversion between the element types."""
     if not is_one_of(casting, CASTINGS):
-        told = ", ".join(map(repr, CASTINGS))
-        raise ArgumentError(point(f"casting of can_cast is {brief(casting)}; the rules are {told}"))
+        described = ", ".join(map(repr, CASTINGS))
+        raise ArgumentError(
+            point(f"casting of can_cast is {brief(casting)}; the rules are {described}")
+        )
     return bool(np.can_cast(_numpy(from_), _numpy(to), casting))
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether an element type is another one, or belongs to a family such as `floating`."""
+    """Return whether an element type equals another one, or belongs to a family such as
+    `floating`.
+    """
     if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2 in _FAMILIES:
         if isinstance(arg1, type) and arg1 in _FAMILIES:
             return issubclass(arg1, arg2)
@@ -267,7 +281,9 @@ _KINDS = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether an element type is of a kind such as `"real floating"`, or of one of many."""
+    """Return whether an element type is of a kind such as `"real floating"`, or of one of
+    several.
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
     if isinstance(kind, str) and kind in _KINDS:

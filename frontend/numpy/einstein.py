@@ -1,7 +1,7 @@
-"""Sums of products in Einstein's notation.
+"""Sums of products in Einstein notation.
 
-Two operands are one `dot`; more are multiplied in pairs, each time the pair that makes the
-smallest intermediate result for what it takes away.
+Two operands are one `dot`; more operands are multiplied in pairs, in the greedy order that
+minimizes the size of the intermediate result minus the sizes of the pair.
 """
 
 from collections import Counter
@@ -38,40 +38,40 @@ def einsum(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Products of elements, summed over the letters that the output lacks: `"bi,ih->bh"`.
+    """Return products of elements, summed over the letters that the output lacks: `"bi,ih->bh"`.
 
-    `...` stands for axes that broadcast, a letter twice in one operand for its diagonal; without
-    `->` the output has the letters that occur once, in alphabetical order. Operands may instead
-    alternate with lists of numbers for their axes. `optimize` and `precision` are accepted for
-    compatibility and ignored: pairs are always chosen greedily. Raises `ShapeError` where sizes
-    disagree, `ArgumentError` for subscripts that mean nothing.
+    `...` denotes axes that broadcast; a repeated letter in one operand denotes its diagonal.
+    Without `->` the output has the letters that occur once, in alphabetical order. Alternatively,
+    operands alternate with lists of integers for their axes. `optimize` and `precision` are
+    accepted for compatibility and ignored: the order of pairs is always greedy. Raise `ShapeError`
+    if sizes disagree, and `ArgumentError` for invalid subscripts.
     """
     if out is not None:
-        raise ArgumentError(point("einsum takes no out=; arrays never change"))
+        raise ArgumentError(point("einsum takes no out=; arrays are immutable"))
     text, arrays = _spelled(subscripts, operands)
-    made = _einsum(text, *arrays, preferred_element_type=preferred_element_type)
-    return laid_out(made, out_sharding)
+    result = _einsum(text, *arrays, preferred_element_type=preferred_element_type)
+    return laid_out(result, out_sharding)
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
-    """The order in which NumPy would multiply the operands, and its report."""
+    """Return the order in which NumPy would multiply the operands, and its report."""
     text, arrays = _spelled(subscripts, operands)
     shapes = [
         abstract_of(x, f"operand {i} of einsum_path").type.shape for i, x in enumerate(arrays)
     ]
     terms, _ = _parsed(text, list(map(len, shapes)))
     _sizes(text, terms, shapes)
-    stand_ins = [np.broadcast_to(0.0, shape) for shape in shapes]
+    placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
     try:
-        return np.einsum_path(text, *stand_ins, optimize=optimize)
+        return np.einsum_path(text, *placeholders, optimize=optimize)
     except (*FOREIGN, KeyError) as error:
         raise ArgumentError(
-            point(f"einsum_path knows no order {brief(optimize)}: {error}")
+            point(f"einsum_path does not support the order {brief(optimize)}: {error}")
         ) from None
 
 
 def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Subscripts as text: operands that alternate with lists of numbers are spelled out."""
+    """Return the subscripts as text, also for operands that alternate with lists of integers."""
     if isinstance(subscripts, str):
         if not operands:
             raise _meaningless(subscripts, "has no operands")
@@ -97,21 +97,21 @@ def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any
 
 
 def _labels(lists: Sequence[Any]) -> list[Any]:
-    """All numbers of axes in order; raises `ArgumentError` for what cannot be told apart."""
+    """Return all axis numbers in order; raise `ArgumentError` if they cannot be ordered."""
     try:
         return sorted({n for each in lists for n in each if n is not Ellipsis})
     except TypeError:
-        told = ", ".join(map(brief, lists))
+        described = ", ".join(map(brief, lists))
         raise ArgumentError(
-            point(f"einsum takes lists of whole numbers as axes, got {told}")
+            point(f"einsum takes lists of whole numbers as axes, got {described}")
         ) from None
 
 
 @public(static=("preferred_element_type",))
 def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None) -> Any:
     arrays = promote(*operands)
-    truths = arrays[0].value.type.dtype == "bool"
-    if truths:
+    is_bool = arrays[0].value.type.dtype == "bool"
+    if is_bool:
         arrays = tuple(convert(x, "i32") for x in arrays)
     terms, output = _parsed(subscripts, [x.ndim for x in arrays])
     sizes = _sizes(subscripts, terms, [x.shape for x in arrays])
@@ -119,17 +119,17 @@ def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None)
     while len(pairs) > 1:
         i, j = _cheapest([term for _, term in pairs], output, sizes)
         (y, right), (x, left) = pairs.pop(j), pairs.pop(i)
-        wanted = "".join([output, *(term for _, term in pairs)])
-        x, left = _summed(x, left, wanted + right)
-        y, right = _summed(y, right, wanted + left)
-        order = _order(left, right, wanted) if pairs else output
+        needed_letters = "".join([output, *(term for _, term in pairs)])
+        x, left = _summed(x, left, needed_letters + right)
+        y, right = _summed(y, right, needed_letters + left)
+        order = _order(left, right, needed_letters) if pairs else output
         dtype = None if pairs else preferred_element_type
         pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype), order))
     result, term = _summed(*pairs[0], output)
     if term != output:
         perm = tuple(map(term.index, output))
         result = emit("transpose", result, perm=perm, weak=result.weak_type)
-    if truths:
+    if is_bool:
         result = truth(result)
     if preferred_element_type is None:
         return result
@@ -137,7 +137,7 @@ def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None)
 
 
 def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of each operand and of the output; `...` becomes letters nobody uses."""
+    """Return the letters of each operand and of the output; `...` becomes unused letters."""
     inputs, arrow, output = subscripts.partition("->")
     terms = inputs.split(",")
     used = inputs.replace("...", "").replace(",", "")
@@ -153,19 +153,19 @@ def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
         if count > rank or (count < rank and "..." not in term):
             raise _meaningless(subscripts, f"has {term!r} for an operand of rank {rank}")
     unnamed = max(rank - n for rank, n in zip(ranks, named, strict=True))
-    spread = "".join(free[:unnamed])
+    ellipsis_letters = "".join(free[:unnamed])
     if not arrow:
         counts = Counter(used)
         output = "..." + "".join(sorted(c for c in counts if counts[c] == 1))
     # As in JAX, the axes of an ellipsis that is not after '->' are summed.
-    output = output.replace("...", spread)
+    output = output.replace("...", ellipsis_letters)
     for letter in output:
-        if letter not in used + spread:
+        if letter not in used + ellipsis_letters:
             raise _meaningless(subscripts, f"has {letter!r} only after '->'")
         if output.count(letter) > 1:
             raise _meaningless(subscripts, f"has {letter!r} twice after '->'")
     filled = [
-        term.replace("...", spread[unnamed - rank + n :])
+        term.replace("...", ellipsis_letters[unnamed - rank + n :])
         for term, n, rank in zip(terms, named, ranks, strict=True)
     ]
     return filled, output
@@ -178,17 +178,17 @@ def _meaningless(subscripts: str, why: str) -> ArgumentError:
 def _sizes(
     subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[int, ...]]
 ) -> dict[str, int]:
-    """The size of each letter; 1 gives way to any other. Raises `ShapeError`."""
+    """Return the size of each letter; size 1 broadcasts. Raise `ShapeError` if sizes disagree."""
     sizes: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for letter, size in zip(term, shape, strict=True):
             if sizes.setdefault(letter, size) == 1:
                 sizes[letter] = size
             elif size not in (1, sizes[letter]):
-                told = " and ".join(map(str, shapes))
+                described = " and ".join(map(str, shapes))
                 raise ShapeError(
                     point(
-                        f"einsum {subscripts!r} of shapes {told}: {letter!r} is both "
+                        f"einsum {subscripts!r} of shapes {described}: {letter!r} is both "
                         f"{sizes[letter]} and {size}"
                     )
                 )
@@ -196,7 +196,7 @@ def _sizes(
 
 
 def _simple(x: Tracer, term: str, sizes: dict[str, int]) -> tuple[Tracer, str]:
-    """An operand with each letter once, in its full size."""
+    """Return an operand with each letter once, without broadcast dimensions."""
     kept = [(c, n) for c, n in zip(term, x.shape, strict=True) if n == sizes[c]]
     x, term = reshape(x, [n for _, n in kept]), "".join(c for c, _ in kept)
     for letter in dict.fromkeys(term):
@@ -207,29 +207,29 @@ def _simple(x: Tracer, term: str, sizes: dict[str, int]) -> tuple[Tracer, str]:
     return x, term
 
 
-def _summed(x: Tracer, term: str, wanted: str) -> tuple[Tracer, str]:
-    """An operand without the letters that nothing else has."""
-    dims = tuple(d for d, letter in enumerate(term) if letter not in wanted)
+def _summed(x: Tracer, term: str, needed_letters: str) -> tuple[Tracer, str]:
+    """Sum an operand over the letters that neither the output nor other operands have."""
+    dims = tuple(d for d, letter in enumerate(term) if letter not in needed_letters)
     if not dims:
         return x, term
     summed: Tracer = emit("sum", x, dims=dims, weak=x.weak_type)
-    return summed, "".join(letter for letter in term if letter in wanted)
+    return summed, "".join(letter for letter in term if letter in needed_letters)
 
 
-def _order(left: str, right: str, wanted: str) -> str:
-    """The letters of an intermediate result."""
-    return "".join(dict.fromkeys(letter for letter in left + right if letter in wanted))
+def _order(left: str, right: str, needed_letters: str) -> str:
+    """Return the letters of an intermediate result."""
+    return "".join(dict.fromkeys(letter for letter in left + right if letter in needed_letters))
 
 
 def _cheapest(terms: Sequence[str], output: str, sizes: dict[str, int]) -> tuple[int, int]:
-    """The two operands to multiply next."""
+    """Return the indices of the two operands to multiply next."""
 
     def size(letters: str) -> int:
         return prod(sizes[letter] for letter in letters)
 
     def cost(pair: tuple[int, int]) -> int:
         i, j = pair
-        wanted = "".join([output, *(t for k, t in enumerate(terms) if k not in pair)])
-        return size(_order(terms[i], terms[j], wanted)) - size(terms[i]) - size(terms[j])
+        needed_letters = "".join([output, *(t for k, t in enumerate(terms) if k not in pair)])
+        return size(_order(terms[i], terms[j], needed_letters)) - size(terms[i]) - size(terms[j])
 
     return min(combinations(range(len(terms)), 2), key=cost)

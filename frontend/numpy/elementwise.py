@@ -1,6 +1,6 @@
-"""Elementwise functions of floats. The tables are the documentation.
+"""Elementwise mathematical functions of floats: exponentials, logarithms, trigonometry.
 
-Integers become floats, complex numbers stay complex where the function is defined for them.
+Integers become floats; complex numbers stay complex if the function is defined for them.
 """
 
 from math import factorial, log as log_of, pi
@@ -14,13 +14,13 @@ from shardir.ops.numerics import NARROW
 
 
 def _floating(name: str, op: str, meaning: str) -> Unary:
-    """The function `name` that is the operation `op` on floats."""
+    """Define the function `name`, which emits the operation `op` on floats."""
 
     def function(x: Any, /) -> Any:
         return pointwise(op, x, kind=inexact(x))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning}, elementwise. Integers become floats."
+    function.__doc__ = f"Return {meaning}, elementwise. Integers become floats."
     return public()(function)
 
 
@@ -28,23 +28,23 @@ def _floating(name: str, op: str, meaning: str) -> Unary:
 exp     = _floating("exp",     "exp",   "e to the power x")
 exp2    = _floating("exp2",    "exp2",  "2 to the power x")
 expm1   = _floating("expm1",   "expm1", "exp(x) - 1, exact for small x")
-log     = _floating("log",     "log",   "The natural logarithm")
-log2    = _floating("log2",    "log2",  "The logarithm to base 2")
+log     = _floating("log",     "log",   "the natural logarithm")
+log2    = _floating("log2",    "log2",  "the logarithm to base 2")
 log1p   = _floating("log1p",   "log1p", "log(1 + x), exact for small x")
-sqrt    = _floating("sqrt",    "sqrt",  "The square root; NaN of negative floats")
-cbrt    = _floating("cbrt",    "cbrt",  "The real cube root")
-sin     = _floating("sin",     "sin",   "The sine")
-cos     = _floating("cos",     "cos",   "The cosine")
-tan     = _floating("tan",     "tan",   "The tangent")
-arcsin  = _floating("arcsin",  "asin",  "The angle in [-pi/2, pi/2] whose sine is x")
-arccos  = _floating("arccos",  "acos",  "The angle in [0, pi] whose cosine is x")
-arctan  = _floating("arctan",  "atan",  "The angle in [-pi/2, pi/2] whose tangent is x")
-sinh    = _floating("sinh",    "sinh",  "The hyperbolic sine")
-cosh    = _floating("cosh",    "cosh",  "The hyperbolic cosine")
-tanh    = _floating("tanh",    "tanh",  "The hyperbolic tangent")
-arcsinh = _floating("arcsinh", "asinh", "The inverse of sinh")
-arccosh = _floating("arccosh", "acosh", "The inverse of cosh; NaN of floats below 1")
-arctanh = _floating("arctanh", "atanh", "The inverse of tanh; NaN of floats outside of [-1, 1]")
+sqrt    = _floating("sqrt",    "sqrt",  "the square root; NaN of negative floats")
+cbrt    = _floating("cbrt",    "cbrt",  "the real cube root")
+sin     = _floating("sin",     "sin",   "the sine")
+cos     = _floating("cos",     "cos",   "the cosine")
+tan     = _floating("tan",     "tan",   "the tangent")
+arcsin  = _floating("arcsin",  "asin",  "the angle in [-pi/2, pi/2] whose sine is x")
+arccos  = _floating("arccos",  "acos",  "the angle in [0, pi] whose cosine is x")
+arctan  = _floating("arctan",  "atan",  "the angle in [-pi/2, pi/2] whose tangent is x")
+sinh    = _floating("sinh",    "sinh",  "the hyperbolic sine")
+cosh    = _floating("cosh",    "cosh",  "the hyperbolic cosine")
+tanh    = _floating("tanh",    "tanh",  "the hyperbolic tangent")
+arcsinh = _floating("arcsinh", "asinh", "the inverse of sinh")
+arccosh = _floating("arccosh", "acosh", "the inverse of cosh; NaN of floats below 1")
+arctanh = _floating("arctanh", "atanh", "the inverse of tanh; NaN of floats outside of [-1, 1]")
 # fmt: on
 
 asin, acos, atan = arcsin, arccos, arctan
@@ -53,17 +53,17 @@ asinh, acosh, atanh = arcsinh, arccosh, arctanh
 
 @public()
 def fabs(x: Any, /) -> Any:
-    """The size of a number, elementwise. Integers become floats."""
+    """Return the absolute value, elementwise. Integers become floats."""
     return same("abs", *floats(*ordered("fabs", x)))
 
 
 @public()
 def log10(x: Any, /) -> Any:
-    """The logarithm to base 10, elementwise. Integers become floats."""
+    """Return the logarithm to base 10, elementwise. Integers become floats."""
     (x,) = floats(x)
-    if x.value.type.dtype == "f64":  # the product would be off for most powers of ten
+    if x.value.type.dtype == "f64":  # The product would be inexact for most powers of ten.
         return same("div", same("log", x), like(x, log_of(10)))
-    if x.value.type.dtype in NARROW:  # a logarithm rounded in between would be off by more
+    if x.value.type.dtype in NARROW:  # A rounded intermediate logarithm would increase the error.
         wide = log10(convert(x, "f32"))
         return convert(wide, x.value.type.dtype, x.weak_type)
     return same("mul", same("log", x), like(x, 1 / log_of(10)))
@@ -71,14 +71,14 @@ def log10(x: Any, /) -> Any:
 
 @public()
 def deg2rad(x: Any, /) -> Any:
-    """Degrees as radians, elementwise."""
+    """Convert degrees to radians, elementwise."""
     (x,) = floats(x)
     return same("mul", x, like(x, pi / 180))
 
 
 @public()
 def rad2deg(x: Any, /) -> Any:
-    """Radians as degrees, elementwise."""
+    """Convert radians to degrees, elementwise."""
     (x,) = floats(x)
     return same("mul", x, like(x, 180 / pi))
 
@@ -88,19 +88,19 @@ radians, degrees = deg2rad, rad2deg
 
 @public()
 def reciprocal(x: Any, /) -> Any:
-    """1 / x, elementwise. Integers become floats."""
+    """Return 1 / x, elementwise. Integers become floats."""
     (x,) = floats(x)
     return same("div", like(x, 1), x)
 
 
 @public()
 def sinc(x: Any, /) -> Any:
-    """sin(pi x) / (pi x), elementwise, and 1 at 0."""
+    """Return sin(pi x) / (pi x), elementwise, and 1 at 0."""
     (x,) = floats(x)
     angle = same("mul", x, like(x, pi))
     at_zero = same("eq", angle, like(angle, 0))
-    # The quotient is taken away from 0, so that its derivatives are no NaN there; those at 0 are
-    # of the Taylor series.
+    # The quotient is evaluated away from 0, so that its derivatives are not NaN; at 0 the
+    # derivatives are those of the Taylor series.
     safe = same("select", at_zero, like(angle, 1), angle)
     quotient = same("div", same("sin", safe), safe)
     small = same("select", at_zero, angle, like(angle, 0))
@@ -113,7 +113,7 @@ def sinc(x: Any, /) -> Any:
 
 @public()
 def arctan2(y: Any, x: Any, /) -> Any:
-    """The angle in [-pi, pi] of the point (x, y), elementwise."""
+    """Return the angle in [-pi, pi] of the point (x, y), elementwise."""
     return same("atan2", *floats(*ordered("arctan2", y, x)))
 
 
@@ -122,47 +122,48 @@ atan2 = arctan2
 
 @public()
 def hypot(x: Any, y: Any, /) -> Any:
-    """sqrt(x**2 + y**2), elementwise, where the squares may be too large or small for the type."""
+    """Return sqrt(x**2 + y**2), elementwise, without overflow or underflow of the squares."""
     x, y = floats(*ordered("hypot", x, y))
     name, weak = x.value.type.dtype, x.weak_type
     wide = "f64" if name == "f64" else "f32"
-    whole = same("complex", convert(x, wide, weak), convert(y, wide, weak))
-    return convert(same("abs", whole), name, weak)
+    as_complex = same("complex", convert(x, wide, weak), convert(y, wide, weak))
+    return convert(same("abs", as_complex), name, weak)
 
 
 def _joined(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]:
-    """One of two numbers, and log(1 + `power` of the other less it), which is not above 0.
+    """Return the larger operand, and log(1 + `power`(smaller - larger)).
 
-    The two are joined by one choice, so that their derivatives of every order add up to those of
-    the whole, which is smooth: a maximum and -|x - y| have none where both are the same.
+    Both results depend on one select, so that their derivatives of every order add up to those of
+    the whole, which is smooth: a maximum and -|x - y| have no derivative where both operands are
+    equal.
     """
     lower = same("lt", x, y)
     gap = same("select", lower, same("sub", x, y), same("sub", y, x))
-    # The same infinities; NaN stays what it is.
-    lost = same("and", same("eq", x, y), same("ne", gap, gap))
-    safe = same("select", lost, like(gap, 0), gap)
+    # The difference of equal infinities is NaN; a NaN operand stays NaN.
+    equal_infinities = same("and", same("eq", x, y), same("ne", gap, gap))
+    safe = same("select", equal_infinities, like(gap, 0), gap)
     return same("select", lower, y, x), same("log1p", same(power, safe))
 
 
 @public()
 def logaddexp(x: Any, y: Any, /) -> Any:
-    """log(exp(x) + exp(y)), elementwise, where the exponentials may be too large."""
+    """Return log(exp(x) + exp(y)), elementwise, without overflow of the exponentials."""
     x, y = floats(*ordered("logaddexp", x, y))
-    most, rest = _joined(x, y, "exp")
-    return same("add", most, rest)
+    larger, rest = _joined(x, y, "exp")
+    return same("add", larger, rest)
 
 
 @public()
 def logaddexp2(x: Any, y: Any, /) -> Any:
-    """log2(2**x + 2**y), elementwise, where the powers may be too large."""
+    """Return log2(2**x + 2**y), elementwise, without overflow of the powers."""
     x, y = floats(*ordered("logaddexp2", x, y))
-    most, rest = _joined(x, y, "exp2")
-    return same("add", most, same("div", rest, like(rest, log_of(2))))
+    larger, rest = _joined(x, y, "exp2")
+    return same("add", larger, same("div", rest, like(rest, log_of(2))))
 
 
 @public()
 def heaviside(x: Any, y: Any, /) -> Any:
-    """0 where `x` is negative, 1 where it is positive, `y` where it is 0, elementwise."""
+    """Return 0 if `x` is negative, 1 if it is positive, `y` if it is 0, elementwise."""
     x, y = floats(*ordered("heaviside", x, y))
     step = same("mul", same("add", same("sign", x), like(x, 1)), like(x, 0.5))
     return same("select", same("eq", x, like(x, 0)), y, step)

@@ -1,8 +1,9 @@
-"""Discrete Fourier transforms, NumPy's names: `shardir.numpy.fft` to users.
+"""Discrete Fourier transforms, the namespace `shardir.numpy.fft`.
 
-`n` and `s` are lengths to cut to or fill up with zeros, `axis` and `axes` say along what, `norm` is
-"backward" (the inverse divides by the number of elements), "forward" or "ortho". Along all other
-dimensions a transform of sharded arrays runs where they are.
+`n` and `s` are transform lengths, to which the input is truncated or padded with zeros; `axis` and
+`axes` are the transformed axes. `norm` is "backward" (the inverse divides by the number of
+elements), "forward" or "ortho". Results are complex64 or complex128, of `irfft` and `hfft` float32
+or float64. Dimensions that are not transformed may be sharded without communication.
 """
 
 from collections.abc import Sequence
@@ -41,12 +42,12 @@ SEVERAL = ("s", "axes", "norm")
 
 
 def transform(kind: str, name: str, a: Any, s: Any, axes: Any, norm: Any) -> Tracer:
-    """One kind of transform along some axes, the last of them first."""
+    """Emit one kind of transform along some axes, the last axis first."""
     x = _numbers(kind, name, as_tracer(a))
     dims = _dims(name, x, s, axes)
     if norm not in (None, *NORMS):
-        told = ", ".join(map(repr, NORMS))
-        raise ArgumentError(point(f"{name} takes norm {told} or None, got {norm!r}"))
+        norms = ", ".join(map(repr, NORMS))
+        raise ArgumentError(point(f"{name} takes norm {norms} or None, got {norm!r}"))
     sizes = [x.shape[d] for d in dims] if s is None else [index(n) for n in s]
     if kind == "irfft" and s is None and dims:
         sizes[-1] = 2 * (x.shape[dims[-1]] - 1)
@@ -58,12 +59,12 @@ def transform(kind: str, name: str, a: Any, s: Any, axes: Any, norm: Any) -> Tra
     for d, size in zip(dims, sizes, strict=True):
         last = kind == "irfft" and d == dims[-1]
         x = _resized(x, d, size // 2 + 1 if last else size)
-    made = _transformed(kind, x, dims, sizes)
-    return _scaled(made, kind, prod(sizes), norm or "backward")
+    result = _transformed(kind, x, dims, sizes)
+    return _scaled(result, kind, prod(sizes), norm or "backward")
 
 
 def _numbers(kind: str, name: str, x: Tracer) -> Tracer:
-    """In the type that the transform takes."""
+    """Convert the operand to the element type that the transform requires."""
     dtype = promotion.inexact(x.value.type.dtype)
     if dtype in ("f16", "bf16"):
         dtype = "f32"
@@ -89,21 +90,22 @@ def _dims(name: str, x: Tracer, s: Any, axes: Any) -> list[int]:
 
 
 def _resized(x: Tracer, dim: int, size: int) -> Tracer:
-    """Cut, or filled up with zeros."""
+    """Truncate a dimension, or pad it with zeros."""
     old = x.shape[dim]
     if old == size:
         return x
     none = [0] * x.ndim
     zero = splat(0, x.value.type.with_shape(()))
     high = [size - old if d == dim else 0 for d in range(x.ndim)]
-    made: Tracer = emit("pad", x, zero, low=tuple(none), high=tuple(high), interior=tuple(none))
-    return made
+    result: Tracer = emit("pad", x, zero, low=tuple(none), high=tuple(high), interior=tuple(none))
+    return result
 
 
 def _transformed(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]) -> Tracer:
-    """At most three dimensions at a time, brought to the end and back.
+    """Transform at most three dimensions at a time, transposed to the end and back.
 
-    The real side of a transform is its last axis, which goes first or comes last.
+    The half spectrum of a real transform is along its last axis, which is transformed first
+    (`rfft`) or last (`irfft`).
     """
     rest = [d for d in range(x.ndim) if d not in dims]
     order = (*rest, *dims)
@@ -122,7 +124,7 @@ def _transformed(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]
 
 
 def _at_end(kind: str, x: Tracer, group: list[int], size: int) -> Tracer:
-    """A transform along dimensions that follow each other."""
+    """Transform a group of consecutive dimensions, transposed to the end and back."""
     after = list(range(group[-1] + 1, x.ndim))
     before = list(range(group[0]))
     x = transposed(x, (*before, *after, *group))
@@ -130,9 +132,9 @@ def _at_end(kind: str, x: Tracer, group: list[int], size: int) -> Tracer:
     if kind == "irfft":
         kept = x.value.type.with_shape((*x.shape[:-1], size))
         result = kept.with_dtype(REAL_OF[kept.dtype])
-    made: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
+    transformed: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
     order = (*before, *after, *group)
-    return transposed(made, [order.index(d) for d in range(x.ndim)])
+    return transposed(transformed, [order.index(d) for d in range(x.ndim)])
 
 
 def _scaled(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
@@ -148,31 +150,31 @@ def _scaled(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
 
 @public(static=ONE)
 def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """The transform along one axis."""
+    """Return the discrete Fourier transform along one axis."""
     return transform("fft", "fft", a, _one(n), (axis,), norm)
 
 
 @public(static=ONE)
 def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """The inverse transform along one axis."""
+    """Return the inverse discrete Fourier transform along one axis."""
     return transform("ifft", "ifft", a, _one(n), (axis,), norm)
 
 
 @public(static=ONE)
 def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """The first half of the transform of real numbers along one axis."""
+    """Return the non-negative frequencies of the transform of real elements along one axis."""
     return transform("rfft", "rfft", a, _one(n), (axis,), norm)
 
 
 @public(static=ONE)
 def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """The inverse of `rfft`; `n` is the number of results, an even one unless told."""
+    """Return the inverse of `rfft`; `n` is the length of the result, by default an even number."""
     return transform("irfft", "irfft", a, _one(n), (axis,), norm)
 
 
 @public(static=ONE)
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """The transform of a signal that is Hermitian, of which the first half is given."""
+    """Return the real transform of a Hermitian signal, of which the first half is given."""
     x = as_tracer(a)
     flipped = conjugate_of(x) if is_complex(x) else x
     return transform("irfft", "hfft", flipped, _one(n), (axis,), _swapped(norm))
@@ -180,7 +182,7 @@ def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
 
 @public(static=ONE)
 def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """The inverse of `hfft`."""
+    """Return the inverse of `hfft`."""
     return conjugate_of(transform("rfft", "ihfft", a, _one(n), (axis,), _swapped(norm)))
 
 
@@ -194,25 +196,27 @@ def _swapped(norm: Any) -> Any:
 
 @public(static=SEVERAL)
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
-    """The transform along two axes."""
+    """Return the discrete Fourier transform along two axes."""
     return transform("fft", "fft2", a, s, _two("fft2", axes), norm)
 
 
 @public(static=SEVERAL)
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
-    """The inverse transform along two axes."""
+    """Return the inverse discrete Fourier transform along two axes."""
     return transform("ifft", "ifft2", a, s, _two("ifft2", axes), norm)
 
 
 @public(static=SEVERAL)
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
-    """The transform of real numbers along two axes, half of the last one."""
+    """Return the transform of real elements along two axes, of the last the non-negative
+    frequencies.
+    """
     return transform("rfft", "rfft2", a, s, _two("rfft2", axes), norm)
 
 
 @public(static=SEVERAL)
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
-    """The inverse of `rfft2`."""
+    """Return the inverse of `rfft2`."""
     return transform("irfft", "irfft2", a, s, _two("irfft2", axes), norm)
 
 
@@ -224,37 +228,40 @@ def _two(name: str, axes: Any) -> Any:
 
 @public(static=SEVERAL)
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
-    """The transform along some axes, or all."""
+    """Return the discrete Fourier transform along some axes, or all."""
     return transform("fft", "fftn", a, s, axes, norm)
 
 
 @public(static=SEVERAL)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
-    """The inverse transform along some axes, or all."""
+    """Return the inverse discrete Fourier transform along some axes, or all."""
     return transform("ifft", "ifftn", a, s, axes, norm)
 
 
 @public(static=SEVERAL)
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
-    """The transform of real numbers along some axes, or all, half of the last one."""
+    """Return the transform of real elements along some axes, or all.
+
+    Of the last axis, only the non-negative frequencies are returned.
+    """
     return transform("rfft", "rfftn", a, s, axes, norm)
 
 
 @public(static=SEVERAL)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
-    """The inverse of `rfftn`."""
+    """Return the inverse of `rfftn`."""
     return transform("irfft", "irfftn", a, s, axes, norm)
 
 
 @refusing
 def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the results of `fft` of n elements a distance of `d` apart."""
+    """Return the frequencies of the elements of `fft` for n samples with distance `d`."""
     return _frequencies("fftfreq", n, d, dtype, device, False)
 
 
 @refusing
 def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the results of `rfft` of n elements a distance of `d` apart."""
+    """Return the frequencies of the elements of `rfft` for n samples with distance `d`."""
     return _frequencies("rfftfreq", n, d, dtype, device, True)
 
 
@@ -262,31 +269,31 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool)
     count = whole_of(f"the number of elements of {name}", n, least=0)
     if count < 1:
         raise ArgumentError(point(f"{name} of n={count} elements; there has to be at least one"))
-    made = _counted(count, d, float if dtype is None else dtype, half)
-    return made if device is None else device_put(made, device)
+    result = _counted(count, d, float if dtype is None else dtype, half)
+    return result if device is None else device_put(result, device)
 
 
 @public(static=("count", "dtype", "half"), name="fftfreq")
 def _counted(count: int, d: Any, dtype: Any, half: bool) -> Any:
     name = promotion.dtype_of(dtype)
     if half:
-        numbers = as_tracer(arange(count // 2 + 1))
+        cycles = as_tracer(arange(count // 2 + 1))
     else:
         pieces = [arange((count + 1) // 2), arange(-(count // 2), 0)]
-        numbers = joined([as_tracer(piece) for piece in pieces], 0)
+        cycles = joined([as_tracer(piece) for piece in pieces], 0)
     distance = d if is_number(d) else convert(as_tracer(d), name)
-    return convert(numbers, name) / (distance * count)
+    return convert(cycles, name) / (distance * count)
 
 
 @public(static=("axes",))
 def fftshift(x: Any, axes: Any = None) -> Any:
-    """The frequency 0 in the middle."""
+    """Move the frequency 0 to the middle of each axis."""
     return _shifted(x, axes, 1)
 
 
 @public(static=("axes",))
 def ifftshift(x: Any, axes: Any = None) -> Any:
-    """The inverse of `fftshift`."""
+    """Undo `fftshift`."""
     return _shifted(x, axes, -1)
 
 

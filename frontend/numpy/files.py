@@ -1,4 +1,4 @@
-"""Arrays from and to files, buffers and text: NumPy's functions, with arrays of this package."""
+"""Arrays from and to files, buffers and text, by NumPy's functions."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -33,58 +33,60 @@ def _reading(name: str, what: str) -> Callable[..., Any]:
         except FOREIGN as error:
             refuse(function, name, args, options, error)
             raise
-        made = asarray(found)
+        result = asarray(found)
         if args and type(args[0]) is bytes:
-            _note(args[0], made)
-        return made
+            _note(args[0], result)
+        return result
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"An array of the numbers in {what}, with NumPy's arguments."
+    function.__doc__ = f"Return an array of the elements in {what}, with NumPy's arguments."
     return function
 
 
-def _note(given: bytes, made: Any) -> None:
-    """Tell who wants to know that an array is a part of some bytes, if it is."""
+def _note(given: bytes, array: Any) -> None:
+    """Record for an active cache insertion that the array is a view of `given`, if it is."""
     done = watched.get()
-    if done is not None and type(made) is Array and made.size:
-        done.append(Did([given], viewing.launcher_of_bytes(given, made), [given], None, made))
+    if done is not None and type(array) is Array and array.size:
+        done.append(Did([given], viewing.launcher_of_bytes(given, array), [given], None, array))
 
 
 frombuffer = composed()(_reading("frombuffer", "a buffer of bytes"))
 fromfile = _reading("fromfile", "a file of bytes or text")
-fromiter = _reading("fromiter", "something that is iterated over")
+fromiter = _reading("fromiter", "an iterable")
 fromstring = _reading("fromstring", "a text")
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """An array of the numbers of another library's, which hands them out by DLPack.
+    """Return an array of the elements of another library's array, which supports DLPack.
 
-    Memory that the library says not to write into is shared, other memory copied. `copy=True`
-    copies it in any case; `copy=False` shares it in any case, and then nobody may write into it any
-    more. `device` is a device or a sharding to place the array on.
+    Memory that the library marks as read-only is shared, other memory is copied. `copy=True` always
+    copies; `copy=False` always shares, and the memory must then not be written any more. `device`
+    is a device or a sharding on which to place the array.
 
-    Raises `ArgumentError` where `copy=False` asks for what cannot be: for elements of a type that
-    becomes another, and for those that do not lie in row-major order. Raises `NotAnArrayError` for
-    what has no numbers that can be taken.
+    Raise `ArgumentError` if `copy=False` is not possible: the element type is converted, or the
+    elements are not contiguous in row-major order. Raise `NotAnArrayError` for an object without
+    elements.
     """
     if isinstance(x, Array):
         return x if device is None else device_put(x, device)
     numbers = exchanged(x, copy)
     abstract = Abstract(TensorType(numbers.shape, dtype_name(numbers.dtype)))
-    made = uncommitted(numbers, abstract)
-    return made if device is None else device_put(made, device)
+    result = uncommitted(numbers, abstract)
+    return result if device is None else device_put(result, device)
 
 
 def save(file: Any, arr: Any) -> None:
-    """Write an array to a `.npy` file; raises `ArgumentError` for what is neither path nor file."""
+    """Write an array to a `.npy` file; raise `ArgumentError` unless `file` is a path or an open
+    file.
+    """
     _check_target("save", file)
     np.save(file, np.asarray(arr))
 
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
-    """Write arrays to a `.npz` file, those given by name under their names.
+    """Write arrays to a `.npz` file; keyword arguments are stored with their names.
 
-    Raises `ArgumentError` for what is neither path nor file.
+    Raise `ArgumentError` unless `file` is a path or an open file.
     """
     _check_target("savez", file)
     named: dict[str, Any] = {name: np.asarray(x) for name, x in kwds.items()}
@@ -92,9 +94,10 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
 
 
 def load(file: Any, **options: Any) -> Any:
-    """The array of a `.npy` file, or the arrays of a `.npz` file by name.
+    """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
 
-    Raises `MissingFileError` when there is none, `ArgumentError` for what is no such file.
+    Raise `MissingFileError` if the file does not exist, and `ArgumentError` if it is not such a
+    file.
     """
     try:
         found = np.load(file, **options)
@@ -116,5 +119,5 @@ def _check_target(name: str, file: Any) -> None:
 
 
 def _read(x: np.ndarray[Any, Any]) -> Any:
-    # NumPy's files know bfloat16 as two bytes of anything.
+    # NumPy stores bfloat16 as a void type of two bytes.
     return asarray(x.view(NUMPY_DTYPES["bf16"]) if x.dtype == "V2" else x)

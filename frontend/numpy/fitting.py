@@ -1,4 +1,4 @@
-"""Polynomials by their zeros and through points: `poly`, `roots`, `polydiv`, `polyfit`."""
+"""Polynomials from roots and through points: `poly`, `roots`, `polydiv`, `polyfit`."""
 
 from operator import index
 from typing import Any
@@ -18,17 +18,17 @@ from shardir.frontend.tracer import Tracer
 
 
 def _vector(name: str, x: Any) -> Tracer:
-    found = as_tracer(x)
-    if found.ndim > 1:
-        raise ShapeError(point(f"{name} takes vectors, got shape {found.shape}"))
-    return as_tracer(found.reshape(-1))
+    vector = as_tracer(x)
+    if vector.ndim > 1:
+        raise ShapeError(point(f"{name} takes vectors, got shape {vector.shape}"))
+    return as_tracer(vector.reshape(-1))
 
 
 @public()
 def poly(seq_of_zeros: Any) -> Any:
-    """The polynomial with some zeros and a first coefficient of 1.
+    """Return the polynomial with the given roots and a leading coefficient of 1.
 
-    A square matrix stands for its eigenvalues.
+    For a square matrix, the roots are its eigenvalues.
     """
     from shardir.frontend import numpy as snp
 
@@ -37,18 +37,18 @@ def poly(seq_of_zeros: Any) -> Any:
         zeros = as_tracer(eigvals(zeros))
     if zeros.ndim > 1:
         raise ShapeError(point(f"poly takes a vector or a square matrix, got shape {zeros.shape}"))
-    made = snp.ones((1,), zeros.dtype)
+    result = snp.ones((1,), zeros.dtype)
     for i in range(zeros.size):
         zero = zeros if not zeros.ndim else zeros[i]
-        made = snp.pad(made, (0, 1)) - snp.pad(zero * made, (1, 0))
-    return made
+        result = snp.pad(result, (0, 1)) - snp.pad(zero * result, (1, 0))
+    return result
 
 
 def roots(p: Any, *, strip_zeros: bool = True) -> Any:
-    """Where a polynomial is 0, complex, in no particular order.
+    """Return the complex roots of a polynomial, in no particular order.
 
-    Coefficients of 0 at either end are taken off first; how many there are shows in the numbers,
-    so in traced functions `strip_zeros=False` is needed.
+    Coefficients of 0 at both ends are removed first. Their number depends on the values, so that
+    traced functions require `strip_zeros=False`.
     """
     if not flag_of("strip_zeros of roots", strip_zeros):
         return _roots(p, 0)
@@ -60,10 +60,10 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     line = np.atleast_1d(numbers_of(p, "argument p of roots"))
     if line.ndim == 1 and line.size and line[0] != 0 and line[-1] != 0:
         return _roots(p if type(p) is Array else line, 0)
-    some = np.flatnonzero(line)
-    if not some.size:
+    nonzero = np.flatnonzero(line)
+    if not nonzero.size:
         return _roots(line[:0], 0)
-    return _roots(line[some[0] : some[-1] + 1], len(line) - 1 - int(some[-1]))
+    return _roots(line[nonzero[0] : nonzero[-1] + 1], len(line) - 1 - int(nonzero[-1]))
 
 
 @public(static=("more",), name="roots")
@@ -81,9 +81,9 @@ def _roots(p: Any, more: int) -> Any:
 
 @public(static=("trim_leading_zeros",))
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
-    """The quotient and the remainder of two polynomials.
+    """Return the quotient and the remainder of two polynomials.
 
-    The remainder keeps its leading zeros; how many there are shows only in the numbers.
+    The remainder keeps its leading zeros, because their number depends on the values.
     """
     from shardir.frontend import numpy as snp
 
@@ -107,51 +107,52 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
 def polyfit(
     x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
 ) -> Any:
-    """The polynomial of degree `deg` that is nearest to points, by least squares.
+    """Return the polynomial of degree `deg` that fits points by least squares.
 
-    `w` are weights. With `full` also the residuals, the rank, the singular values and the limit
-    below which those count as 0; with `cov` ("unscaled" or not) how coefficients vary together.
+    `w` are weights. With `full`, return also the residuals, the rank, the singular values and the
+    relative tolerance below which those count as 0; with `cov`, the covariance matrix of the
+    coefficients ("unscaled" omits its scale).
     """
     from shardir.frontend import numpy as snp
 
     order = index(deg)
-    places, values = promote_inexact(_vector("polyfit", x), y)
-    if order < 0 or not places.size or values.shape[:1] != places.shape or values.ndim > 2:
+    points, values = promote_inexact(_vector("polyfit", x), y)
+    if order < 0 or not points.size or values.shape[:1] != points.shape or values.ndim > 2:
         raise ShapeError(
-            point(f"polyfit of degree {order} takes as many values as places, got shapes "
-                  f"{values.shape} and {places.shape}")
+            point(f"polyfit of degree {order} takes as many values as points, got shapes "
+                  f"{values.shape} and {points.shape}")
         )  # fmt: skip
-    left = as_tracer(snp.vander(places, order + 1))
+    design = as_tracer(snp.vander(points, order + 1))
     if w is not None:
         weights = as_tracer(w)
-        left = as_tracer(left * weights[:, None])
+        design = as_tracer(design * weights[:, None])
         values = as_tracer(values * (weights[:, None] if values.ndim == 2 else weights))
-    (left,) = matrices("polyfit", left)
-    limit = places.size * float(snp.finfo(left.dtype).eps) if rcond is None else rcond
-    scale = snp.sqrt((abs(left) ** 2).sum(0))
-    found, missed, rank, singular = lstsq(left / scale, values, limit)
+    (design,) = matrices("polyfit", design)
+    limit = points.size * float(snp.finfo(design.dtype).eps) if rcond is None else rcond
+    scale = snp.sqrt((abs(design) ** 2).sum(0))
+    found, residuals, rank, singular = lstsq(design / scale, values, limit)
     found = (found.T / scale).T
     if full:
-        return found, missed, rank, singular, snp.asarray(limit)
+        return found, residuals, rank, singular, snp.asarray(limit)
     if not cov:
         return found
-    inner = snp.linalg.inv(snp.conj(left.T) @ left)
+    inner = snp.linalg.inv(snp.conj(design.T) @ design)
     if isinstance(cov, str) and cov == "unscaled":
         factor = snp.ones(())
-    elif places.size <= order + 1:
+    elif points.size <= order + 1:
         raise ArgumentError(
-            point(f"polyfit of {places.size} points and degree {order} has no covariance to scale; "
+            point(f"polyfit of {points.size} points and degree {order} has no covariance to scale; "
                   "cov='unscaled' leaves it as it is")
         )  # fmt: skip
     else:
-        factor = missed / (places.size - order - 1)
+        factor = residuals / (points.size - order - 1)
     if values.ndim == 1:
         return found, inner * factor.reshape(())
     return found, inner[:, :, None] * factor
 
 
 def iterable(y: Any) -> bool:
-    """Whether `iter` takes it."""
+    """Return whether `iter` accepts the object."""
     try:
         iter(y)
     except TypeError:
@@ -161,7 +162,7 @@ def iterable(y: Any) -> bool:
 
 @public()
 def i0(x: Any) -> Any:
-    """The modified Bessel function of order 0."""
+    """Return the modified Bessel function of order 0, elementwise."""
     from shardir.frontend.scipy.bessel import i0 as of_order_zero
 
     return of_order_zero(x)

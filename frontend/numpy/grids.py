@@ -1,4 +1,4 @@
-"""Evenly spaced numbers, and the coordinates of grids."""
+"""Evenly spaced values, and coordinates of grids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,17 +46,19 @@ def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: Any = None, axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
-    """`num` numbers from `start` to `stop` with equal gaps, along a new axis if those are arrays.
+    """Return `num` evenly spaced values from `start` to `stop`, along a new axis if those are
+    arrays.
 
-    Without `endpoint` the last one is a gap before `stop`; with `retstep` the gap comes along.
-    Integers are rounded down. Few numbers between known ends are a constant.
+    Without `endpoint` the last value is one step before `stop`; with `retstep` return also the
+    step. The result has the floating type to which both ends promote, or `dtype`; values of integer
+    types are rounded down. A short result between concrete ends is a constant.
     """
     count = _count("linspace", num)
     if is_number(start) and is_number(stop) and count * 8 <= SMALL:
-        made = _known(start, stop, count, endpoint, retstep, dtype, axis)
+        result = _known(start, stop, count, endpoint, retstep, dtype, axis)
     else:
-        made = _spaced(start, stop, count, endpoint, retstep, dtype, axis)
-    return made if device is None else device_put(made, device)
+        result = _spaced(start, stop, count, endpoint, retstep, dtype, axis)
+    return result if device is None else device_put(result, device)
 
 
 @public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
@@ -65,31 +67,31 @@ def _known(
 ) -> Any:
     axis_of(axis, 1)
     name, _ = _kind(start, stop)
-    wide, gap = np.linspace(start, stop, count, endpoint, retstep=True)
-    made = wide.astype(NUMPY_DTYPES[name])
+    exact, gap = np.linspace(start, stop, count, endpoint, retstep=True)
+    values = exact.astype(NUMPY_DTYPES[name])
     if dtype is not None:
         name = dtype_of(dtype)
-        made = (np.floor(wide) if name in INTEGERS else wide).astype(NUMPY_DTYPES[name])
-    return (constant(made), constant(gap.astype(NUMPY_DTYPES[_kind(start, stop)[0]]))) if (
-        retstep) else constant(made)  # fmt: skip
+        values = (np.floor(exact) if name in INTEGERS else exact).astype(NUMPY_DTYPES[name])
+    return (constant(values), constant(gap.astype(NUMPY_DTYPES[_kind(start, stop)[0]]))) if (
+        retstep) else constant(values)  # fmt: skip
 
 
 @public(static=("count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
 def _spaced(
     start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
 ) -> Any:
-    first, last, place = _between(start, stop, count, endpoint, axis)
-    rest = same("sub", like(place, 1), place)
-    made = same("add", same("mul", first, rest), same("mul", last, place))
-    name = made.value.type.dtype if dtype is None else dtype_of(dtype)
+    first, last, position = _between(start, stop, count, endpoint, axis)
+    rest = same("sub", like(position, 1), position)
+    result = same("add", same("mul", first, rest), same("mul", last, position))
+    name = result.value.type.dtype if dtype is None else dtype_of(dtype)
     if name in INTEGERS:
-        made = same("floor", made)
-    made = convert(made, name)
+        result = same("floor", result)
+    result = convert(result, name)
     if not retstep:
-        return made
+        return result
     gaps = count - 1 if endpoint else count
     low, high = align(start, stop, kind=_kind(start, stop))
-    return made, same("div", same("sub", high, low), like(low, gaps if gaps > 0 else np.nan))
+    return result, same("div", same("sub", high, low), like(low, gaps if gaps > 0 else np.nan))
 
 
 def _kind(*xs: Any) -> tuple[str, bool]:
@@ -99,7 +101,7 @@ def _kind(*xs: Any) -> tuple[str, bool]:
 def _between(
     start: Any, stop: Any, count: int, endpoint: bool, axis: int
 ) -> tuple[Tracer, Tracer, Tracer]:
-    """Both ends and the places between them, from 0 to 1, all in the shape of the result."""
+    """Return both ends and positions from 0 to 1 between them, all in the shape of the result."""
     name, _ = _kind(start, stop)
     sizes = broadcast_shapes(*(() if is_number(x) else as_tracer(x).shape for x in (start, stop)))
     dim = axis_of(axis, len(sizes) + 1)
@@ -110,11 +112,11 @@ def _between(
         low, high = fitted(shape, (name, False), start, stop)
     else:
         low, high = (spread(end, shape, kept) for end in ends)
-    place: Tracer = emit("iota", dim=dim, result=TensorType(shape, name))
+    position: Tracer = emit("iota", dim=dim, result=TensorType(shape, name))
     gaps = count - 1 if endpoint else count
     if gaps > 1:
-        place = same("div", place, like(place, gaps))
-    return low, high, place
+        position = same("div", position, like(position, gaps))
+    return low, high, position
 
 
 @public(static=("num", "endpoint", "dtype", "axis"))
@@ -122,18 +124,21 @@ def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
     dtype: Any = None, axis: int = 0,
 ) -> Any:  # fmt: skip
-    """`base` to the powers of `linspace(start, stop, num)`."""
+    """Return `base` to the powers of `linspace(start, stop, num)`."""
     powers = linspace(start, stop, num, endpoint, False, None, axis)
     kind = _kind(powers, base)
     shape = broadcast_shapes(powers.shape, () if is_number(base) else as_tracer(base).shape)
-    made = same("pow", *fitted(shape, kind, base, powers))
-    return made if dtype is None else convert(made, dtype_of(dtype))
+    result = same("pow", *fitted(shape, kind, base, powers))
+    return result if dtype is None else convert(result, dtype_of(dtype))
 
 
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """`num` numbers from `start` to `stop` with equal ratios; both not 0 and of one sign."""
+    """Return `num` values from `start` to `stop` with equal ratios.
+
+    Both ends are nonzero and have the same sign.
+    """
     if 0 in [end for end in (start, stop) if is_number(end)]:
         raise ArgumentError(point("geomspace has no ratio from or to 0"))
     return _geomspace(start, stop, num, endpoint, dtype, axis)
@@ -141,18 +146,19 @@ def geomspace(
 
 @public(static=("num", "endpoint", "dtype", "axis"))
 def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
-    first, last, place = _between(start, stop, _count("geomspace", num), endpoint, axis)
-    made = same("mul", first, same("pow", same("div", last, first), place))
-    ends = same("eq", place, like(place, 1))
-    made = same("select", ends, last, made)
-    return made if dtype is None else convert(made, dtype_of(dtype))
+    first, last, position = _between(start, stop, _count("geomspace", num), endpoint, axis)
+    result = same("mul", first, same("pow", same("div", last, first), position))
+    ends = same("eq", position, like(position, 1))
+    result = same("select", ends, last, result)
+    return result if dtype is None else convert(result, dtype_of(dtype))
 
 
 @public(static=("copy", "sparse", "indexing"))
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    """The coordinates of a grid, one array for each vector of `xi`.
+    """Return the coordinates of a grid, one array for each vector of `xi`.
 
-    With `indexing="xy"` the first two axes change places; `sparse` leaves axes of size 1.
+    With `indexing="xy"` the first two axes are exchanged; `sparse` leaves the other axes with size
+    1.
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(point(f"indexing of meshgrid is {indexing!r}; it is 'xy' or 'ij'"))
@@ -166,16 +172,19 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     sizes = [1] * len(vectors)
     for x, dim in zip(vectors, order, strict=True):
         sizes[dim] = x.value.type.size
-    made = []
+    result = []
     for x, dim in zip(vectors, order, strict=True):
         shape = [n if not sparse or d == dim else 1 for d, n in enumerate(sizes)]
-        made.append(spread(x, shape, (dim,) if x.ndim else ()))
-    return made
+        result.append(spread(x, shape, (dim,) if x.ndim else ()))
+    return result
 
 
 @public(static=("dimensions", "dtype", "sparse"))
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
-    """The index of each element of an array along each of its axes, stacked (or, `sparse`, not)."""
+    """Return the index of each element of an array along each axis, stacked in a leading axis.
+
+    With `sparse`, return a tuple of arrays that extend along one axis each.
+    """
     sizes = shape_of(dimensions)
     name = canonical("i64") if dtype is None else dtype_of(dtype)
     if sparse:
@@ -185,15 +194,15 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
         )  # fmt: skip
     if not sizes:
         return asarray(np.zeros((0,)), dtype=promotion.user_dtype(name))
-    # Chosen by the axis: put together, the parts would be written twice.
+    # The parts are selected by the axis: a concatenation would write each part twice.
     shape = (len(sizes), *sizes)
     axis: Tracer = emit("iota", dim=0, result=TensorType(shape, "i32"))
-    made, *others = (
+    result, *others = (
         emit("iota", dim=d + 1, result=TensorType(shape, name)) for d in range(len(sizes))
     )
     for number, other in enumerate(others, 1):
-        made = same("select", same("ge", axis, like(axis, number)), other, made)
-    return made
+        result = same("select", same("ge", axis, like(axis, number)), other, result)
+    return result
 
 
 @public(static=("function", "shape", "dtype", "kwargs"), cached=False)
@@ -206,14 +215,15 @@ def _fromfunction(
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any
 ) -> Any:
-    """`function` of the indices along each axis of an array of `shape`.
+    """Return `function` of the indices along each axis of an array of `shape`.
 
-    Outside of a trace it is called with arrays, and not traced: each call would be another program.
+    Outside of a trace the function is called with arrays and not traced, because each call would
+    compile another program.
     """
     if current() is not None or not callable(function):
         return _fromfunction(function, shape, dtype, kwargs)
-    made = called(function, "the function of fromfunction", _places(shape, dtype), kwargs)
-    return made if type(made) is Array else _returned(made)
+    result = called(function, "the function of fromfunction", _places(shape, dtype), kwargs)
+    return result if type(result) is Array else _returned(result)
 
 
 @public(static=("shape", "dtype"), name="fromfunction")
@@ -224,13 +234,15 @@ def _places(shape: Any, dtype: Any) -> Any:
 
 @public(name="fromfunction")
 def _returned(made: Any) -> Any:
-    """What a function of the user returned, as arrays."""
+    """Convert the result of a user's function to arrays."""
     return made
 
 
 @public(static=("N", "increasing"))
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
-    """Each element of a vector to the powers N - 1, ..., 1, 0 (0, 1, ... if `increasing`)."""
+    """Return each element of a vector to the powers N - 1, ..., 1, 0 (0, 1, ... if
+    `increasing`).
+    """
     x = as_tracer(x)
     if x.ndim != 1:
         raise ShapeError(point(f"vander takes a vector, got shape {x.shape}"))
@@ -244,7 +256,7 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
 
 
 class Grid:
-    """`mgrid[0:3, 0:1:5j]`: coordinates by slices; a step of nj means n numbers, ends included."""
+    """`mgrid[0:3, 0:1:5j]`: coordinates by slices; a step of nj means n values, ends included."""
 
     def __init__(self, name: str, maker: Any) -> None:
         self._name, self._maker = name, maker
@@ -255,21 +267,21 @@ class Grid:
             if not _is_range(each):
                 raise ArgumentError(
                     point(
-                        f"{self._name} takes slices of numbers that are known, as "
+                        f"{self._name} takes slices of concrete numbers, as "
                         f"{self._name}[0:3, 0:1:5j], got {brief(each)}"
                     )
                 )
-        made = self._maker[key]
-        if isinstance(made, np.ndarray):
-            return asarray(made)
-        return tuple(asarray(each) for each in made)
+        coordinates = self._maker[key]
+        if isinstance(coordinates, np.ndarray):
+            return asarray(coordinates)
+        return tuple(asarray(each) for each in coordinates)
 
     def __repr__(self) -> str:
         return f"shardir.numpy.{self._name}"
 
 
 def _is_range(key: Any) -> bool:
-    """Whether it is a slice with an end, of numbers, and with a step that leads there."""
+    """Return whether the key is a slice of numbers with an end and a nonzero step."""
     if not isinstance(key, slice) or key.stop is None:
         return False
     bounds = (key.start, key.stop, key.step)

@@ -1,4 +1,4 @@
-"""Counting: how often each number comes, how many fall into each bin."""
+"""Histograms and counts of integers."""
 
 from collections.abc import Sequence
 from math import prod
@@ -29,33 +29,35 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
 
 FEW = 33
-"""So many edges are compared with every element, which is quicker than to look for its bin."""
+"""The maximum number of edges that are compared with every element, instead of a search."""
 
 
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
     out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """How often each whole number from 0 on is in the vector `x`, or the sum of its `weights`.
+    """Return the number of occurrences of each integer from 0 on in the vector `x`.
 
-    The result is as long as the numbers demand, at least `minlength`; `length` alone states it,
-    which is needed for a traced vector: numbers from there on are not counted. Negative ones count
-    as 0.
+    With `weights`, return the sums of the weights. The length of the result follows from the
+    largest integer and is at least `minlength`; `length` states it exactly, which a traced vector
+    requires: integers beyond it are not counted. Negative integers count as 0.
     """
-    least = whole_of("minlength", minlength)
-    if least < 0:
-        raise ArgumentError(point(f"minlength is at least 0, got {least}"))
+    min_length = whole_of("minlength", minlength)
+    if min_length < 0:
+        raise ArgumentError(point(f"minlength is at least 0, got {min_length}"))
     if length is None:
         if not is_known(x):
             raise TracedValueError(
                 point(
-                    "the length of bincount depends on the numbers, which are traced; "
+                    "the length of bincount depends on values that are traced; "
                     "state it with length="
                 )
             )
         numbers = numbers_of(x, "argument x of bincount")
-        counted = numbers.size and numbers.dtype.kind in "iub"  # what else there is, is refused
-        length = max(int(numbers.max()) + 1 if counted else 0, least)
+        # `_bincount` refuses other element types.
+        # `_bincount` refuses other element types.
+        has_integers = numbers.size and numbers.dtype.kind in "iub"
+        length = max(int(numbers.max()) + 1 if has_integers else 0, min_length)
     counts = _bincount(x, weights, whole_of("length of bincount", length, 0))
     return laid_out(counts, out_sharding)
 
@@ -70,8 +72,8 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
             point(f"bincount takes a vector of integers, got {numbers.value.type}")
         )
     if weights is None and 0 < length < FEW:
-        places = snp.maximum(numbers, 0)
-        return snp.stack([snp.count_nonzero(places == k) for k in range(length)])
+        clipped = snp.maximum(numbers, 0)
+        return snp.stack([snp.count_nonzero(clipped == k) for k in range(length)])
     if weights is None:
         counted: Any = snp.ones(numbers.shape, int)
     else:
@@ -84,9 +86,10 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
-    """The edges of `bins` equal bins from the lowest to the highest element, or over `range`.
+    """Return the edges of `bins` equal bins from the lowest to the highest element, or over
+    `range`.
 
-    A vector of edges is what it is.
+    A vector of edges is returned as floats.
     """
     if isinstance(bins, str):
         raise ArgumentError(
@@ -128,7 +131,7 @@ def _edges(a: Any, range: Any, count: int) -> Any:
         low, high = snp.min(x), snp.max(x)
     else:
         low, high = snp.zeros((), x.dtype), snp.ones((), x.dtype)
-    # Where there is one value only, the bins surround it.
+    # If there is only one value, the bins surround it.
     alone = low == high
     half = snp.asarray(0.5, x.dtype)
     low, high = snp.where(alone, low - half, low), snp.where(alone, high + half, high)
@@ -138,11 +141,11 @@ def _edges(a: Any, range: Any, count: int) -> Any:
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
 ) -> tuple[Any, Any]:
-    """How many elements fall into each bin, as floats, and the edges of the bins.
+    """Return the number of elements in each bin, as floats, and the edges of the bins.
 
     `bins` is a number of equal bins (over `range`, or from the lowest to the highest element) or a
-    vector of edges. The last bin has its upper edge, too. `weights` are summed instead of ones;
-    `density` divides such that the integral is 1.
+    vector of edges. The last bin includes its upper edge. `weights` are summed instead of ones;
+    `density` normalizes the integral to 1.
     """
     dense = flag_of("density of histogram", density)
     edges = histogram_bin_edges(a, bins, range)
@@ -174,27 +177,27 @@ def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
 
 
 def _few_counts(x: Tracer, edges: Tracer) -> Tracer:
-    """The elements in each of a few bins: how many reach an edge, less how many reach the next."""
+    """Count the elements of few bins: those that reach an edge minus those that reach the next."""
     from shardir.frontend import numpy as snp
 
     if edges.shape[0] < 2:
         return splat(0, x.value.type.with_shape((0,)))
     reached = [snp.count_nonzero(x >= edges[k]) for k in range(edges.shape[0] - 1)]
     beyond = snp.count_nonzero(x > edges[-1])
-    made: Tracer = snp.stack(reached) - snp.stack([*reached[1:], beyond])
-    return convert(made, x.value.type.dtype)
+    result: Tracer = snp.stack(reached) - snp.stack([*reached[1:], beyond])
+    return convert(result, x.value.type.dtype)
 
 
 def _counts(columns: Sequence[Tracer], edges: Sequence[Tracer], weights: Tracer) -> Tracer:
-    """The weights that fall into each bin of a grid; those outside are dropped."""
+    """Sum the weights in each bin of a grid; weights outside of the grid are dropped."""
     from shardir.frontend import numpy as snp
 
     shape = tuple(e.shape[0] - 1 for e in edges)
     flat: Any = 0
     inside: Any = True
     for x, e, size in zip(columns, edges, shape, strict=True):
-        place = snp.clip(searchsorted(e, x, "right") - 1, 0, max(size - 1, 0))
-        flat = flat * size + place
+        bin_index = snp.clip(searchsorted(e, x, "right") - 1, 0, max(size - 1, 0))
+        flat = flat * size + bin_index
         inside = inside & ((x >= e[0]) & (x <= e[-1]))
     total = prod(shape)
     grid = snp.zeros((total,), weights.dtype).at[snp.where(inside, flat, total)].add(weights)
@@ -209,7 +212,7 @@ def histogram2d(
     weights: Any = None,
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
-    """How many points (x, y) fall into each bin of a grid, and the edges along both."""
+    """Return the number of points (x, y) in each bin of a grid, and the edges along both axes."""
     from shardir.frontend import numpy as snp
 
     pair = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else (bins, bins)
@@ -225,7 +228,7 @@ def histogramdd(
     weights: Any = None,
     density: bool | None = None,
 ) -> tuple[Any, list[Any]]:
-    """How many rows of `sample` fall into each bin of a grid, and the edges along each column."""
+    """Return the number of rows of `sample` in each bin of a grid, and the edges of each column."""
     from shardir.frontend import numpy as snp
 
     if isinstance(sample, (list, tuple)):
@@ -255,7 +258,7 @@ def _grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
     from shardir.frontend import numpy as snp
 
     (rows,) = promote_inexact(*known(sample))
-    if weights is None:  # counts are integers, as in JAX
+    if weights is None:  # As in JAX, counts are integers.
         counted: Tracer = snp.ones(rows.shape[:1], int)
     else:
         counted = promote_inexact(*known(sample, weights))[1]

@@ -1,8 +1,8 @@
-"""Reading: `x[...]` as few operations as can be.
+"""Indexed reads `x[...]` with as few operations as possible.
 
-Slices and integers are one `slice`, new and lost dimensions one `reshape`, traced integers one
-`dynamic_slice`, index arrays one `gather`. Where a traced index is out of range, the nearest
-element is read.
+Slices and integers become one `slice`, added and removed dimensions one `reshape`, traced integers
+one `dynamic_slice`, index arrays one `gather`. A traced index out of range reads the nearest
+element.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,22 @@ from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 @composed(blind=True)
 def getitem(x: Any, index: Any) -> Any:
-    """`x[index]` with everything that NumPy takes between brackets.
+    """Return `x[index]` for every kind of index that NumPy supports.
 
-    Integers, slices, None, `...`, integer arrays (traced or not) and boolean arrays that are known.
-    Raises `IndexingError` for an integer out of range; index arrays and traced integers that are
-    out of range read the nearest element.
+    Integers, slices, None, `...`, integer arrays (traced or not) and concrete boolean arrays are
+    supported. Raise `IndexingError` for an integer out of range; index arrays and traced integers
+    that are out of range read the nearest element.
     """
     subscript, arrays = parse(tuple(x.shape), index)
     return _read(x, arrays, subscript)
 
 
 def masked(x: Any, index: Any) -> Array | None:
-    """What one mask chooses, alone or behind whole dimensions: `x[mask]`, `x[:, mask]`; `None` for
-    other subscripts, and where a program is being made.
+    """Return the elements that one mask selects, alone or after full slices: `x[mask]`, `x[:,
+    mask]`.
 
-    How much that is depends on numbers, so no machine code answers such calls of `getitem`.
+    Return `None` for other subscripts, and inside of a trace. The result size depends on values, so
+    that the native dispatcher does not cache such calls of `getitem`.
     """
     if type(index) is not tuple:
         return chosen(x, index, 0)
@@ -52,7 +53,7 @@ def masked(x: Any, index: Any) -> Array | None:
 
 
 def get(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:
-    """`x[index]`; with the mode "fill" `fill_value` where an index is out of range."""
+    """Return `x[index]`; with the mode "fill", `fill_value` for indices out of range."""
     subscript, arrays = parse(tuple(x.shape), index, beyond=mode is not None)
     return _read(x, arrays, subscript, mode, fill_value)
 
@@ -67,7 +68,9 @@ def _read(
 
 
 def filling(dtype: str, fill_value: Any) -> complex:
-    """What stands for elements that do not exist."""
+    """Return the fill value of an element type: NaN, the lowest signed or highest unsigned integer,
+    or true.
+    """
     if fill_value is not None:
         number: complex = np.asarray(fill_value).item()
         return number
@@ -86,10 +89,10 @@ def read(
     fill: complex | None = None,
     clip: bool = False,
 ) -> Tracer:
-    """The elements that `subscript` and its index arrays say.
+    """Return the elements that `subscript` and its index arrays select.
 
-    Index vectors out of range read the nearest element, or give `fill`. As in JAX, what they read
-    has a derivative with respect to that element with `clip` only.
+    Index vectors out of range read the nearest element, or give `fill`. As in JAX, the derivative
+    flows to such a nearest element only with `clip`.
     """
     kind = x.value.type
     if 0 in subscript.batch and (0 in kind.shape or not arrays):
@@ -99,16 +102,16 @@ def read(
             if fill is not None:
                 return splat(fill, kind.with_shape(subscript.shape), x.weak_type)
             raise IndexingError(point(f"dimension {d} of shape {x.shape} has no elements to index"))
-    cut = _sliced(x, subscript)
+    sliced = _sliced(x, subscript)
     if arrays and subscript.batch == () and fill is None and not subscript.known:
-        cut = _one(cut, subscript, arrays)
+        sliced = _one(sliced, subscript, arrays)
     elif arrays:
-        cut = _gathered(cut, subscript, arrays, fill, clip)
-    return reshape(cut, subscript.shape)
+        sliced = _gathered(sliced, subscript, arrays, fill, clip)
+    return reshape(sliced, subscript.shape)
 
 
 def _sliced(x: Tracer, subscript: Subscript) -> Tracer:
-    """What the spans leave; dimensions of points have size 1, those of arrays are whole."""
+    """Apply the spans; dimensions of points get size 1, those of index arrays stay complete."""
     starts, strides, shape = [], [], []
     for size, span in zip(x.shape, subscript.spans, strict=True):
         starts.append(span.start if span else 0)
@@ -128,20 +131,20 @@ def _sliced(x: Tracer, subscript: Subscript) -> Tracer:
 
 
 def _one(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
-    """Traced integers: one element along their dimensions."""
+    """Read one element along the dimensions of traced integers."""
     indexed = dict(zip(subscript.indexed, arrays, strict=True))
     starts = wrapped(list(indexed.values()), [x.shape[d] for d in indexed])
     zero = splat(0, starts[0].value.type) if len(starts) < x.ndim else starts[0]
     found = dict(zip(indexed, starts, strict=True))
     shape = [1 if d in indexed else n for d, n in enumerate(x.shape)]
-    piece: Tracer = emit(
+    result: Tracer = emit(
         "dynamic_slice",
         x,
         *(found.get(d, zero) for d in range(x.ndim)),
         result=x.value.type.with_shape(shape),
         weak=x.weak_type,
     )
-    return piece
+    return result
 
 
 def _gathered(
@@ -173,14 +176,14 @@ def _gathered(
 def select_inside(
     found: Tracer, indices: Tracer, sizes: Sequence[int], fill: complex, batch: Sequence[int]
 ) -> Tracer:
-    """What was found, but `fill` where the index vector was out of range.
+    """Replace gathered elements by `fill` where the index vector was out of range.
 
-    `batch` are the dimensions of what was found that run along the indices.
+    `batch` are the dimensions of `found` that correspond to the indices.
     """
-    there: Tracer = inside(indices, sizes)
-    if there.shape != found.shape:
+    in_range: Tracer = inside(indices, sizes)
+    if in_range.shape != found.shape:
         kind = TensorType(found.shape, "bool")
-        there = emit("broadcast", there, dims=tuple(batch), result=kind)
+        in_range = emit("broadcast", in_range, dims=tuple(batch), result=kind)
     other = splat(fill, found.value.type, True)
-    made: Tracer = emit("select", there, found, other, weak=found.weak_type)
-    return made
+    result: Tracer = emit("select", in_range, found, other, weak=found.weak_type)
+    return result

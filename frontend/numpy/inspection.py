@@ -1,4 +1,4 @@
-"""What is known of an array without its numbers."""
+"""Shape and element type of arrays, without access to their elements."""
 
 from typing import Any
 
@@ -11,10 +11,11 @@ from shardir.types import COMPLEX, TensorType
 
 
 def type_of(x: Any) -> TensorType:
-    """Shape and element type of an array, a number or a nested list."""
+    """Return the shape and element type of an array, a scalar or a nested list."""
     try:
         return _type_of(x)
-    except RecursionError:  # Here, and not at the bottom, where there is no room to say anything.
+    # The error is raised here because at the recursion limit no stack space is left for a message.
+    except RecursionError:
         check_ends(x)
         raise
 
@@ -28,33 +29,33 @@ def _type_of(x: Any) -> TensorType:
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """The sizes of all axes."""
+    """Return the sizes of all axes."""
     return type_of(a).shape
 
 
 def ndim(a: Any) -> int:
-    """How many axes there are."""
+    """Return the number of axes."""
     return type_of(a).rank
 
 
 def size(a: Any, axis: Any = None) -> int:
-    """How many elements there are, or the size of one axis."""
-    found = type_of(a)
-    return found.size if axis is None else found.shape[axis_of(axis, found.rank)]
+    """Return the number of elements, or the size of one axis."""
+    kind = type_of(a)
+    return kind.size if axis is None else kind.shape[axis_of(axis, kind.rank)]
 
 
 def isscalar(element: Any) -> bool:
-    """Whether it is a number or an array of rank 0."""
+    """Return whether the object is a scalar or an array of rank 0."""
     if isinstance(element, (list, tuple, str)):
         return False
     return np.isscalar(element) or getattr(element, "shape", None) == ()
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the element type is complex."""
+    """Return whether the element type is complex."""
     return type_of(x).dtype in COMPLEX
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the element type is not complex."""
+    """Return whether the element type is not complex."""
     return not iscomplexobj(x)

@@ -1,4 +1,4 @@
-"""The parts of an index, one by one: what each is, and whether it is one at all."""
+"""Validation of the parts of an index expression."""
 
 from types import EllipsisType
 from typing import Any
@@ -15,7 +15,7 @@ from shardir.types import INTEGERS
 
 
 def item_of(item: Any) -> Any:
-    """One part of an index: None, ..., a bool, an int, a slice, or an array (known or not)."""
+    """Return one part of an index as None, `...`, a bool, an int, a slice, or an array."""
     if item is None or isinstance(item, (EllipsisType, bool, slice)):
         return item
     if isinstance(item, (int, np.integer)):
@@ -29,8 +29,8 @@ def item_of(item: Any) -> Any:
         if isinstance(item, Tracer):
             raise TracedMaskError(
                 point(
-                    "the size of x[mask] depends on the numbers of the mask, which is traced; "
-                    "choose elementwise with snp.where(mask, x, y), or take at most so many "
+                    "the size of x[mask] depends on the elements of the mask, which is traced; "
+                    "select elementwise with snp.where(mask, x, y), or state a maximum "
                     "with x[snp.nonzero(mask, size=...)]"
                 )
             )
@@ -42,7 +42,7 @@ def item_of(item: Any) -> Any:
 
 
 def _listed(item: Any) -> Any:
-    """A list as an array of indices."""
+    """Convert a list to an array of indices."""
     if not len(item):
         return np.zeros((0,), np.int32)
     try:
@@ -75,5 +75,5 @@ def _checked_dtype(item: Any) -> str:
 
 
 def is_mask(item: Any) -> bool:
-    """Whether a part of an index is a boolean array."""
+    """Return whether a part of an index is a boolean array."""
     return isinstance(item, np.ndarray) and item.dtype == np.bool_

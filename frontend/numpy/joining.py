@@ -1,4 +1,4 @@
-"""Several arrays as one, and one as several."""
+"""Concatenation of arrays, and splits of an array into parts."""
 
 import itertools
 from typing import Any
@@ -18,15 +18,15 @@ from shardir.frontend.promotion import dtype_of
 from shardir.frontend.tracer import Tracer
 
 MOST = 1 << 16
-"""So many parts may be more than there are elements; each is an operation of a program."""
+"""The maximum number of parts if there are fewer elements; each part is an operation."""
 
 
 def _promoted(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
     if isinstance(arrays, Tracer) or hasattr(arrays, "shape"):
-        whole = as_tracer(arrays)
-        if not whole.ndim:
+        array = as_tracer(arrays)
+        if not array.ndim:
             raise OperationTypeError(point(f"{what} takes several arrays, got a scalar"))
-        arrays = [whole[i] for i in range(whole.shape[0])]
+        arrays = [array[i] for i in range(array.shape[0])]
     if not len(arrays):
         raise OperationTypeError(point(f"{what} takes at least one array"))
     arrays = known(*arrays)
@@ -36,23 +36,26 @@ def _promoted(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
 
 @public(static=("axis", "dtype"))
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
-    """Arrays one after the other along `axis`; without an axis, all of them flat."""
+    """Concatenate arrays along `axis`; without an axis, concatenate the flattened arrays.
+
+    All other dimensions must agree. The result has the promoted element type, or `dtype`.
+    """
     parts = _promoted(arrays, "concatenate", dtype)
     if axis is None:
         parts, axis = [reshape(x, (x.size,)) for x in parts], 0
     if not parts[0].ndim:
         raise OperationTypeError(point("scalars cannot be concatenated; use stack"))
     dim = axis_of(axis, parts[0].ndim)
-    wanted = parts[0].shape
+    first_shape = parts[0].shape
     for x in parts[1:]:
-        same = x.ndim == len(wanted) and all(
-            n == m for d, (n, m) in enumerate(zip(x.shape, wanted, strict=True)) if d != dim
+        same = x.ndim == len(first_shape) and all(
+            n == m for d, (n, m) in enumerate(zip(x.shape, first_shape, strict=True)) if d != dim
         )
         if not same:
             raise OperationTypeError(
                 point(
-                    f"arrays of shapes {wanted} and {x.shape} cannot be concatenated along axis "
-                    f"{dim}; all other dimensions must agree"
+                    f"arrays of shapes {first_shape} and {x.shape} cannot be concatenated along "
+                    f"axis {dim}; all other dimensions must agree"
                 )
             )
     return joined(parts, dim)
@@ -63,7 +66,7 @@ concat = concatenate
 
 @public(static=("axis", "dtype"))
 def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
-    """Arrays of one shape along a new dimension."""
+    """Stack arrays of one shape along a new dimension."""
     parts = _promoted(arrays, "stack", dtype)
     shape = parts[0].shape
     for x in parts:
@@ -78,21 +81,21 @@ def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
 
 @public(static=("dtype",))
 def vstack(tup: Any, dtype: Any = None) -> Any:
-    """Along the first dimension; vectors are rows."""
+    """Concatenate along the first dimension; vectors become rows."""
     parts = [reshape(x, (1,) * (2 - x.ndim) + x.shape) for x in _promoted(tup, "vstack", dtype)]
     return concatenate(parts, 0)
 
 
 @public(static=("dtype",))
 def hstack(tup: Any, dtype: Any = None) -> Any:
-    """Along the second dimension; vectors along their only one."""
+    """Concatenate along the second dimension; vectors along their only one."""
     parts = [reshape(x, x.shape or (1,)) for x in _promoted(tup, "hstack", dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 @public(static=("dtype",))
 def dstack(tup: Any, dtype: Any = None) -> Any:
-    """Along the third dimension."""
+    """Concatenate along the third dimension."""
     from shardir.frontend.numpy.manipulation import atleast_3d
 
     return concatenate([atleast_3d(x) for x in _promoted(tup, "dstack", dtype)], 2)
@@ -100,20 +103,20 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
 
 @public()
 def column_stack(tup: Any) -> Any:
-    """Along the second dimension; vectors are columns."""
+    """Concatenate along the second dimension; vectors become columns."""
     parts = [reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in _promoted(tup, "column_stack")]
     return concatenate(parts, 1)
 
 
 @public(static=("axis",))
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """`values` behind `arr` along `axis`; without it both are flat."""
+    """Append `values` to `arr` along `axis`; without it, both are flattened."""
     return concatenate([arr, values], axis)
 
 
 @public()
 def block(arrays: Any) -> Any:
-    """Nested lists of blocks, the innermost joined along the last dimension."""
+    """Concatenate nested lists of blocks, the innermost lists along the last dimension."""
 
     def depth(x: Any) -> int:
         return 1 + max(map(depth, x)) if isinstance(x, (list, tuple)) else 0
@@ -124,13 +127,13 @@ def block(arrays: Any) -> Any:
     levels = depth(arrays)
     dims = max(levels, rank(arrays))
 
-    def whole(x: Any, level: int) -> Any:
+    def assemble(x: Any, level: int) -> Any:
         if isinstance(x, (list, tuple)):
-            return concatenate([whole(part, level - 1) for part in x], dims - level)
+            return concatenate([assemble(part, level - 1) for part in x], dims - level)
         tracer = as_tracer(x)
         return reshape(tracer, (1,) * (dims - tracer.ndim) + tracer.shape)
 
-    return whole(arrays, levels)
+    return assemble(arrays, levels)
 
 
 def _bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
@@ -148,13 +151,13 @@ def _bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
                 )
             )
         small, extra = divmod(size, count)
-        cuts = [0]
+        bounds = [0]
         for i in range(count):
-            cuts.append(cuts[-1] + small + (i < extra))
+            bounds.append(bounds[-1] + small + (i < extra))
     else:
         inside = [range(size)[: int(at)].stop for at in sections]
-        cuts = [0, *inside, size]
-    return [(a, max(a, b)) for a, b in itertools.pairwise(cuts)]
+        bounds = [0, *inside, size]
+    return [(a, max(a, b)) for a, b in itertools.pairwise(bounds)]
 
 
 @public(static=("sections", "axis", "even"))
@@ -167,33 +170,33 @@ def _split(ary: Any, sections: Any, axis: int, even: bool) -> list[Tracer]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Equal parts along `axis`, or parts between the given indices, as a list."""
+    """Split into equal parts along `axis`, or at the given indices; return a list."""
     return _split(ary, frozen(indices_or_sections), axis, True)
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Like `split`; parts may differ by one element."""
+    """Split like `split`; the sizes of parts may differ by one."""
     return _split(ary, frozen(indices_or_sections), axis, False)
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> Any:
-    """`split` along the first dimension."""
+    """Split along the first dimension."""
     return split(ary, indices_or_sections, 0)
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> Any:
-    """`split` along the second dimension, or the only one."""
+    """Split along the second dimension, or the only one."""
     return split(ary, indices_or_sections, 0 if type_of(ary).rank == 1 else 1)
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> Any:
-    """`split` along the third dimension."""
+    """Split along the third dimension."""
     return split(ary, indices_or_sections, 2)
 
 
 @public(static=("axis",))
 def unstack(x: Any, /, *, axis: int = 0) -> Any:
-    """The slices along `axis`, as a tuple."""
+    """Return the slices along `axis` as a tuple."""
     tracer = as_tracer(x)
     dim = axis_of(axis, tracer.ndim)
     parts = _split(tracer, tracer.shape[dim], dim, True) if tracer.shape[dim] else []

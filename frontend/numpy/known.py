@@ -1,4 +1,6 @@
-"""What is known while tracing: Python's and NumPy's numbers, and arrays that are no tracers."""
+"""Access to concrete values while tracing: Python scalars, NumPy arrays, arrays that are not
+tracers.
+"""
 
 from collections.abc import Sequence
 from operator import index
@@ -16,7 +18,7 @@ from shardir.frontend.tree_checks import check_ends
 
 
 def is_known(x: Any) -> bool:
-    """Whether the numbers of an array, or of a container of arrays, are known."""
+    """Return whether the elements of an array, or of a container of arrays, are concrete."""
     try:
         return _is_known(x)
     except RecursionError:
@@ -31,10 +33,10 @@ def _is_known(x: Any) -> bool:
 
 
 def known_array(x: Any, label: str, what: str, way_out: str) -> npt.NDArray[Any]:
-    """The numbers of `x`, which errors call `label`.
+    """Return the elements of `x`, which error messages call `label`, as a NumPy array.
 
-    Raises `TracedValueError` with `what` and `way_out` if it is traced, `NotAnArrayError` if it is
-    no array.
+    Raise `TracedValueError` with `what` and `way_out` if `x` is traced, and `NotAnArrayError` if it
+    is not an array.
     """
     if not is_known(x):
         raise TracedValueError(point(f"{what}, which are traced; {way_out}"))
@@ -42,21 +44,24 @@ def known_array(x: Any, label: str, what: str, way_out: str) -> npt.NDArray[Any]
 
 
 def numbers_of(x: Any, label: str) -> npt.NDArray[Any]:
-    """The numbers of a known array or nested list; `NotAnArrayError` that mentions `label`."""
+    """Return the elements of a concrete array or nested list as a NumPy array.
+
+    Raise `NotAnArrayError`, which mentions `label`, if `x` is not an array.
+    """
     if not isinstance(x, (list, tuple)):
         abstract_of(x, label)
         return np.asarray(x)
     try:
-        found = np.asarray(x)
+        array = np.asarray(x)
     except ValueError as error:
         raise no_array(x, label, f"is a nested list, which is no array: {error}") from None
-    if found.dtype.kind not in "biufcV":
+    if array.dtype.kind not in "biufcV":
         raise no_array(x, label, f"is {brief(x)}, which is no array of numbers")
-    return found
+    return array
 
 
 def as_ints(values: Any) -> tuple[int, ...]:
-    """One integer or several, as a tuple."""
+    """Return one integer or several as a tuple of integers."""
     if isinstance(values, (list, tuple)):
         return tuple(index(n) for n in values)
     if isinstance(values, Tracer) or not np.ndim(values):
@@ -65,7 +70,7 @@ def as_ints(values: Any) -> tuple[int, ...]:
 
 
 def frozen(values: Any) -> Any:
-    """Arrays and lists of numbers as nested tuples, which can be static arguments."""
+    """Convert arrays and lists of numbers to nested tuples, which can be static arguments."""
     try:
         return _frozen(values)
     except RecursionError:

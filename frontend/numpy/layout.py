@@ -1,4 +1,4 @@
-"""Where dimensions go: another order, new ones to repeat along."""
+"""Transposition and broadcast of tracers along named dimensions."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,22 @@ from shardir.frontend.tracer import Tracer
 
 
 def transposed(x: Tracer, perm: Sequence[int]) -> Tracer:
-    """`x` with its dimensions in another order; itself if it is the same one."""
+    """Transpose the dimensions of `x` by `perm`; return `x` if the order does not change."""
     if list(perm) == list(range(x.ndim)):
         return x
-    turned: Tracer = emit("transpose", x, perm=tuple(perm), weak=x.weak_type)
-    return turned
+    result: Tracer = emit("transpose", x, perm=tuple(perm), weak=x.weak_type)
+    return result
 
 
 def spread(x: Tracer, shape: Sequence[int], dims: Sequence[int]) -> Tracer:
-    """`x` repeated along the dimensions of `shape` that are not among `dims`, its own."""
+    """Broadcast `x` to `shape`; dimension i of `x` becomes dimension `dims[i]` of the result."""
     kind = x.value.type.with_shape(shape)
     if x.shape == kind.shape:
         return x
-    repeated: Tracer = emit("broadcast", x, dims=tuple(dims), result=kind, weak=x.weak_type)
-    return repeated
+    result: Tracer = emit("broadcast", x, dims=tuple(dims), result=kind, weak=x.weak_type)
+    return result
 
 
 def back(reduced: Tracer, x: Tracer, dims: Sequence[int]) -> Tracer:
-    """What was reduced from `x` over `dims`, repeated along them."""
+    """Broadcast a value that was reduced from `x` over `dims` to the shape of `x`."""
     return spread(reduced, x.shape, [d for d in range(x.ndim) if d not in dims])

@@ -1,6 +1,6 @@
-"""Linear algebra, `shardir.numpy.linalg` to users: products, powers and norms of matrices here.
+"""The namespace `shardir.numpy.linalg`: products, powers and norms of matrices.
 
-Factors and equations are in files beside this one.
+Factorizations and solvers are in other files of this folder.
 """
 
 from collections.abc import Sequence
@@ -66,10 +66,10 @@ __all__ = [
 
 @public(static=("ord", "axis", "keepdims"))
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The size of vectors along an axis, or of matrices along two; of all elements without them.
+    """Return the norm of vectors along one axis, of matrices along two, or of all elements.
 
-    `ord` is a number for vectors; "fro", 1, -1, inf or -inf for matrices. Without it, the square
-    root of the sum of squares.
+    `ord` is a number for vectors, and "fro", "nuc", 1, -1, 2, -2, inf or -inf for matrices. Without
+    it, the square root of the sum of squares. `keepdims` keeps the axes with size 1.
     """
     (v,) = promote_to(inexact(x), x)
     if axis is None and (ord is None or v.ndim not in (1, 2)):
@@ -80,13 +80,13 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(dims) == 1:
         return _size(v, dims, 2 if ord is None else ord, keepdims)
     if len(dims) != 2:
-        raise ShapeError(point(f"norm goes along one axis or two, got axis={axis}"))
+        raise ShapeError(point(f"norm takes one axis or two, got axis={axis}"))
     return _matrix_size(v, (dims[0], dims[1]), "fro" if ord is None else ord, keepdims)
 
 
 @public(static=("axis", "keepdims", "ord"))
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """The size of vectors along some axes, or of all elements."""
+    """Return the norm of vectors along some axes, or of all elements; `ord` is a number."""
     name, weak = usual_float(x) if ord in (2, None) else inexact(x)
     (v,) = promote_to((name, weak), x)
     return _size(v, axes_of(axis, v.ndim), 2 if ord is None else ord, keepdims)
@@ -94,7 +94,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 @public(static=("keepdims", "ord"))
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """The size of matrices, the last two axes: "fro", 1, -1, inf or -inf."""
+    """Return the norm of matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     (v,) = promote_to(inexact(x), x)
     if v.ndim < 2:
         raise ShapeError(point(f"matrix_norm takes matrices, got shape {v.shape}"))
@@ -163,7 +163,7 @@ def _matrix_size(x: Tracer, dims: tuple[int, int], order: Any, keepdims: bool) -
 
 @public(static=("axis",))
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The vector perpendicular to two, of 3 elements along an axis."""
+    """Return the cross product of vectors of 3 elements along an axis; other axes broadcast."""
     x, y = promote(x1, x2)
     for v in (x, y):
         if v.shape[axis_of(axis, v.ndim)] != 3:
@@ -175,32 +175,35 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @public()
 def outer(x1: Any, x2: Any, /) -> Any:
-    """The products of each element of one vector with each of another, as a matrix."""
+    """Return the products of each element of one vector with each of another as a matrix."""
     x, y = promote(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(point(f"linalg.outer takes vectors, got shapes {x.shape}, {y.shape}"))
     if x.value.type.dtype == "bool":
         return contract(x, y, "b,h->bh")
-    # No sum, so that products of zeros keep their sign.
+    # Without a sum, products keep the sign of zero.
     shape = (x.shape[0], y.shape[0])
     return same("mul", spread(x, shape, (0,)), spread(y, shape, (1,)))
 
 
 @public(static=("offset",))
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """The diagonal of matrices, the last two axes."""
+    """Return diagonal `offset` of matrices in the last two axes."""
     return _diagonal(x, offset, -2, -1)
 
 
 @public(static=("offset", "dtype"))
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sum of the diagonal of matrices, the last two axes."""
+    """Return the sum of diagonal `offset` of matrices in the last two axes."""
     return _trace(x, offset, -2, -1, dtype)
 
 
 @public(static=("n",))
 def matrix_power(a: Any, n: int) -> Any:
-    """A square matrix multiplied with itself `n` times; the identity for n = 0."""
+    """Return the `n`-th power of square matrices; the identity for n = 0.
+
+    A negative `n` inverts the matrices first.
+    """
     x = as_tracer(a)
     count = index(n)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
@@ -222,9 +225,9 @@ def matrix_power(a: Any, n: int) -> Any:
 
 @public()
 def multi_dot(arrays: Sequence[Any]) -> Any:
-    """The product of two or more matrices, in the order that multiplies least.
+    """Return the product of two or more matrices in the order with the fewest multiplications.
 
-    The first may be a row and the last a column, as vectors.
+    The first may be a row and the last a column, given as vectors.
     """
     matrices = promote(*arrays)
     shapes = [x.shape for x in matrices]
@@ -232,14 +235,14 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
         len(s) == 2 or (len(s) == 1 and i in (0, len(shapes) - 1)) for i, s in enumerate(shapes)
     ]
     if len(shapes) < 2 or not all(inner):
-        told = " and ".join(map(str, shapes))
-        raise ShapeError(point(f"multi_dot takes two or more matrices, got shapes {told}"))
+        described = " and ".join(map(str, shapes))
+        raise ShapeError(point(f"multi_dot takes two or more matrices, got shapes {described}"))
     first = 1 if len(shapes[0]) == 1 else shapes[0][0]
     sizes = [first, *(s[0] for s in shapes[1:]), 1 if len(shapes[-1]) == 1 else shapes[-1][1]]
 
     @cache
     def best(i: int, j: int) -> tuple[int, int]:
-        """How many products it takes to multiply matrices i to j, and after which one to split."""
+        """Return the cost of the product of matrices i to j, and the index after which to split."""
         if i == j:
             return 0, i
         return min(

@@ -1,4 +1,4 @@
-"""Equations and what is computed on the way to solving them: determinants, inverses, ranks."""
+"""Solutions of linear equations, and determinants, inverses and ranks."""
 
 from math import prod
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from shardir.types import REAL_OF
 
 
 class SignAndLog(NamedTuple):
-    """A determinant as a number of size 1 and the logarithm of its size."""
+    """A determinant as its sign (or complex phase) and the logarithm of its absolute value."""
 
     sign: Any
     logabsdet: Any
@@ -40,7 +40,10 @@ class SignAndLog(NamedTuple):
 
 @public()
 def solve(a: Any, b: Any) -> Any:
-    """The x of a x = b for square `a`; `b` is a vector, or holds columns. Stacks broadcast."""
+    """Return the solution x of a x = b for square `a`.
+
+    `b` is a vector, or a matrix of columns of right-hand sides. Batch dimensions broadcast.
+    """
     x, y = _pair("solve", a, b)
     vector = y.ndim == 1
     columns = reshape(y, (*y.shape, 1)) if vector else y
@@ -53,7 +56,7 @@ def solve(a: Any, b: Any) -> Any:
 
 
 def _pair(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer]:
-    """Square matrices and what they are to make, in one element type."""
+    """Promote square matrices and right-hand sides to one element type."""
     y = as_tracer(b)
     if not y.ndim:
         raise ShapeError(point(f"{name} takes vectors or matrices, got a scalar"))
@@ -64,22 +67,24 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer]:
 
 @public()
 def inv(a: Any) -> Any:
-    """The inverse of square matrices."""
+    """Return the inverse of square matrices."""
     (x,) = square("inv", a)
     return solved(x, identity_like(x, x.shape[-1]))
 
 
 def swapped_rows(pivots: Tracer) -> Tracer:
-    """Whether an odd number of rows was exchanged."""
-    places: Tracer = emit("iota", dim=pivots.ndim - 1, result=pivots.value.type)
-    moved = convert(same("ne", pivots, places), "i32")
-    count = reduced("sum", moved, (pivots.ndim - 1,), False)
+    """Return whether the number of row exchanges is odd."""
+    positions: Tracer = emit("iota", dim=pivots.ndim - 1, result=pivots.value.type)
+    is_swapped = convert(same("ne", pivots, positions), "i32")
+    count = reduced("sum", is_swapped, (pivots.ndim - 1,), False)
     return same("ne", same("and", count, like(count, 1)), like(count, 0))
 
 
 @public()
 def det(a: Any) -> Any:
-    """The determinant of square matrices. Singular ones have derivatives, too."""
+    """Return the determinant of square matrices; the derivative exists for singular
+    matrices, too.
+    """
     from shardir.frontend.custom_jvp import custom_jvp
 
     (x,) = square("det", a)
@@ -91,32 +96,36 @@ def det(a: Any) -> Any:
 
 
 def _product(packed: Tracer, pivots: Tracer) -> Tracer:
-    """The determinant, of the factors."""
+    """Return the determinant from the LU factors."""
     product = reduced("prod", diagonal(packed), (pivots.ndim - 1,), False)
     return same("select", swapped_rows(pivots), same("neg", product), product)
 
 
 def _det_rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Cofactors, which are the determinant times the inverse, turned.
+    """Differentiate the determinant by cofactors: the determinant times the transposed inverse.
 
-    A pivot of zero counts as so little that cofactors are the same but for rounding.
+    A pivot of zero is replaced by a value so small that the cofactors change only by rounding.
     """
-    (x,), (change,) = primals, tangents
+    (x,), (tangent,) = primals, tangents
     packed, pivots, order = lu(as_tracer(x))
-    least = reduced("max", same("abs", packed), (packed.ndim - 2, packed.ndim - 1), False)
-    least = same("select", same("eq", least, like(least, 0)), like(least, 1), least)
-    least = convert(same("mul", least, like(least, precision(packed))), packed.value.type.dtype)
+    replacement = reduced("max", same("abs", packed), (packed.ndim - 2, packed.ndim - 1), False)
+    replacement = same(
+        "select", same("eq", replacement, like(replacement, 0)), like(replacement, 1), replacement
+    )
+    replacement = convert(
+        same("mul", replacement, like(replacement, precision(packed))), packed.value.type.dtype
+    )
     missing = same("and", same("eq", packed, like(packed, 0)), compared("eq", packed.shape, 0))
-    filled = spread(least, packed.shape, tuple(range(packed.ndim - 2)))
+    filled = spread(replacement, packed.shape, tuple(range(packed.ndim - 2)))
     regular = same("select", missing, filled, packed)
     inverse = lu_solve(regular, order, identity_like(regular, regular.shape[-1]))
-    weight = same("mul", turned(inverse), as_tracer(change))
+    weight = same("mul", turned(inverse), as_tracer(tangent))
     total = reduced("sum", weight, (packed.ndim - 2, packed.ndim - 1), False)
     return _product(packed, pivots), same("mul", _product(regular, pivots), total)
 
 
 def _small_det(x: Tracer) -> Tracer:
-    """By its formula, so that singular matrices have derivatives."""
+    """Compute the determinant by its formula, so that singular matrices have derivatives."""
     size = x.shape[-1]
     if not size:
         return like(as_tracer(x[..., :0].sum((-1, -2)) if x.ndim > 2 else x.sum()), 1)
@@ -136,7 +145,7 @@ def _small_det(x: Tracer) -> Tracer:
 
 @public(static=("method",))
 def slogdet(a: Any, *, method: str | None = None) -> Any:
-    """The sign (of complex matrices, the phase) and the logarithm of the size of determinants."""
+    """Return the sign (of complex matrices, the phase) and the logarithm of |det|."""
     if method not in (None, "lu", "qr"):
         raise ArgumentError(point(f"slogdet has the methods 'lu' and 'qr', not {method!r}"))
     (x,) = square("slogdet", a)
@@ -151,11 +160,11 @@ def slogdet(a: Any, *, method: str | None = None) -> Any:
 
 @public(static=("numpy_resid",))
 def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
-    """The x with the least |a x - b|, of several the least one; residuals, rank, singular values.
+    """Return the x that minimizes |a x - b|, the residuals, the rank, and the singular values.
 
-    Residuals are squared, one for each column of `b`. With `numpy_resid` there are none where
-    the rank is not full or there are no more equations than unknowns, as NumPy has it; that is
-    known outside of traces only.
+    If several x are minimal, the one of smallest norm is returned. Residuals are squared, one per
+    column of `b`. With `numpy_resid` they are empty if the rank is not full or there are not more
+    equations than unknowns, as in NumPy; the rank is concrete only outside of traces.
     """
     y = as_tracer(b)
     if y.ndim not in (1, 2):
@@ -172,24 +181,24 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> An
     limit = convert(limit, REAL_OF.get(x.value.type.dtype, x.value.type.dtype))
     found, values = emit("least_squares", x, right, limit)
     rank = _counted(values > limit * values[0])
-    missed = as_tracer(right - matmul(x, found))
-    left = as_tracer((abs(missed) * abs(missed)).sum(0))
+    residual = as_tracer(right - matmul(x, found))
+    squared_residuals = as_tracer((abs(residual) * abs(residual)).sum(0))
     if numpy_resid and x.shape[0] <= x.shape[1]:
-        left = left[:0]
+        squared_residuals = squared_residuals[:0]
     if y.ndim == 1:
         found = reshape(found, (x.shape[1],))
-    return found, left, rank, values
+    return found, squared_residuals, rank, values
 
 
 def _counted(flags: Any) -> Tracer:
-    """How many are true along the last dimension."""
+    """Return the number of true elements along the last dimension."""
     found = convert(as_tracer(flags), canonical("i64"))
     return reduced("sum", found, (found.ndim - 1,), False)
 
 
 @public()
 def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Any:
-    """How many singular values are more than `rtol` times the largest."""
+    """Return the number of singular values that exceed `rtol` times the largest."""
     v = as_tracer(M)
     if v.ndim < 2:
         return convert(as_tracer((v != 0).any()), canonical("i64"))
@@ -205,21 +214,21 @@ def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Any:
 
 @public(static=("p",))
 def cond(x: Any, p: Any = None) -> Any:
-    """How much solving equations magnifies errors, in the norm `p`, 2 unless told."""
+    """Return the condition number in the norm `p`, by default 2."""
     from shardir.frontend.numpy.linalg import norm
 
     (v,) = matrices("cond", x)
     if p in (None, 2, -2):
         values = emit("svd", v, full=False, vectors=False)
-        largest, least = values[..., 0], values[..., -1]
-        return least / largest if p == -2 else largest / least
+        largest, smallest = values[..., 0], values[..., -1]
+        return smallest / largest if p == -2 else largest / smallest
     require_square("cond", v)
     return norm(v, ord=p, axis=(-2, -1)) * norm(inv(v), ord=p, axis=(-2, -1))
 
 
 @public(static=("ind",))
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """The inverse of `a` as what maps its axes from `ind` on to those before."""
+    """Return the inverse of `a` as a linear map from the axes from `ind` on to those before."""
     x = as_tracer(a)
     if ind <= 0 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
         raise ShapeError(
@@ -232,7 +241,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 @public(static=("axes",))
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    """The x with tensordot(a, x, x.ndim) = b; `axes` of `a` are first moved to the end."""
+    """Return x with tensordot(a, x, x.ndim) = b; `axes` of `a` are first moved to the end."""
     x, y = as_tracer(a), as_tracer(b)
     if axes is not None:
         x = as_tracer(moveaxis(x, axes, tuple(range(x.ndim - len(axes), x.ndim))))

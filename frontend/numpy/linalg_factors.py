@@ -1,4 +1,4 @@
-"""Factors of matrices, under NumPy's names: Cholesky, QR, singular values, eigenvalues."""
+"""Factorizations with NumPy's names: Cholesky, QR, singular values, eigenvalues."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ from shardir.frontend.tracer import Tracer
 
 @public(static=("upper", "symmetrize_input"))
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
-    """The triangular L of a Hermitian positive definite matrix L L^H; with `upper` its adjoint.
+    """Return the lower triangular L of Hermitian positive definite matrices L L^H.
 
-    NaN where the matrix is not positive definite. Without `symmetrize_input` only the triangle
-    in question is read.
+    With `upper`, return the conjugate transpose of L. The result is NaN for a matrix that is not
+    positive definite. Without `symmetrize_input` only the corresponding triangle is read.
     """
     (x,) = square("cholesky", a)
     x = hermitian(x) if symmetrize_input else adjoint(x) if upper else x
@@ -40,14 +40,14 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
 
 @public(static=("mode",))
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Q with orthonormal columns and upper triangular R, whose product the matrix is.
+    """Return Q with orthonormal columns and upper triangular R, with Q R equal to the matrix.
 
-    `mode` is "reduced", "complete" (Q is square) or "r" (R alone).
+    `mode` is "reduced", "complete" (Q is square) or "r" (only R).
     """
     if mode not in ("reduced", "complete", "r"):
-        told = "; JAX's and NumPy's raw factors are not kept" if mode == "raw" else ""
+        hint = "; JAX's and NumPy's raw factors are not kept" if mode == "raw" else ""
         raise ArgumentError(
-            point(f"qr has the modes 'reduced', 'complete' and 'r', not {mode!r}{told}")
+            point(f"qr has the modes 'reduced', 'complete' and 'r', not {mode!r}{hint}")
         )
     (x,) = matrices("qr", a)
     q, r = emit("qr", x, full=mode == "complete")
@@ -59,9 +59,10 @@ def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
 ) -> Any:  # fmt: skip
-    """U, the singular values in falling order, and V^H, whose product the matrix is.
+    """Return U, the singular values in descending order, and V^H, whose product is the matrix.
 
-    `hermitian` says that the matrix is, `subset_by_index` (first, last) which values are wanted.
+    `hermitian` states that the matrices are Hermitian; `subset_by_index` (first, stop) selects
+    singular values. Without `compute_uv`, return only the singular values.
     """
     (x,) = matrices("svd", a)
     if hermitian:
@@ -79,7 +80,7 @@ def svd(
 
 
 def _hermitian_svd(x: Tracer, compute_uv: bool) -> Any:
-    """From the eigenvalues, by falling size."""
+    """Compute the singular value decomposition from the eigenvalues, by descending magnitude."""
     from shardir.frontend import numpy as snp
 
     if not compute_uv:
@@ -103,16 +104,16 @@ def _eigenvalues(x: Tracer) -> Tracer:
 
 @public()
 def svdvals(x: Any, /) -> Any:
-    """The singular values, in falling order."""
+    """Return the singular values in descending order."""
     (v,) = matrices("svdvals", x)
     return emit("svd", v, full=False, vectors=False)
 
 
 @public(static=("UPLO", "symmetrize_input"))
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
-    """The eigenvalues of Hermitian matrices, rising, and eigenvectors as columns.
+    """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
-    Without `symmetrize_input` only the triangle `UPLO` is read, "L" unless told.
+    Without `symmetrize_input` only the triangle `UPLO` is read, "L" by default.
     """
     (x,) = square("eigh", a)
     values, vectors = emit("eigh", _triangle("eigh", x, UPLO, symmetrize_input), vectors=True)
@@ -121,7 +122,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
 
 @public(static=("UPLO", "symmetrize_input"))
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """The eigenvalues of Hermitian matrices, rising."""
+    """Return the eigenvalues of Hermitian matrices in ascending order."""
     (x,) = square("eigvalsh", a)
     return emit("eigh", _triangle("eigvalsh", x, UPLO, symmetrize_input), vectors=False)
 
@@ -136,7 +137,9 @@ def _triangle(name: str, x: Tracer, UPLO: str | None, symmetrize: bool) -> Trace
 
 @public()
 def eig(a: Any) -> Any:
-    """The eigenvalues of square matrices and eigenvectors of norm 1 as columns, all complex."""
+    """Return the eigenvalues of square matrices, and eigenvectors of norm 1 as columns, all
+    complex.
+    """
     (x,) = square("eig", a)
     values, vectors = emit("eig", x, vectors=True)
     return Eigen(values, vectors)
@@ -144,16 +147,17 @@ def eig(a: Any) -> Any:
 
 @public()
 def eigvals(a: Any) -> Any:
-    """The eigenvalues of square matrices, complex, in no particular order."""
+    """Return the eigenvalues of square matrices, complex, in no particular order."""
     (x,) = square("eigvals", a)
     return emit("eig", x, vectors=False)
 
 
 @public(static=("hermitian",))
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
-    """The pseudo-inverse, with singular values of at most `rtol` times the largest as 0.
+    """Return the pseudo-inverse; singular values of at most `rtol` times the largest count as 0.
 
-    Unless told, `rtol` is ten times the greater number of rows or columns times the precision.
+    By default, `rtol` is ten times the larger of the numbers of rows and columns, times the machine
+    epsilon. `rcond` is another name of `rtol`.
     """
     (x,) = matrices("pinv", a)
     given = rcond if rtol is None else rtol
@@ -163,21 +167,21 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
 
 
 def precision(x: Tracer) -> float:
-    """The gap between 1 and the next number."""
+    """Return the machine epsilon of the element type of `x`."""
     return {"f32": 2.0**-23, "f64": 2.0**-52}[real_dtype(x)]
 
 
 def pseudo_inverse(x: Tracer, rtol: Tracer) -> Tracer:
-    """The operation, one limit for each matrix."""
+    """Emit `pinv` with one relative tolerance per matrix."""
     from shardir.frontend.operands import broadcast
 
     limit = broadcast(convert(rtol, real_dtype(x)), x.shape[:-2])
-    made: Tracer = emit("pinv", x, limit)
-    return made
+    result: Tracer = emit("pinv", x, limit)
+    return result
 
 
 def left_eigenvectors(x: Tracer, vectors: Tracer) -> Tracer:
-    """The vectors v with v^H x = value v^H, of norm 1, in the order of the right ones."""
+    """Return the vectors v with v^H x = value v^H, of norm 1, in the order of the right ones."""
     from shardir.frontend.numpy.decomposing import identity_like, solve
 
     inverse = conjugate_of(turned(solve(vectors, identity_like(vectors, x.shape[-1]))))

@@ -1,4 +1,4 @@
-"""Other shapes and orders for the same elements: reshaping, transposing, turning, rolling."""
+"""Reshapes, transpositions, reversals and rotations of arrays."""
 
 from collections.abc import Sequence
 from math import prod
@@ -22,7 +22,9 @@ from shardir.frontend.tracer import Tracer
 
 
 def _wanted(shape: Any, size: int) -> tuple[int, ...]:
-    """The shape with its one -1 replaced by what is left of `size`."""
+    """Return the shape with its one -1 replaced by the size that fits an array of `size`
+    elements.
+    """
     sizes = list(as_ints(shape))
     free = [i for i, n in enumerate(sizes) if n == -1]
     known = prod(n for n in sizes if n != -1)
@@ -39,7 +41,11 @@ def _wanted(shape: Any, size: int) -> tuple[int, ...]:
 def reshape(
     a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None
 ) -> Any:
-    """The elements of `a`, in row-major order (`order="F"`: column-major), in another shape."""
+    """Return the elements of `a`, in row-major order (`order="F"`: column-major), in another shape.
+
+    One size may be -1 and is computed. Raise `OperationTypeError` if the number of elements
+    differs.
+    """
     x = as_tracer(a)
     sizes = _wanted(shape, x.size)
     if order == "F":
@@ -51,13 +57,13 @@ def reshape(
 
 @public(static=("order",))
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """All elements in one dimension."""
+    """Return all elements in one dimension, in row-major order (`order="F"`: column-major)."""
     return reshape(a, (-1,), order)
 
 
 @public(static=("axes",))
 def transpose(a: Any, axes: Any = None) -> Any:
-    """Dimensions in another order; reversed unless `axes` says which comes when."""
+    """Permute the dimensions by `axes`; without `axes`, reverse their order."""
     x = as_tracer(a)
     perm = tuple(range(x.ndim))[::-1] if axes is None else axes_of(axes, x.ndim)
     if len(perm) != x.ndim:
@@ -68,8 +74,8 @@ def transpose(a: Any, axes: Any = None) -> Any:
 def _transpose(x: Tracer, perm: Sequence[int]) -> Tracer:
     if tuple(perm) == tuple(range(x.ndim)):
         return x
-    moved: Tracer = emit("transpose", x, perm=tuple(perm), weak=x.weak_type)
-    return moved
+    result: Tracer = emit("transpose", x, perm=tuple(perm), weak=x.weak_type)
+    return result
 
 
 permute_dims = transpose
@@ -77,7 +83,7 @@ permute_dims = transpose
 
 @public()
 def matrix_transpose(x: Any, /) -> Any:
-    """The last two dimensions exchanged."""
+    """Exchange the last two dimensions."""
     tracer = as_tracer(x)
     if tracer.ndim < 2:
         raise OperationTypeError(
@@ -88,7 +94,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 @public(static=("axis1", "axis2"))
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    """Two dimensions exchanged."""
+    """Exchange two dimensions."""
     x = as_tracer(a)
     perm = list(range(x.ndim))
     first, second = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
@@ -98,22 +104,22 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @public(static=("source", "destination"))
 def moveaxis(a: Any, source: Ints, destination: Ints) -> Any:
-    """The dimensions `source` moved to `destination`, the others in order around them."""
+    """Move the dimensions `source` to the positions `destination`; the others keep their order."""
     x = as_tracer(a)
-    here, there = axes_of(source, x.ndim), axes_of(destination, x.ndim)
-    if len(here) != len(there):
+    sources, destinations = axes_of(source, x.ndim), axes_of(destination, x.ndim)
+    if len(sources) != len(destinations):
         raise OperationTypeError(
             point(f"moveaxis takes as many sources as destinations, got {source} and {destination}")
         )
-    perm = [d for d in range(x.ndim) if d not in here]
-    for at, d in sorted(zip(there, here, strict=True)):
+    perm = [d for d in range(x.ndim) if d not in sources]
+    for at, d in sorted(zip(destinations, sources, strict=True)):
         perm.insert(at, d)
     return _transpose(x, perm)
 
 
 @public(static=("axis", "start"))
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """Dimension `axis` moved to before `start`."""
+    """Move dimension `axis` to the position before dimension `start`."""
     x = as_tracer(a)
     axis = axis_of(axis, x.ndim)
     start = start + x.ndim if start < 0 else start
@@ -122,7 +128,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 @public(static=("axis",))
 def expand_dims(a: Any, axis: Ints) -> Any:
-    """New dimensions of size 1 at `axis` of the result."""
+    """Insert dimensions of size 1 at the positions `axis` of the result."""
     x = as_tracer(a)
     rank = x.ndim + len(as_ints(axis))
     new = axes_of(axis, rank)
@@ -132,32 +138,40 @@ def expand_dims(a: Any, axis: Ints) -> Any:
 
 @public(static=("axis",))
 def squeeze(a: Any, axis: Any = None) -> Any:
-    """Without the dimensions of size 1, or without those that `axis` names."""
+    """Remove all dimensions of size 1, or those that `axis` names.
+
+    Raise `ShapeError` if a named dimension has another size.
+    """
     x = as_tracer(a)
-    gone = [d for d, n in enumerate(x.shape) if n == 1] if axis is None else axes_of(axis, x.ndim)
-    for d in gone:
+    removed = (
+        [d for d, n in enumerate(x.shape) if n == 1] if axis is None else axes_of(axis, x.ndim)
+    )
+    for d in removed:
         if x.shape[d] != 1:
             raise ShapeError(
                 point(f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1")
             )
-    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
+    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in removed))
 
 
 @public(static=("shape",))
 def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
-    """`array` repeated to `shape` by NumPy's rules."""
+    """Broadcast `array` to `shape` by NumPy's rules."""
     return broadcast(as_tracer(array), as_ints(shape))
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The common shape by NumPy's rules; raises `OperationTypeError` naming all shapes, and
-    `ShapeError` for what is no shape."""
+    """Return the shape to which the given shapes broadcast by NumPy's rules.
+
+    Raise `OperationTypeError`, which lists all shapes, if they do not broadcast, and `ShapeError`
+    for an argument that is not a shape.
+    """
     return together(*map(shape_of, shapes))
 
 
 @public()
 def broadcast_arrays(*args: Any) -> Any:
-    """All arrays repeated to their common shape."""
+    """Broadcast all arrays to their common shape; return a list."""
     tracers = [as_tracer(x) for x in args]
     shape = together(*(x.shape for x in tracers))
     return [broadcast(x, shape) for x in tracers]
@@ -165,25 +179,27 @@ def broadcast_arrays(*args: Any) -> Any:
 
 @public(static=("axis",))
 def flip(m: Any, axis: Any = None) -> Any:
-    """Backwards along `axis`, or along all dimensions."""
+    """Reverse the order of elements along `axis`, or along all dimensions."""
     x = as_tracer(m)
     dims = tuple(range(x.ndim)) if axis is None else axes_of(axis, x.ndim)
     return emit("reverse", x, dims=dims, weak=x.weak_type) if dims else x
 
 
 def fliplr(m: Any) -> Any:
-    """Backwards along the second dimension."""
+    """Reverse the order of elements along the second dimension."""
     return flip(m, 1)
 
 
 def flipud(m: Any) -> Any:
-    """Backwards along the first dimension."""
+    """Reverse the order of elements along the first dimension."""
     return flip(m, 0)
 
 
 @public(static=("k", "axes"))
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """Turned by `k` quarters in the plane of `axes`, from the first towards the second."""
+    """Rotate by `k` quarter turns in the plane of `axes`, from the first axis towards the
+    second.
+    """
     x = as_tracer(m)
     first, second = axes_of(axes, x.ndim)
     match k % 4:
@@ -199,25 +215,28 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 
 @refusing
 def atleast_1d(*arys: Any) -> Any:
-    """With at least one dimension; of several arrays, a list."""
+    """Return the array with at least one dimension; for several arrays, a list."""
     return _at_least(arys, 1)
 
 
 @refusing
 def atleast_2d(*arys: Any) -> Any:
-    """With at least two dimensions, new ones in front; of several arrays, a list."""
+    """Return the array with at least two dimensions, added in front; for several arrays, a list."""
     return _at_least(arys, 2)
 
 
 @refusing
 def atleast_3d(*arys: Any) -> Any:
-    """With at least three dimensions; a matrix gets one behind, a vector one on each side."""
+    """Return the array with at least three dimensions; for several arrays, a list.
+
+    A matrix gets a dimension behind its own, a vector one on each side.
+    """
     return _at_least(arys, 3)
 
 
 def _at_least(arrays: Sequence[Any], rank: int) -> Any:
-    grown = [_grown(x, rank) for x in arrays]
-    return grown[0] if len(grown) == 1 else grown
+    results = [_grown(x, rank) for x in arrays]
+    return results[0] if len(results) == 1 else results
 
 
 @public(static=("rank",), name="atleast")

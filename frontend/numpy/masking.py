@@ -1,7 +1,8 @@
-"""What a known mask chooses of an array that nobody has placed: `x[mask]`, `compress`, `nonzero`.
+"""Mask compression of arrays without a sharding outside of a trace: `x[mask]`, `compress`,
+`nonzero`.
 
-How many elements there are differs from call to call, so no program is made for them: machine code
-puts them together, and NumPy where there is none.
+The number of selected elements differs from call to call, so that no program is compiled for them:
+native code gathers the elements, or NumPy if native code is not available.
 """
 
 from collections.abc import Callable
@@ -28,15 +29,18 @@ Mask = Array | npt.NDArray[np.bool_]
 
 
 def is_plain_mask(mask: Any) -> bool:
-    """Whether something is a boolean array that is known and nobody has placed."""
+    """Return whether an object is a concrete boolean array without a sharding."""
     if type(mask) is Array:
         return mask.type.dtype == "bool" and mask.signature.sharding is None
     return type(mask) is np.ndarray and mask.dtype == np.bool_
 
 
 def chosen(x: Any, mask: Any, axis: int | None) -> Array | None:
-    """The rows of `x` where a mask of the dimensions from `axis` on is true, without an axis the
-    elements of the flat array; `None` where a program has to find them, or they do not fit."""
+    """Return the rows of `x` where a mask over the dimensions from `axis` on is true.
+
+    Without an axis, both are flattened. Return `None` if the shapes do not match, or if a compiled
+    program has to select the elements.
+    """
     signature = x.signature if type(x) is Array else _signature_in_place(x)
     if signature is None or current() is not None:
         return None
@@ -54,18 +58,18 @@ def chosen(x: Any, mask: Any, axis: int | None) -> Array | None:
         flags, kept = _flags(mask)
         count, block = choice.find(flags, storage.address)
         del kept
-        made, shape = _made(signature, choice, count)
+        result, shape = _made(signature, choice, count)
         held = Storage(block.address, block, shape, storage.dtype)
     else:
-        lines = storage.array.reshape(choice.outer, choice.size, *choice.rest)
-        lines = lines[:, np.asarray(mask).ravel()]
-        made, shape = _made(signature, choice, lines.shape[1])
-        held = Storage.of(lines.reshape(shape))
-    return Array(made, usual_sharding(), held)
+        rows = storage.array.reshape(choice.outer, choice.size, *choice.rest)
+        rows = rows[:, np.asarray(mask).ravel()]
+        result, shape = _made(signature, choice, rows.shape[1])
+        held = Storage.of(rows.reshape(shape))
+    return Array(result, usual_sharding(), held)
 
 
 def _signature_in_place(x: Any) -> Signature | None:
-    """That of an array of NumPy whose elements are read where they lie; `None`: they cannot be."""
+    """Return the signature of a NumPy array whose memory can be read directly, else `None`."""
     if type(x) is not np.ndarray or x.dtype == np.bool_:
         return None
     if not (x.flags.c_contiguous and x.flags.aligned):
@@ -76,11 +80,11 @@ def _signature_in_place(x: Any) -> Signature | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
-    """How a mask lies on an array: `outer` times `size` rows, those of one mask between the
-    dimensions `head` and `rest`.
+    """The alignment of a mask with an array: `outer` times `size` rows.
 
-    `find` takes the addresses of both and says how many rows there are, and which; `None` where
-    NumPy does that.
+    The dimensions of one mask are between the dimensions `head` and `rest`. `find` takes the
+    addresses of both and returns the number of rows and their memory block; it is `None` if NumPy
+    selects them.
     """
 
     outer: int
@@ -94,7 +98,9 @@ class _Choice:
 def _choice(
     signature: Signature, marks: Signature | tuple[int, ...], axis: int | None
 ) -> _Choice | None:
-    """`None` where a mask of this shape does not lie on such an array, or one was placed."""
+    """Return `None` if a mask of this shape does not align with the array, or one has a
+    sharding.
+    """
     if signature.sharding is not None:
         return None
     if isinstance(marks, Signature):
@@ -116,7 +122,7 @@ def _choice(
 
 @lru_cache(1 << 10)
 def _made(signature: Signature, choice: _Choice, count: int) -> tuple[Signature, tuple[int, ...]]:
-    """What so many chosen rows are."""
+    """Return the signature and the shape of `count` selected rows."""
     shape = (*choice.head, count, *choice.rest)
     abstract = signature.abstract
     kind = Abstract(TensorType(shape, abstract.type.dtype), abstract.weak)
@@ -124,7 +130,9 @@ def _made(signature: Signature, choice: _Choice, count: int) -> tuple[Signature,
 
 
 def true_places(mask: Mask) -> Storage:
-    """Where a mask of fewer than 2^31 elements is true in row-major order, in i32."""
+    """Return the flat row-major indices of the true elements of a mask of fewer than 2^31,
+    in i32.
+    """
     if not available() or not mask.size:
         return Storage.of(np.flatnonzero(np.asarray(mask)).astype(np.int32))
     flags, kept = _flags(mask)
@@ -134,9 +142,9 @@ def true_places(mask: Mask) -> Storage:
 
 
 def _flags(mask: Mask) -> tuple[int, object]:
-    """The address of a mask's bytes in row-major order, and what has to live as long.
+    """Return the address of the bytes of a mask in row-major order, and the owner of the memory.
 
-    One of NumPy is copied: it is read twice, and somebody might write into it between.
+    A NumPy mask that may be written is copied: it is read twice, and must not change in between.
     """
     if type(mask) is np.ndarray and not mask.flags.carray:
         storage = Storage.around(mask.copy())

@@ -1,7 +1,4 @@
-"""What the Array API standard asks a namespace to say of itself.
-
-https://data-apis.org/array-api/2024.12/API_specification/inspection.html
-"""
+"""The inspection functions of the Array API standard."""
 
 from importlib import import_module
 from typing import Any
@@ -25,26 +22,28 @@ _DEFAULTS = {
     "indexing": "i64",
 }
 _MOST_DIMENSIONS = 50
-"""An einsum has as many letters."""
+"""The number of letters of an einsum."""
 
 
 def namespace(version: str | None) -> Any:
-    """`shardir.numpy`; raises `ArgumentError` for a version of the standard it does not follow."""
+    """Return `shardir.numpy`; raise `ArgumentError` for an unsupported version of the standard."""
     if version not in (None, *VERSIONS):
-        told = ", ".join(VERSIONS)
+        versions = ", ".join(VERSIONS)
         raise ArgumentError(
-            point(f"version {version!r} of the Array API is not known; the versions are {told}")
+            point(f"version {version!r} of the Array API is not known; the versions are {versions}")
         )
     return import_module("shardir.numpy")
 
 
 class Info:
-    """Devices, element types and abilities."""
+    """Devices, element types and capabilities of the namespace."""
 
     __slots__ = ()
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional in the standard. Shapes depend on data outside of traces only."""
+        """Return the optional capabilities. Data-dependent shapes are supported outside of
+        traces.
+        """
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -52,19 +51,19 @@ class Info:
         }
 
     def default_device(self) -> Device:
-        """Where new arrays are."""
+        """Return the device of new arrays."""
         return uncommitted_device()
 
     def devices(self) -> list[Device]:
-        """All devices."""
+        """Return all devices."""
         return list(devices())
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
-        """The element types of new arrays, by kind; the same on all devices."""
+        """Return the element types of new arrays by kind; they are equal on all devices."""
         return {kind: NUMPY_DTYPES[canonical(name)] for kind, name in _DEFAULTS.items()}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
-        """The element types of the standard that are enabled, by name; those of a kind, or all."""
+        """Return the enabled element types of the standard by name; those of a kind, or all."""
         known = [
             dtype
             for name, dtype in NUMPY_DTYPES.items()
@@ -74,5 +73,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """Devices, element types and abilities of this namespace."""
+    """Return the devices, element types and capabilities of this namespace."""
     return Info()

@@ -1,4 +1,4 @@
-"""Reductions of the elements that are not NaN."""
+"""Reductions that ignore NaN."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ STATIC = ("axis", "dtype", "out", "keepdims")
 
 
 def _numbers(a: Any, where: Any) -> tuple[Tracer, Any]:
-    """The array, and where it has elements that count."""
+    """Return the array, and the mask of its elements that are included."""
     x = as_tracer(a)
     if x.value.type.dtype not in INEXACT:
         return x, where
@@ -47,7 +47,7 @@ def nansum(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
     initial: Any = None, where: Any = None,
 ) -> Any:  # fmt: skip
-    """`sum` of the elements that are not NaN; 0 where none is."""
+    """Return the `sum` of the elements that are not NaN; 0 if there are none."""
     x, numbers = _numbers(a, where)
     return _sum(x, axis, dtype, out, keepdims, initial, numbers)
 
@@ -57,7 +57,7 @@ def nanprod(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
     initial: Any = None, where: Any = None,
 ) -> Any:  # fmt: skip
-    """`prod` of the elements that are not NaN; 1 where none is."""
+    """Return the `prod` of the elements that are not NaN; 1 if there are none."""
     x, numbers = _numbers(a, where)
     return prod(x, axis, dtype, out, keepdims, initial, numbers)
 
@@ -67,7 +67,7 @@ def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """`mean` of the elements that are not NaN; NaN where none is."""
+    """Return the `mean` of the elements that are not NaN; NaN if there are none."""
     x, numbers = _numbers(a, where)
     return mean(x, axis, dtype, out, keepdims, where=numbers)
 
@@ -77,7 +77,7 @@ def nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
     keepdims: bool = False, where: Any = None, *, mean: Any = None,
 ) -> Any:  # fmt: skip
-    """`var` of the elements that are not NaN; NaN where there are not more than `ddof`."""
+    """Return the `var` of the elements that are not NaN; NaN if there are not more than `ddof`."""
     x, numbers = _numbers(a, where)
     return var(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
 
@@ -87,7 +87,7 @@ def nanstd(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
     keepdims: bool = False, where: Any = None, *, mean: Any = None,
 ) -> Any:  # fmt: skip
-    """`std` of the elements that are not NaN; NaN where there are not more than `ddof`."""
+    """Return the `std` of the elements that are not NaN; NaN if there are not more than `ddof`."""
     x, numbers = _numbers(a, where)
     return std(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
 
@@ -97,7 +97,7 @@ def nanmax(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """`max` of the elements that are not NaN; NaN where none is."""
+    """Return the `max` of the elements that are not NaN; NaN if there are none."""
     return _extreme("nanmax", maximum_of, lowest, a, axis, out, keepdims, initial, where)
 
 
@@ -106,7 +106,7 @@ def nanmin(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """`min` of the elements that are not NaN; NaN where none is."""
+    """Return the `min` of the elements that are not NaN; NaN if there are none."""
     return _extreme("nanmin", minimum_of, highest, a, axis, out, keepdims, initial, where)
 
 
@@ -131,24 +131,24 @@ def _extreme(
 
 @public(static=("axis", "out", "keepdims"))
 def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """The index of the largest element that is not NaN; -1 where none is."""
+    """Return the index of the largest element that is not NaN; -1 if there is none."""
     return _place("nanargmax", argmax, lowest, a, axis, out, keepdims)
 
 
 @public(static=("axis", "out", "keepdims"))
 def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """The index of the smallest element that is not NaN; -1 where none is."""
+    """Return the index of the smallest element that is not NaN; -1 if there is none."""
     return _place("nanargmin", argmin, highest, a, axis, out, keepdims)
 
 
 def _place(
-    name: str, place: Callable[..., Any], neutral: Callable[[Tracer], Any], a: Any, axis: Any,
+    name: str, arg_extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: Any, axis: Any,
     out: Any, keepdims: Any,
 ) -> Tracer:  # fmt: skip
     no_out(name, out)
     x, numbers = _numbers(a, None)
     if numbers is None:
-        return as_tracer(place(x, axis, None, keepdims))
-    found = as_tracer(place(only(x, numbers, neutral(x)), axis, None, keepdims))
+        return as_tracer(arg_extreme(x, axis, None, keepdims))
+    found = as_tracer(arg_extreme(only(x, numbers, neutral(x)), axis, None, keepdims))
     some = reduced("any", numbers, axes_of(axis, x.ndim), bool(keepdims))
     return same("select", some, found, like(found, -1))

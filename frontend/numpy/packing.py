@@ -1,4 +1,4 @@
-"""Bits as arrays: eight of them to a byte."""
+"""Conversion between bytes and arrays of their bits: `packbits` and `unpackbits`."""
 
 from operator import index
 from typing import Any
@@ -26,10 +26,10 @@ def _line(name: str, a: Any, axis: Any, bitorder: str) -> tuple[Tracer, int]:
 
 
 def _packed(bits: Tracer, bitorder: str) -> Tracer:
-    """Bytes of the bytes 0 and 1 along the last dimension.
+    """Pack bytes of values 0 and 1 along the last dimension.
 
-    Four of them are a word, and a product moves all of their bits into its highest byte. Two such
-    halves are a word again.
+    Four bytes are one word, and a multiplication moves their bits into its highest byte. Two of
+    these half bytes then form a word again.
     """
     *outer, size = bits.shape
     words = _seen(reshape(bits, (*outer, size // 4, 4)), (*outer, size // 4), "u32")
@@ -45,7 +45,10 @@ def _packed(bits: Tracer, bitorder: str) -> Tracer:
 
 
 def _unpacked(x: Tracer, bitorder: str) -> Tracer:
-    """The bits of bytes along the last dimension, as bytes 0 and 1: `_packed` backwards."""
+    """Unpack the bits of bytes along the last dimension into bytes of values 0 and 1.
+
+    This is the inverse of `_pack`.
+    """
     *outer, size = x.shape
     big = bitorder == "big"
     pairs = convert(x, "u16")
@@ -56,7 +59,7 @@ def _unpacked(x: Tracer, bitorder: str) -> Tracer:
     first, second = (high, low) if big else (low, high)
     pairs = same("or", first, same("shift_left", second, like(pairs, 8)))
     halves = convert(reshape(_seen(pairs, (*outer, size, 2), "u8"), (*outer, 2 * size)), "u32")
-    # Bit i goes to the lowest place of byte i, or of byte 3 - i, and nothing else goes there.
+    # Bit i moves to the lowest bit of byte i, or of byte 3 - i, and no other bit moves there.
     moved = same("mul", halves, like(halves, 0x08040201 if big else 0x00204081))
     moved = same("shift_right_logical", moved, like(moved, 3)) if big else moved
     bits = _seen(same("and", moved, like(moved, 0x01010101)), (*outer, 2 * size, 4), "u8")
@@ -64,15 +67,15 @@ def _unpacked(x: Tracer, bitorder: str) -> Tracer:
 
 
 def _seen(x: Tracer, shape: tuple[int, ...], dtype: str) -> Tracer:
-    seen: Tracer = emit("bitcast", x, result=TensorType(shape, dtype))
-    return seen
+    result: Tracer = emit("bitcast", x, result=TensorType(shape, dtype))
+    return result
 
 
 @public(static=("axis", "bitorder"))
 def packbits(a: Any, axis: Any = None, bitorder: str = "big") -> Any:
-    """Bytes (uint8) of eight elements each, a bit set where they are not zero.
+    """Pack each eight elements into one byte (uint8); a bit is set if its element is not zero.
 
-    The last byte along `axis` (without it, of the flat array) is filled up with zeros.
+    The last byte along `axis` (without it, of the flattened array) is padded with zeros.
     """
     x, dim = _line("packbits", a, axis, bitorder)
     if x.value.type.dtype not in INTEGERS and x.value.type.dtype != "bool":
@@ -80,26 +83,26 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big") -> Any:
     bits = convert(truth(x), "u8")
     size = x.shape[dim]
     missing = splat(0, bits.value.type.with_shape(resized(x.shape, dim, -size % 8)))
-    whole = joined([bits, missing], dim) if size % 8 else bits
+    padded = joined([bits, missing], dim) if size % 8 else bits
     if dim == x.ndim - 1:
-        return _packed(whole, bitorder)
-    parts = reshape(whole, (*x.shape[:dim], -(-size // 8), 8, *x.shape[dim + 1 :]))
+        return _packed(padded, bitorder)
+    parts = reshape(padded, (*x.shape[:dim], -(-size // 8), 8, *x.shape[dim + 1 :]))
     shifted = same("shift_left", parts, _places(parts, dim + 1, bitorder))
     packed: Tracer = emit("sum", shifted, dims=(dim + 1,))
     return packed
 
 
 def _places(x: Tracer, dim: int, bitorder: str) -> Tracer:
-    """How far each of eight bits along a dimension is from the lowest."""
+    """Return the shift of each of eight bits along a dimension, relative to the lowest bit."""
     counts: Tracer = emit("iota", dim=dim, result=x.value.type)
     return counts if bitorder == "little" else same("sub", like(counts, 7), counts)
 
 
 @public(static=("axis", "count", "bitorder"))
 def unpackbits(a: Any, axis: Any = None, count: Any = None, bitorder: str = "big") -> Any:
-    """The bits of bytes (uint8), eight elements for each along `axis`, `count` of them at most.
+    """Unpack bytes (uint8) into eight elements each along `axis`, at most `count` of them.
 
-    A negative count leaves out so many; more than there are is filled up with zeros.
+    A negative count removes elements from the end; missing elements are padded with zeros.
     """
     x, dim = _line("unpackbits", a, axis, bitorder)
     if x.value.type.dtype != "u8":
@@ -114,6 +117,6 @@ def unpackbits(a: Any, axis: Any = None, count: Any = None, bitorder: str = "big
         bits = reshape(same("and", down, like(down, 1)), resized(x.shape, dim, size))
     if count is None:
         return bits
-    wanted = index(count) if index(count) >= 0 else max(size + index(count), 0)
-    missing = splat(0, bits.value.type.with_shape(resized(x.shape, dim, max(wanted - size, 0))))
-    return joined([piece(bits, dim, 0, min(wanted, size)), missing], dim)
+    length = index(count) if index(count) >= 0 else max(size + index(count), 0)
+    missing = splat(0, bits.value.type.with_shape(resized(x.shape, dim, max(length - size, 0))))
+    return joined([piece(bits, dim, 0, min(length, size)), missing], dim)

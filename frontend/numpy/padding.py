@@ -1,4 +1,4 @@
-"""Borders around an array: of one value, of what is near, of what is on the other side."""
+"""Padding of arrays with constants, edge elements, reflections, ramps or statistics."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 Pair = tuple[Any, Any]
-"""What is for the two sides of a dimension."""
+"""The values for the two sides of a dimension."""
 
 _OPTIONS = {
     "constant": ("constant_values",),
@@ -36,17 +36,17 @@ _OPTIONS = {
     "median": ("stat_length",),
     "minimum": ("stat_length",),
 }
-"""The modes and what each can be told."""
+"""The modes, and the options of each."""
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
-    """`array` with borders as NumPy's `pad` makes them.
+    """Pad `array` by NumPy's rules.
 
-    `pad_width` is one width, a pair (before, after), a pair for each dimension, or a dict of them
-    by axis. `mode` is "constant" (`constant_values`, 0), "empty" (zeros), "edge", "wrap",
+    `pad_width` is one width, a pair (before, after), a pair per dimension, or a dict from axes to
+    them. `mode` is "constant" (`constant_values`, by default 0), "empty" (zeros), "edge", "wrap",
     "linear_ramp" (`end_values`), "reflect" and "symmetric" (`reflect_type` "even" or "odd"),
-    "maximum", "mean", "median", "minimum" (`stat_length` elements from each end). The values may
-    be traced. Raises `OperationTypeError` for anything else.
+    "maximum", "mean", "median" or "minimum" (of `stat_length` elements from each end). The values
+    may be traced. Raise `OperationTypeError` for other modes and options.
     """
     if not is_one_of(mode, _OPTIONS):
         raise OperationTypeError(
@@ -54,9 +54,9 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
         )
     for option in options:
         if option not in _OPTIONS[mode]:
-            told = ", ".join(_OPTIONS[mode]) or "none"
+            known = ", ".join(_OPTIONS[mode]) or "none"
             raise OperationTypeError(
-                point(f"pad with mode {mode!r} has no option {option!r}; its options are: {told}")
+                point(f"pad with mode {mode!r} has no option {option!r}; its options are: {known}")
             )
     rank = type_of(array).rank
     widths = tuple(_widths(pad_width, rank))
@@ -96,7 +96,9 @@ def _widths(width: Any, rank: int) -> list[Pair]:
 
 
 def _sides(values: Any, rank: int) -> list[Pair]:
-    """What is for each side of each dimension; raises `ValueError` when the numbers disagree."""
+    """Return the value of each side of each dimension; raise `ValueError` if the numbers
+    disagree.
+    """
     if not _several(values):
         return [(values, values)] * rank
     items = [values[i] for i in range(len(values))]
@@ -157,10 +159,10 @@ def _filled(x: Tracer, value: Any, low: Sequence[int], high: Sequence[int]) -> T
         else convert(as_tracer(value), dtype)
     )
     between = (0,) * x.ndim
-    made: Tracer = emit(
+    result: Tracer = emit(
         "pad", x, filler, low=tuple(low), high=tuple(high), interior=between, weak=x.weak_type
     )
-    return made
+    return result
 
 
 @public(static=("widths",), name="pad")
@@ -175,7 +177,7 @@ def _ramped(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
 def _surrounded(
     x: Tracer, dim: int, low: int, high: int, border: Callable[[int, bool], Tracer]
 ) -> Tracer:
-    """Between the borders `border(width, first)`, where there are any."""
+    """Concatenate the borders `border(width, first)`, if they have a width, around `x`."""
     before = [border(low, True)] if low else []
     after = [border(high, False)] if high else []
     return joined([*before, x, *after], dim)
@@ -186,7 +188,9 @@ def _edge(x: Tracer, dim: int, width: int, first: bool) -> Tracer:
 
 
 def _ramp(x: Tracer, dim: int, ends: Pair, width: int, first: bool) -> Tracer:
-    """From the end towards the elements of the edge, which are `width` steps away from it."""
+    """Return a linear ramp from the end value to the edge elements, which are `width` steps
+    away.
+    """
     from shardir.frontend import numpy as snp
 
     dtype, count = x.value.type.dtype, width
@@ -194,9 +198,9 @@ def _ramp(x: Tracer, dim: int, ends: Pair, width: int, first: bool) -> Tracer:
     end = convert(as_tracer(ends[0] if first else ends[1]), dtype)
     shape = resized((1,) * x.ndim, dim, width)
     steps = np.arange(width) if first else np.arange(width)[::-1]
-    walked = snp.asarray(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
-    way = (edge - end) * walked
-    part = snp.floor_divide(way, count) if dtype in INTEGERS else way / count
+    factors = snp.asarray(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
+    difference = (edge - end) * factors
+    part = snp.floor_divide(difference, count) if dtype in INTEGERS else difference / count
     return convert(end + part, dtype)
 
 
@@ -240,35 +244,35 @@ def _around(x: Tracer, dim: int, low: int, high: int) -> Tracer:
 
 
 def _mirrored(x: Tracer, dim: int, low: int, high: int, edge: bool, odd: bool) -> Tracer:
-    """Reflected at both ends as often as the widths take; `edge` repeats the last elements.
+    """Reflect at both ends as often as the widths require; `edge` repeats the edge elements.
 
-    `odd` turns the reflections over at the elements at the ends.
+    `odd` also negates the reflections around the edge elements.
     """
     if x.shape[dim] == 1 and not edge:
         return joined([repeated(x, dim, 0, low), x, repeated(x, dim, 0, high)], dim)
     while low or high:
         size, skip = x.shape[dim], int(not edge)
-        near, far = min(low, size - skip), min(high, size - skip)
-        before = emit("reverse", piece(x, dim, skip, skip + near), dims=(dim,))
-        after = emit("reverse", piece(x, dim, size - skip - far, size - skip), dims=(dim,))
+        low_width, high_width = min(low, size - skip), min(high, size - skip)
+        before = emit("reverse", piece(x, dim, skip, skip + low_width), dims=(dim,))
+        after = emit("reverse", piece(x, dim, size - skip - high_width, size - skip), dims=(dim,))
         if odd:
             before = 2 * piece(x, dim, 0, 1) - before
             after = 2 * piece(x, dim, size - 1, size) - after
         x = joined([part for part in (before, x, after) if part.shape[dim]], dim)
-        low, high = low - near, high - far
+        low, high = low - low_width, high - high_width
     return x
 
 
 def _statistic(x: Tracer, dim: int, mode: str, lengths: Pair, width: int, first: bool) -> Tracer:
-    """The statistic of the elements at one end, `width` times."""
+    """Return the statistic of the elements at one end, repeated `width` times."""
     from shardir.frontend import numpy as snp
 
     size, dtype = x.shape[dim], x.value.type.dtype
     name = {"maximum": "max", "minimum": "min"}.get(mode, mode)
-    taken = min(lengths[0] if first else lengths[1], size)
-    if taken < 1:
-        raise OperationTypeError(point(f"stat_length must be at least 1, got {taken}"))
-    part = piece(x, dim, 0, taken) if first else piece(x, dim, size - taken, size)
+    count = min(lengths[0] if first else lengths[1], size)
+    if count < 1:
+        raise OperationTypeError(point(f"stat_length must be at least 1, got {count}"))
+    part = piece(x, dim, 0, count) if first else piece(x, dim, size - count, size)
     value = getattr(snp, name)(part, axis=dim, keepdims=True)
     if value.value.type.dtype != dtype:
         value = convert(snp.round(value), dtype)

@@ -1,4 +1,4 @@
-"""What the pointwise functions of the namespace share: promote, broadcast, emit one operation."""
+"""Helpers of elementwise functions: promote the operands, broadcast them, emit one operation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,17 +22,21 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, INEXACT, TensorType
 
 Kind = tuple[str, bool]
-"""An element type and whether it is weak."""
+"""An element type and whether it is weakly typed."""
 
 TELLING = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
-"""Operations whose results are bools, which are never weak."""
+"""Operations that return bools, which are never weakly typed."""
 
 Unary = Callable[[Any], Any]
 Binary = Callable[[Any, Any], Any]
 
 
 def same(op: str, *operands: Tracer) -> Tracer:
-    """`op` on operands of one type; the result is weak where all numbers among them are."""
+    """Emit `op` on operands of one type.
+
+    The result is weakly typed if all operands other than bools are weakly typed and `op` does not
+    return bools.
+    """
     numbers = [x.weak_type for x in operands if x.value.type.dtype != "bool"]
     weak = bool(numbers) and all(numbers) and op not in TELLING
     result: Tracer = emit(op, *operands, weak=weak)
@@ -40,39 +44,39 @@ def same(op: str, *operands: Tracer) -> Tracer:
 
 
 def pointwise(op: str, *xs: Any, kind: Kind | None = None) -> Tracer:
-    """`op` on the operands after promotion (or in the element type `kind`) and broadcasting."""
+    """Promote the operands (or convert them to `kind`), broadcast them, and emit `op`."""
     return same(op, *align(*xs, kind=kind))
 
 
 def known(*xs: Any) -> tuple[Any, ...]:
-    """The operands as tracers, but for Python numbers, which stay what they are."""
+    """Return the operands as tracers, except Python scalars, which stay as they are."""
     return tuple(x if is_number(x) else as_tracer(x) for x in xs)
 
 
 def common(*xs: Any) -> Kind:
-    """The element type of promotion."""
+    """Return the element type and weak type to which the operands promote."""
     return promotion.result_type(*map(kind_of, known(*xs)))
 
 
 def inexact(*xs: Any) -> Kind:
-    """The element type of promotion, made a floating one if it is bool or integer."""
+    """Return the promoted element type, converted to a floating type if it is bool or integer."""
     name, weak = common(*xs)
     return promotion.inexact(name), weak
 
 
 def usual_float(x: Any) -> Kind:
-    """Return the element type of `x`, the default floating type if that is bool or integer."""
+    """Return the element type of `x`, or the default floating type if that is bool or integer."""
     name, weak = common(x)
     return (name if name in INEXACT else promotion.canonical("f64")), weak
 
 
 def floats(*xs: Any) -> tuple[Tracer, ...]:
-    """The operands as floats (or complex numbers) of one type and shape."""
+    """Promote the operands to one floating or complex type and broadcast them to one shape."""
     return align(*xs, kind=inexact(*xs))
 
 
 def fitted(shape: tuple[int, ...], kind: Kind, *xs: Any) -> tuple[Tracer, ...]:
-    """The operands as tracers of the given element type, broadcast to `shape`."""
+    """Convert the operands to the element type `kind` and broadcast them to `shape`."""
     name, weak = kind
     return tuple(
         splat(x, TensorType(shape, name), weak)
@@ -83,18 +87,20 @@ def fitted(shape: tuple[int, ...], kind: Kind, *xs: Any) -> tuple[Tracer, ...]:
 
 
 def like(x: Tracer, number: complex) -> Tracer:
-    """A constant of the type of `x`."""
+    """Return a constant with the shape and element type of `x`."""
     return splat(number, x.value.type, x.weak_type)
 
 
 def truth(x: Any) -> Tracer:
-    """The operand as bools: everything but zero is true."""
+    """Convert the operand to bools: zero is false, every other element is true."""
     value = as_tracer(x)
     return value if value.value.type.dtype == "bool" else same("ne", value, like(value, 0))
 
 
 def choose(condition: Tracer, x: Any, y: Any) -> Tracer:
-    """`x` where the condition holds, `y` where not, after promotion and broadcasting."""
+    """Select `x` where the condition is true and `y` elsewhere, after promotion and
+    broadcasting.
+    """
     x, y = known(x, y)
     kind = common(x, y)
     shapes = [v.shape for v in (condition, x, y) if not is_number(v)]
@@ -107,18 +113,20 @@ def choose(condition: Tracer, x: Any, y: Any) -> Tracer:
 
 
 def ordered(name: str, *xs: Any) -> tuple[Any, ...]:
-    """The operands, none of them complex: those have no order. Raises `OperationTypeError`."""
-    found = known(*xs)
-    for x in found:
+    """Return the operands; raise `OperationTypeError` if one is complex, as `name` needs an
+    order.
+    """
+    operands = known(*xs)
+    for x in operands:
         if kind_of(x)[0] in COMPLEX:
             kind = x.value.type if isinstance(x, Tracer) else kind_of(x)[0]
             raise OperationTypeError(
                 point(f"{name} takes no complex numbers, they have no order; got {kind}")
             )
-    return found
+    return operands
 
 
 def no_out(name: str, out: Any) -> None:
-    """Arrays never change, so nothing can be written into one."""
+    """Raise `ArgumentError` if `out` is given: arrays are immutable."""
     if out is not None:
-        raise ArgumentError(point(f"{name} takes no out=; arrays never change"))
+        raise ArgumentError(point(f"{name} takes no out=; arrays are immutable"))

@@ -1,4 +1,4 @@
-"""Convolutions of vectors, and polynomials as vectors of coefficients, highest power first."""
+"""1-D convolutions, and polynomials as vectors of coefficients, highest power first."""
 
 from operator import index
 from typing import Any
@@ -25,7 +25,7 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, INTEGERS
 
 IN_TURN = 16
-"""Windows of integers and complex numbers up to this size are sums of products."""
+"""The maximum window length for which integer and complex convolutions are sums of products."""
 STATIC = ("mode", "precision", "preferred_element_type")
 
 
@@ -33,10 +33,10 @@ STATIC = ("mode", "precision", "preferred_element_type")
 def convolve(
     a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The sums of products of two vectors as one slides, turned around, over the other.
+    """Return the discrete convolution of two vectors.
 
-    `mode`: "full" wherever they touch, "same" as many as the longer one has, "valid" where they
-    overlap wholly.
+    `mode` is "full" (every overlap), "same" (the length of the longer vector) or "valid" (complete
+    overlaps only).
     """
     x, y = _vectors("convolve", a, v)
     if x.shape[0] < y.shape[0]:
@@ -49,7 +49,10 @@ def correlate(
     a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:  # fmt: skip
-    """The sums of products of two vectors, the second conjugated, as it slides over the first."""
+    """Return the cross-correlation of two vectors, the second one conjugated.
+
+    `mode` is "full", "same" or "valid" as in `convolve`.
+    """
     x, y = _vectors("correlate", a, v)
     y = conjugate_of(y)
     if x.shape[0] >= y.shape[0]:
@@ -68,8 +71,8 @@ def _vectors(name: str, a: Any, v: Any) -> tuple[Tracer, Tracer]:
 
 
 def _turned(x: Tracer) -> Tracer:
-    turned: Tracer = emit("reverse", x, dims=(0,), weak=x.weak_type)
-    return turned
+    result: Tracer = emit("reverse", x, dims=(0,), weak=x.weak_type)
+    return result
 
 
 def _slid(name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: Any) -> Tracer:
@@ -98,8 +101,10 @@ def _slid(name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: Any)
 
 
 def _in_turn(x: Tracer, window: Tracer, pads: tuple[int, int]) -> Tracer:
-    """The sum of a few products with what lies ever further on: one walk, where machines have no
-    instructions for such convolutions."""
+    """Emit the convolution as a sum of products with shifted slices.
+
+    This is one pass over the elements; processors have no instructions for such convolutions.
+    """
     low, high = pads
     zero = splat(0, x.value.type.with_shape(()))
     padded: Tracer = emit("pad", x, zero, low=(low,), high=(high,), interior=(0,), weak=x.weak_type)
@@ -116,12 +121,12 @@ def _in_turn(x: Tracer, window: Tracer, pads: tuple[int, int]) -> Tracer:
 
 @public(static=("unroll",))
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
-    """The polynomial `p` at `x`, elementwise, by Horner's rule."""
-    coefficients, places = promote(p, x)
+    """Return the value of the polynomial `p` at `x`, elementwise, by Horner's rule."""
+    coefficients, points = promote(p, x)
     _polynomial("polyval", coefficients)
-    value = like(places, 0)
+    value = like(points, 0)
     for i in range(coefficients.shape[0]):
-        value = value * places + reshape(piece(coefficients, 0, i, i + 1), ())
+        value = value * points + reshape(piece(coefficients, 0, i, i + 1), ())
     return value
 
 
@@ -133,33 +138,33 @@ def _polynomial(name: str, *polynomials: Tracer) -> None:
 
 @public()
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials."""
+    """Return the sum of two polynomials."""
     return same("add", *_equal_lengths("polyadd", a1, a2))
 
 
 @public()
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials."""
+    """Return the difference of two polynomials."""
     return same("sub", *_equal_lengths("polysub", a1, a2))
 
 
 def _equal_lengths(name: str, a1: Any, a2: Any) -> list[Tracer]:
     pair = promote(a1, a2)
     _polynomial(name, *pair)
-    most = max(p.shape[0] for p in pair)
-    zeros = [splat(0, p.value.type.with_shape((most - p.shape[0],))) for p in pair]
+    length = max(p.shape[0] for p in pair)
+    zeros = [splat(0, p.value.type.with_shape((length - p.shape[0],))) for p in pair]
     return [joined([zero, p], 0) for zero, p in zip(zeros, pair, strict=True)]
 
 
 @public()
 def polymul(a1: Any, a2: Any) -> Any:
-    """The product of two polynomials."""
+    """Return the product of two polynomials."""
     return convolve(a1, a2)
 
 
 @public(static=("m",))
 def polyder(p: Any, m: int = 1) -> Any:
-    """The `m`-th derivative of a polynomial."""
+    """Return the `m`-th derivative of a polynomial."""
     order = _order("polyder", m)
     (coefficients,) = promote_inexact(p)
     _polynomial("polyder", coefficients)
@@ -173,7 +178,7 @@ def polyder(p: Any, m: int = 1) -> Any:
 
 
 def _counted(x: Tracer, count: int) -> tuple[Tracer, Tracer]:
-    """`count`, and 0, 1, ... before it, in the element type of `x`."""
+    """Return `count`, and the vector 0, 1, ..., count - 1, in the element type of `x`."""
     steps: Tracer = emit("iota", dim=0, result=x.value.type.with_shape((count,)))
     return like(steps, count), steps
 
@@ -183,7 +188,9 @@ MOST = 1 << 10
 
 @public(static=("m",))
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """The `m`-th integral of a polynomial, with the constants `k` (0 unless told)."""
+    """Return the `m`-th integral of a polynomial, with the integration constants `k` (0 by
+    default).
+    """
     order = _order("polyint", m)
     if order > MOST:
         raise ArgumentError(

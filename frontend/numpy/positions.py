@@ -1,7 +1,7 @@
-"""Where things are: the places of what is true, and of flat indices.
+"""Indices of nonzero elements, and conversions between flat and multi-dimensional indices.
 
-How many elements are true shows only in the numbers. Outside of a trace they are looked at; inside
-one, `size=` has to say how many places the result has.
+The number of nonzero elements depends on the values. Outside of a trace the values are read; inside
+one, `size=` must state the length of the result.
 """
 
 from collections.abc import Sequence
@@ -34,95 +34,102 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 FEW = 1 << 11
-"""Fewer elements than that NumPy looks at before anybody else has begun."""
+"""The number of elements below which NumPy is faster than native code."""
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The places of the elements that are not zero: for each dimension a vector of indices of the
-    default integer type.
+    """Return the indices of the nonzero elements, one vector of the default integer type per
+    dimension.
 
-    `size` says how many there are; it must be given for a traced array. Places too many are cut
-    off, those too few are `fill_value` (0; a tuple has one for each dimension).
+    `size` states the length of the result; it is required for a traced array. Indices beyond it are
+    dropped; missing ones are `fill_value` (0; a tuple has one value per dimension).
     """
     if size is not None:
         return _nonzero(a, size, fill_value)
-    usual = canonical("i64")
-    found = [each.astype(NUMPY_DTYPES[usual], copy=False) for each in known_places(a)]
-    first = uncommitted(_storage(found[0]), Abstract(TensorType(found[0].shape, usual)))
-    alike = (Array(first.signature, first.sharding, _storage(each)) for each in found[1:])
-    return first, *alike
+    default = canonical("i64")
+    found = [each.astype(NUMPY_DTYPES[default], copy=False) for each in known_places(a)]
+    first = uncommitted(_storage(found[0]), Abstract(TensorType(found[0].shape, default)))
+    others = (Array(first.signature, first.sharding, _storage(each)) for each in found[1:])
+    return first, *others
 
 
 def _storage(numbers: npt.NDArray[Any]) -> Storage:
-    """The memory of a vector without gaps."""
+    """Return the storage of a contiguous vector."""
     address: int = numbers.__array_interface__["data"][0]
     return Storage(address, numbers, numbers.shape, numbers.dtype)
 
 
 def known_places(a: Any, label: str = "argument a of nonzero") -> tuple[npt.NDArray[Any], ...]:
-    """The places of the elements that are not zero, fresh i32 vectors; raises `TracedValueError`
-    for what is traced, and `NotAnArrayError`, which says `label`, for what is no array."""
+    """Return the indices of the nonzero elements as new i32 vectors.
+
+    Raise `TracedValueError` for a traced array, and `NotAnArrayError`, which mentions `label`, for
+    an object that is not an array.
+    """
     if not is_known(a):
         raise TracedValueError(
             point(
-                "how many elements are not zero depends on their numbers, which are traced; state "
-                "how many there are at most with size=, or choose with snp.where(condition, x, y)"
+                "the number of elements that are not zero depends on traced values; state "
+                "a maximum with size=, or select with snp.where(condition, x, y)"
             )
         )
     array = a if is_plain_mask(a) else numbers_of(a, label)
     if not array.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
     if not FEW <= array.size < 1 << 31:
-        seen = array.storage.array if isinstance(array, Array) else array
-        return tuple(each.astype(np.int32) for each in np.nonzero(seen))
-    # The places in the flat array, taken apart: NumPy steps through dimensions one by one.
+        values = array.storage.array if isinstance(array, Array) else array
+        return tuple(each.astype(np.int32) for each in np.nonzero(values))
+    # Flat indices are split into coordinates: NumPy is slower because it visits each dimension.
     mask = array if array.dtype == np.bool_ else array != 0
-    left = true_places(mask).array
+    flat_indices = true_places(mask).array
     found = []
     for extent in array.shape[:0:-1]:
-        above = left // np.int32(max(extent, 1))
-        found.append(left - above * np.int32(extent))
-        left = above
-    return (left, *found[::-1])
+        quotient = flat_indices // np.int32(max(extent, 1))
+        found.append(flat_indices - quotient * np.int32(extent))
+        flat_indices = quotient
+    return (flat_indices, *found[::-1])
 
 
 def places_of(numbers: npt.NDArray[Any]) -> Any:
-    """Return known indices, which nobody else holds, as an array of the default integer type."""
-    usual = canonical("i64")
-    storage = Storage.of(numbers.astype(NUMPY_DTYPES[usual], copy=False))
-    return uncommitted(storage, Abstract(TensorType(numbers.shape, usual)))
+    """Convert concrete indices, which have no other reference, to the default integer type."""
+    default = canonical("i64")
+    storage = Storage.of(numbers.astype(NUMPY_DTYPES[default], copy=False))
+    return uncommitted(storage, Abstract(TensorType(numbers.shape, default)))
 
 
 @public(static=("size", "fill_value"))
 def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
     from shardir.frontend import numpy as snp
 
-    there = truth(a)
-    if not there.ndim:
+    nonzero_mask = truth(a)
+    if not nonzero_mask.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
-    flat = reshape(there, (there.size,))
-    rank = there.ndim
+    flat = reshape(nonzero_mask, (nonzero_mask.size,))
+    rank = nonzero_mask.ndim
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * rank
     if len(fills) != rank:
         raise OperationTypeError(
             point(f"nonzero takes one fill_value or {rank} of them, got {len(fills)}")
         )
-    # Each true element knows how many came before it, which is its place in the result.
+    # A prefix sum counts the true elements up to each one, which gives its index in the result.
     count = counted(flat)
     where = snp.where(flat, count - 1, size)
-    found = snp.zeros((size,), np.int32).at[where].set(snp.arange(there.size, dtype=np.int32))
+    found = (
+        snp.zeros((size,), np.int32).at[where].set(snp.arange(nonzero_mask.size, dtype=np.int32))
+    )
     total = snp.sum(flat, dtype=np.int32)
     valid = snp.arange(size, dtype=np.int32) < total
-    places = unravel_index(found, there.shape)
+    coordinates = unravel_index(found, nonzero_mask.shape)
     return tuple(
-        as_indices(snp.where(valid, place, int(fill)))
-        for place, fill in zip(places, fills, strict=True)
+        as_indices(snp.where(valid, coordinate, int(fill)))
+        for coordinate, fill in zip(coordinates, fills, strict=True)
     )
 
 
 @refusing
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The places in the flat array of the elements that are not zero; see `nonzero`."""
+    """Return the flat indices of the nonzero elements; see `nonzero` for `size` and
+    `fill_value`.
+    """
     from shardir.frontend.numpy.manipulation import ravel
 
     if size is None and is_plain_mask(a) and a.size < 1 << 31:
@@ -135,25 +142,28 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 
 @refusing
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The places of the elements that are not zero, one row of indices each; see `nonzero`."""
+    """Return the indices of the nonzero elements, one row per element; see `nonzero` for `size`."""
     from shardir.frontend import numpy as snp
 
     if not type_of(a).rank:
-        places = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
-        return snp.zeros((places[0].shape[0], 0), int)
+        coordinates = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
+        return snp.zeros((coordinates[0].shape[0], 0), int)
     return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
 @composed()
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Index arrays for the rows, columns, ... that the vectors name: `x[ix_([0, 2], [1, 3])]`."""
-    made: tuple[Any, ...] = _opened(*map(_vector, args)) if args else ()
-    return made
+    """Return index arrays that select a grid of rows, columns, ...: `x[ix_([0, 2], [1, 3])]`.
+
+    Each argument is a vector of integers or bools.
+    """
+    result: tuple[Any, ...] = _opened(*map(_vector, args)) if args else ()
+    return result
 
 
 @public(name="ix_")
 def _opened(*vectors: Any) -> tuple[Any, ...]:
-    """Each vector along a dimension of its own."""
+    """Reshape each vector to extend along a dimension of its own."""
     rank, tracers = len(vectors), map(as_tracer, vectors)
     return tuple(
         reshape(x, tuple(x.size if d == dim else 1 for d in range(rank)))
@@ -174,9 +184,9 @@ def _vector(arg: Any) -> Any:
 
 @public(static=("shape",))
 def unravel_index(indices: Any, shape: Any) -> Any:
-    """The indices in each dimension of an array of `shape` that flat indices mean.
+    """Convert flat indices into an array of `shape` to one index array per dimension.
 
-    Negative ones count from the end; those out of range are moved to the nearest element.
+    Negative indices count from the end; indices out of range are clamped.
     """
     from shardir.frontend import numpy as snp
 
@@ -186,11 +196,11 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     if len(sizes) == 1:
         return (flat if not size else snp.clip(_from_front(flat, size), 0, size - 1),)
     flat = snp.clip(_from_front(flat, size), 0, max(size - 1, 0))
-    places = []
+    coordinates = []
     for n in reversed(sizes):
-        places.append(snp.remainder(flat, max(n, 1)))
+        coordinates.append(snp.remainder(flat, max(n, 1)))
         flat = snp.floor_divide(flat, max(n, 1))
-    return tuple(reversed(places))
+    return tuple(reversed(coordinates))
 
 
 def _whole(x: Any, what: str) -> Tracer:
@@ -211,10 +221,10 @@ def _from_front(index: Tracer, size: int) -> Tracer:
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: str | Sequence[str] = "raise", order: str = "C"
 ) -> Any:
-    """Flat indices of an array of shape `dims` from the indices in each dimension.
+    """Convert one index array per dimension of `dims` to flat indices.
 
-    Indices out of range raise (which takes indices that are known), are moved to the nearest
-    ("clip") or start again ("wrap"); `mode` may say so for each dimension.
+    Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
+    or are taken modulo the size ("wrap"); `mode` may be a list with one mode per dimension.
     """
     sizes = shape_of(dims)
     modes: tuple[Any, ...] = (
@@ -241,7 +251,7 @@ def ravel_multi_index(
         if not is_known(index):
             raise TracedValueError(
                 point(
-                    "ravel_multi_index looks whether indices are in range, which are traced; "
+                    "ravel_multi_index checks that indices are in range, which are traced; "
                     "pass mode='clip' or mode='wrap'"
                 )
             )
@@ -260,17 +270,21 @@ def _raveled(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order
     flat: Any = 0
     parts = list(zip(indices, sizes, modes, strict=True))
     for index, size, mode in parts if order == "C" else reversed(parts):
-        place: Any = _whole(index, "ravel_multi_index")
+        coordinate: Any = _whole(index, "ravel_multi_index")
         if mode == "clip":
-            place = snp.clip(place, 0, size - 1)
+            coordinate = snp.clip(coordinate, 0, size - 1)
         elif mode == "wrap":
-            place = snp.remainder(place, size)
-        flat = flat * size + place
+            coordinate = snp.remainder(coordinate, size)
+        flat = flat * size + coordinate
     return flat
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
-    """A copy of `arr` where the n-th true element of `mask` is the n-th of `vals`, around again."""
+    """Return a copy of `arr` in which the n-th true element of `mask` is the n-th element of
+    `vals`.
+
+    `vals` is repeated if it is shorter.
+    """
     not_in_place("place", inplace)
     return _placed(arr, mask, vals)
 
@@ -280,12 +294,12 @@ def _placed(arr: Any, mask: Any, vals: Any) -> Any:
     from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.updates import fitted
 
-    x, there = as_tracer(arr), truth(mask)
+    x, flags = as_tracer(arr), truth(mask)
     new = fitted(x, vals)
-    if there.size != x.size or not new.size:
+    if flags.size != x.size or not new.size:
         raise OperationTypeError(
-            point(f"place takes a mask of shape {x.shape} and values, got {there.shape}")
+            point(f"place takes a mask of shape {x.shape} and values, got {flags.shape}")
         )
-    order = snp.remainder(counted(snp.ravel(there)) - 1, new.size)
-    spread = reshape(snp.take(new, order, mode="promise_in_bounds"), x.shape)
-    return snp.where(reshape(there, x.shape), spread, x)
+    order = snp.remainder(counted(snp.ravel(flags)) - 1, new.size)
+    filled = reshape(snp.take(new, order, mode="promise_in_bounds"), x.shape)
+    return snp.where(reshape(flags, x.shape), filled, x)

@@ -1,4 +1,4 @@
-"""Products and sums of special vectors and matrices."""
+"""Cross products of vectors and traces of matrices."""
 
 from typing import Any
 
@@ -27,9 +27,10 @@ from shardir.frontend.tracer import Tracer
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
 ) -> Any:
-    """The vector perpendicular to two, of 3 elements (or 2, the third being 0) along an axis.
+    """Return the cross product of vectors of 3 elements (or 2, with a third element of 0) along an
+    axis.
 
-    Of two vectors of 2 elements it is the third element alone, without an axis.
+    For two vectors of 2 elements, return only the third element, without the axis.
     """
     x, y = promote(a, b)
     if axis is not None:
@@ -40,8 +41,8 @@ def cross(
     rows = [_minor(xs, ys, i, j) for i, j in ((1, 2), (2, 0), (0, 1))]
     shape = broadcast_shapes(*(row.shape for row in rows))
     dim = axis_of(axisc, len(shape) + 1)
-    thick = (*shape[:dim], 1, *shape[dim:])
-    return joined([reshape(broadcast(row, shape), thick) for row in rows], dim)
+    expanded_shape = (*shape[:dim], 1, *shape[dim:])
+    return joined([reshape(broadcast(row, shape), expanded_shape) for row in rows], dim)
 
 
 def _elements(x: Tracer, axis: int) -> list[Tracer]:
@@ -55,7 +56,7 @@ def _elements(x: Tracer, axis: int) -> list[Tracer]:
 
 
 def _minor(xs: list[Tracer], ys: list[Tracer], i: int, j: int) -> Tracer:
-    """xs[i] * ys[j] - xs[j] * ys[i], where a third element that is missing is 0."""
+    """Return xs[i] * ys[j] - xs[j] * ys[i]; a missing third element is 0."""
     first = xs[i] * ys[j] if i < len(xs) and j < len(ys) else None
     second = xs[j] * ys[i] if j < len(xs) and i < len(ys) else None
     if first is None:
@@ -68,9 +69,9 @@ def _minor(xs: list[Tracer], ys: list[Tracer], i: int, j: int) -> Tracer:
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
 ) -> Any:
-    """The sum of the diagonal `offset` of matrices, which lie in two axes of `a`.
+    """Return the sum of diagonal `offset` of matrices in axes `axis1` and `axis2` of `a`.
 
-    Bools and narrow integers are summed as default integers.
+    Bools and integers narrower than the default integer type are summed in that type.
     """
     no_out("trace", out)
     x = as_tracer(a)
@@ -80,5 +81,5 @@ def trace(
     x = convert(x, total(x.value.type.dtype) if dtype is None else dtype_of(dtype))
     x = transposed(x, [*(d for d in range(x.ndim) if d not in (first, second)), first, second])
     dims = (x.ndim - 2, x.ndim - 1)
-    here = spread(compared("eq", x.shape[-2:], offset), x.shape, dims)
-    return reduced("sum", same("select", here, x, like(x, 0)), dims, False)
+    on_diagonal = spread(compared("eq", x.shape[-2:], offset), x.shape, dims)
+    return reduced("sum", same("select", on_diagonal, x, like(x, 0)), dims, False)

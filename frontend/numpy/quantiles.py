@@ -1,4 +1,4 @@
-"""Medians, quantiles and percentiles: sorted elements at places between the ends."""
+"""Medians, quantiles and percentiles: sorted elements at fractional positions."""
 
 from collections.abc import Sequence
 from math import ceil, floor
@@ -38,7 +38,7 @@ from shardir.types import FLOATS
 
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 ROUNDINGS = {"lower": "floor", "higher": "ceil", "nearest": "round"}
-"""The operation that makes a whole place of one between two elements."""
+"""The operation that rounds a fractional position to an index, for each method."""
 
 
 @refusing
@@ -46,10 +46,11 @@ def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """The element that the fraction `q` of all are not above, between two if need be.
+    """Return the `q`-quantile over `axis`, interpolated between two elements if necessary.
 
-    `q` may be an array; its axes come first. NaN where an element is NaN. `method` says what
-    happens between two elements: linear, lower, higher, midpoint or nearest.
+    `q` may be an array, whose axes precede those of the result. The result is NaN if an element is
+    NaN. `method` is the interpolation: linear, lower, higher, midpoint or nearest. Raise
+    `ShapeError` for no elements and `ArgumentError` for `q` outside of 0 to 1.
     """
     no_out("quantile", out)
     return _quantile("quantile", a, q, axis, method, keepdims, False)
@@ -60,7 +61,7 @@ def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """`quantile` of the elements that are not NaN."""
+    """Return the `quantile` of the elements that are not NaN."""
     no_out("nanquantile", out)
     return _quantile("nanquantile", a, q, axis, method, keepdims, True)
 
@@ -70,11 +71,11 @@ def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """`quantile` of `q` hundredths."""
+    """Return the `quantile` of `q` / 100."""
     no_out("percentile", out)
     share = _hundredth("percentile", q)
-    made = _quantile("percentile", a, share, axis, method, keepdims, False)
-    return laid_out(made, out_sharding)
+    result = _quantile("percentile", a, share, axis, method, keepdims, False)
+    return laid_out(result, out_sharding)
 
 
 @refusing
@@ -82,7 +83,7 @@ def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """`percentile` of the elements that are not NaN."""
+    """Return the `percentile` of the elements that are not NaN."""
     no_out("nanpercentile", out)
     return _quantile(
         "nanpercentile", a, _hundredth("nanpercentile", q), axis, method, keepdims, True
@@ -94,7 +95,7 @@ def median(
     a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """The element in the middle, the mean of two of them if need be; NaN where one is NaN."""
+    """Return the middle element over `axis`, or the mean of the two; NaN if an element is NaN."""
     no_out("median", out)
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
 
@@ -104,13 +105,13 @@ def nanmedian(
     a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """`median` of the elements that are not NaN."""
+    """Return the `median` of the elements that are not NaN."""
     no_out("nanmedian", out)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)
 
 
 def _hundredth(name: str, q: Any) -> Any:
-    """Hundredths as fractions; raises `NotAnArrayError`."""
+    """Return percentages as fractions; raise `NotAnArrayError` if they are not numbers."""
     if is_number(q):
         if isinstance(q, int) and not 0 <= q <= 100:
             raise _out_of_range(name, q, 100)
@@ -125,12 +126,14 @@ def _hundredth(name: str, q: Any) -> Any:
 
 def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool) -> Any:
     if not is_one_of(method, METHODS):
-        told = ", ".join(METHODS)
-        raise ArgumentError(point(f"{name} has no method {brief(method)}; the methods are {told}"))
+        methods = ", ".join(METHODS)
+        raise ArgumentError(
+            point(f"{name} has no method {brief(method)}; the methods are {methods}")
+        )
     if not is_number(q):
-        few = _few(q)
-        if few is not None:
-            return _at_few(a, few, axis, method, keepdims, nans, name)
+        fractions = _few(q)
+        if fractions is not None:
+            return _at_few(a, fractions, axis, method, keepdims, nans, name)
         return _at_many(a, q, axis, method, keepdims, nans, name)
     end = 100 if "percentile" in name else 1
     if isinstance(q, complex):
@@ -141,31 +144,31 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
 
 
 def _out_of_range(name: str, q: float, end: int) -> ArgumentError:
-    told = f"{q:g}" if isinstance(q, float) else brief(q)
-    return ArgumentError(point(f"{name} takes q from 0 to {end}, got {told}"))
+    value = f"{q:g}" if isinstance(q, float) else brief(q)
+    return ArgumentError(point(f"{name} takes q from 0 to {end}, got {value}"))
 
 
 FEW = 7
-"""So many fractions that are known are looked for one by one, which needs no sorting."""
+"""The maximum number of concrete fractions that are selected one by one, without a sort."""
 
 
 def _few(q: Any) -> tuple[float, ...] | None:
-    """Fractions that are known, if they are a few in a row and between the ends."""
+    """Return concrete fractions as a tuple, if they are a short vector of values from 0 to 1."""
     if not isinstance(q, np.ndarray):
-        listed = isinstance(q, (list, tuple))
-        if not listed or not all(is_number(each) or isinstance(each, np.generic) for each in q):
+        is_list = isinstance(q, (list, tuple))
+        if not is_list or not all(is_number(each) or isinstance(each, np.generic) for each in q):
             return None
     known = np.asarray(q)
-    inside = known.dtype.kind in "iuf" and ((known >= 0) & (known <= 1)).all()
+    in_range = known.dtype.kind in "iuf" and ((known >= 0) & (known <= 1)).all()
     return (
-        tuple(map(float, known)) if inside and known.ndim == 1 and 0 < len(known) <= FEW else None
+        tuple(map(float, known)) if in_range and known.ndim == 1 and 0 < len(known) <= FEW else None
     )
 
 
 LONG = 1 << 16
-"""A computed place in lines of so many elements is selected. Shorter lines are sorted, and so are
-lines of which several places are read: devices that share a line then gather it once, and nothing
-else."""
+"""The minimum length of lines in which one traced position is selected without a complete sort.
+Shorter lines are sorted, and so are lines of which several positions are read: devices that share
+a line then gather it only once."""
 
 STATIC = ("axis", "method", "keepdims", "nans", "name")
 
@@ -185,7 +188,7 @@ def _at_few(
 def _rows(
     a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, nans: bool, name: str
 ) -> list[Tracer]:
-    """One array for each fraction."""
+    """Return one array per fraction."""
     x, lines, dims = _lined(name, a, axis)
     if nans and lines.value.type.dtype in FLOATS:
         rows = _rows_of_numbers(lines, q, method)
@@ -198,7 +201,7 @@ def _rows(
 
 
 def _rows_of_numbers(lines: Tracer, q: tuple[float, ...], method: str) -> list[Tracer]:
-    """The elements at known fractions of the numbers, of lines that may contain NaN."""
+    """Return the elements at concrete fractions of the elements that are not NaN."""
     if len(q) == 1 and lines.shape[0] >= LONG:
         return [_at_known(lines, q[0], method)]
     first = _row(lines, 0)
@@ -208,38 +211,39 @@ def _rows_of_numbers(lines: Tracer, q: tuple[float, ...], method: str) -> list[T
 
 
 def _at_known(lines: Tracer, q: float, method: str) -> Tracer:
-    """The elements at a known fraction of the numbers, without sorting all of them.
+    """Return the element at a concrete fraction of the numbers of each line, without a complete
+    sort.
 
-    As many NaN become -inf as move the wanted element to the place where it would be without NaN.
-    That place is known, so it can be selected without sorting the others, and the lines keep their
-    size, so devices that share a line gather nothing but the line.
+    Enough NaN are replaced by -inf to move the element to the index that it would have without NaN.
+    That index is static, so that the element can be selected, and the lines keep their size, so
+    that devices that share a line gather only the line.
     """
     count, kind = lines.shape[0], lines.value.type.dtype
     missing = is_nan(lines)
     nans = reduced("sum", convert(missing, "i32"), (0,), False)
     numbers = same("neg", nans) + count
     last = convert(same("maximum", numbers - 1, like(numbers, 0)), kind)
-    place = same("mul", like(last, q), last)
-    most = floor(q * (count - 1))
-    # Rounding may put `place` just beside a whole number, on the other side than `most`.
-    down = same("minimum", convert(same("floor", place), "i32"), like(nans, most))
-    down = same("maximum", down, same("neg", nans) + most)
-    lowered = same("neg", down) + most
+    position = same("mul", like(last, q), last)
+    max_index = floor(q * (count - 1))
+    # Rounding may put `position` on the other side of an integer than `max_index`.
+    down = same("minimum", convert(same("floor", position), "i32"), like(nans, max_index))
+    down = same("maximum", down, same("neg", nans) + max_index)
+    lowered = same("neg", down) + max_index
     rank = emit("cumsum", convert(missing, "i32"), dim=0, reverse=False)
     early = same("le", rank, spread(lowered, lines.shape, range(1, lines.ndim)))
-    least = splat(-np.inf, lines.value.type)
-    ranked = _sorted(same("select", same("and", missing, early), least, lines))
-    low, high = _row(ranked, most), _row(ranked, min(most + 1, count - 1))
-    part = same("sub", place, convert(down, kind))
-    none, whole = like(part, 0), like(part, 1)
+    lowest_value = splat(-np.inf, lines.value.type)
+    ranked = _sorted(same("select", same("and", missing, early), lowest_value, lines))
+    low, high = _row(ranked, max_index), _row(ranked, min(max_index + 1, count - 1))
+    part = same("sub", position, convert(down, kind))
+    zero, one = like(part, 0), like(part, 1)
     if method in ROUNDINGS:
-        chosen = convert(same(ROUNDINGS[method], place), "i32")
+        chosen = convert(same(ROUNDINGS[method], position), "i32")
         return same("select", same("gt", chosen, down), high, low)
     share = like(part, 0.5) if method == "midpoint" else part
-    between = same("add", same("mul", low, same("sub", whole, share)), same("mul", high, share))
-    # An infinity times nothing would be NaN.
-    found = same("select", same("ge", part, whole), high, between)
-    return same("select", same("le", part, none), low, found)
+    between = same("add", same("mul", low, same("sub", one, share)), same("mul", high, share))
+    # The product of infinity and zero would be NaN.
+    found = same("select", same("ge", part, one), high, between)
+    return same("select", same("le", part, zero), low, found)
 
 
 def _stacked(rows: Sequence[Tracer]) -> Tracer:
@@ -260,7 +264,7 @@ def _at_many(a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool,
 
 
 def _lined(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...]]:
-    """The array, its elements along a first axis made of `axis`, and what that is."""
+    """Return the array, its elements along a leading axis that combines `axis`, and the axes."""
     x = as_tracer(ordered(name, a)[0])
     dims = axes_of(axis, x.ndim)
     count = size_of(x, dims)
@@ -273,22 +277,22 @@ def _lined(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...
 
 
 def _sorted(lines: Tracer) -> Tracer:
-    """Along the first axis."""
-    ranked: Tracer = emit("sort", lines, dim=0, keys=1, stable=True)
-    return ranked
+    """Sort along the first axis."""
+    result: Tracer = emit("sort", lines, dim=0, keys=1, stable=True)
+    return result
 
 
 def _row(lines: Tracer, i: int) -> Tracer:
     return reshape(piece(lines, 0, i, i + 1), lines.shape[1:])
 
 
-def _element(lines: Tracer, place: float, method: str) -> Tracer:
-    """The element at a place of the sorted lines, or what is between two of them."""
-    down, part = floor(place), place - floor(place)
+def _element(lines: Tracer, position: float, method: str) -> Tracer:
+    """Return the element at a position of the sorted lines, interpolated between two of them."""
+    down, part = floor(position), position - floor(position)
     if method == "nearest":
-        down, part = round(place), 0
+        down, part = round(position), 0
     elif method == "higher":
-        down, part = ceil(place), 0
+        down, part = ceil(position), 0
     elif method == "lower" or not part:
         part = 0
     elif method == "midpoint":
@@ -301,15 +305,15 @@ def _element(lines: Tracer, place: float, method: str) -> Tracer:
 
 
 def _with_nan(found: Tracer, lines: Tracer) -> Tracer:
-    """NaN where there is one; it is sorted to the end."""
+    """Return NaN where a line contains NaN, which is sorted to the end."""
     last = _row(lines, lines.shape[0] - 1)
     return same("select", is_nan(last), last, found)
 
 
 def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
-    """The elements at fractions of the way from the least to the largest, line by line.
+    """Return the elements at traced fractions of each line.
 
-    With `nans` to the largest number.
+    With `nans`, NaNs do not count as elements.
     """
     is_sorted = fractions.shape[0] > 1 or lines.shape[0] < LONG
     if is_sorted:
@@ -321,13 +325,13 @@ def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
         most = same("maximum", most, like(most, 0))
     else:
         most = like(fractions, lines.shape[0] - 1)
-    place = same("mul", fractions, most)
+    position = same("mul", fractions, most)
     if method == "nearest":
-        place = same("round", place)
-    down, up = same("floor", place), same("ceil", place)
-    places = convert(down, "i32"), convert(up, "i32")
-    low, high = _taken(lines, *places) if is_sorted else _between(lines, *places)
-    found = _blended(low, high, same("sub", place, down), method)
+        position = same("round", position)
+    down, up = same("floor", position), same("ceil", position)
+    indices = convert(down, "i32"), convert(up, "i32")
+    low, high = _taken(lines, *indices) if is_sorted else _between(lines, *indices)
+    found = _blended(low, high, same("sub", position, down), method)
     if nans:
         return found
     if is_sorted:
@@ -339,7 +343,7 @@ def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
 
 
 def _taken(ranked: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:
-    """The elements at two places each of sorted lines."""
+    """Return the elements of sorted lines at two positions each."""
     from shardir.frontend.numpy.taking import take_along_axis
 
     low, high = (take_along_axis(ranked, i, axis=0, mode="promise_in_bounds") for i in (down, up))
@@ -347,25 +351,27 @@ def _taken(ranked: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:
 
 
 def _between(lines: Tracer, down: Tracer, up: Tracer) -> tuple[Tracer, Tracer]:
-    """The elements that sorting puts at one place, and those at the same or the next one."""
+    """Return the elements of sorted rank `down` and of rank `up`, which is equal or the next
+    one.
+    """
     first = same("maximum", same("minimum", down, like(down, lines.shape[0] - 1)), like(down, 0))
     low, high = (_stacked([row]) for row in _moved(lines, _row(first, 0), lines.shape[0] - 1))
     return low, same("select", same("eq", down, up), low, high)
 
 
-def _moved(lines: Tracer, place: Tracer, most: int) -> tuple[Tracer, Tracer]:
-    """The element at a place that is computed and at most `most`, and the next one.
+def _moved(lines: Tracer, rank: Tracer, most: int) -> tuple[Tracer, Tracer]:
+    """Return the elements of a traced sorted rank, which is at most `most`, and of the next one.
 
-    So many infinities are sorted along that it always ends up at `most`: places that are known can
-    be looked for without sorting the others.
+    Additional infinities are sorted along so that the element always has the static index `most`:
+    an element at a static index can be selected without a complete sort.
     """
     if most:
-        missing = like(place, most) - place
+        missing = like(rank, most) - rank
         kind = lines.value.type.with_shape((most, *lines.shape[1:]))
         number = emit("iota", dim=0, result=kind.with_dtype("i32"))
         below = same("lt", number, spread(missing, kind.shape, range(1, lines.ndim)))
-        least = splat(-np.inf, kind)
-        more = same("select", below, least, same("neg", least))
+        lowest_value = splat(-np.inf, kind)
+        more = same("select", below, lowest_value, same("neg", lowest_value))
         lines = emit("concatenate", lines, more, dim=0)
     ranked = _sorted(lines)
     return _row(ranked, most), _row(ranked, min(most + 1, ranked.shape[0] - 1))
@@ -378,5 +384,5 @@ def _blended(low: Tracer, high: Tracer, part: Tracer, method: str) -> Tracer:
         return low
     share: Any = 0.5 if method == "midpoint" else part
     middle = low * (1 - share) + high * share
-    # An infinity times nothing would be NaN.
+    # The product of infinity and zero would be NaN.
     return same("select", same("eq", part, like(part, 0)), low, middle)

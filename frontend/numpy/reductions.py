@@ -1,7 +1,7 @@
-"""Reductions: sums, products, extremes, truths over some axes or all.
+"""Reductions over some or all axes: sum, product, extremes, any and all, mean, argmax and argmin.
 
-`axis` is a number, a tuple or `None` (all axes), `keepdims` leaves axes of size 1 behind, `where`
-says which elements count, `initial` is what a reduction starts from.
+`axis` is an integer, a tuple of integers or `None` (all axes); `keepdims` keeps reduced axes with
+size 1; `where` is a mask of the elements that are included; `initial` is the start value.
 """
 
 from typing import Any
@@ -25,18 +25,18 @@ STATIC = ("axis", "dtype", "out", "keepdims", "promote_integers")
 
 
 def reduced(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
-    """One reduction over `dims`; with `keepdims` they stay, of size 1."""
+    """Emit one reduction over `dims`; with `keepdims` the reduced dimensions stay with size 1."""
     result: Tracer = emit(op, x, dims=dims) if dims else convert(x, x.value.type.dtype)
     return kept(result, x, dims) if keepdims else result
 
 
 def kept(result: Tracer, x: Tracer, dims: tuple[int, ...]) -> Tracer:
-    """A reduced value of `x` with the reduced dimensions back, of size 1."""
+    """Reshape a value reduced from `x` so that the reduced dimensions have size 1."""
     return reshape(result, [1 if d in dims else n for d, n in enumerate(x.shape)])
 
 
 def total(dtype: str) -> str:
-    """The element type of sums and products of a type: at least the default integers."""
+    """Return the accumulation type of sums and products: at least the default integer type."""
     if dtype == "bool":
         return canonical("i64")
     if dtype in INTEGERS:
@@ -46,7 +46,7 @@ def total(dtype: str) -> str:
 
 
 def only(x: Tracer, where: Any, otherwise: complex) -> Tracer:
-    """`x` with `otherwise` where it does not count."""
+    """Replace the elements of `x` that `where` excludes by `otherwise`."""
     if where is None:
         return x
     return choose(truth(where), x, splat(otherwise, TensorType((), x.value.type.dtype)))
@@ -68,7 +68,7 @@ def _accumulated(
 
 
 def started(combine: str, result: Tracer, initial: Any) -> Tracer:
-    """Return a reduction's result combined with its initial value.
+    """Combine the result of a reduction with its initial value.
 
     As in NumPy and JAX, the initial value is converted to the element type of the reduction.
     """
@@ -81,7 +81,11 @@ def sum(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
     initial: Any = None, where: Any = None, promote_integers: bool = True,
 ) -> Any:  # fmt: skip
-    """The sum of elements. Bools and narrow integers are summed as default integers."""
+    """Return the sum of elements over `axis`.
+
+    Bools and integers narrower than the default integer type are summed in that type, unless
+    `dtype` is given or `promote_integers` is false.
+    """
     return _accumulated(
         "sum", "sum", "add", 0, a, axis, dtype, out, keepdims, initial, where, promote_integers
     )
@@ -92,7 +96,11 @@ def prod(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
     initial: Any = None, where: Any = None, promote_integers: bool = True,
 ) -> Any:  # fmt: skip
-    """The product of elements. Bools and narrow integers are multiplied as default integers."""
+    """Return the product of elements over `axis`.
+
+    Bools and integers narrower than the default integer type are multiplied in that type, unless
+    `dtype` is given or `promote_integers` is false.
+    """
     return _accumulated(
         "prod", "prod", "mul", 1, a, axis, dtype, out, keepdims, initial, where, promote_integers
     )
@@ -115,12 +123,12 @@ def _extreme(
 
 
 def any_empty(x: Tracer, dims: tuple[int, ...]) -> bool:
-    """Whether a reduction over `dims` has nothing to reduce."""
+    """Return whether a reduction over `dims` has no elements to reduce."""
     return 0 in [x.shape[d] for d in dims]
 
 
 def lowest(x: Tracer) -> Any:
-    """The smallest element there is of the type of `x`."""
+    """Return the smallest value of the element type of `x`; -inf for floats."""
     dtype = x.value.type.numpy
     if dtype == np.bool_:
         return False
@@ -128,7 +136,7 @@ def lowest(x: Tracer) -> Any:
 
 
 def highest(x: Tracer) -> Any:
-    """The largest element there is of the type of `x`."""
+    """Return the largest value of the element type of `x`; inf for floats."""
     dtype = x.value.type.numpy
     if dtype == np.bool_:
         return True
@@ -140,7 +148,10 @@ def max(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """The largest element; NaN if there is one. Raises `ShapeError` when there is none."""
+    """Return the largest element over `axis`; NaN if an element is NaN.
+
+    Raise `ShapeError` for an empty reduction without `initial`.
+    """
     return _extreme("max", a, axis, out, keepdims, initial, where)
 
 
@@ -149,7 +160,10 @@ def min(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """The smallest element; NaN if there is one. Raises `ShapeError` when there is none."""
+    """Return the smallest element over `axis`; NaN if an element is NaN.
+
+    Raise `ShapeError` for an empty reduction without `initial`.
+    """
     return _extreme("min", a, axis, out, keepdims, initial, where)
 
 
@@ -160,7 +174,7 @@ amax, amin = max, min
 def any(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
-    """Whether some element is true (not zero)."""
+    """Return whether at least one element over `axis` is true (not zero), as bools."""
     no_out("any", out)
     x = only(truth(a), where, False)
     return reduced("any", x, axes_of(axis, x.ndim), keepdims)
@@ -170,7 +184,7 @@ def any(
 def all(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
-    """Whether every element is true (not zero)."""
+    """Return whether every element over `axis` is true (not zero), as bools."""
     no_out("all", out)
     x = only(truth(a), where, True)
     return reduced("all", x, axes_of(axis, x.ndim), keepdims)
@@ -178,7 +192,7 @@ def all(
 
 @public(static=("axis", "keepdims"))
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """How many elements are not zero."""
+    """Return the number of elements over `axis` that are not zero, in the default integer type."""
     x = convert(truth(a), canonical("i64"))
     return reduced("sum", x, axes_of(axis, x.ndim), keepdims)
 
@@ -188,7 +202,10 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
     where: Any = None,
 ) -> Any:  # fmt: skip
-    """The arithmetic mean; of integers a float. Half floats are averaged as float32."""
+    """Return the arithmetic mean over `axis`.
+
+    The mean of integers is a float. Half-precision floats are accumulated in float32.
+    """
     no_out("mean", out)
     x = as_tracer(a)
     name = inexact(x.value.type.dtype) if dtype is None else dtype_of(dtype)
@@ -198,14 +215,14 @@ def mean(
 def averaged(
     x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: Any = None
 ) -> Tracer:
-    """The mean over `dims` as the element type called `name`."""
+    """Return the mean over `dims` in the element type `name`."""
     wide = convert(x, WIDE.get(name, name))
     summed = reduced("sum", only(wide, where, 0), dims, keepdims)
     return convert(same("div", summed, counted(x, summed, dims, keepdims, where)), name)
 
 
 def counted(x: Tracer, summed: Tracer, dims: tuple[int, ...], keepdims: bool, where: Any) -> Tracer:
-    """How many elements of `x` went into each of `summed`."""
+    """Return the number of elements of `x` that contribute to each element of `summed`."""
     if where is None:
         return like(summed, size_of(x, dims))
     ones = convert(broadcast(truth(where), x.shape), summed.value.type.dtype)
@@ -213,7 +230,7 @@ def counted(x: Tracer, summed: Tracer, dims: tuple[int, ...], keepdims: bool, wh
 
 
 def size_of(x: Tracer, dims: tuple[int, ...]) -> int:
-    """How many elements a reduction over `dims` folds into one."""
+    """Return the number of elements that a reduction over `dims` combines into one."""
     return int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
 
 
@@ -230,20 +247,28 @@ def _best(op: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
 
 @public(static=("axis", "out", "keepdims"))
 def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """The index of the largest element (the first of equals, or of NaN), flat without `axis`."""
+    """Return the index of the largest element along `axis`, in the default integer type.
+
+    The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
+    the flattened array. Raise `ShapeError` for no elements.
+    """
     no_out("argmax", out)
     return _best("argmax", a, axis, keepdims)
 
 
 @public(static=("axis", "out", "keepdims"))
 def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """The index of the smallest element (the first of equals, or of NaN), flat without `axis`."""
+    """Return the index of the smallest element along `axis`, in the default integer type.
+
+    The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
+    the flattened array. Raise `ShapeError` for no elements.
+    """
     no_out("argmin", out)
     return _best("argmin", a, axis, keepdims)
 
 
 @public(static=("axis", "out", "keepdims"))
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
-    """The largest element minus the smallest."""
+    """Return the largest element minus the smallest one over `axis`."""
     no_out("ptp", out)
     return same("sub", max(a, axis, None, keepdims), min(a, axis, None, keepdims))

@@ -1,4 +1,4 @@
-"""More or fewer of the same elements: repeating, inserting, deleting."""
+"""Repetition, insertion and deletion of elements along an axis."""
 
 from collections.abc import Sequence
 from math import prod
@@ -22,23 +22,23 @@ from shardir.frontend.resharding import laid_out
 from shardir.frontend.tracer import Tracer
 
 FEW = 4
-"""Elements in so many runs are cut out and joined; in more, they are looked up."""
+"""The number of contiguous runs from which on elements are gathered instead of concatenated."""
 
 
 @public(static=("reps",))
 def tile(A: Any, reps: Any) -> Any:
-    """`A` repeated as a whole, `reps` times along each dimension."""
+    """Repeat the array `A`, `reps` times along each dimension."""
     x = as_tracer(A)
     times = as_ints(reps)
     rank = max(x.ndim, len(times))
     x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
     times = (1,) * (rank - len(times)) + times
-    whole = tuple(t * n for t, n in zip(times, x.shape, strict=True))
-    if whole == x.shape:
+    new_shape = tuple(t * n for t, n in zip(times, x.shape, strict=True))
+    if new_shape == x.shape:
         return x
-    apart = [n for pair in zip((1,) * rank, x.shape, strict=True) for n in pair]
+    expanded = [n for pair in zip((1,) * rank, x.shape, strict=True) for n in pair]
     grown = [n for pair in zip(times, x.shape, strict=True) for n in pair]
-    return reshape(broadcast(reshape(x, apart), grown), whole)
+    return reshape(broadcast(reshape(x, expanded), grown), new_shape)
 
 
 @composed()
@@ -46,16 +46,16 @@ def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None,
     out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """Each element `repeats` times in a row along `axis` (without it, in the flat array).
+    """Repeat each element `repeats` times along `axis` (without it, in the flattened array).
 
-    Counts for each element may be traced if `total_repeat_length` tells the size they make: it is
-    cut off there, or lengthened by its last element.
+    Counts per element may be traced if `total_repeat_length` states the size of the result, which
+    is truncated or padded with its last element.
     """
     if is_known(repeats):
         return laid_out(_repeated(a, frozen(repeats), axis, total_repeat_length), out_sharding)
     if total_repeat_length is None:
         raise OperationTypeError(
-            point("repeat with traced counts needs total_repeat_length=, the size it makes")
+            point("repeat with traced counts needs total_repeat_length=, the size of the result")
         )
     return laid_out(_repeated_by(a, repeats, axis, total_repeat_length), out_sharding)
 
@@ -84,25 +84,27 @@ def _repeated(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
         )
     if counts.size == 1:
         count = int(counts.reshape(()))
-        thin, thick = (*x.shape[: dim + 1], 1), (*x.shape[: dim + 1], count)
-        grown = broadcast(reshape(x, thin + x.shape[dim + 1 :]), thick + x.shape[dim + 1 :])
-        made = reshape(grown, resized(x.shape, dim, size * count))
+        unit_shape, repeated_shape = (*x.shape[: dim + 1], 1), (*x.shape[: dim + 1], count)
+        grown = broadcast(
+            reshape(x, unit_shape + x.shape[dim + 1 :]), repeated_shape + x.shape[dim + 1 :]
+        )
+        result = reshape(grown, resized(x.shape, dim, size * count))
     else:
         if counts.shape != (size,):
             raise OperationTypeError(
                 point(f"repeat takes {size} counts for this axis, got {counts.size}")
             )
-        made = selected([x], dim, np.repeat(np.arange(size), counts))
-    if total is None or total == made.shape[dim]:
-        return made
-    have = made.shape[dim]
-    if have > total:
-        return piece(made, dim, 0, total)
-    return joined([made, repeated(made, dim, have - 1, total - have)], dim)
+        result = selected([x], dim, np.repeat(np.arange(size), counts))
+    if total is None or total == result.shape[dim]:
+        return result
+    length = result.shape[dim]
+    if length > total:
+        return piece(result, dim, 0, total)
+    return joined([result, repeated(result, dim, length - 1, total - length)], dim)
 
 
 def _lined(a: Any, axis: Any) -> tuple[Tracer, int]:
-    """The array and its dimension; without an axis, the flat array."""
+    """Return the array and its dimension; without an axis, the flattened array."""
     x = as_tracer(a)
     if axis is None:
         return reshape(x, (x.size,)), 0
@@ -110,7 +112,7 @@ def _lined(a: Any, axis: Any) -> tuple[Tracer, int]:
 
 
 def selected(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) -> Tracer:
-    """The elements at known places along one dimension of arrays, as if those were joined."""
+    """Return the elements at concrete indices along one dimension of concatenated arrays."""
     ends = np.cumsum([x.shape[dim] for x in xs])
     breaks = np.flatnonzero((np.diff(index) != 1) | np.isin(index[1:], ends)) + 1
     if index.size and len(breaks) < FEW:
@@ -121,14 +123,14 @@ def selected(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) -> Tracer:
             first = int(run[0] - ends[number]) + x.shape[dim]
             pieces.append(piece(x, dim, first, first + len(run)))
         return joined(pieces, dim)
-    taken: Tracer = take(joined(xs, dim), index, axis=dim, mode="promise_in_bounds")
-    return taken
+    result: Tracer = take(joined(xs, dim), index, axis=dim, mode="promise_in_bounds")
+    return result
 
 
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    """Without the elements at `obj` along `axis` (without it, in the flat array).
+    """Remove the elements at `obj` along `axis` (without it, from the flattened array).
 
-    `obj` is an index, several, a slice or a mask, known while tracing; one index may be traced.
+    `obj` is a concrete index, several indices, a slice or a mask; one index may be traced.
     """
     if is_known(obj):
         return _deleted(arr, frozen(obj), axis)
@@ -138,9 +140,9 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 @public(static=("obj", "axis"), name="delete")
 def _deleted(arr: Any, obj: Any, axis: Any) -> Any:
     x, dim = _lined(arr, axis)
-    places = np.arange(x.shape[dim])
+    positions = np.arange(x.shape[dim])
     try:
-        rest = np.delete(places, _index(obj))
+        rest = np.delete(positions, _index(obj))
     except IndexError as error:
         raise IndexingError(point(f"delete: {error}")) from None
     return selected([x], dim, rest)
@@ -154,7 +156,10 @@ def _deleted_at(arr: Any, obj: Any, axis: Any) -> Any:
     at = as_tracer(obj)
     if at.ndim:
         raise OperationTypeError(
-            point(f"delete takes one traced index, got {at.value.type}; how many are left?")
+            point(
+                f"delete takes one traced index, got {at.value.type}; the size of the result is "
+                "unknown"
+            )
         )
     size = x.shape[dim]
     at = snp.where(at < 0, at + size, at)
@@ -169,11 +174,11 @@ def _index(obj: Any) -> Any:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    """`values` before the elements at `obj` along `axis` (without it, in the flat array).
+    """Insert `values` before the elements at `obj` along `axis` (without it, in the flattened
+    array).
 
-    The values are converted to the element type of `arr`.
-
-    `obj` is an index, several, or a slice, known while tracing.
+    The values are converted to the element type of `arr`. `obj` is a concrete index, several
+    indices, or a slice.
     """
     return _inserted(arr, values, frozen(obj), axis)
 
@@ -184,7 +189,7 @@ def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
     (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
     new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
     if not isinstance(obj, (tuple, slice)):
-        # One place: the first dimension of the values says how many.
+        # With one index, the first dimension of the values is the number of inserted elements.
         from shardir.frontend.numpy.manipulation import moveaxis
 
         new = moveaxis(new, 0, dim)
@@ -201,7 +206,7 @@ def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
 
 @public(static=("new_shape",))
 def resize(a: Any, new_shape: Any) -> Any:
-    """As many elements of the flat array as `new_shape` takes, from the start again if short."""
+    """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
     x = as_tracer(a)
     shape = as_ints(new_shape)
     size = prod(shape)
@@ -212,21 +217,21 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """Without the zeros at the front ("f" in `trim`) and the back ("b"), which must be known."""
+    """Remove zeros at the front ("f" in `trim`) and the back ("b"); the vector must be concrete."""
     from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.known import known_array
 
     numbers = known_array(
         filt,
         "argument filt of trim_zeros",
-        "the size of trim_zeros depends on the numbers",
+        "the size of trim_zeros depends on the values",
         "call it outside of jit",
     )
     if numbers.ndim != 1:
         raise OperationTypeError(point(f"trim_zeros takes a vector, got shape {numbers.shape}"))
     if not isinstance(trim, str) or set(trim) - set("fb"):
         raise ArgumentError(point(f"trim {brief(trim)} is unknown; it is 'f', 'b' or 'fb'"))
-    there = np.flatnonzero(numbers)
-    first = int(there[0]) if "f" in trim and there.size else 0
-    last = int(there[-1]) + 1 if "b" in trim and there.size else len(numbers)
-    return snp.asarray(filt)[first:last] if there.size else snp.asarray(filt)[:0]
+    nonzero_indices = np.flatnonzero(numbers)
+    first = int(nonzero_indices[0]) if "f" in trim and nonzero_indices.size else 0
+    last = int(nonzero_indices[-1]) + 1 if "b" in trim and nonzero_indices.size else len(numbers)
+    return snp.asarray(filt)[first:last] if nonzero_indices.size else snp.asarray(filt)[:0]

@@ -1,4 +1,4 @@
-"""Elements moved along an axis and around its end."""
+"""Circular shifts along an axis."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,9 @@ from shardir.types import INTEGERS
 
 @composed()
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Elements moved by `shift` along `axis`, around the end; without `axis` in the flat array.
+    """Shift elements circularly by `shift` along `axis`; without `axis`, shift the flattened array.
 
-    Several shifts go with several axes. Shifts may be traced.
+    Several shifts correspond to several axes. Shifts may be traced.
     """
     if is_known(shift):
         return _rolled(a, as_ints(shift), axis)
@@ -39,19 +39,21 @@ def _rolled(a: Any, shifts: tuple[int, ...], axis: Any) -> Any:
 
 
 def _turned(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
-    """The end of some dimensions before their beginning; pieces are cut out first, and copied once
-    as they are joined."""
+    """Exchange the end and the beginning of dimensions.
+
+    All slices are taken before the concatenations, so that each element is copied once.
+    """
     if not moves:
         return x
     (dim, by), *rest = moves
     size = x.shape[dim]
-    cuts = [piece(x, dim, size - by, size), piece(x, dim, 0, size - by)]
-    return joined([_turned(cut, rest) for cut in cuts], dim)
+    halves = [piece(x, dim, size - by, size), piece(x, dim, 0, size - by)]
+    return joined([_turned(half, rest) for half in halves], dim)
 
 
 @public(static=("axis",), name="roll")
 def _rolled_by(a: Any, shift: Any, axis: Any) -> Any:
-    """By traced shifts: a window of the array twice in a row."""
+    """Shift by traced amounts: a window of the array concatenated with itself."""
     from shardir.frontend import numpy as snp
 
     x, by = as_tracer(a), as_tracer(shift)
@@ -70,7 +72,7 @@ def _rolled_by(a: Any, shift: Any, axis: Any) -> Any:
 
 
 def _shifted(axis: Any, rank: int, shifts: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Which dimension goes by how much; one may be there several times, as in NumPy."""
+    """Return pairs of dimension and shift; a dimension may occur several times, as in NumPy."""
     axes = [axis_of(each, rank) for each in as_ints(axis)]
     many = max(len(axes), len(shifts))
     if len(axes) not in (1, many) or len(shifts) not in (1, many):

@@ -1,4 +1,4 @@
-"""Whole numbers near a number. Bools and integers are whole already."""
+"""Rounding to integral values and decimals. Bools and integers are integral already."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, FLOATS, INTEGERS
 
 WIDE = {"f16": "f32", "bf16": "f32"}
-"""What is computed in another type, because intermediate results do not fit into its own."""
+"""The wider computation types of types that cannot represent intermediate results."""
 
 
 def widened(x: Tracer) -> Tracer:
-    """Half floats as f32."""
+    """Convert half-precision floats to f32."""
     name = x.value.type.dtype
     return convert(x, WIDE.get(name, name), x.weak_type)
 
@@ -35,17 +35,17 @@ def _whole(name: str, op: str, meaning: str) -> Unary:
         return same(op, x) if x.value.type.dtype in FLOATS else x
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning}, elementwise. Integers stay as they are."
+    function.__doc__ = f"{meaning}, elementwise. Integers are returned unchanged."
     return public()(function)
 
 
-floor = _whole("floor", "floor", "The largest whole number not above x")
-ceil = _whole("ceil", "ceil", "The smallest whole number not below x")
+floor = _whole("floor", "floor", "Return the largest integral value not above x")
+ceil = _whole("ceil", "ceil", "Return the smallest integral value not below x")
 
 
 @public()
 def trunc(x: Any, /) -> Any:
-    """The nearest whole number towards 0, elementwise. Integers stay as they are."""
+    """Round towards 0, elementwise. Integers are returned unchanged."""
     x = as_tracer(ordered("trunc", x)[0])
     return toward_zero(x) if x.value.type.dtype in FLOATS else x
 
@@ -54,23 +54,23 @@ fix = trunc
 
 
 def toward_zero(x: Tracer) -> Tracer:
-    """A float without its fraction."""
+    """Remove the fractional part of floats."""
     return same("mul", same("sign", x), same("floor", same("abs", x)))
 
 
 @public()
 def rint(x: Any, /) -> Any:
-    """The nearest whole number, the even one of two, elementwise. Integers become floats."""
+    """Round to the nearest integral value, ties to even, elementwise. Integers become floats."""
     (x,) = align(x, kind=usual_float(x))
     return _scaled(x, 0)
 
 
 @public(static=("decimals",))
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
-    """The nearest number with so many decimals, the even one of two, elementwise.
+    """Round to `decimals` decimals, ties to even, elementwise.
 
     Negative `decimals` round to tens, hundreds and so on. Floats are scaled, rounded and scaled
-    back, in float32 if they are narrower.
+    back, half-precision floats in float32. Raise `ArgumentError` if `decimals` is not an integer.
     """
     no_out("round", out)
     if isinstance(decimals, bool) or not isinstance(decimals, (int, np.integer)):
@@ -99,9 +99,9 @@ def _scaled(x: Tracer, places: int) -> Tracer:
 
 
 def _tens(x: Tracer, unit: int) -> Tracer:
-    """An integer as the nearest multiple of `unit`, the even one of two, without leaving integers.
+    """Round integers to the nearest multiple of `unit`, ties to even, in integer arithmetic.
 
-    A rest of half the unit, or more, goes on from the multiple towards zero.
+    A remainder of more than half the unit moves the multiple away from zero.
     """
     if unit > np.iinfo(x.value.type.numpy).max:
         return like(x, 0)

@@ -1,4 +1,4 @@
-"""Looking things up in sorted arrays: places, bins, values between."""
+"""Searches in sorted vectors: insertion points, bins, linear interpolation."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, FLOATS
 
 FEW = 1 << 16
-"""Up to so many comparisons are all made at once; for more, halves are compared."""
+"""The maximum number of comparisons for a full comparison; above it, a binary search is used."""
 
 IN_TURN = 64
-"""Each query is compared with so many elements in registers."""
+"""The maximum number of table elements to which each query is compared in registers."""
 
 METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
@@ -38,11 +38,11 @@ METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None
 ) -> Any:
-    """The i32 places where `v` would be inserted into the sorted vector `a` to keep it sorted.
+    """Return the i32 indices at which to insert `v` into the sorted vector `a` to keep it sorted.
 
-    `side` says whether before or after equal elements. NaN comes after every number. `method` is
-    "compare_all" (every element of one with every of the other), or anything else for a binary
-    search; without it the sizes decide.
+    `side` "left" inserts before equal elements, "right" after them. NaN is larger than every
+    number. `method` is "compare_all" (compare every element with every query), or another name for
+    a binary search; without it, the sizes decide.
     """
     if not is_one_of(side, ("left", "right")):
         raise ArgumentError(point(f"side {brief(side)} is unknown; it is 'left' or 'right'"))
@@ -60,7 +60,7 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any
     table, query = promote(*known(a, v))
     if table.ndim != 1:
         raise OperationTypeError(
-            point(f"searchsorted looks up in a vector, got shape {table.shape}")
+            point(f"searchsorted takes a vector as the table, got shape {table.shape}")
         )
     if table.value.type.dtype in COMPLEX:
         raise OperationTypeError(point("searchsorted does not take complex numbers"))
@@ -68,16 +68,18 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any
         table = snp.take(table, sorter, mode="promise_in_bounds")
     if not table.size or not query.size:
         return snp.zeros(query.shape, np.int32)
-    look = _halved
+    search = _halved
     if method is None and table.size <= IN_TURN:
-        look = _counted_in_turn
+        search = _counted_in_turn
     elif method == "compare_all" or (method is None and table.size * query.size <= FEW):
-        look = _compared
-    return look(table, query, side)
+        search = _compared
+    return search(table, query, side)
 
 
 def _before(element: Tracer, query: Tracer, side: str) -> Tracer:
-    """Whether the query's place is after the element; both have one shape."""
+    """Return whether the insertion point of each query is after the element; both have one
+    shape.
+    """
     from shardir.frontend import numpy as snp
 
     found: Tracer = emit("lt" if side == "left" else "le", element, query)
@@ -89,7 +91,7 @@ def _before(element: Tracer, query: Tracer, side: str) -> Tracer:
 
 
 def _compared(table: Tracer, query: Tracer, side: str) -> Tracer:
-    """How many elements are before the place."""
+    """Count the elements before each insertion point by comparing all pairs."""
     shape = (*query.shape, table.shape[0])
     elements = broadcast(table, shape)
     queries = broadcast(reshape(query, (*query.shape, 1)), shape)
@@ -99,7 +101,9 @@ def _compared(table: Tracer, query: Tracer, side: str) -> Tracer:
 
 
 def _counted_in_turn(table: Tracer, query: Tracer, side: str) -> Tracer:
-    """How many elements are before the place, one after the other: one walk over the queries."""
+    """Count the elements before each insertion point, one per step, in one pass over the
+    queries.
+    """
     count = splat(0, query.value.type.with_dtype("i32"))
     for k in range(table.size):
         element = broadcast(reshape(piece(table, 0, k, k + 1), ()), query.shape)
@@ -108,14 +112,14 @@ def _counted_in_turn(table: Tracer, query: Tracer, side: str) -> Tracer:
 
 
 def _halved(table: Tracer, query: Tracer, side: str) -> Tracer:
-    """By halving, as often as it takes until no choice is left."""
+    """Find the insertion points by binary search with a fixed number of steps."""
     from shardir.frontend import lax, numpy as snp
 
     def step(_: Any, bounds: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
         low, high = bounds
         middle = low + (high - low) // 2
         after = _before(snp.take(table, middle, mode="promise_in_bounds"), query, side)
-        # A search that has ended (low == high) stays where it is.
+        # A finished search (low == high) keeps its bounds.
         searching = low < high
         low = snp.where(searching & after, middle + 1, low)
         return low, snp.where(searching & ~after, middle, high)
@@ -127,9 +131,9 @@ def _halved(table: Tracer, query: Tracer, side: str) -> Tracer:
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
-    """The i32 number of the bin that each element is in; bin i begins at bins[i - 1].
+    """Return the i32 index of the bin that contains each element; bin i begins at bins[i - 1].
 
-    Edges rise or fall; with `right` the upper one belongs to the bin, otherwise the lower one.
+    Edges are monotonic. With `right` the upper edge belongs to the bin, otherwise the lower edge.
     """
     return _digitized(x, bins, right, method)
 
@@ -145,21 +149,23 @@ def _digitized(x: Any, bins: Any, right: bool, method: str | None) -> Any:
     if not count:
         return snp.zeros(as_tracer(x).shape, np.int32)
     side = "left" if right else "right"
-    rising = searchsorted(edges, x, side, method=method)
+    ascending_bins = searchsorted(edges, x, side, method=method)
     if method is None and count <= IN_TURN:
-        falling = count - rising  # in whatever order they are counted
+        # The comparison count does not depend on the order of the edges.
+        descending_bins = count - ascending_bins
     else:
-        falling = count - searchsorted(snp.flip(edges), x, side, method=method)
-    return snp.where(edges[-1] >= edges[0], rising, falling)
+        descending_bins = count - searchsorted(snp.flip(edges), x, side, method=method)
+    return snp.where(edges[-1] >= edges[0], ascending_bins, descending_bins)
 
 
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
-    """The piecewise linear function through the points (xp, fp), `xp` rising, at `x`.
+    """Evaluate at `x` the piecewise linear function through the points (xp, fp) with ascending
+    `xp`.
 
-    Before and after the points it is `left` and `right` (their first and last value unless told,
-    or "extrapolate"). With `period` it goes on periodically, and `xp` need not be sorted.
+    Outside of the points the value is `left` and `right` (by default the first and last value; or
+    "extrapolate"). With `period` the function is periodic, and `xp` need not be sorted.
     """
     for bound, name in ((left, "left"), (right, "right")):
         if isinstance(bound, str) and bound != "extrapolate":
@@ -197,12 +203,12 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) 
         value = broadcast(fp, x.shape) if x.ndim else fp[0]
     else:
         span = xp[1:] - xp[:-1]
-        slopes = snp.where(span == 0, 0, (fp[1:] - fp[:-1]) / snp.where(span == 0, 1, span))
+        gradients = snp.where(span == 0, 0, (fp[1:] - fp[:-1]) / snp.where(span == 0, 1, span))
         before = snp.clip(searchsorted(xp, x, "right") - 1, 0, count - 2)
-        below, start, slope = (
-            snp.take(each, before, mode="promise_in_bounds") for each in (xp, fp, slopes)
+        below, start, gradient = (
+            snp.take(each, before, mode="promise_in_bounds") for each in (xp, fp, gradients)
         )
-        value = start + (x - below) * slope
+        value = start + (x - below) * gradient
     if period is not None:
         return value
     if not isinstance(left, str):

@@ -1,4 +1,4 @@
-"""Choosing between values, element by element."""
+"""Elementwise selection between values: maximum, minimum, where, clip, select, piecewise."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ from shardir.types import INEXACT
 
 @public()
 def maximum(x: Any, y: Any, /) -> Any:
-    """The larger one, elementwise; NaN where either is."""
+    """Return the larger element, elementwise; NaN if either is NaN."""
     return larger("maximum", *align(x, y))
 
 
 @public()
 def minimum(x: Any, y: Any, /) -> Any:
-    """The smaller one, elementwise; NaN where either is."""
+    """Return the smaller element, elementwise; NaN if either is NaN."""
     return larger("minimum", *align(x, y))
 
 
 def larger(op: str, x: Tracer, y: Tracer) -> Tracer:
-    """`maximum` or `minimum`, of complex numbers as they are compared."""
+    """Emit `maximum` or `minimum`; complex numbers compare lexicographically."""
     if not is_complex(x):
         return same(op, x, y)
     first = compared("ge" if op == "maximum" else "le", x, y)
@@ -39,28 +39,29 @@ def larger(op: str, x: Tracer, y: Tracer) -> Tracer:
 
 @public()
 def fmax(x: Any, y: Any, /) -> Any:
-    """The larger one, elementwise; the other one where one is NaN."""
+    """Return the larger element, elementwise; if one is NaN, the other one."""
     return _prefer("maximum", *align(x, y))
 
 
 @public()
 def fmin(x: Any, y: Any, /) -> Any:
-    """The smaller one, elementwise; the other one where one is NaN."""
+    """Return the smaller element, elementwise; if one is NaN, the other one."""
     return _prefer("minimum", *align(x, y))
 
 
 def _prefer(op: str, x: Tracer, y: Tracer) -> Tracer:
-    best = larger(op, x, y)
+    extreme = larger(op, x, y)
     if x.value.type.dtype not in INEXACT:
-        return best
-    return same("select", is_nan(x), y, same("select", is_nan(y), x, best))
+        return extreme
+    return same("select", is_nan(x), y, same("select", is_nan(y), x, extreme))
 
 
 @composed()
 def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
-    """`x` where the condition is true (not zero), `y` where not; all three broadcast.
+    """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
-    With the condition alone, the indices where it is true: `nonzero(condition, **options)`.
+    The result has the promoted type of `x` and `y`. With only a condition, return
+    `nonzero(condition, **options)`.
     """
     if x is None and y is None:
         from shardir.frontend import numpy as snp
@@ -80,9 +81,9 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 @public()
 def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
-    """`arr` between the bounds, elementwise, each of which may be missing.
+    """Clamp `arr` to the range from `min` to `max`, elementwise; each bound is optional.
 
-    The upper bound counts where they cross. Raises `OperationTypeError` for complex numbers.
+    If min > max, the result is max. Raise `OperationTypeError` for complex numbers.
     """
     if min is None and max is None:
         return as_tracer(arr)
@@ -95,7 +96,7 @@ def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
 
 @public()
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """The choice of the first condition that holds, elementwise, else `default`."""
+    """Return the choice of the first true condition, elementwise, else `default`."""
     if len(condlist) != len(choicelist) or not len(condlist):
         raise ArgumentError(
             point(
@@ -139,8 +140,8 @@ def _pieces(
         )
 
     def value(function: Any) -> Tracer:
-        made = function(x, *args, **kw) if callable(function) else function
-        return promote_to((x.value.type.dtype, x.weak_type), made)[0]
+        evaluated = function(x, *args, **kw) if callable(function) else function
+        return promote_to((x.value.type.dtype, x.weak_type), evaluated)[0]
 
     rest = funclist[-1] if len(funclist) > len(conditions) else 0
     result = value(rest)
@@ -152,9 +153,10 @@ def _pieces(
 def piecewise(
     x: Any, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
 ) -> Any:
-    """The function (or number) of the last condition that holds, applied to `x`, elementwise.
+    """Apply the function (or constant) of the last true condition to `x`, elementwise.
 
-    One function more than conditions is for the rest, which is 0 without it.
+    With one function more than conditions, the last one applies where no condition is true;
+    otherwise the result is 0 there.
     """
     if not isinstance(funclist, (list, tuple)):
         raise ArgumentError(

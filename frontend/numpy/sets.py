@@ -1,4 +1,4 @@
-"""Arrays as sets: what they have in common, and what not. See `unique` for `size`."""
+"""Set operations of arrays: union, intersection, difference. See `unique` for `size`."""
 
 from typing import Any
 
@@ -24,18 +24,18 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
 
 IN_TURN = 128
-"""Each element is compared with so many others in registers."""
+"""The maximum number of test elements to which each element is compared in registers."""
 BESIDE = 256
-"""So many comparisons of an element take less time than a search."""
+"""The maximum number of comparisons per element that are faster than a binary search."""
 SPAN = 6
-"""Integers are looked up in a table that has so many times their number, at most."""
+"""The maximum ratio of the size of a lookup table to the number of integers."""
 FEW = 1 << 16
-"""Up to so many comparisons are all made at once; for more, one side is sorted."""
+"""The maximum number of comparisons for a full comparison; above it, one operand is sorted."""
 
 
 @refusing
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The values that are in one array or in both, sorted."""
+    """Return the unique values of both arrays in ascending order."""
     from shardir.frontend import numpy as snp
 
     if size is None and free_arrays(ar1, ar2) is None:
@@ -54,15 +54,16 @@ def intersect1d(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The values that are in both arrays, sorted; with `return_indices` also where, in each.
+    """Return the values that both arrays contain, in ascending order.
 
-    What `size` makes too many is `fill_value` (the smallest value found unless told), at index 0.
+    With `return_indices`, return also their indices in each array. Values beyond those found, up to
+    `size`, are `fill_value` (by default the smallest value found), with index 0.
     """
     assume_unique = flag_of("assume_unique of intersect1d", assume_unique)
     return_indices = flag_of("return_indices of intersect1d", return_indices)
     if size is not None:
-        made = _intersection(ar1, ar2, fill_value, size)
-        return tuple(made) if return_indices else made[0]
+        result = _intersection(ar1, ar2, fill_value, size)
+        return tuple(result) if return_indices else result[0]
     free = None if return_indices else free_arrays(ar1, ar2)
     if free is not None:
         return values_of_both(free, "both")
@@ -77,20 +78,20 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
 
     first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     width = first.shape[0]
-    values, places, counts = unique(first, True, False, True, size=max(width, 1))
+    values, positions, counts = unique(first, True, False, True, size=max(width, 1))
     there = isin(values, second) & (counts > 0)
     (where,) = snp.nonzero(there, size=size)
     valid = snp.arange(size) < snp.sum(there, dtype=np.int32)
     found = snp.take(values, where, mode="promise_in_bounds")
     if fill_value is not None:
         found = snp.where(valid, found, snp.asarray(fill_value, values.dtype))
-    here = snp.where(valid, snp.take(places, where, mode="promise_in_bounds"), 0)
+    first_indices = snp.where(valid, snp.take(positions, where, mode="promise_in_bounds"), 0)
     if not second.shape[0]:
-        return [found, as_indices(here), snp.zeros((size,), int)]
+        return [found, as_indices(first_indices), snp.zeros((size,), int)]
     order = snp.argsort(second)
-    again = snp.searchsorted(snp.take(second, order, mode="promise_in_bounds"), found)
-    there = snp.where(valid, snp.take(order, again, mode="promise_in_bounds"), 0)
-    return [found, as_indices(here), as_indices(there)]
+    found_positions = snp.searchsorted(snp.take(second, order, mode="promise_in_bounds"), found)
+    there = snp.where(valid, snp.take(order, found_positions, mode="promise_in_bounds"), 0)
+    return [found, as_indices(first_indices), as_indices(there)]
 
 
 @refusing
@@ -102,7 +103,10 @@ def setdiff1d(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The values of the first array that are not in the second, sorted; 0 where too few."""
+    """Return the values of the first array that the second does not contain, in ascending order.
+
+    Missing values up to `size` are `fill_value`, by default 0.
+    """
     assume_unique = flag_of("assume_unique of setdiff1d", assume_unique)
     if size is not None:
         return _difference(ar1, ar2, fill_value, size)
@@ -130,7 +134,10 @@ def setxor1d(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The values that are in exactly one of the arrays, sorted; 0 where too few."""
+    """Return the values that exactly one of the arrays contains, in ascending order.
+
+    Missing values up to `size` are `fill_value`, by default 0.
+    """
     assume_unique = flag_of("assume_unique of setxor1d", assume_unique)
     if size is not None:
         return _exclusive(ar1, ar2, fill_value, size)
@@ -152,7 +159,7 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
 
 
 def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
-    """The values where `mask` is true, as many as `size`; 0 or `fill_value` where too few."""
+    """Return `size` values where `mask` is true, padded with `fill_value` or 0."""
     from shardir.frontend import numpy as snp
 
     (where,) = snp.nonzero(mask, size=size)
@@ -162,12 +169,12 @@ def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
 
 
 def _is_one_of(x: Tracer, tests: Tracer) -> Tracer:
-    """Whether each element is one of a few, which are asked for in turn: one walk over `x`."""
+    """Return whether each element equals one of few test elements, in one pass over `x`."""
     found = None
     for k in range(tests.size):
         test = broadcast(reshape(piece(tests, 0, k, k + 1), ()), x.shape)
-        here: Tracer = emit("eq", x, test)
-        found = here if found is None else same("or", found, here)
+        equal: Tracer = emit("eq", x, test)
+        found = equal if found is None else same("or", found, equal)
     assert found is not None
     return found
 
@@ -180,7 +187,10 @@ def isin(
     *,
     method: Any = None,
 ) -> Any:
-    """Whether each element is among `test_elements` (or, with `invert`, is not). NaN is nowhere."""
+    """Return whether each element is in `test_elements` (or, with `invert`, is not).
+
+    NaN equals no element.
+    """
     if current() is None:
         element, test_elements = (
             from_numpy(x) if type(x) is np.ndarray else x for x in (element, test_elements)
@@ -189,8 +199,10 @@ def isin(
 
 
 def _span(element: Any, test_elements: Any) -> int | None:
-    """A power of two of integers, from the least of many on that are known, which they all are
-    among; `None` where those would be more than a search is worth, or cannot be known."""
+    """Return the size of a lookup table for concrete integers, a power of two.
+
+    Return `None` if the table would cost more than a search, or if the values are not concrete.
+    """
     for x in (element, test_elements):
         if type(x) is not Array or x.signature.sharding is not None or x.type.dtype not in INTEGERS:
             return None
@@ -198,8 +210,8 @@ def _span(element: Any, test_elements: Any) -> int | None:
     if count <= BESIDE or current() is not None:
         return None
     numbers = test_elements.storage.array
-    most = int(numbers.max()) - int(numbers.min())
-    return 1 << most.bit_length() if most < SPAN * (element.size + count) else None
+    extent = int(numbers.max()) - int(numbers.min())
+    return 1 << extent.bit_length() if extent < SPAN * (element.size + count) else None
 
 
 @public(static=("invert", "span"), name="isin")
@@ -218,23 +230,27 @@ def _isin(element: Any, test_elements: Any, invert: bool, span: int | None) -> A
         one, other = align(reshape(x, (*x.shape, 1)), tests)
         found = snp.any(emit("eq", one, other), axis=-1)
     else:
-        arranged = snp.sort(tests)
-        near = snp.take(arranged, snp.searchsorted(arranged, x), mode="promise_in_bounds")
-        found = emit("eq", near, x)
+        sorted_tests = snp.sort(tests)
+        candidate = snp.take(
+            sorted_tests, snp.searchsorted(sorted_tests, x), mode="promise_in_bounds"
+        )
+        found = emit("eq", candidate, x)
     return ~found if invert else found
 
 
 def _is_marked(x: Tracer, tests: Tracer, span: int) -> Tracer:
-    """Whether each element is one of integers that are marked in a table from the least on."""
+    """Return whether each element is set in a lookup table that begins at the smallest test
+    element.
+    """
     from shardir.frontend import numpy as snp
 
-    least = snp.min(tests)
+    smallest = snp.min(tests)
     unsigned = f"u{x.value.type.numpy.itemsize * 8}"
-    # What is below the least wraps, and is past the end of the table too.
-    place, marked = (convert(same("sub", *align(y, least)), unsigned) for y in (x, tests))
+    # An element below the smallest wraps to an index beyond the end of the table.
+    offset, marked = (convert(same("sub", *align(y, smallest)), unsigned) for y in (x, tests))
     table = snp.zeros((span,), bool).at[marked].set(True, mode="promise_in_bounds")
     if span.bit_length() > x.value.type.numpy.itemsize * 8:
         inside: Tracer = snp.ones(x.shape, bool)
     else:
-        inside = place < span
-    return same("and", snp.take(table, place, mode="promise_in_bounds"), inside)
+        inside = offset < span
+    return same("and", snp.take(table, offset, mode="promise_in_bounds"), inside)

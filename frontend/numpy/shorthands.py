@@ -1,4 +1,4 @@
-"""What is written with brackets instead of a call: `s_[1:3]`, `r_[0:5, x]`, `c_[x, y]`."""
+"""Objects that are indexed instead of called: `s_[1:3]`, `r_[0:5, x]`, `c_[x, y]`."""
 
 from typing import Any, final
 
@@ -10,7 +10,7 @@ from shardir.frontend.locations import point
 
 @final
 class IndexExpression:
-    """`s_[...]` is the index between the brackets; `index_exp[...]` the same as a tuple always."""
+    """`s_[...]` returns the index; `index_exp[...]` returns it always as a tuple."""
 
     def __init__(self, always_tuple: bool) -> None:
         self._always_tuple = always_tuple
@@ -25,12 +25,12 @@ index_exp = IndexExpression(always_tuple=True)
 
 @final
 class Concatenator:
-    """Arrays, numbers and ranges between brackets, one after the other.
+    """Concatenation of arrays, scalars and ranges that are written as an index.
 
-    `1:9:2` is `arange(1, 9, 2)`, `0:1:5j` is `linspace(0, 1, 5)`. A text in front says, as in
-    NumPy, along which axis ("0"), with how many dimensions at least ("0,2"), and where the own
-    dimensions of an array that has fewer go ("0,2,0"); or that a vector becomes a row ("r") or a
-    column ("c").
+    `1:9:2` is `arange(1, 9, 2)`, `0:1:5j` is `linspace(0, 1, 5)`. A leading text states, as in
+    NumPy, the axis of concatenation ("0"), the minimum number of dimensions ("0,2"), and the
+    position of the original dimensions of an array that has fewer ("0,2,0"); or that a vector
+    becomes a row ("r") or a column ("c").
     """
 
     def __init__(self, axis: int, dims: int, own: int) -> None:

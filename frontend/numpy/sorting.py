@@ -1,4 +1,4 @@
-"""Order: sorted values, and the indices that sort. NaN comes after every number."""
+"""Sorts, and the indices that sort. NaN is larger than every number."""
 
 from typing import Any
 
@@ -25,18 +25,18 @@ def _lined(a: Any, axis: int | None, what: str) -> tuple[Tracer, int]:
 
 
 def _sorted(x: Tracer, dim: int) -> Tracer:
-    made: Tracer = emit("sort", x, dim=dim, keys=1, stable=True, weak=x.weak_type)
-    return made
+    result: Tracer = emit("sort", x, dim=dim, keys=1, stable=True, weak=x.weak_type)
+    return result
 
 
 def _reversed(x: Tracer, dim: int) -> Tracer:
-    made: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
-    return made
+    result: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
+    return result
 
 
 def _places(shape: tuple[int, ...], dim: int) -> Tracer:
-    made: Tracer = emit("iota", dim=dim, result=TensorType(shape, "i32"))
-    return made
+    result: Tracer = emit("iota", dim=dim, result=TensorType(shape, "i32"))
+    return result
 
 
 @public(static=("axis", "kind", "order", "stable", "descending"))
@@ -49,10 +49,13 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Any:
-    """Sorted along `axis` (without it, the flat array). `kind` is accepted: all are stable."""
+    """Sort along `axis` (without it, the flattened array).
+
+    `kind` is accepted for compatibility: every sort is stable.
+    """
     x, dim = _lined(a, axis, "sort")
-    made = _sorted(x, dim)
-    return _reversed(made, dim) if descending else made
+    result = _sorted(x, dim)
+    return _reversed(result, dim) if descending else result
 
 
 @public(static=("axis", "kind", "order", "stable", "descending"))
@@ -70,28 +73,28 @@ def argsort(
     The indices have the default integer type.
     """
     x, dim = _lined(a, axis, "argsort")
-    places = _places(x.shape, dim)
+    positions = _places(x.shape, dim)
     if not descending:
-        return as_indices(emit("sort", x, places, dim=dim, keys=1, stable=True)[1])
-    back = _reversed(x, dim), _reversed(places, dim)
+        return as_indices(emit("sort", x, positions, dim=dim, keys=1, stable=True)[1])
+    back = _reversed(x, dim), _reversed(positions, dim)
     found = emit("sort", *back, dim=dim, keys=1, stable=True)[1]
     return as_indices(_reversed(found, dim))
 
 
 @public(static=("axis",))
 def lexsort(keys: Any, axis: int = -1) -> Any:
-    """Return the indices that sort by several keys, of which the last one comes first."""
-    whole = isinstance(keys, (Operators, np.ndarray))
-    if not whole and not isinstance(keys, (list, tuple)):
+    """Return the indices that sort by several keys, of which the last one is the primary key."""
+    is_array = isinstance(keys, (Operators, np.ndarray))
+    if not is_array and not isinstance(keys, (list, tuple)):
         raise OperationTypeError(
             point(
                 f"lexsort takes a list of keys, or keys along an array, got a {type(keys).__name__}"
             )
         )
-    tracers = [as_tracer(keys[i]) for i in range(keys.shape[0] if whole else len(keys))]
+    tracers = [as_tracer(keys[i]) for i in range(keys.shape[0] if is_array else len(keys))]
     if not tracers or any(key.shape != tracers[0].shape for key in tracers):
-        told = ", ".join(str(key.shape) for key in tracers) or "none"
-        raise OperationTypeError(point(f"lexsort takes keys of one shape, got {told}"))
+        shapes = ", ".join(str(key.shape) for key in tracers) or "none"
+        raise OperationTypeError(point(f"lexsort takes keys of one shape, got {shapes}"))
     x, dim = _lined(tracers[0], axis, "lexsort")
     order = [*tracers[::-1], _places(x.shape, dim)]
     return as_indices(emit("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1])
@@ -99,9 +102,9 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 @public(static=("kth", "axis"))
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
-    """With the element that sorting would put at `kth` there, no larger one before it.
+    """Return elements with that of sorted rank `kth` at index `kth`, and no larger one before it.
 
-    All elements are sorted, which is one way to do so.
+    The implementation sorts all elements.
     """
     x, dim = _lined(a, axis, "partition")
     axis_of(kth, x.shape[dim])
@@ -110,7 +113,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @public(static=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """Return the i32 indices that make a `partition`."""
+    """Return the i32 indices that correspond to `partition`."""
     x, dim = _lined(a, axis, "argpartition")
     axis_of(kth, x.shape[dim])
     return convert(argsort(x, dim), "i32")
@@ -118,7 +121,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @public()
 def sort_complex(a: Any) -> Any:
-    """Sorted along the last dimension as complex numbers: by real, then by imaginary part."""
+    """Sort along the last dimension as complex numbers: by real, then by imaginary part."""
     x, dim = _lined(a, -1, "sort_complex")
     dtype = x.value.type.dtype
     if dtype in REAL_OF:

@@ -1,4 +1,4 @@
-"""Spreads, weighted means and correlations. Half floats are computed as float32."""
+"""Variances, weighted means and correlations. Half-precision floats are computed in float32."""
 
 from math import nan
 from typing import Any
@@ -30,9 +30,11 @@ def var(
     keepdims: bool = False, *, where: Any = None, mean: Any = None,
     correction: float | None = None,
 ) -> Any:  # fmt: skip
-    """The variance: the mean square of the distances from the mean, divided by n - ddof.
+    """Return the variance over `axis`: the mean squared distance from the mean, with divisor n -
+    ddof.
 
-    `mean` spares to compute it; it is as `mean` of this module makes it with `keepdims`.
+    `correction` is another name of `ddof`. `mean`, if given, is the result of `mean` with
+    `keepdims` and is not computed again. The variance of complex numbers is real.
     """
     wide, name = _variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return convert(wide, name)
@@ -44,7 +46,7 @@ def std(
     keepdims: bool = False, *, where: Any = None, mean: Any = None,
     correction: float | None = None,
 ) -> Any:  # fmt: skip
-    """The standard deviation: the square root of the variance; see `var`."""
+    """Return the standard deviation over `axis`: the square root of the variance; see `var`."""
     wide, name = _variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return convert(same("sqrt", wide), name)
 
@@ -53,7 +55,7 @@ def _variance(
     name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: bool, where: Any,
     mean: Any, correction: float | None,
 ) -> tuple[Tracer, str]:  # fmt: skip
-    """The variance in the type it is computed in, and the one it is wanted in."""
+    """Return the variance in its computation type, and the element type of the result."""
     no_out(name, out)
     if correction is not None and ddof:
         raise ArgumentError(point(f"{name} takes ddof or correction, which mean the same"))
@@ -67,9 +69,9 @@ def _variance(
             )
         )
     wide = convert(x, WIDE.get(kind, kind))
-    less = ddof if correction is None else correction
+    correction_value = ddof if correction is None else correction
     centre = None if mean is None else convert(as_tracer(mean), wide.value.type.dtype)
-    found = variance(wide, axes_of(axis, x.ndim), less, keepdims, where, centre)
+    found = variance(wide, axes_of(axis, x.ndim), correction_value, keepdims, where, centre)
     return found, REAL_OF.get(kind, kind) if dtype is None else kind
 
 
@@ -77,26 +79,29 @@ def variance(
     x: Tracer, dims: tuple[int, ...], ddof: float, keepdims: bool, where: Any = None,
     centre: Tracer | None = None,
 ) -> Tracer:  # fmt: skip
-    """The sum over `dims` of the squared distances from the mean, divided by n - ddof.
+    """Return the sum over `dims` of the squared distances from the mean, divided by n - ddof.
 
-    NaN where n is not more than `ddof`. `centre` is the mean, where it is known, with `dims` of
-    size 1.
+    The result is NaN if n is not larger than `ddof`. `centre` is the mean, if it is already
+    computed, with `dims` of size 1.
     """
     if centre is None:
         summed = reduced("sum", only(x, where, 0), dims, False)
         centre = back(same("div", summed, counted(x, summed, dims, False, where)), x, dims)
-    # What does not count is taken out before it is squared: it may be NaN, and so its derivative.
-    away = only(same("sub", x, broadcast(centre, x.shape)), where, 0)
-    parts = [same("real", away), same("imag", away)] if is_complex(x) else [away]
+    # Excluded elements are masked before the square: they may be NaN, and so would be their
+    # derivative.
+    deviation = only(same("sub", x, broadcast(centre, x.shape)), where, 0)
+    parts = [same("real", deviation), same("imag", deviation)] if is_complex(x) else [deviation]
     squares = [same("mul", part, part) for part in parts]
     square = squares[0] if len(squares) == 1 else same("add", *squares)
     total = reduced("sum", square, dims, keepdims)
     if where is None:
-        left = size_of(x, dims) - ddof
-        return same("div", total, like(total, left if left > 0 else nan))
-    kept = counted(x, total, dims, keepdims, where) - ddof
+        divisor = size_of(x, dims) - ddof
+        return same("div", total, like(total, divisor if divisor > 0 else nan))
+    divisors = counted(x, total, dims, keepdims, where) - ddof
     return same(
-        "div", total, same("select", same("gt", kept, like(kept, 0)), kept, like(kept, nan))
+        "div",
+        total,
+        same("select", same("gt", divisors, like(divisors, 0)), divisors, like(divisors, nan)),
     )
 
 
@@ -104,9 +109,10 @@ def variance(
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
-    """The mean with weights: of the shape of `a`, or of the sizes along `axis`.
+    """Return the mean over `axis` with weights, which have the shape of `a` or the sizes along
+    `axis`.
 
-    With `returned` the sum of weights comes along.
+    With `returned`, return also the sum of weights.
     """
     x = as_tracer(a)
     dims = axes_of(axis, x.ndim)
@@ -117,10 +123,10 @@ def average(
     if w.shape != x.shape:
         sizes = tuple(x.shape[d] for d in dims)
         if axis is None or w.shape != sizes:
-            wanted = f"{x.shape}" if axis is None else f"{x.shape} or {sizes}"
-            raise ShapeError(point(f"weights of average have shape {w.shape}, not {wanted}"))
-        rising = tuple(sorted(range(len(dims)), key=dims.__getitem__))
-        w = emit("transpose", w, perm=rising, weak=w.weak_type)
+            expected = f"{x.shape}" if axis is None else f"{x.shape} or {sizes}"
+            raise ShapeError(point(f"weights of average have shape {w.shape}, not {expected}"))
+        order = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+        w = emit("transpose", w, perm=order, weak=w.weak_type)
         w = spread(w, x.shape, tuple(sorted(dims)))
     total = reduced("sum", w, dims, keepdims)
     found = same("div", reduced("sum", same("mul", x, w), dims, keepdims), total)
@@ -132,10 +138,11 @@ def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
     fweights: Any = None, aweights: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    """The covariances of the rows of `m` (and `y`), or of their columns without `rowvar`.
+    """Return the covariance matrix of the rows of `m` (and `y`); of the columns if `rowvar` is
+    false.
 
-    `fweights` says how often each observation counts, `aweights` how much. NaN where there are
-    not more observations than `ddof` (1, or 0 with `bias`).
+    `fweights` are the frequencies of the observations, `aweights` their weights. The result is NaN
+    if there are not more observations than `ddof` (by default 1, or 0 with `bias`).
     """
     rows = [_observations(each, rowvar) for each in (m, y) if each is not None]
     parts = promote_to(inexact(*rows) if dtype is None else (dtype_of(dtype), False), *rows)
@@ -146,26 +153,30 @@ def cov(
             raise ShapeError(
                 point(f"weights of cov have shape {w.shape}, for {x.shape[1]} observations")
             )
-    less = (0 if bias else 1) if ddof is None else ddof
+    correction = (0 if bias else 1) if ddof is None else ddof
     if not given:
-        away = x - back(reduced("sum", x, (1,), False) / x.shape[1], x, (1,))
-        products = contract(away, conjugate_of(away), "bi,hi->bh")
-        return _settled(products, max(x.shape[1] - less, 0))
+        deviation = x - back(reduced("sum", x, (1,), False) / x.shape[1], x, (1,))
+        products = contract(deviation, conjugate_of(deviation), "bi,hi->bh")
+        return _settled(products, max(x.shape[1] - correction, 0))
     (weights,) = promote_to((x.value.type.dtype, False), given[0])
     for w in given[1:]:
         weights = weights * w
     total = reduced("sum", weights, (0,), False)
-    away = x - back(contract(x, weights, "bi,i->b") / total, x, (1,))
-    left = total
-    if less:
-        waste = weights if aweights is None else weights * aweights
-        lost = less if aweights is None else less * reduced("sum", waste, (0,), False) / total
-        left = clip(total - lost, 0)
-    return _settled(contract(away * weights, conjugate_of(away), "bi,hi->bh"), left)
+    deviation = x - back(contract(x, weights, "bi,i->b") / total, x, (1,))
+    divisor = total
+    if correction:
+        squared_weights = weights if aweights is None else weights * aweights
+        subtracted = (
+            correction
+            if aweights is None
+            else correction * reduced("sum", squared_weights, (0,), False) / total
+        )
+        divisor = clip(total - subtracted, 0)
+    return _settled(contract(deviation * weights, conjugate_of(deviation), "bi,hi->bh"), divisor)
 
 
 def _observations(m: Any, rowvar: bool) -> Tracer:
-    """Variables by observations; a vector is one variable."""
+    """Return a matrix of variables by observations; a vector is one variable."""
     x = as_tracer(m)
     if x.ndim > 2:
         raise ShapeError(point(f"cov takes a vector or a matrix, got shape {x.shape}"))
@@ -173,23 +184,26 @@ def _observations(m: Any, rowvar: bool) -> Tracer:
         return reshape(x, (1, x.value.type.size))
     if rowvar or x.shape[0] == 1:
         return x
-    turned: Tracer = emit("transpose", x, perm=(1, 0), weak=x.weak_type)
-    return turned
+    result: Tracer = emit("transpose", x, perm=(1, 0), weak=x.weak_type)
+    return result
 
 
 def _settled(products: Tracer, divisor: Any) -> Tracer:
-    found: Tracer = products / divisor
-    return reshape(found, ()) if found.shape == (1, 1) else found
+    result: Tracer = products / divisor
+    return reshape(result, ()) if result.shape == (1, 1) else result
 
 
 @public(static=("rowvar", "dtype"))
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
-    """The correlations of the rows of `x` (and `y`), or of their columns without `rowvar`."""
+    """Return the correlation coefficients of the rows of `x` (and `y`).
+
+    If `rowvar` is false, the columns are the variables.
+    """
     found = as_tracer(cov(x, y, rowvar, dtype=dtype))
     if not found.ndim:
         return found / found
-    own = diagonal_of(found, 0, 1)
-    deviation = same("sqrt", same("real", own) if is_complex(own) else own)
+    variances = diagonal_of(found, 0, 1)
+    deviation = same("sqrt", same("real", variances) if is_complex(variances) else variances)
     scaled = found / spread(deviation, found.shape, (0,)) / spread(deviation, found.shape, (1,))
     if is_complex(scaled):
         return same("complex", *(clip(same(p, scaled), -1, 1) for p in ("real", "imag")))

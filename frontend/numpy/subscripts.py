@@ -1,8 +1,8 @@
-"""What is written between brackets, understood: `x[1:3, None, i, [0, 2]]` as a `Subscript`.
+"""Parsing of index expressions: `x[1:3, None, i, [0, 2]]` becomes a `Subscript`.
 
-A subscript is split in two. What shapes the result (slices, integers, where new dimensions go) is
-known while tracing and hashable; index arrays, known or traced, are kept beside it. Boolean masks
-must be known: they become the arrays of their true positions.
+The result has two parts. The part that determines the shape (slices, integers, new dimensions) is
+concrete while tracing and hashable; index arrays, concrete or traced, are kept separately. Boolean
+masks must be concrete: they become the index arrays of their true elements.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Every `stride`-th index from `start` on, `size` of them.
+    """`size` indices from `start` on, with distance `stride`.
 
-    `reverse` goes from the last of them to the first; `point` tells that it is one integer, whose
-    dimension the result does not have.
+    `reverse` states that the order is from the last to the first; `point` states that the span is
+    one integer, whose dimension the result does not have.
     """
 
     start: int
@@ -40,93 +40,95 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Subscript:
-    """How an array of shape `operand` is indexed.
+    """A parsed index of an array of shape `operand`.
 
-    The result has the dimensions of the spans that are no points, in order; before the one
-    numbered `lead` come the dimensions `batch` that all index arrays share. New dimensions of
-    size 1 are at the positions `new` of the whole.
+    The result has the dimensions of the spans that are not points, in order; the dimensions
+    `batch`, which all index arrays share, precede the dimension number `lead`. New dimensions of
+    size 1 are at the positions `new` of the result.
     """
 
     operand: tuple[int, ...]
     spans: tuple[Span | None, ...]
-    """One for each dimension; `None` where an index array says which."""
+    """One span per dimension; `None` for a dimension that an index array indexes."""
     batch: tuple[int, ...] = ()
     lead: int = 0
     new: tuple[int, ...] = ()
     known: bool = False
-    """Whether the arrays were known, which makes them one: index vectors in the last dimension."""
+    """Whether the index arrays are concrete: one array with index vectors in its last dimension."""
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """The dimensions that index arrays are for."""
+        """Return the dimensions that index arrays index."""
         return tuple(d for d, span in enumerate(self.spans) if span is None)
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The dimensions of the operand that the result has."""
+        """Return the dimensions of the operand that the result has."""
         return tuple(d for d, span in enumerate(self.spans) if span and not span.point)
 
     @property
     def plain(self) -> tuple[int, ...]:
-        """The result's shape without new dimensions."""
+        """Return the shape of the result without new dimensions."""
         sizes = tuple(span.size for span in self.spans if span and not span.point)
         return sizes[: self.lead] + self.batch + sizes[self.lead :]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The result's shape."""
+        """Return the shape of the result."""
         rest = iter(self.plain)
         rank = len(self.plain) + len(self.new)
         return tuple(1 if d in self.new else next(rest) for d in range(rank))
 
 
 Parsed = tuple[Subscript, tuple[Any, ...]]
-"""A subscript and its index arrays: one known array of index vectors, or one for each dimension."""
+"""A subscript and its index arrays: one concrete array of index vectors, or one per dimension."""
 
 
 MANY = 4096
-"""So many subscripts are remembered at most."""
+"""The maximum number of subscripts in the cache."""
 
 _parsed: dict[Any, Parsed] = {}
 
 
 def parse(shape: tuple[int, ...], index: Any, beyond: bool = False) -> Parsed:
-    """Understand `index` as NumPy would for an array of `shape`.
+    """Parse `index` as NumPy does for an array of `shape`.
 
-    With `beyond`, an integer out of range is an index array: what becomes of it, a mode says.
+    With `beyond`, an integer out of range becomes an index array, to which the mode applies.
 
-    Raises `IndexingError` for what is no index, or out of range; `TracedValueError` for a mask or
-    the bounds of a slice whose numbers are not known.
+    Raise `IndexingError` for an object that is not an index, or an index out of range, and
+    `TracedValueError` for a mask or bounds of a slice that are traced.
     """
     plain = _plain(index)
     if plain is None or beyond:
         return _parse(shape, index, beyond)
     key = shape, plain
-    found = _parsed.get(key)
-    if found is None:
+    parsed = _parsed.get(key)
+    if parsed is None:
         if len(_parsed) >= MANY:
             _parsed.clear()
-        found = _parsed[key] = _parse(shape, index, beyond)
-    return found
+        parsed = _parsed[key] = _parse(shape, index, beyond)
+    return parsed
 
 
 def _plain(index: Any) -> tuple[Any, ...] | None:
-    """An index of Python's integers and slices of them, `None` and `...` as something hashable."""
-    found: list[Any] = []
+    """Return an index of Python integers, slices of integers, `None` and `...` as a hashable
+    key.
+    """
+    key: list[Any] = []
     for item in index if isinstance(index, tuple) else (index,):
         kind = type(item)
         if kind is int:
-            found.append(item)
+            key.append(item)
         elif kind is slice:
             bounds = item.start, item.stop, item.step
             if not _BOUNDS.issuperset(map(type, bounds)):
                 return None
-            found.append(bounds)
+            key.append(bounds)
         elif item is None or item is Ellipsis:
-            found.append(kind)
+            key.append(kind)
         else:
             return None
-    return tuple(found)
+    return tuple(key)
 
 
 _BOUNDS = {int, type(None)}
@@ -165,27 +167,27 @@ def _parse(shape: tuple[int, ...], index: Any, beyond: bool) -> Parsed:
     lead = _kept_before(items, advanced[0]) if together else 0
     if not shapes:
         lead = 0
-    fitting = _known_vectors(arrays, spans, shape, batch)
+    concrete = _known_vectors(arrays, spans, shape, batch)
     subscript = Subscript(
         shape,
         tuple(spans),
         batch,
         lead,
         _new_positions(items, advanced, batch, together),
-        fitting is not None,
+        concrete is not None,
     )
-    return subscript, tuple(arrays) if fitting is None else (fitting,)
+    return subscript, tuple(arrays) if concrete is None else (concrete,)
 
 
 def _consumes(item: Any) -> int:
-    """How many dimensions of the operand an item is for."""
+    """Return the number of dimensions of the operand that an item indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if is_mask(item) else 1
 
 
 def _expanded(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    """The items with `...` (kept as a mark) written out and masks as arrays of positions."""
+    """Return the items with `...` (kept as a marker) expanded and masks as index arrays."""
     rank = len(shape)
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -199,20 +201,20 @@ def _expanded(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
         items, dots = [*items, Ellipsis], [len(items)]
     rest = [slice(None)] * (rank - used)
     at = dots[0]
-    written: list[Any] = []
+    expanded: list[Any] = []
     dim = 0
     for item in [*items[: at + 1], *rest, *items[at + 1 :]]:
         if is_mask(item):
-            wanted = shape[dim : dim + item.ndim]
-            if item.shape != wanted:
+            expected = shape[dim : dim + item.ndim]
+            if item.shape != expected:
                 raise IndexingError(
-                    point(f"a mask of shape {item.shape} does not fit dimensions of {wanted}")
+                    point(f"a mask of shape {item.shape} does not fit dimensions of {expected}")
                 )
-            written.extend(np.nonzero(item))
+            expanded.extend(np.nonzero(item))
         else:
-            written.append(item)
+            expanded.append(item)
         dim += _consumes(item)
-    return written
+    return expanded
 
 
 def _point(index: int, dim: int, shape: tuple[int, ...]) -> Span:
@@ -230,8 +232,8 @@ def _bound(bound: Any) -> int | None:
     if isinstance(bound, Tracer):
         raise TracedValueError(
             point(
-                "the bounds of a slice are traced, so its size is not known; use "
-                "lax.dynamic_slice, whose size is known, or make them static (static_argnums)"
+                "the bounds of a slice are traced, so its size is unknown; use "
+                "lax.dynamic_slice, whose size is static, or make them static (static_argnums)"
             )
         )
     try:
@@ -260,7 +262,7 @@ def _kept_before(items: Sequence[Any], position: int) -> int:
 def _new_positions(
     items: Sequence[Any], advanced: Sequence[int], batch: tuple[int, ...], together: bool
 ) -> tuple[int, ...]:
-    """Where in the result the new dimensions are."""
+    """Return the positions of the new dimensions in the result."""
     positions = []
     at = 0
     if advanced and not together:
@@ -280,10 +282,11 @@ def _known_vectors(
     shape: tuple[int, ...],
     batch: tuple[int, ...],
 ) -> Numbers | None:
-    """All index arrays as one of index vectors, counted from the front, if they are NumPy's.
+    """Return all index arrays as one array of index vectors, if all are NumPy arrays.
 
-    Outside of a trace they are arguments of a program, which counts them, unless they are too far
-    out of range for it.
+    The vectors are counted from the front. Outside of a trace, index arrays are arguments of a
+    program, which wraps negative indices, unless they do not fit into the index type of that
+    program.
     """
     if not arrays or not all(isinstance(array, np.ndarray) for array in arrays):
         return None

@@ -1,4 +1,4 @@
-"""Elements at index arrays along one dimension: `take`, `take_along_axis` and what is like them."""
+"""Gathers at index arrays along one dimension: `take` and `take_along_axis`."""
 
 from math import prod
 from typing import Any
@@ -40,14 +40,15 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Any:
-    """The elements of `a` at `indices` along `axis` (without it, of the flat array).
+    """Return the elements of `a` at `indices` along `axis` (without it, of the flattened array).
 
-    The indices' dimensions take the place of the axis. Indices out of range give `fill_value`
-    (mode "fill", the default; NaN, or the lowest integer unless told), the nearest element
-    ("clip", where negative indices are out of range), or start again ("wrap").
+    The dimensions of `indices` replace the axis. For indices out of range, mode "fill" (the
+    default) gives `fill_value` (NaN for floats, the lowest integer for signed integers unless
+    given), "clip" the nearest element (negative indices are out of range), and "wrap" the index
+    modulo the size.
     """
     if out is not None:
-        raise ArgumentError(point("take has no out=; arrays are never written into"))
+        raise ArgumentError(point("take takes no out=; arrays are immutable"))
     _check_mode("take", mode)
     if is_known(indices) and not hasattr(indices, "abstract") and not _goes_as_it_is(indices):
         indices = np.asarray(indices)
@@ -61,7 +62,7 @@ def take(
 
 
 def _goes_as_it_is(indices: Any) -> bool:
-    """Whether indices are an argument of a program outside of a trace, which counts them itself."""
+    """Return whether indices are passed as an argument of a program, which wraps negative ones."""
     if type(indices) is not np.ndarray or current() is not None:
         return False
     return indices.dtype.kind in "iu" and indices.size > 0
@@ -78,7 +79,7 @@ def _check_mode(what: str, mode: str | None) -> None:
 
 
 def indices_of(indices: Any, what: str) -> Tracer:
-    """An array of indices as a tracer; raises `IndexingError` when it has no integers."""
+    """Return index array `indices` as a tracer; raise `IndexingError` unless it has integers."""
     tracer = as_tracer(indices)
     if tracer.value.type.dtype not in INTEGERS:
         raise IndexingError(
@@ -105,7 +106,7 @@ def _take(a: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) ->
 
 
 def _counted(index: Tracer, size: int, mode: str) -> Tracer:
-    """Indices counted from the front, in the way of a mode."""
+    """Convert indices to indices counted from the front, as `mode` states."""
     from shardir.frontend import numpy as snp
 
     if mode == "wrap":
@@ -122,11 +123,11 @@ def _counted(index: Tracer, size: int, mode: str) -> Tracer:
 def take_along_axis(
     arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
 ) -> Any:
-    """For each line of `arr` along `axis` the elements at the same line of `indices`.
+    """Return, for each 1-D slice of `arr` along `axis`, the elements at that slice of `indices`.
 
-    The other dimensions broadcast. Without an axis both are flat. Negative indices count from the
-    end. Indices out of range give
-    `fill_value` (mode "fill", the default), the nearest element ("clip") or start again ("wrap").
+    The other dimensions broadcast. Without an axis both are flattened. Negative indices count from
+    the end. For indices out of range, mode "fill" (the default) gives `fill_value`, "clip" the
+    nearest element, and "wrap" the index modulo the size.
     """
     _check_mode("take_along_axis", mode)
     return _take_along(arr, indices, axis, mode or "fill", fill_value)
@@ -146,7 +147,7 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
             point(f"take_along_axis has nothing to take from: axis {axis} is empty")
         )
     counted = _counted(index, x.shape[dim], "fill" if mode == "clip" else mode)
-    if mode == "clip":  # negative indices count from the end here
+    if mode == "clip":  # negative indices count from the end in this function
         counted = _counted(counted, x.shape[dim], "clip")
     vectors = reshape(counted, (*counted.shape, 1))
     others = tuple(d for d in range(x.ndim) if d != dim)
@@ -170,7 +171,7 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
 
 
 def lined_up(x: Tracer, index: Tracer, axis: int | None, what: str) -> tuple[Tracer, Tracer, int]:
-    """Both with the same sizes but along the axis."""
+    """Broadcast both arrays to the same sizes in all dimensions except the axis."""
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
         index = reshape(index, (index.size,))

@@ -1,4 +1,4 @@
-"""Matrices by the place of their elements: identities, diagonals, triangles."""
+"""Identity, diagonal and triangular matrices."""
 
 from operator import index
 from typing import Any
@@ -19,7 +19,7 @@ from shardir.types import TensorType
 
 
 def compared(op: str, shape: tuple[int, ...], k: int) -> Tracer:
-    """Where row + k compares with column, in the last two dimensions."""
+    """Compare row index + k with the column index by `op`, in the last two dimensions, as bools."""
     kind = TensorType(shape, "i32")
     rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
     columns: Tracer = emit("iota", dim=len(shape) - 1, result=kind)
@@ -29,9 +29,9 @@ def compared(op: str, shape: tuple[int, ...], k: int) -> Tracer:
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
-    """Ones on the diagonal `k` of a matrix of N rows and M (or N) columns, zeros elsewhere."""
-    made = _eye(N, M, k, dtype)
-    return made if device is None else device_put(made, device)
+    """Return a matrix of N rows and M (or N) columns with ones on diagonal `k`, zeros elsewhere."""
+    result = _eye(N, M, k, dtype)
+    return result if device is None else device_put(result, device)
 
 
 @public(static=("N", "M", "k", "dtype"))
@@ -49,43 +49,45 @@ def _sizes(N: Any, M: Any) -> tuple[int, int]:
 
 
 def identity(n: int, dtype: Any = None) -> Any:
-    """The matrix of n rows that changes nothing."""
+    """Return the n x n identity matrix."""
     return eye(n, dtype=dtype)
 
 
 @public(static=("N", "M", "k", "dtype"))
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """Ones on and below the diagonal `k`, zeros above."""
+    """Return a matrix with ones on and below diagonal `k` and zeros above, float32 unless `dtype`
+    is given.
+    """
     return convert(compared("ge", _sizes(N, M), index(k)), dtype_of(dtype or "float32"))
 
 
 @public(static=("k",))
 def tril(m: Any, k: int = 0) -> Any:
-    """Matrices with zeros above the diagonal `k`."""
+    """Return the matrices with the elements above diagonal `k` replaced by zeros."""
     x = _matrices("tril", m)
     return same("select", compared("ge", x.shape, index(k)), x, like(x, 0))
 
 
 @public(static=("k",))
 def triu(m: Any, k: int = 0) -> Any:
-    """Matrices with zeros below the diagonal `k`."""
+    """Return the matrices with the elements below diagonal `k` replaced by zeros."""
     x = _matrices("triu", m)
     return same("select", compared("le", x.shape, index(k)), x, like(x, 0))
 
 
 def _matrices(name: str, x: Any) -> Tracer:
-    found = as_tracer(x)
-    if found.ndim == 1:
-        # As NumPy has it, a vector is every row of a square matrix.
-        return spread(found, (found.shape[0], found.shape[0]), (1,))
-    if found.ndim < 2:
-        raise ShapeError(point(f"{name} takes matrices, got shape {found.shape}"))
-    return found
+    matrix = as_tracer(x)
+    if matrix.ndim == 1:
+        # As in NumPy, a vector is repeated as every row of a square matrix.
+        return spread(matrix, (matrix.shape[0], matrix.shape[0]), (1,))
+    if matrix.ndim < 2:
+        raise ShapeError(point(f"{name} takes matrices, got shape {matrix.shape}"))
+    return matrix
 
 
 @public(static=("k",))
 def diag(v: Any, k: int = 0) -> Any:
-    """A matrix with the vector `v` on its diagonal `k`; of a matrix, that diagonal."""
+    """Return a matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`."""
     x = as_tracer(v)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -96,12 +98,15 @@ def diag(v: Any, k: int = 0) -> Any:
 
 @public(static=("k",))
 def diagflat(v: Any, k: int = 0) -> Any:
-    """A matrix with all elements of `v` on its diagonal `k`."""
+    """Return a matrix with all elements of `v`, flattened, on diagonal `k`."""
     return _with_diagonal(flat(as_tracer(v)), index(k))
 
 
 def _with_diagonal(x: Tracer, k: int) -> Tracer:
-    """Above the diagonal an element goes by its row, below by its column."""
+    """Return a square matrix with `x` on diagonal `k`.
+
+    Above the main diagonal an element is selected by its row, below by its column.
+    """
     size = x.shape[0] + abs(k)
     if k:
         zero = splat(0, x.value.type.with_shape(()), x.weak_type)

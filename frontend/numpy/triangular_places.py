@@ -1,4 +1,4 @@
-"""The places of diagonals and triangles."""
+"""Index arrays of diagonals and triangles."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ MOST = (1 << 31) - 1
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The places of the main diagonal of an array with `ndim` dimensions of size `n`."""
+    """Return the indices of the main diagonal of an array with `ndim` dimensions of size `n`."""
     size = _size(n, "n of diag_indices")
     rank = whole_of("ndim of diag_indices", ndim, 0)
     if rank > MOST_DIMENSIONS:
@@ -34,7 +34,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The places of the main diagonal of `arr`, whose dimensions must all be of one size."""
+    """Return the indices of the main diagonal of `arr`, whose dimensions must have one size."""
     shape = abstract_of(arr, "argument arr of diag_indices_from").type.shape
     if len(shape) < 2 or len(set(shape)) != 1:
         raise OperationTypeError(
@@ -44,32 +44,32 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The places of the lower triangle, up to the k-th diagonal, of an n by m array."""
+    """Return the indices of the lower triangle, up to diagonal `k`, of an n by m array."""
     return _lines("tril_indices", n, k, m, True)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The places of the upper triangle, from the k-th diagonal on, of an n by m array."""
+    """Return the indices of the upper triangle, from diagonal `k` on, of an n by m array."""
     return _lines("triu_indices", n, k, m, False)
 
 
 def _lines(name: str, n: Any, k: Any, m: Any, below: bool) -> tuple[Any, Any]:
-    """The places of each row up to the `k`-th diagonal, which is `below`, or from there on."""
+    """Return the row and column indices up to diagonal `k` if `below`, else from it on."""
     height = _size(n, f"n of {name}")
     columns = height if m is None else _size(m, f"m of {name}")
     rows = np.arange(height, dtype=np.int32)
-    # Beyond the corners all diagonals are alike.
+    # Beyond the corners all diagonals are equal.
     first = min(max(whole_of(f"k of {name}", k), -height - 1), columns) + below
     edge = np.minimum(np.maximum(np.arange(first, first + height), 0), columns)
     counts, end = (edge, edge) if below else (columns - edge, columns)
-    past = np.cumsum(counts)
-    across = np.arange(past[-1] if height else 0, dtype=np.int32)
-    across -= np.repeat((past - end).astype(np.int32), counts)
-    return places_of(np.repeat(rows, counts)), places_of(across)
+    cumulative = np.cumsum(counts)
+    columns_of_elements = np.arange(cumulative[-1] if height else 0, dtype=np.int32)
+    columns_of_elements -= np.repeat((cumulative - end).astype(np.int32), counts)
+    return places_of(np.repeat(rows, counts)), places_of(columns_of_elements)
 
 
 def _size(number: Any, what: str) -> int:
-    """How many rows or columns there are; raises `ArgumentError`."""
+    """Return a number of rows or columns; raise `ArgumentError` if it is not valid."""
     found = whole_of(what, number, 0)
     if found > MOST:
         raise ArgumentError(
@@ -79,17 +79,17 @@ def _size(number: Any, what: str) -> int:
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The places of the lower triangle of a matrix; see `tril_indices`."""
+    """Return the indices of the lower triangle of a matrix; see `tril_indices`."""
     return _lines("tril_indices_from", *_rows("tril_indices_from", arr, k), True)
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The places of the upper triangle of a matrix; see `triu_indices`."""
+    """Return the indices of the upper triangle of a matrix; see `triu_indices`."""
     return _lines("triu_indices_from", *_rows("triu_indices_from", arr, k), False)
 
 
 def _rows(name: str, arr: Any, k: Any) -> tuple[int, Any, int]:
-    """The rows of a matrix, the diagonal, and the columns."""
+    """Return the number of rows of a matrix, the diagonal, and the number of columns."""
     shape = abstract_of(arr, f"argument arr of {name}").type.shape
     if len(shape) < 2:
         raise OperationTypeError(point(f"{name} takes a matrix, got shape {shape}"))
@@ -99,7 +99,10 @@ def _rows(name: str, arr: Any, k: Any) -> tuple[int, Any, int]:
 def mask_indices(
     n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None
 ) -> Any:
-    """The places where `mask_func(ones((n, n)), k)` is not zero: `mask_indices(3, snp.triu)`."""
+    """Return the indices where `mask_func(ones((n, n)), k)` is not zero.
+
+    `mask_indices(3, snp.triu)` is an example.
+    """
     from shardir.frontend import numpy as snp
 
     if not callable(mask_func):
@@ -110,10 +113,10 @@ def mask_indices(
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:
-    """A copy of `a` with `val` (from the start again if short) on its main diagonal.
+    """Return a copy of `a` with `val` (repeated if short) on its main diagonal.
 
-    With more than two dimensions these must be of one size; `wrap` begins a tall matrix's diagonal
-    anew below its end.
+    More than two dimensions must have one size; `wrap` restarts the diagonal of a tall matrix below
+    its end. Raise `ArgumentError` if `inplace` is true.
     """
     not_in_place("fill_diagonal", inplace)
     return _fill_diagonal(a, val, wrap)

@@ -1,7 +1,7 @@
-"""The different values of an array.
+"""Unique values of an array.
 
-How many there are shows only in the numbers. Outside of a trace they are looked at; inside one,
-`size=` has to say how many the result has: too many are cut off, too few are filled up.
+The number of unique values depends on the elements. Outside of a trace the elements are read;
+inside one, `size=` states the size of the result, which is truncated or padded.
 """
 
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ from shardir.types import COMPLEX, INEXACT, NUMPY_DTYPES, TensorType
 
 
 def known_in_numpy(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
-    """Known arrays in NumPy, promoted to one element type."""
+    """Return concrete arrays as NumPy arrays, promoted to one element type."""
     if not is_known(xs):
         raise TracedValueError(
             point(
-                f"how many values {what} has depends on the numbers, which are traced; "
-                "state how many there are at most with size="
+                f"the number of values of {what} depends on traced values; "
+                "state a maximum with size="
             )
         )
     arrays = [to_numpy(numbers_of(x, f"an argument of {what}")) for x in xs]
@@ -43,8 +43,10 @@ def known_in_numpy(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
 
 
 def on_host(name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **options: Any) -> Any:
-    """What NumPy's function gives, values first; bf16 as f32: NumPy does not know where its NaN
-    belongs."""
+    """Call the NumPy function `name` and return its result, values first.
+
+    bf16 is computed as f32, because NumPy does not sort NaN of bf16 to the end.
+    """
     (kind,) = {array.dtype for array in arrays}
     wide = [array.astype(np.float32) if kind.kind == "V" else array for array in arrays]
     found = getattr(np, name)(*wide, *flags, **options)
@@ -55,6 +57,7 @@ def on_host(name: str, arrays: Sequence[npt.NDArray[Any]], *flags: bool, **optio
 
 
 def from_numpys(numbers: npt.NDArray[Any]) -> Any:
+    """Convert a NumPy array to an array."""
     from shardir.frontend import numpy as snp
 
     return snp.asarray(numbers)
@@ -73,11 +76,11 @@ def unique(
     fill_value: Any = None,
     sorted: bool = True,
 ) -> Any:
-    """The different values (along `axis`, slices), sorted.
+    """Return the unique values in ascending order; with `axis`, the unique slices along it.
 
-    Also, where asked for: the place of the first of each, for each element the place of its value,
-    and how many there are of each. `size` states how many values there are; what is too few is
-    `fill_value`, the smallest value unless told, and counts 0.
+    The flags append: the index of the first occurrence of each value, the index into the values for
+    each element, and the count of each value. `size` states the number of values; missing values
+    are `fill_value` (by default the smallest value), with count 0.
     """
     flags = (
         flag_of("return_index of unique", return_index),
@@ -86,8 +89,8 @@ def unique(
     )
     equal_nan = flag_of("equal_nan of unique", equal_nan)
     if size is not None:
-        made = _unique(ar, fill_value, flags, axis, equal_nan, size)
-        return made if any(flags) else made[0]
+        result = _unique(ar, fill_value, flags, axis, equal_nan, size)
+        return result if any(flags) else result[0]
     free = free_arrays(ar) if axis is None else None
     if free is not None and (canonical("i64") == "i32" or not any(flags)):
         return _looked_at(free[0], flags, equal_nan)
@@ -99,8 +102,10 @@ def unique(
 
 
 def free_arrays(*xs: Any) -> list[Array] | None:
-    """Known real numbers as arrays that nobody has placed; `None` where there are others, or none
-    at all, or inside of a trace."""
+    """Return concrete real operands as arrays without a sharding.
+
+    Return `None` for other operands, for empty ones, and inside of a trace.
+    """
     from shardir.frontend import numpy as snp
 
     if current() is not None:
@@ -113,62 +118,64 @@ def free_arrays(*xs: Any) -> list[Array] | None:
 
 
 def _looked_at(x: Array, flags: tuple[bool, bool, bool], equal_nan: bool) -> Any:
-    """What `unique` returns: values in order are compared, and then it shows how many differ."""
+    """Compute `unique` of concrete values: sort, compare neighbouring elements, compress."""
     order = inverse = None
     if flags[0] or flags[1]:
-        arranged, order, new, inverse = _all_in_order(x, flags[1], equal_nan)
+        sorted_values, order, is_first, inverse = _all_in_order(x, flags[1], equal_nan)
     else:
-        arranged, new = _in_order(x, equal_nan)
-    found: list[Any] = [chosen(arranged, new, None)]
+        sorted_values, is_first = _in_order(x, equal_nan)
+    found: list[Any] = [chosen(sorted_values, is_first, None)]
     if not any(flags):
         return found[0]
     if flags[0]:
-        found.append(chosen(order, new, None))
+        found.append(chosen(order, is_first, None))
     if flags[1]:
         found.append(inverse)
     if flags[2]:
-        begins = true_places(new).array
-        counts = np.empty_like(begins)
-        np.subtract(begins[1:], begins[:-1], out=counts[:-1])
-        counts[-1] = x.size - begins[-1]
+        starts = true_places(is_first).array
+        counts = np.empty_like(starts)
+        np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+        counts[-1] = x.size - starts[-1]
         found.append(places_of(counts))
     return tuple(found)
 
 
 @public(static=("equal_nan",), name="unique")
 def _in_order(x: Any, equal_nan: bool) -> Any:
+    """Return the sorted elements and the mask of the first elements of equal runs."""
     from shardir.frontend import numpy as snp
 
-    arranged = snp.sort(x, axis=None)
-    return [arranged, _begins(arranged, equal_nan)]
+    sorted_values = snp.sort(x, axis=None)
+    return [sorted_values, _begins(sorted_values, equal_nan)]
 
 
 @public(static=("back", "equal_nan"), name="unique")
 def _all_in_order(x: Any, back: bool, equal_nan: bool) -> Any:
+    """Return the sorted elements, their order, the mask of first elements, and the inverse."""
     from shardir.frontend import numpy as snp
 
     flat = snp.ravel(x)
-    places = emit("iota", dim=0, result=TensorType(flat.shape, "i32"))
-    arranged, order = emit("sort", flat, places, dim=0, keys=1, stable=True)
-    new = _begins(arranged, equal_nan)
+    positions = emit("iota", dim=0, result=TensorType(flat.shape, "i32"))
+    sorted_values, order = emit("sort", flat, positions, dim=0, keys=1, stable=True)
+    is_first = _begins(sorted_values, equal_nan)
     inverse = None
     if back:
-        number = counted(new) - 1
+        number = counted(is_first) - 1
         inverse = snp.zeros(flat.shape, np.int32).at[order].set(number, unique_indices=True)
         inverse = reshape(inverse, x.shape)
-    return [arranged, order, new, inverse]
+    return [sorted_values, order, is_first, inverse]
 
 
-def _begins(arranged: Tracer, equal_nan: bool) -> Tracer:
-    """Whether each of values in order differs from the one before it."""
+def _begins(sorted_values: Tracer, equal_nan: bool) -> Tracer:
+    """Return whether each element of a sorted vector differs from the element before it."""
     from shardir.frontend import numpy as snp
 
-    here, before = arranged[1:], arranged[:-1]
-    other = here != before
-    if equal_nan and arranged.value.type.dtype in INEXACT:
-        other = other & ~snp.isnan(before)  # what comes after NaN is NaN
-    begins: Tracer = snp.concatenate([snp.ones((1,), bool), other])
-    return begins
+    current, before = sorted_values[1:], sorted_values[:-1]
+    other = current != before
+    if equal_nan and sorted_values.value.type.dtype in INEXACT:
+        other = other & ~snp.isnan(before)  # an element after NaN is NaN
+    is_first: Tracer = snp.concatenate([snp.ones((1,), bool), other])
+    return is_first
 
 
 @public(static=("flags", "axis", "equal_nan", "size"))
@@ -192,63 +199,65 @@ def _unique(
     count = rows.shape[0]
     if not count:
         empty = snp.full((size, *rows.shape[1:]), 0 if fill_value is None else fill_value, x.dtype)
-        none = snp.zeros((size,), int)
+        no_indices = snp.zeros((size,), int)
         inverse = snp.zeros(shape if axis is None else (0,), int)
-        wanted = (none, inverse, none)
+        placeholders = (no_indices, inverse, no_indices)
         return [
             snp.moveaxis(empty, 0, dim),
-            *(w for w, flag in zip(wanted, flags, strict=True) if flag),
+            *(w for w, flag in zip(placeholders, flags, strict=True) if flag),
         ]
-    arranged, order, new = _arranged(rows, equal_nan)
-    first = snp.nonzero(new, size=size)[0]
-    values = snp.take(arranged, first, axis=0, mode="promise_in_bounds")
+    sorted_rows, order, is_first = _arranged(rows, equal_nan)
+    first = snp.nonzero(is_first, size=size)[0]
+    values = snp.take(sorted_rows, first, axis=0, mode="promise_in_bounds")
     if fill_value is not None:
-        there = snp.arange(size) < snp.sum(new, dtype=np.int32)
-        there = reshape(there, (size, *(1,) * (rows.ndim - 1)))
-        values = snp.where(there, values, snp.asarray(fill_value, x.dtype))
+        is_valid = snp.arange(size) < snp.sum(is_first, dtype=np.int32)
+        is_valid = reshape(is_valid, (size, *(1,) * (rows.ndim - 1)))
+        values = snp.where(is_valid, values, snp.asarray(fill_value, x.dtype))
     results = [snp.moveaxis(values, 0, dim) if axis is not None else values]
     if flags[0]:
         results.append(as_indices(snp.take(order, first, mode="promise_in_bounds")))
     if flags[1]:
-        number = counted(new) - 1
+        number = counted(is_first) - 1
         inverse = snp.zeros((count,), np.int32).at[order].set(number)
         results.append(as_indices(reshape(inverse, shape) if axis is None else inverse))
     if flags[2]:
-        bounds = snp.nonzero(new, size=size + 1, fill_value=count)[0]
+        bounds = snp.nonzero(is_first, size=size + 1, fill_value=count)[0]
         results.append(as_indices(bounds[1:] - bounds[:-1]))
     return results
 
 
 def _arranged(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
-    """Rows in order, where each was, and whether it differs from the one before."""
+    """Return the sorted rows, their original indices, and whether each differs from the row
+    before.
+    """
     from shardir.frontend import numpy as snp
 
     count = rows.shape[0]
     flat = reshape(rows, (count, -1 if not rows.size else rows.size // count))
     columns = [flat[:, i] for i in range(flat.shape[1])]
-    places = emit("iota", dim=0, result=TensorType((count,), "i32"))
+    positions = emit("iota", dim=0, result=TensorType((count,), "i32"))
     keys = max(len(columns), 1)
-    operands = [*columns, places] if columns else [places]
+    operands = [*columns, positions] if columns else [positions]
     found = emit("sort", *operands, dim=0, keys=keys, stable=True)
     order = found[-1] if isinstance(found, tuple) else found
     arranged = (
         snp.take(rows, order, axis=0, mode="promise_in_bounds") if rows.ndim > 1 else found[0]
     )
-    lines = (
+    sorted_flat = (
         snp.take(flat, order, axis=0, mode="promise_in_bounds")
         if rows.ndim > 1
         else reshape(found[0], (count, 1))
     )
-    here, before = lines[1:], lines[:-1]
-    other = here != before
+    current, before = sorted_flat[1:], sorted_flat[:-1]
+    other = current != before
     if equal_nan and rows.value.type.dtype in INEXACT:
-        other = other & ~(snp.isnan(here) & snp.isnan(before))
+        other = other & ~(snp.isnan(current) & snp.isnan(before))
     differs = snp.concatenate([snp.ones((1,), bool), snp.any(other, axis=1)])
     return arranged, order, differs
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The result of `unique_all`."""
 
     values: Any
     indices: Any
@@ -257,14 +266,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The result of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The result of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any
@@ -272,26 +281,32 @@ class UniqueInverse(NamedTuple):
 
 @refusing
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
-    """The different values, where the first of each is, the inverse, and counts; NaNs differ."""
+    """Return the unique values, indices of first occurrences, the inverse, and counts.
+
+    NaNs count as different values.
+    """
     found = unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueAll(*found)
 
 
 @refusing
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
-    """The different values and how many there are of each; NaNs differ."""
+    """Return the unique values and the count of each; NaNs count as different values."""
     found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueCounts(*found)
 
 
 @refusing
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
-    """The different values and for each element the place of its value; NaNs differ."""
+    """Return the unique values, and for each element the index of its value.
+
+    NaNs count as different values.
+    """
     found = unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueInverse(*found)
 
 
 @refusing
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The different values; NaNs differ."""
+    """Return the unique values; NaNs count as different values."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)

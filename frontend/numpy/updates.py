@@ -1,6 +1,6 @@
-"""Writing: the operations of an update at a subscript.
+"""Emission of the operations of an indexed update.
 
-A part without holes is one `dynamic_update_slice`, a mask one `select`, everything else one
+A box of unit strides is one `dynamic_update_slice`, a mask one `select`, everything else one
 `scatter`.
 """
 
@@ -35,6 +35,7 @@ _POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 
 @public(static=("op",), name="at")
 def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
+    """Combine `values` into the elements of `x` where `mask` is true, by `op`."""
     tracer, where = as_tracer(x), as_tracer(mask)
     op, new = _added(op, fitted(tracer, values, tracer.shape))
     new = broadcast(new, tracer.shape)
@@ -50,6 +51,7 @@ def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
 
 @public(static=("subscript", "op", "mode"), name="at")
 def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
+    """Combine `values` into the elements of `x` at a subscript, by `op`."""
     tracer = as_tracer(x)
     op, new = _added(op, fitted(tracer, values, subscript.plain))
     new = new if is_number(values) else _spread(new, subscript)
@@ -57,9 +59,11 @@ def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode
 
 
 def fitted(x: Tracer, values: Any, shape: tuple[int, ...] = ()) -> Tracer:
-    """`values` in the element type of `x`; raises `OperationTypeError` where that would lose some.
+    """Convert `values` to the element type of `x`; raise `OperationTypeError` if that loses
+    information.
 
-    Python numbers that the type has are fine, and get `shape`; so are narrower types of one kind.
+    Python scalars that the type can represent are accepted and broadcast to `shape`, as are
+    narrower types of the same kind.
     """
     have = x.value.type.dtype
     if is_number(values) and have != "key" and _has(have, values):
@@ -75,8 +79,11 @@ def fitted(x: Tracer, values: Any, shape: tuple[int, ...] = ()) -> Tracer:
 
 
 def _added(op: str, values: Tracer) -> tuple[str, Tracer]:
-    """A subtraction as an addition. What is negated has the type of the array already: the
-    negatives of unsigned numbers are others in each."""
+    """Rewrite a subtraction as the addition of negated values.
+
+    The values must already have the element type of the array, because the negative of an unsigned
+    number depends on its width.
+    """
     if op != "subtract":
         return op, values
     if values.value.type.dtype == "bool":
@@ -87,8 +94,8 @@ def _added(op: str, values: Tracer) -> tuple[str, Tracer]:
 
 
 def _kind_rank(dtype: str) -> int:
-    kinds = (("bool",), INTEGERS, FLOATS, COMPLEX)
-    return next(i for i, kind in enumerate(kinds) if dtype in kind)
+    kind_families = (("bool",), INTEGERS, FLOATS, COMPLEX)
+    return next(i for i, kind in enumerate(kind_families) if dtype in kind)
 
 
 def _has(dtype: str, number: complex) -> bool:
@@ -109,38 +116,42 @@ def _combined(op: str, old: Tracer, new: Tracer) -> Tracer:
     name = _POINTWISE[op]
     if old.value.type.dtype == "bool":
         name = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}[name]
-    made: Tracer = emit(name, old, new, weak=old.weak_type)
-    return made
+    result: Tracer = emit(name, old, new, weak=old.weak_type)
+    return result
 
 
 def _spread(values: Tracer, subscript: Subscript) -> Tracer:
-    """The values in the shape of the part, without new dimensions, in the order of the operand."""
+    """Broadcast the values to the indexed shape without new dimensions, in the order of the
+    operand.
+    """
     shape = values.shape
     while len(shape) > len(subscript.shape) and shape[0] == 1:
         shape = shape[1:]
-    whole = broadcast(reshape(values, shape), subscript.shape)
-    whole = reshape(whole, subscript.plain)
+    result = broadcast(reshape(values, shape), subscript.shape)
+    result = reshape(result, subscript.plain)
     back = tuple(
         _place(subscript, i)
         for i, d in enumerate(subscript.kept)
         if (span := subscript.spans[d]) and span.reverse
     )
-    return emit("reverse", whole, dims=back) if back and values.size > 1 else whole
+    return emit("reverse", result, dims=back) if back and values.size > 1 else result
 
 
 def _place(subscript: Subscript, i: int) -> int:
-    """Where the i-th kept dimension is in the part."""
+    """Return the position of the i-th kept dimension in the indexed part."""
     return i if i < subscript.lead else i + len(subscript.batch)
 
 
 def write(
     x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], values: Tracer, op: str, mode: str
 ) -> Tracer:
-    """`x` with `values`, of the shape `subscript.plain`, combined into a part of it."""
+    """Return `x` with `values`, of shape `subscript.plain`, combined into the indexed part
+    by `op`.
+    """
     if not values.size or not x.size:
         return x
     if not arrays and subscript.batch:
-        # Only `True` makes dimensions without arrays; they are of size 1.
+        # Only `True` adds batch dimensions without arrays; they have size 1.
         subscript = replace(subscript, batch=(), lead=0)
         values = reshape(values, subscript.plain)
     if not arrays and all(s and s.stride == 1 for s in subscript.spans):
@@ -149,7 +160,7 @@ def write(
 
 
 def _replaced(x: Tracer, subscript: Subscript, values: Tracer, op: str) -> Tracer:
-    """A part without holes."""
+    """Update a box of unit strides."""
     spans = [span for span in subscript.spans if span]
     box = tuple(span.size for span in spans)
     new = reshape(values, box)
@@ -162,34 +173,34 @@ def _replaced(x: Tracer, subscript: Subscript, values: Tracer, op: str) -> Trace
         )
         new = _combined(op, old, new)
     number = {start: splat(start, TensorType((), "i32")) for start in dict.fromkeys(starts)}
-    made: Tracer = emit(
+    result: Tracer = emit(
         "dynamic_update_slice", x, new, *(number[s] for s in starts), weak=x.weak_type
     )
-    return made
+    return result
 
 
 def _scattered(
     x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], values: Tracer, op: str, mode: str
 ) -> Tracer:
-    """Windows of whole spans at index vectors; spans with holes are index arrays, too."""
-    holes = {
+    """Scatter windows of full spans at index vectors; spans with a stride are index arrays, too."""
+    strided = {
         _place(subscript, i): span
         for i, d in enumerate(subscript.kept)
         if (span := subscript.spans[d]) and span.stride > 1
     }
     group = range(subscript.lead, subscript.lead + len(subscript.batch))
-    along = [p for p in range(len(subscript.plain)) if p in group or p in holes]
-    batch = tuple(subscript.plain[p] for p in along)
+    batch_positions = [p for p in range(len(subscript.plain)) if p in group or p in strided]
+    batch = tuple(subscript.plain[p] for p in batch_positions)
     dims, parts = list(subscript.indexed), []
     if arrays:
         found = vectors(subscript, arrays)
         if mode == "clip":
             found = clamped(found, [x.shape[d] for d in dims])
-        at = (*(i for i, p in enumerate(along) if p in group), len(batch))
+        at = (*(i for i, p in enumerate(batch_positions) if p in group), len(batch))
         kind = TensorType((*batch, len(dims)), found.value.type.dtype)
         parts.append(found if found.value.type == kind else
                      emit("broadcast", found, dims=at, result=kind))  # fmt: skip
-    known = _known_starts(subscript, holes, along, batch)
+    known = _known_starts(subscript, strided, batch_positions, batch)
     if known:
         dims += known
         dtype = parts[0].value.type.numpy if parts else np.dtype(np.int32)
@@ -200,32 +211,37 @@ def _scattered(
     name, kind = op, x.value.type
     if kind.dtype == "bool":
         name = {"add": "max", "mul": "min"}.get(op, op)
-    made: Tracer = emit(
+    result: Tracer = emit(
         "scatter",
         x,
         indices,
         values,
-        update_window_dims=tuple(p for p in range(values.ndim) if p not in along),
+        update_window_dims=tuple(p for p in range(values.ndim) if p not in batch_positions),
         inserted_window_dims=tuple(inserted),
         scatter_dims=tuple(dims),
         op=Symbol(name),
         weak=x.weak_type,
     )
-    return made
+    return result
 
 
 def _known_starts(
-    subscript: Subscript, holes: dict[int, Span], along: Sequence[int], batch: tuple[int, ...]
+    subscript: Subscript,
+    strided: dict[int, Span],
+    batch_positions: Sequence[int],
+    batch: tuple[int, ...],
 ) -> dict[int, Any]:
-    """For dimensions of spans that do not start at 0: where windows start, for the whole batch."""
+    """Return the window starts, broadcastable to the batch, for dimensions that do not start
+    at 0.
+    """
     known: dict[int, Any] = {}
     positions = {d: _place(subscript, i) for i, d in enumerate(subscript.kept)}
     for d, span in enumerate(subscript.spans):
         if span is None:
             continue
-        if positions.get(d) in holes:
+        if positions.get(d) in strided:
             shape = [1] * len(batch)
-            shape[along.index(positions[d])] = span.size
+            shape[batch_positions.index(positions[d])] = span.size
             known[d] = (span.start + span.stride * np.arange(span.size)).reshape(shape)
         elif span.point or span.start:
             known[d] = np.full((1,) * len(batch), span.start)

@@ -1,4 +1,4 @@
-"""Functions of numbers or rows as functions of arrays of them, by `scan` and by `vmap`."""
+"""Application of functions of scalars or rows to arrays of them, by `lax.map` and `vmap`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def _vectorized(function: Callable[..., Any], fixed: dict[int, Any], args: Seque
 
 
 def _of_parts(function: Callable[..., Any], fixed: dict[int, Any], parts: Sequence[Any]) -> Any:
-    """What the function makes of one element of each array, and of what is passed on as it is."""
+    """Call the function with one element of each array and the excluded arguments."""
     rest = iter(parts)
     args = [fixed[i] if i in fixed else next(rest) for i in range(len(parts) + len(fixed))]
     return called(function, "the function of vectorize", args)
@@ -41,12 +41,12 @@ def _of_parts(function: Callable[..., Any], fixed: dict[int, Any], parts: Sequen
 def vectorize(
     pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None
 ) -> Callable[..., Any]:
-    """A function of arrays that broadcast, which applies `pyfunc` to their elements.
+    """Return a function of arrays that broadcast, which applies `pyfunc` to their elements.
 
-    Arguments at the positions `excluded` are passed on as they are. With a `signature` such as
-    "(n),(n,m)->(m)" it is applied to the last dimensions of that many, and what is before them
-    broadcasts. Raises `ArgumentError` for a signature that cannot be read or that has not an entry
-    for each argument, `ShapeError` for arguments whose dimensions it does not fit.
+    Arguments at the positions `excluded` are passed unchanged. With a `signature` such as
+    "(n),(n,m)->(m)" the function is applied to these last dimensions, and the dimensions before
+    them broadcast. Raise `ArgumentError` for a signature that is malformed or does not have one
+    entry per argument, and `ShapeError` for arguments whose dimensions do not match it.
     """
     check_function(pyfunc, "vectorize")
     if not isinstance(excluded, (set, frozenset, list, tuple, range)):
@@ -68,7 +68,7 @@ def vectorize(
 
 
 def _dimensions(signature: str) -> list[list[str]]:
-    """The names of the last dimensions of each argument."""
+    """Return the names of the last dimensions of each argument."""
     if not isinstance(signature, str):
         raise ArgumentError(
             point(f"the signature of vectorize is text as '(n),(n,m)->(m)', got {brief(signature)}")
@@ -109,10 +109,12 @@ def _mapped(
                 )
     outer = [x.shape[: x.ndim - len(names)] for x, names in zip(arrays, inner, strict=True)]
     shape = broadcast_shapes(*outer)
-    whole = [
-        snp.broadcast_to(x, (*shape, *x.shape[len(own) :])).reshape(-1, *x.shape[len(own) :])
-        for x, own in zip(arrays, outer, strict=True)
+    rows = [
+        snp.broadcast_to(x, (*shape, *x.shape[len(outer_shape) :])).reshape(
+            -1, *x.shape[len(outer_shape) :]
+        )
+        for x, outer_shape in zip(arrays, outer, strict=True)
     ]
 
-    found = vmap(lambda *parts: _of_parts(function, fixed, parts))(*whole)
+    found = vmap(lambda *parts: _of_parts(function, fixed, parts))(*rows)
     return tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)

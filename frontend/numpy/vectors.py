@@ -1,4 +1,4 @@
-"""Index arrays as the index vectors that gather and scatter take."""
+"""Conversion of index arrays to the index vectors of gather and scatter."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _WIDE = ("i32", "i64", "u32", "u64")
 
 
 def wrapped(indices: Sequence[Tracer], sizes: Sequence[int]) -> list[Tracer]:
-    """Indices of one integer type where negative ones, which count from the end, are not."""
+    """Convert indices to one integer type and add the dimension size to negative ones."""
     kinds = {index.value.type.dtype for index in indices}
     common = kinds.pop() if len(kinds) == 1 else "i32"
     dtype = common if common in _WIDE else "i32"
@@ -27,12 +27,12 @@ def _wrapped(index: Tracer, size: int) -> Tracer:
     if kind.dtype in UNSIGNED:
         return index
     below = emit("lt", index, splat(0, kind))
-    moved: Tracer = emit("select", below, emit("add", index, splat(size, kind)), index)
-    return moved
+    result: Tracer = emit("select", below, emit("add", index, splat(size, kind)), index)
+    return result
 
 
 def vectors(subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
-    """The index arrays as one array of index vectors, counted from the front."""
+    """Return the index arrays as one array of index vectors, counted from the front."""
     if subscript.known:
         return arrays[0]
     sizes = [subscript.operand[d] for d in subscript.indexed]
@@ -40,7 +40,7 @@ def vectors(subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
 
 
 def stacked(indices: Sequence[Tracer], batch: tuple[int, ...]) -> Tracer:
-    """Indices of one type, broadcast to `batch`, as vectors in the last dimension."""
+    """Broadcast indices of one type to `batch` and stack them in a new last dimension."""
     parts = [reshape(broadcast(index, batch), (*batch, 1)) for index in indices]
     if len(parts) == 1:
         return parts[0]
@@ -49,22 +49,22 @@ def stacked(indices: Sequence[Tracer], batch: tuple[int, ...]) -> Tracer:
 
 
 def inside(indices: Tracer, sizes: Sequence[int]) -> Tracer:
-    """Which index vectors are in range; bool, without the last dimension."""
+    """Return whether each index vector is in range, as bools without the last dimension."""
     kind = indices.value.type
     last = len(kind.shape) - 1
     limits = constant(np.asarray(sizes, kind.numpy))
     high = emit("broadcast", limits, dims=(last,), result=kind)
     low = emit("ge", indices, splat(0, kind))
     both = emit("and", low, emit("lt", indices, high))
-    there: Tracer = emit("all", both, dims=(last,))
-    return there
+    result: Tracer = emit("all", both, dims=(last,))
+    return result
 
 
 def clamped(indices: Tracer, sizes: Sequence[int]) -> Tracer:
-    """Index vectors moved inside, component by component."""
+    """Clamp index vectors into range, component by component."""
     kind = indices.value.type
     last = len(kind.shape) - 1
     highest = constant(np.asarray([max(size - 1, 0) for size in sizes], kind.numpy))
     high = emit("broadcast", highest, dims=(last,), result=kind)
-    moved: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
-    return moved
+    result: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
+    return result

@@ -1,4 +1,4 @@
-"""The bits of an array read as another element type."""
+"""Reinterpretation of the bits of an array as another element type."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from shardir.types import COMPLEX, NUMPY_DTYPES, REAL_OF, TensorType
 
 @public(static=("dtype",))
 def view(x: Any, dtype: Any = None) -> Any:
-    """The bits of `x` read as another element type, its own unless told, as NumPy stores them.
+    """Reinterpret the bits of `x` as another element type, in NumPy's memory layout.
 
-    A narrower type makes the last dimension longer, a wider one shorter. Raises
-    `OperationTypeError` when that does not divide, `NotAnArrayError` for a shape.
+    A narrower type makes the last dimension longer, a wider one shorter. Raise `OperationTypeError`
+    if its size is not divisible, and `NotAnArrayError` for a shape.
     """
     sizes = dtype if isinstance(dtype, (tuple, list)) else (dtype,)
     if sizes and all(type(n) is int for n in sizes):
@@ -59,7 +59,7 @@ def view(x: Any, dtype: Any = None) -> Any:
 
 
 def _parts(x: Tracer) -> Tracer:
-    """Complex numbers as their real and imaginary parts in turn."""
+    """Return complex numbers as interleaved real and imaginary parts."""
     shape = x.shape
     parts = [reshape(emit(part, x), (*shape, 1)) for part in ("real", "imag")]
     both = emit("concatenate", *parts, dim=len(shape))
@@ -67,6 +67,6 @@ def _parts(x: Tracer) -> Tracer:
 
 
 def _paired(x: Tracer) -> Tracer:
-    """Complex numbers from real and imaginary parts in turn."""
-    made: Tracer = emit("complex", x[..., 0::2], x[..., 1::2])
-    return made
+    """Return complex numbers from interleaved real and imaginary parts."""
+    result: Tracer = emit("complex", x[..., 0::2], x[..., 1::2])
+    return result

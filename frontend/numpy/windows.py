@@ -1,6 +1,7 @@
-"""Windows of signals: bartlett, blackman, hamming, hanning and kaiser.
+"""Window functions: bartlett, blackman, hamming, hanning and kaiser.
 
-They are computed in f64 where the call stands alone, and are constants of a program that is traced.
+Outside of a trace they are computed in f64; in a trace they are constants. Results are vectors of
+the default floating type.
 """
 
 from collections.abc import Callable
@@ -28,27 +29,29 @@ from shardir.types import TensorType
 
 
 def bartlett(M: int) -> Any:
-    """The bartlett window of `M` numbers: a triangle."""
+    """Return the Bartlett (triangular) window of `M` elements."""
     return _made(np.bartlett, _bartlett, M)
 
 
 def blackman(M: int) -> Any:
-    """The blackman window of `M` numbers: the sum of a constant and two cosines."""
+    """Return the Blackman window of `M` elements: a constant and two cosines."""
     return _made(np.blackman, _blackman, M)
 
 
 def hamming(M: int) -> Any:
-    """The hamming window of `M` numbers: a cosine above 0.08."""
+    """Return the Hamming window of `M` elements: 0.54 - 0.46 cos."""
     return _made(np.hamming, _hamming, M)
 
 
 def hanning(M: int) -> Any:
-    """The hanning window of `M` numbers: a cosine above 0."""
+    """Return the Hann window of `M` elements: 0.5 - 0.5 cos."""
     return _made(np.hanning, _hanning, M)
 
 
 def kaiser(M: int, beta: float) -> Any:
-    """The kaiser window of `M` numbers of the shape `beta`, both known while tracing."""
+    """Return the Kaiser window of `M` elements with the shape parameter `beta`; both are
+    concrete.
+    """
     try:
         shape = float(beta)
     except ShardirError:
@@ -60,47 +63,49 @@ def kaiser(M: int, beta: float) -> Any:
     return _made(np.kaiser, _shaped, M, shape)
 
 
-def _made(known: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest: float) -> Any:
-    """The window by NumPy where it is short or a constant, else by a program of ours.
+def _made(
+    numpy_function: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest: float
+) -> Any:
+    """Compute the window by NumPy if it is short or a constant, else by a compiled program.
 
-    Raises `ArgumentError` where `M` is no integer.
+    Raise `ArgumentError` if `M` is not an integer.
     """
     count = whole(M)
     if count is None:
-        name = known.__name__
+        name = numpy_function.__name__
         raise ArgumentError(point(f"{name} of {brief(M)} numbers; M must be an integer"))
     if count * 8 <= SMALL or current() is not None:
-        return asarray(_known(known, count, *rest))
-    # One kernel for all lengths: it is told what the length is, and kaiser's shape.
+        return asarray(_known(numpy_function, count, *rest))
+    # One kernel serves all lengths: the length and the shape parameter of kaiser are arguments.
     return computed(count, _told(count - 1), *rest, dtype=canonical("f64"))
 
 
 @lru_cache(1 << 8)
-def _known(known: Callable[..., Any], count: int, *rest: float) -> Any:
-    return known(count, *rest)
+def _known(numpy_function: Callable[..., Any], count: int, *rest: float) -> Any:
+    return numpy_function(count, *rest)
 
 
 @lru_cache(1 << 10)
 def _told(number: float) -> Array:
-    """A number in f64, whatever the settings are, as an argument of a program."""
+    """Return a number in f64, independent of the settings, as an argument of a program."""
     return uncommitted(Storage.of(np.asarray(float(number))), Abstract(TensorType((), "f64")))
 
 
 def _all(number: Any, x: Tracer) -> Tracer:
-    """A number that a program is told, in the places of all elements of `x`."""
+    """Broadcast an argument of a program to the shape of `x`."""
     return broadcast(as_tracer(number), x.shape)
 
 
 def _places(count: int, last: Any) -> Tracer:
-    """Numbers in f64 from -1 to 1, of which each is the negative of one."""
-    place: Tracer = emit("iota", dim=0, result=TensorType((count,), "f64"))
-    wide = _all(last, place)
-    return same("div", same("sub", same("add", place, place), wide), wide)
+    """Return symmetric positions in f64 from -1 to 1."""
+    position: Tracer = emit("iota", dim=0, result=TensorType((count,), "f64"))
+    wide = _all(last, position)
+    return same("div", same("sub", same("add", position, position), wide), wide)
 
 
 def _cosines(count: int, last: Any) -> Tracer:
-    place = _places(count, last)
-    return same("cos", same("mul", place, like(place, np.pi)))
+    position = _places(count, last)
+    return same("cos", same("mul", position, like(position, np.pi)))
 
 
 def _sum(x: Tracer, factor: float, constant: float) -> Tracer:
@@ -114,7 +119,7 @@ def _bartlett(count: int, last: Any, dtype: str) -> Any:
 
 @public(static=("count", "dtype"))
 def _blackman(count: int, last: Any, dtype: str) -> Any:
-    """The cosine of twice the angle is 2 c^2 - 1."""
+    """Emit the Blackman window with cos(2 a) = 2 cos(a)^2 - 1."""
     cosine = _cosines(count, last)
     twice = _sum(same("mul", cosine, cosine), 0.16, 0.42 - 0.08)
     return convert(same("add", same("mul", cosine, like(cosine, 0.5)), twice), dtype)
@@ -136,21 +141,22 @@ def _shaped(count: int, last: Array, beta: float, dtype: str) -> Any:
 
 @lru_cache(1 << 8)
 def _scale(beta: float) -> Array:
-    from shardir.frontend.scipy.bessel import scaled  # that namespace is made of this one
+    # Imported here, because that namespace imports this one.
+    from shardir.frontend.scipy.bessel import scaled
 
     return _told(1 / scaled(0, np.array([beta]))[0])
 
 
 @public(static=("count", "dtype"))
 def _kaiser(count: int, last: Any, beta: Any, scale: Any, dtype: str) -> Any:
-    """The quotient of Bessel functions, both scaled so that none overflows."""
+    """Emit the quotient of Bessel functions, both scaled so that neither overflows."""
     from shardir.frontend.scipy.bessel import i0e
 
-    place = _places(count, last)
-    shape = _all(beta, place)
-    inside = same("sub", like(place, 1.0), same("mul", place, place))
+    position = _places(count, last)
+    shape = _all(beta, position)
+    inside = same("sub", like(position, 1.0), same("mul", position, position))
     x = same("mul", same("sqrt", inside), shape)
     falling = same("exp", same("sub", x, shape))
     with config(enable_x64=True):
-        made = same("mul", falling, i0e(x))
-    return convert(same("mul", made, _all(scale, made)), dtype)
+        window = same("mul", falling, i0e(x))
+    return convert(same("mul", window, _all(scale, window)), dtype)

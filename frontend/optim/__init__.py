@@ -1,9 +1,9 @@
-"""Optimizers as pairs of pure functions over containers of arrays.
+"""Optimizers as pairs of pure functions on containers of arrays.
 
-`init(params)` makes a state, `update(gradients, state, params)` returns updates and the next
-state, and `apply_updates` adds updates to parameters. Everything is a container of arrays, so all
-of it may be traced, mapped, differentiated and sharded like anything else; optimizers are chains
-of small transformations of gradients.
+`init(params)` returns a state, `update(gradients, state, params)` returns updates and the next
+state, and `apply_updates` adds updates to parameters. All of these are containers of arrays, which
+can be traced, batched, differentiated and sharded; optimizers are chains of gradient
+transformations.
 """
 
 from shardir.frontend.optim.chaining import (

@@ -1,4 +1,4 @@
-"""What a transformation of gradients is, and how several become one."""
+"""Gradient transformations and their composition."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,18 +13,18 @@ from shardir.frontend.tree_checks import check_function
 
 
 class Transformation(NamedTuple):
-    """`init(params)` is a state; `update(updates, state, params=None)` is (updates, state)."""
+    """`init(params)` returns a state; `update(updates, state, params=None)` (updates, state)."""
 
     init: Callable[[Any], Any]
     update: Callable[..., tuple[Any, Any]]
 
 
 class EmptyState(NamedTuple):
-    """The state of a transformation that remembers nothing."""
+    """The state of a stateless transformation."""
 
 
 def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
-    """The transformation that makes `fun(updates, params)` of updates."""
+    """Return the transformation that replaces updates by `fun(updates, params)`."""
     check_function("stateless", fun)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
@@ -35,12 +35,14 @@ def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
 
 
 def identity() -> Transformation:
-    """Leaves updates as they are."""
+    """Return the transformation that returns updates unchanged."""
     return stateless(lambda updates, params: updates)
 
 
 def chain(*parts: Transformation) -> Transformation:
-    """One transformation after the other; its state is a tuple of theirs."""
+    """Return a transformation that applies `parts` in sequence; its state is a tuple of their
+    states.
+    """
     for part in parts:
         if not (hasattr(part, "init") and hasattr(part, "update")):
             raise ArgumentError(point(f"chain takes transformations, got {brief(part)}"))
@@ -57,27 +59,27 @@ def chain(*parts: Transformation) -> Transformation:
                 )
             )
         states = []
-        for part, mine in zip(parts, state, strict=True):
-            updates, after = part.update(updates, mine, params)
-            states.append(after)
+        for part, part_state in zip(parts, state, strict=True):
+            updates, next_state = part.update(updates, part_state, params)
+            states.append(next_state)
         return updates, tuple(states)
 
     return Transformation(init, update)
 
 
 def apply_updates(params: Any, updates: Any) -> Any:
-    """The parameters with the updates added, each of the element type of its parameter."""
+    """Add the updates to the parameters; the element types of the parameters are kept."""
 
-    def moved(param: Any, update: Any) -> Any:
+    def apply_update(param: Any, update: Any) -> Any:
         check_numbers("apply_updates", param=param, update=update)
         before = snp.asarray(param)
         return (before + update).astype(before.dtype)
 
-    return tree.map(moved, params, updates)
+    return tree.map(apply_update, params, updates)
 
 
 def needed(what: str, params: Any) -> Any:
-    """The parameters; raises `ArgumentError` if `update` was not given them."""
+    """Return the parameters; raise `ArgumentError` if `update` was called without them."""
     if params is None:
         raise ArgumentError(
             point(f"{what} needs the parameters too; call update(gradients, state, params)")

@@ -1,4 +1,4 @@
-"""What is wrong with the arguments of optimizers, found before they are used."""
+"""Validation of the arguments of optimizers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,27 +15,27 @@ from shardir.frontend.tree_checks import shown
 
 
 def check_numbers(what: str, **values: Any) -> None:
-    """Raises `ArgumentError` unless all values, known by these names, are numbers.
+    """Raise `ArgumentError` unless all values, with these names, are numbers.
 
-    They may be traced, or arrays that go with the parameters.
+    They may be traced, or arrays that broadcast with the parameters.
     """
-    for word, value in values.items():
+    for name, value in values.items():
         if not is_array_like(value):
-            raise ArgumentError(point(f"{word} of {what} is a number, got {brief(value)}"))
-        abstract_of(value, f"{word} of {what}")
+            raise ArgumentError(point(f"{name} of {what} is a number, got {brief(value)}"))
+        abstract_of(value, f"{name} of {what}")
 
 
 def listed(what: str, values: Any) -> Sequence[Any]:
-    """The values; raises `ArgumentError` unless they are a list or a tuple."""
+    """Return the values; raise `ArgumentError` unless they are a list or a tuple."""
     if not isinstance(values, (list, tuple)):
         raise ArgumentError(point(f"{what} are a list, got {brief(values)}"))
     return values
 
 
 def arrays(word: str, container: Any) -> Any:
-    """The container, NumPy's arrays and Python's numbers in it as arrays of this library.
+    """Return the container with NumPy arrays and Python numbers converted to arrays.
 
-    Raises `ArgumentError` unless all its leaves, the `word` in errors, are arrays of numbers.
+    Raise `ArgumentError`, which mentions `word`, unless all leaves are arrays of numbers.
     """
     return _as_arrays(word, container, tree.leaves(container))
 
@@ -49,25 +49,27 @@ def _as_arrays(word: str, container: Any, leaves: Sequence[Any]) -> Any:
 
 
 def with_state(what: str, state: Any, kind: type[Any], updates: Any) -> Any:
-    """The updates, as `arrays`; raises `ArgumentError` unless `state` has the fields of `kind`, as
-    `what` makes it."""
-    leaves, wanted = tree.flatten(updates)
+    """Return the updates, converted as by `as_array_leaves`.
+
+    Raise `ArgumentError` unless `state` has the fields of `kind`, as `what` creates it.
+    """
+    leaves, expected = tree.flatten(updates)
     for field in kind._fields:
         parts, found = tree.flatten(getattr(state, field, "nothing"))
         if not all(map(is_array_like, parts)):
             raise ArgumentError(
                 point(f"{what} got the state {brief(state)}; make one with its own init")
             )
-        if found != wanted and not found.is_leaf():
-            raise _other_containers(f"the state of {what}", found, wanted)
+        if found != expected and not found.is_leaf():
+            raise _other_containers(f"the state of {what}", found, expected)
     return _as_arrays("updates", updates, leaves)
 
 
 def check_containers(what: str, given: Any, updates: Any) -> None:
-    """Raises `StructureError` unless `given`, called `what`, is in the containers of updates."""
-    found, wanted = tree.structure(given), tree.structure(updates)
-    if found != wanted:
-        raise _other_containers(what, found, wanted)
+    """Raise `StructureError` unless `given`, called `what`, has the containers of the updates."""
+    found, expected = tree.structure(given), tree.structure(updates)
+    if found != expected:
+        raise _other_containers(what, found, expected)
 
 
 def _other_containers(what: str, found: tree.PyTreeDef, wanted: tree.PyTreeDef) -> StructureError:

@@ -1,4 +1,4 @@
-"""Limits on how large updates are."""
+"""Limits of the size of updates."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from shardir.frontend.optim.checks import check_numbers
 
 
 def global_norm(updates: Any) -> Any:
-    """The root of the sum of the squares of all numbers in a container."""
+    """Return the square root of the sum of squares of all elements in a container."""
     squares = [snp.sum(snp.real(x * snp.conj(x))) for x in tree.leaves(updates)]
     total = squares[0] if squares else snp.zeros(())
     for square in squares[1:]:
@@ -17,27 +17,27 @@ def global_norm(updates: Any) -> Any:
 
 
 def clip(max_delta: float) -> Transformation:
-    """Every number between -max_delta and max_delta."""
+    """Return a transformation that clamps every element to [-max_delta, max_delta]."""
     check_numbers("clip", max_delta=max_delta)
 
-    def clipped(updates: Any, params: Any) -> Any:
-        least = snp.negative(max_delta)
-        return tree.map(lambda x: snp.clip(x, least, max_delta), updates)
+    def clip_updates(updates: Any, params: Any) -> Any:
+        lower = snp.negative(max_delta)
+        return tree.map(lambda x: snp.clip(x, lower, max_delta), updates)
 
-    return stateless(clipped)
+    return stateless(clip_updates)
 
 
 def clip_by_global_norm(max_norm: float) -> Transformation:
-    """All updates scaled down together if their global norm exceeds `max_norm`.
+    """Return a transformation that scales all updates if their global norm exceeds `max_norm`.
 
     Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2012.
     """
     check_numbers("clip_by_global_norm", max_norm=max_norm)
 
-    def clipped(updates: Any, params: Any) -> Any:
+    def clip_updates(updates: Any, params: Any) -> Any:
         norm = global_norm(updates)
         return tree.map(
             lambda x: snp.where(norm < max_norm, x, x / norm.astype(x.dtype) * max_norm), updates
         )
 
-    return stateless(clipped)
+    return stateless(clip_updates)

@@ -1,4 +1,4 @@
-"""Optimizers under their names. Learning rates are numbers or schedules."""
+"""Optimizers with their usual names. Learning rates are numbers or schedules."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ from shardir.frontend.optim.scaling import (
 def sgd(
     learning_rate: Any, momentum: float | None = None, nesterov: bool = False
 ) -> Transformation:
-    """Steps against the gradient, or with `momentum` against its decayed sum."""
+    """Return stochastic gradient descent, with `momentum` along the decayed sum of gradients."""
     first = identity() if momentum is None else trace(momentum, nesterov)
     return chain(first, scale_by_learning_rate(learning_rate))
 
 
 def momentum(learning_rate: Any, decay: float = 0.9, nesterov: bool = False) -> Transformation:
-    """`sgd` with momentum."""
+    """Return `sgd` with momentum."""
     return sgd(learning_rate, decay, nesterov)
 
 
@@ -37,7 +37,7 @@ def adam(
     *,
     nesterov: bool = False,
 ) -> Transformation:
-    """Adam; see `scale_by_adam`."""
+    """Return Adam; see `scale_by_adam`."""
     return chain(
         scale_by_adam(b1, b2, eps, eps_root, nesterov), scale_by_learning_rate(learning_rate)
     )
@@ -54,7 +54,7 @@ def adamw(
     *,
     nesterov: bool = False,
 ) -> Transformation:
-    """Adam with weights that decay by themselves, those that `mask` chooses.
+    """Return Adam with decoupled weight decay of the parameters that `mask` selects.
 
     Loshchilov, Hutter, "Decoupled weight decay regularization", 2019.
     """
@@ -68,7 +68,7 @@ def adamw(
 def rmsprop(
     learning_rate: Any, decay: float = 0.9, eps: float = 1e-8, momentum: float | None = None
 ) -> Transformation:
-    """RMSprop; see `scale_by_rms`."""
+    """Return RMSprop; see `scale_by_rms`."""
     last = identity() if momentum is None else trace(momentum)
     return chain(scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate), last)
 
@@ -76,7 +76,7 @@ def rmsprop(
 def adagrad(
     learning_rate: Any, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Transformation:
-    """Adagrad; see `scale_by_root_of_squares`."""
+    """Return Adagrad; see `scale_by_root_of_squares`."""
     return chain(
         scale_by_root_of_squares(initial_accumulator_value, eps),
         scale_by_learning_rate(learning_rate),
@@ -90,7 +90,7 @@ def lion(
     weight_decay: float = 1e-3,
     mask: Mask = None,
 ) -> Transformation:
-    """Lion; see `scale_by_lion`."""
+    """Return Lion; see `scale_by_lion`."""
     return chain(
         scale_by_lion(b1, b2),
         add_decayed_weights(weight_decay, mask),

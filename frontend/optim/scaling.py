@@ -1,4 +1,4 @@
-"""The parts that optimizers are made of: each scales gradients in its way."""
+"""Gradient transformations that scale updates, from which optimizers are composed."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,23 +16,23 @@ from shardir.frontend.parameters import called
 from shardir.frontend.tree_checks import check_function
 
 Mask = Any
-"""A container of truth values like the parameters, or a function from parameters to one."""
+"""A container of bools like the parameters, or a function from parameters to one."""
 
 
 def scale(factor: float) -> Transformation:
-    """Updates times a number."""
+    """Return a transformation that multiplies updates by a number."""
     check_numbers("scale", factor=factor)
     return stateless(lambda updates, params: tree.map(lambda x: x * factor, updates))
 
 
 class CountState(NamedTuple):
-    """How many steps have been taken."""
+    """The number of steps taken."""
 
     count: Any
 
 
 def scale_by_schedule(schedule: Schedule) -> Transformation:
-    """Updates times `schedule` of the number of the step, from 0 on."""
+    """Return a transformation that multiplies updates by `schedule(step)`; steps count from 0."""
     check_function("scale_by_schedule", schedule)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
@@ -46,18 +46,18 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
 
 
 def scale_by_learning_rate(rate: Any) -> Transformation:
-    """Updates times minus a learning rate, a number or a schedule.
+    """Return a transformation that multiplies updates by the negative learning rate.
 
-    Raises `ArgumentError` for anything else.
+    The rate is a number or a schedule; raise `ArgumentError` for another object.
     """
     if callable(rate):
 
-        def turned(count: Any) -> Any:
+        def negative_rate(count: Any) -> Any:
             found = called(rate, "the learning rate", (count,))
             check_numbers("the learning rate", result=found)
             return -found
 
-        return scale_by_schedule(turned)
+        return scale_by_schedule(negative_rate)
     if not is_array_like(rate):
         raise ArgumentError(
             point(f"a learning rate is a number or a function of the step, got {rate!r}")
@@ -69,31 +69,33 @@ def scale_by_learning_rate(rate: Any) -> Transformation:
 
 
 class TraceState(NamedTuple):
-    """The running sum of gradients."""
+    """The decayed sum of gradients."""
 
     trace: Any
 
 
 def trace(decay: float, nesterov: bool = False) -> Transformation:
-    """The sum of all gradients so far, each decayed by `decay` a step; one step ahead if
-    `nesterov`."""
+    """Return a transformation to the sum of all gradients, decayed by `decay` per step.
+
+    With `nesterov`, the sum is one step ahead.
+    """
     check_numbers("trace", decay=decay)
     nesterov = flag_of("nesterov of trace", nesterov)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = with_state("trace", state, TraceState, updates)
 
-        def grown(gradient: Any, before: Any) -> Any:
+        def accumulate(gradient: Any, before: Any) -> Any:
             return gradient + decay * before
 
-        after = tree.map(grown, updates, state.trace)
-        return (tree.map(grown, updates, after) if nesterov else after), TraceState(after)
+        after = tree.map(accumulate, updates, state.trace)
+        return (tree.map(accumulate, updates, after) if nesterov else after), TraceState(after)
 
     return Transformation(lambda params: TraceState(tree.map(snp.zeros_like, params)), update)
 
 
 class AdamState(NamedTuple):
-    """Steps taken, and running means of gradients (`mu`) and their squares (`nu`)."""
+    """The number of steps, and running means of gradients (`mu`) and of their squares (`nu`)."""
 
     count: Any
     mu: Any
@@ -115,7 +117,7 @@ def scale_by_adam(
     eps_root: float = 0.0,
     nesterov: bool = False,
 ) -> Transformation:
-    """The running mean of gradients over the root of that of their squares.
+    """Return a transformation to the running mean of gradients over the root of that of squares.
 
     Kingma, Ba, "Adam: a method for stochastic optimization", 2014; with `nesterov`, Dozat,
     "Incorporating Nesterov momentum into Adam", 2016.
@@ -124,8 +126,8 @@ def scale_by_adam(
     nesterov = flag_of("nesterov of scale_by_adam", nesterov)
 
     def init(params: Any) -> AdamState:
-        nothing = tree.map(snp.zeros_like, params)
-        return AdamState(snp.zeros((), "int32"), nothing, tree.map(snp.zeros_like, params))
+        zeros = tree.map(snp.zeros_like, params)
+        return AdamState(snp.zeros((), "int32"), zeros, tree.map(snp.zeros_like, params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates = with_state("scale_by_adam", state, AdamState, updates)
@@ -148,7 +150,7 @@ def scale_by_adam(
 
 
 def _unbiased(decay: float, count: Any) -> Callable[[Any], Any]:
-    """A running mean that began at zero, as if it had not."""
+    """Return a function that corrects the bias of a running mean that began at zero."""
     return lambda moment: moment / (1 - decay**count).astype(moment.dtype)
 
 
@@ -159,7 +161,7 @@ class MeanState(NamedTuple):
 
 
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) -> Transformation:
-    """Gradients over the root of the running mean of their squares.
+    """Return a transformation that divides by the root of the running mean of squares.
 
     Tieleman, Hinton, "Lecture 6.5: RMSprop", 2012.
     """
@@ -177,7 +179,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
 
 
 def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transformation:
-    """Gradients over the root of the sum of all their squares so far.
+    """Return a transformation that divides by the root of the sum of all squares.
 
     Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
     """
@@ -187,10 +189,10 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
         updates = with_state("scale_by_root_of_squares", state, MeanState, updates)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
-        def scaled(g: Any, t: Any) -> Any:
+        def scale_gradient(g: Any, t: Any) -> Any:
             return snp.where(t > 0, g / snp.sqrt(t + eps), 0.0)
 
-        return tree.map(scaled, updates, total), MeanState(total)
+        return tree.map(scale_gradient, updates, total), MeanState(total)
 
     def init(params: Any) -> MeanState:
         return MeanState(tree.map(lambda x: snp.full_like(x, initial), params))
@@ -205,7 +207,7 @@ class LionState(NamedTuple):
 
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
-    """The sign of a mean of the gradient and the running mean.
+    """Return a transformation to the sign of a mean of the gradient and the running mean.
 
     Chen et al., "Symbolic discovery of optimization algorithms", 2023.
     """
@@ -220,21 +222,27 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
 
 
 def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformation:
-    """Updates plus `weight_decay` times the parameters, those that `mask` chooses."""
+    """Return a transformation that adds `weight_decay` times the parameters.
+
+    `mask` selects the parameters.
+    """
     check_numbers("add_decayed_weights", weight_decay=weight_decay)
 
-    def decayed(updates: Any, params: Any) -> Any:
+    def add_decay(updates: Any, params: Any) -> Any:
         weights = needed("add_decayed_weights", params)
         check_containers("params", weights, updates)
         if mask is None:
             return tree.map(lambda g, p: g + weight_decay * p, updates, weights)
-        what, mine = "the mask of add_decayed_weights", "each of the mask of add_decayed_weights"
-        chosen = called(mask, what, (weights,)) if callable(mask) else mask
+        label, leaf_label = (
+            "the mask of add_decayed_weights",
+            "each of the mask of add_decayed_weights",
+        )
+        chosen = called(mask, label, (weights,)) if callable(mask) else mask
         return tree.map(
-            lambda g, p, m: g + weight_decay * p if flag_of(mine, m) else g,
+            lambda g, p, m: g + weight_decay * p if flag_of(leaf_label, m) else g,
             updates,
             weights,
             chosen,
         )
 
-    return stateless(decayed)
+    return stateless(add_decay)

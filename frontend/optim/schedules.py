@@ -1,6 +1,6 @@
-"""Learning rates that change with the number of steps taken.
+"""Learning rate schedules.
 
-A schedule is a function from the number of the step, traced or not, to a number.
+A schedule is a function from the step number, concrete or traced, to a number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Schedule = Callable[[Any], Any]
 
 
 def constant_schedule(value: Any) -> Schedule:
-    """Always `value`."""
+    """Return the schedule that is always `value`."""
     return lambda count: value
 
 
@@ -30,7 +30,10 @@ def polynomial_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """From `init_value` to `end_value` along the power of what is left of `transition_steps`."""
+    """Return a schedule from `init_value` to `end_value` by a power of the remaining fraction.
+
+    The transition takes `transition_steps` steps and begins at `transition_begin`.
+    """
     _positive("transition_steps", transition_steps)
     _numbers(
         init_value=init_value,
@@ -41,8 +44,8 @@ def polynomial_schedule(
 
     def schedule(count: Any) -> Any:
         done = snp.clip(snp.asarray(count) - transition_begin, 0, transition_steps)
-        left = 1 - done / transition_steps
-        return (init_value - end_value) * left**power + end_value
+        remaining = 1 - done / transition_steps
+        return (init_value - end_value) * remaining**power + end_value
 
     return schedule
 
@@ -50,7 +53,7 @@ def polynomial_schedule(
 def linear_schedule(
     init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
-    """From `init_value` to `end_value` in a straight line."""
+    """Return a linear schedule from `init_value` to `end_value`."""
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 
 
@@ -62,9 +65,9 @@ def exponential_decay(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """`init_value` times `decay_rate` for every `transition_steps`; in steps if `staircase`.
+    """Return `init_value` times `decay_rate` per `transition_steps`; in steps if `staircase`.
 
-    It does not go beyond `end_value`.
+    The value does not pass `end_value`.
     """
     _positive("transition_steps", transition_steps)
     _numbers(
@@ -89,7 +92,7 @@ def exponential_decay(
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
-    """From `init_value` to `alpha` times it along half a cosine.
+    """Return a schedule from `init_value` to `alpha` times it along half a cosine.
 
     Loshchilov, Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
     """
@@ -107,7 +110,7 @@ def cosine_decay_schedule(
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
-    """`init_value`, times a scale from each boundary on."""
+    """Return `init_value`, multiplied by a scale from each boundary on."""
     _numbers(init_value=init_value)
     given = {} if boundaries_and_scales is None else boundaries_and_scales
     if not isinstance(given, Mapping):
@@ -131,7 +134,7 @@ def piecewise_constant_schedule(
 
 
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
-    """One schedule after the other, each counting from where it begins."""
+    """Return a schedule that applies schedules in sequence, each counting from its boundary."""
     for each in listed("schedules of join_schedules", schedules):
         check_function("join_schedules", each)
     for boundary in listed("boundaries of join_schedules", boundaries):
@@ -146,9 +149,9 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
 
     def schedule(count: Any) -> Any:
         value = schedules[0](count)
-        for boundary, after in zip(boundaries, schedules[1:], strict=True):
+        for boundary, next_schedule in zip(boundaries, schedules[1:], strict=True):
             step = snp.asarray(count)
-            value = snp.where(step < boundary, value, after(step - boundary))
+            value = snp.where(step < boundary, value, next_schedule(step - boundary))
         return value
 
     return schedule
@@ -162,18 +165,18 @@ def warmup_cosine_decay_schedule(
     end_value: float = 0.0,
     exponent: float = 1.0,
 ) -> Schedule:
-    """A straight line to `peak_value`, then half a cosine to `end_value`.
+    """Return a linear schedule to `peak_value`, then half a cosine to `end_value`.
 
-    `decay_steps` counts all steps, those of the line included.
+    `decay_steps` is the number of all steps, including those of the linear part.
     """
     _numbers(init_value=init_value, end_value=end_value, decay_steps=decay_steps)
     peak, warmup = real_of("peak_value", peak_value), real_of("warmup_steps", warmup_steps)
     alpha = 0.0 if peak == 0 else end_value / peak_value
-    falling = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
+    decay = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
     if warmup == 0:
-        return falling
-    rising = linear_schedule(init_value, peak_value, warmup_steps)
-    return join_schedules([rising, falling], [warmup_steps])
+        return decay
+    warmup_part = linear_schedule(init_value, peak_value, warmup_steps)
+    return join_schedules([warmup_part, decay], [warmup_steps])
 
 
 def _numbers(**values: Any) -> None:

@@ -1,9 +1,8 @@
-"""Random numbers from explicit keys, the same as `jax.random` draws from the same keys.
+"""Random numbers from explicit keys, equal to those of `jax.random` for the same keys.
 
-A key is an array of element type `key`; it never changes, and the numbers depend on the key
-and the shape alone, never on how anything is sharded. The algorithms are JAX's (threefry2x32 of
-Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11), bit for bit for integers and
-uniform numbers.
+A key is an immutable array of element type `key`. The numbers depend only on the key and the shape,
+never on shardings. The algorithms are JAX's (threefry2x32 of Salmon et al., "Parallel random
+numbers: as easy as 1, 2, 3", SC'11), bit for bit for integers and uniform numbers.
 """
 
 from shardir.frontend.random.counting import (

@@ -1,7 +1,7 @@
-"""Whole numbers that count something: Poisson, binomial and geometric ones.
+"""Discrete distributions of counts: Poisson, binomial, multinomial and geometric.
 
-Small means are counted one event at a time; large ones are drawn by transformed rejection (W.
-Hormann, "The transformed rejection method for generating Poisson random variables", 1993).
+Small means are sampled event by event, large ones by transformed rejection (W. Hormann, "The
+transformed rejection method for generating Poisson random variables", 1993).
 """
 
 from typing import Any
@@ -35,21 +35,25 @@ def _integer(dtype: Any) -> np.dtype[Any]:
 def poisson(
     key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Counts of events of which `lam` are expected, integers: small ones by counting (D. Knuth),
-    others by transformed rejection (W. Hormann, 1993)."""
+    """Return Poisson-distributed integers with mean `lam`.
+
+    Means below 10 are sampled by counting events (D. Knuth), others by transformed rejection (W.
+    Hormann, 1993). The shape is that of `lam` by default, the element type the default integer
+    type.
+    """
     kind = _integer(dtype)
     rate = convert(as_tracer(lam), "f32")
-    wanted = wanted_shape(shape, rate)
-    rate = broadcast(rate, wanted)
-    few = snp.isnan(rate) | (rate < 10)
+    result_shape = wanted_shape(shape, rate)
+    rate = broadcast(rate, result_shape)
+    is_small = snp.isnan(rate) | (rate < 10)
     single = single_key(key)
-    small = _counted(single, snp.where(few, rate, 0.0), wanted, kind)
-    large = _rejected(single, snp.where(few, np.float32(1e5), rate), wanted, kind)
-    return snp.where(rate == 0, snp.zeros_like(small), snp.where(few, small, large))
+    small = _counted(single, snp.where(is_small, rate, 0.0), result_shape, kind)
+    large = _rejected(single, snp.where(is_small, np.float32(1e5), rate), result_shape, kind)
+    return snp.where(rate == 0, snp.zeros_like(small), snp.where(is_small, small, large))
 
 
 def _counted(key: Any, rate: Any, shape: Shape, kind: np.dtype[Any]) -> Any:
-    def goes_on(state: Any) -> Any:
+    def is_unfinished(state: Any) -> Any:
         return snp.any(state[2] > -rate)
 
     def step(state: Any) -> Any:
@@ -59,7 +63,7 @@ def _counted(key: Any, rate: Any, shape: Shape, kind: np.dtype[Any]) -> Any:
         return count, keys[0], log_product + snp.log(uniform(keys[1], shape, np.float32))
 
     start = (snp.zeros(shape, kind), key, snp.zeros(shape, np.float32))
-    return while_loop(goes_on, step, start)[0] - 1
+    return while_loop(is_unfinished, step, start)[0] - 1
 
 
 def _rejected(key: Any, rate: Any, shape: Shape, kind: np.dtype[Any]) -> Any:
@@ -74,12 +78,12 @@ def _rejected(key: Any, rate: Any, shape: Shape, kind: np.dtype[Any]) -> Any:
         keys = split(key, 3)
         u = uniform(keys[1], shape, np.float32) - 0.5
         v = uniform(keys[2], shape, np.float32)
-        apart = 0.5 - snp.abs(u)
-        k = snp.floor((2 * a / apart + b) * u + rate + 0.43)
-        s = snp.log(v * inverse / (a / (apart * apart) + b))
+        distance = 0.5 - snp.abs(u)
+        k = snp.floor((2 * a / distance + b) * u + rate + 0.43)
+        s = snp.log(v * inverse / (a / (distance * distance) + b))
         t = -rate + k * log_rate - gammaln(k + 1)
-        refused = (k < 0) | ((apart < 0.013) & (v > apart))
-        accept = ((apart >= 0.07) & (v <= limit)) | (~refused & (s <= t))
+        rejected = (k < 0) | ((distance < 0.013) & (v > distance))
+        accept = ((distance >= 0.07) & (v <= limit)) | (~rejected & (s <= t))
         return snp.where(accept, k, found), accepted | accept, keys[0]
 
     start = (snp.full(shape, -1, np.float32), snp.zeros(shape, bool), key)
@@ -91,59 +95,66 @@ def _rejected(key: Any, rate: Any, shape: Shape, kind: np.dtype[Any]) -> Any:
 def geometric(
     key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """How many trials it takes until one succeeds, each with probability `p`."""
+    """Return the number of trials up to the first success, each with probability `p`.
+
+    The shape is that of `p` by default, the element type the default integer type.
+    """
     kind = _integer(dtype)
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
-    wanted = wanted_shape(shape, chance)
-    u = uniform(single_key(key), wanted, chance.dtype)
+    result_shape = wanted_shape(shape, chance)
+    u = uniform(single_key(key), result_shape, chance.dtype)
     u = snp.where(u == 0, snp.ones_like(u), u)
-    return (snp.floor(snp.log(u) / broadcast(snp.log1p(-chance), wanted)) + 1).astype(kind)
+    return (snp.floor(snp.log(u) / broadcast(snp.log1p(-chance), result_shape)) + 1).astype(kind)
 
 
 @public(static=("shape", "dtype"))
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """How many of `n` trials succeed, each with probability `p`; floating, NaN for wrong ones."""
+    """Return the number of successes in `n` trials, each with probability `p`, as floats.
+
+    The result is NaN for invalid parameters. The shape is the broadcast shape of the parameters by
+    default.
+    """
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
     name = chance.value.type.dtype if dtype is None else dtype_of(dtype)
     kind = NUMPY_DTYPES[name]
     total = convert(as_tracer(n), chance.value.type.dtype)
-    wanted = wanted_shape(shape, total, chance)
-    total, chance = broadcast(total, wanted), broadcast(chance, wanted)
+    result_shape = wanted_shape(shape, total, chance)
+    total, chance = broadcast(total, result_shape), broadcast(chance, result_shape)
     rare = chance < 0.5
     q = snp.where(rare, chance, 1 - chance)
     wrong_total, wrong = snp.isnan(total) | (total < 0), snp.isnan(q) | (q < 0)
-    many = snp.isinf(total)
+    is_infinite = snp.isinf(total)
     q = snp.where(wrong, snp.full_like(q, 0.01), q)
-    few = wrong_total | (total * q <= 10)
+    is_small = wrong_total | (total * q <= 10)
     total = snp.floor(total)
     single = single_key(key)
-    small = _inverted(single, snp.where(few, total, 0.0), q, wanted)
+    small = _inverted(single, snp.where(is_small, total, 0.0), q, result_shape)
     large = _transformed(
         single,
-        snp.where(few, snp.full_like(total, 1e4), total),
-        snp.where(few, snp.full_like(q, 0.5), q),
-        wanted,
+        snp.where(is_small, snp.full_like(total, 1e4), total),
+        snp.where(is_small, snp.full_like(q, 0.5), q),
+        result_shape,
     )
-    made = snp.where(few, small, large).astype(kind)
-    bad = wrong | wrong_total
+    result = snp.where(is_small, small, large).astype(kind)
+    is_invalid = wrong | wrong_total
     if name in FLOATS:
-        made = snp.where(bad, snp.nan, snp.where(many, snp.inf, made))
-    kept = rare | wrong_total | snp.isnan(chance) | many
-    return snp.where(kept, made, total.astype(kind) - made).astype(kind)
+        result = snp.where(is_invalid, snp.nan, snp.where(is_infinite, snp.inf, result))
+    is_direct = rare | wrong_total | snp.isnan(chance) | is_infinite
+    return snp.where(is_direct, result, total.astype(kind) - result).astype(kind)
 
 
 @public(static=("shape", "dtype"))
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: Any = 1
 ) -> Any:
-    """How often each of several outcomes comes in `n` trials; `p[..., k]` are their chances.
+    """Return the count of each of several outcomes in `n` trials with probabilities `p[..., k]`.
 
-    One after the other, an outcome takes its share of the trials that are left. `shape` is that of
-    the result, outcomes included, by default the one of `p`; `unroll` changes nothing.
+    The counts are conditional binomial draws from the remaining trials. `shape` is the shape of the
+    result with the outcomes, by default that of `p`; `unroll` has no effect.
     """
     chances = as_tracer(p)
     if chances.value.type.dtype not in FLOATS:
@@ -151,18 +162,18 @@ def multinomial(
     if not chances.ndim:
         raise RandomError(point("multinomial has outcomes along the last axis of p, got a scalar"))
     kind = chances.value.type.dtype
-    wanted = chances.shape if shape is None else tuple(shape)
-    trials = broadcast(convert(as_tracer(n), kind), wanted[:-1])
-    first = snp.moveaxis(broadcast(chances, wanted), -1, 0)
-    left = snp.flip(snp.cumsum(snp.flip(first, 0), 0), 0)
-    shares = first / snp.where(left == 0, 1, left)
+    result_shape = chances.shape if shape is None else tuple(shape)
+    trials = broadcast(convert(as_tracer(n), kind), result_shape[:-1])
+    first = snp.moveaxis(broadcast(chances, result_shape), -1, 0)
+    remaining_mass = snp.flip(snp.cumsum(snp.flip(first, 0), 0), 0)
+    shares = first / snp.where(remaining_mass == 0, 1, remaining_mass)
 
     def step(remaining: Any, each: Any) -> Any:
-        share, own = each
-        count = binomial(own, remaining, snp.clip(share, 0, 1), dtype=remaining.dtype)
+        share, key = each
+        count = binomial(key, remaining, snp.clip(share, 0, 1), dtype=remaining.dtype)
         return remaining - count, count
 
-    _, counts = scan(step, trials, (shares, split(single_key(key), wanted[-1])))
+    _, counts = scan(step, trials, (shares, split(single_key(key), result_shape[-1])))
     return snp.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
 
 
@@ -195,9 +206,9 @@ def _transformed(key: Any, total: Any, q: Any, shape: Shape) -> Any:
         keys = split(key, 3)
         u = uniform(keys[1], shape, q.dtype) - 0.5
         v = uniform(keys[2], shape, q.dtype)
-        apart = 0.5 - snp.abs(u)
-        k = snp.floor((2 * a / apart + b) * u + c)
-        refused = (k < 0) | (k > total)
+        distance = 0.5 - snp.abs(u)
+        k = snp.floor((2 * a / distance + b) * u + c)
+        rejected = (k < 0) | (k > total)
         bound = (
             (mode + 0.5) * snp.log((mode + 1) / (odds * (total - mode + 1)))
             + (total + 1) * snp.log((total - mode + 1) / (total - k + 1))
@@ -207,8 +218,8 @@ def _transformed(key: Any, total: Any, q: Any, shape: Shape) -> Any:
             - _tail(k)
             - _tail(total - k)
         )
-        below = snp.log(v * alpha / (a / (apart * apart) + b)) <= bound
-        accept = ((apart >= 0.07) & (v <= limit)) | (~refused & below)
+        below = snp.log(v * alpha / (a / (distance * distance) + b)) <= bound
+        accept = ((distance >= 0.07) & (v <= limit)) | (~rejected & below)
         return snp.where(accept, k, found), accepted | accept, keys[0]
 
     start = (snp.full(shape, -1, q.dtype), snp.zeros(shape, bool), key)
@@ -216,7 +227,7 @@ def _transformed(key: Any, total: Any, q: Any, shape: Shape) -> Any:
 
 
 def _tail(k: Any) -> Any:
-    """What Stirling's formula lacks of log(k!)."""
+    """Return the difference between log(k!) and Stirling's formula."""
     first = [
         0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
         0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,

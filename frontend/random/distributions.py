@@ -1,4 +1,4 @@
-"""Numbers that are distributed in other ways: all are made from uniform ones."""
+"""Continuous distributions, and Bernoulli, categorical and Rademacher, from uniform numbers."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _finfo: Any = ml_dtypes.finfo
 
 
 def _limits(name: str) -> Any:
-    """What the floating-point type can hold."""
+    """Return the limits of a floating type."""
     return _finfo(NUMPY_DTYPES[name])
 
 
@@ -37,7 +37,7 @@ def _standard(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
 
 
 def _normal(uniform: Tracer) -> Tracer:
-    """Normal numbers from uniform ones, by the polynomials of XLA: they are to be JAX's."""
+    """Convert uniform to normal numbers by XLA's polynomials for erf_inv, to equal those of JAX."""
     inverse: Tracer = emit("erf_inv", uniform, as_xla=True)
     return _times(inverse, np.sqrt(2))
 
@@ -49,7 +49,10 @@ def _times(x: Tracer, factor: Any) -> Tracer:
 
 @public(static=("shape", "dtype"))
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Normal numbers of mean 0 and variance 1; complex ones have it from both parts together."""
+    """Return normal numbers of mean 0 and variance 1, by default of the default floating type.
+
+    The variance of complex numbers is the sum of those of both parts.
+    """
     kind = dtype_of(float if dtype is None else dtype)
     if kind in COMPLEX:
         keys = split(single_key(key))
@@ -62,28 +65,34 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """e to the power of normal numbers of mean 0 and standard deviation `sigma`."""
+    """Return the exponential of normal numbers of mean 0 and standard deviation `sigma`."""
     name = floating(dtype)
     spread = convert(as_tracer(sigma), name)
-    wanted = wanted_shape(shape, spread)
-    return snp.exp(_standard(single_key(key), wanted, name) * spread)
+    result_shape = wanted_shape(shape, spread)
+    return snp.exp(_standard(single_key(key), result_shape, name) * spread)
 
 
 def wanted_shape(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
-    """The shape of the numbers: that asked for, or that of the parameters together."""
-    common = broadcast_shapes(*(x.shape for x in parameters))
-    wanted = common if shape is None else shape_of(shape)
-    if not _fits(common, wanted):
+    """Return the shape of the result: `shape`, or the broadcast shape of the parameters.
+
+    Raise `RandomError` if the parameters do not broadcast to `shape`.
+    """
+    parameter_shape = broadcast_shapes(*(x.shape for x in parameters))
+    result = parameter_shape if shape is None else shape_of(shape)
+    if not _fits(parameter_shape, result):
         raise RandomError(
-            point(f"parameters of shape {common} do not broadcast to numbers of shape {wanted}")
+            point(
+                f"parameters of shape {parameter_shape} do not broadcast to numbers of shape "
+                f"{result}"
+            )
         )
-    return wanted
+    return result
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether a shape broadcasts to the one that is wanted."""
+def _fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Return whether a shape broadcasts to the result shape `target`."""
     try:
-        return np.broadcast_shapes(wanted, shape) == wanted
+        return np.broadcast_shapes(target, shape) == target
     except ValueError:
         return False
 
@@ -98,13 +107,13 @@ def truncated_normal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Normal numbers of mean 0 and variance 1, given that they lie in (lower, upper)."""
+    """Return normal numbers of mean 0 and variance 1, truncated to (lower, upper)."""
     name = floating(dtype)
     low, high = (convert(as_tracer(x), name) for x in (lower, upper))
-    wanted = wanted_shape(shape, low, high)
+    result_shape = wanted_shape(shape, low, high)
     root = _number(np.sqrt(2), name)
     a, b = emit("erf", low / root), emit("erf", high / root)
-    drawn = _normal(between(single_key(key), wanted, name, a, b))
+    drawn = _normal(between(single_key(key), result_shape, name, a, b))
     nearest = emit("nextafter", low, snp.full_like(low, np.inf))
     farthest = emit("nextafter", high, snp.full_like(high, -np.inf))
     return snp.clip(drawn, nearest, farthest)
@@ -112,31 +121,33 @@ def truncated_normal(
 
 @public(static=("shape",))
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = None) -> Any:
-    """Bools, true with probability `p`, a float in [0, 1]; `shape` is that of `p` unless told."""
+    """Return bools, true with probability `p`, a float in [0, 1]; `shape` is by default that of
+    `p`.
+    """
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
-    wanted = wanted_shape(shape, chance)
-    return unit(single_key(key), wanted, chance.value.type.dtype) < chance
+    result_shape = wanted_shape(shape, chance)
+    return unit(single_key(key), result_shape, chance.value.type.dtype) < chance
 
 
 @public(static=("shape", "dtype"))
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Exponentially distributed numbers of mean 1."""
+    """Return exponentially distributed numbers of mean 1."""
     drawn = unit(single_key(key), shape_of(shape), floating(dtype))
     return snp.negative(snp.log1p(snp.negative(drawn)))
 
 
 def gumbels(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
-    """Standard Gumbel numbers: -log(-log(u))."""
+    """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
     drawn = between(key, shape, name, _number(_limits(name).tiny, name), 1.0)
-    made: Tracer = -snp.log(-snp.log(drawn))
-    return made
+    result: Tracer = -snp.log(-snp.log(drawn))
+    return result
 
 
 @public(static=("shape", "dtype"))
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Standard Gumbel numbers: -log(-log(u)) of uniform u."""
+    """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
     return gumbels(single_key(key), shape_of(shape), floating(dtype))
 
 
@@ -150,37 +161,38 @@ def categorical(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Indices along `axis`, each with the probability whose logarithm its logit is.
+    """Return indices along `axis`, whose probabilities have the logarithms `logits`.
 
-    `shape` is that of the result; it ends with the shape of `logits` without the axis. Without
-    `replace` the draws in front of those dimensions differ from each other.
+    `shape` is the shape of the result; it ends with the shape of `logits` without the axis. Without
+    `replace`, the draws in the leading dimensions differ from each other.
     """
     weights = as_tracer(logits)
     if weights.value.type.dtype not in FLOATS:
         weights = convert(weights, dtype_of(float))
     name = weights.value.type.dtype
-    # The axis counted from the end, where it is whatever the draws put in front.
+    # The axis is counted from the end, so that leading dimensions of draws do not change it.
     axis = axis_of(axis, weights.ndim) - weights.ndim
     batch = list(weights.shape)
     classes = batch.pop(axis)
-    wanted = tuple(batch) if shape is None else shape_of(shape)
-    front = wanted[: len(wanted) - len(batch)]
-    if not _fits(tuple(batch), wanted[len(front) :]):
+    result_shape = tuple(batch) if shape is None else shape_of(shape)
+    front = result_shape[: len(result_shape) - len(batch)]
+    if not _fits(tuple(batch), result_shape[len(front) :]):
         raise RandomError(
             point(
-                f"the shape {wanted} of the draws does not end with that of logits {tuple(batch)}"
+                f"the shape {result_shape} of the draws does not end with that of logits "
+                f"{tuple(batch)}"
             )
         )
     single = single_key(key)
     if not replace:
-        return _different(single, weights, axis, front, wanted)
-    full = list(wanted)
-    full.insert(len(wanted) + axis + 1, classes)
+        return _different(single, weights, axis, front, result_shape)
+    full = list(result_shape)
+    full.insert(len(result_shape) + axis + 1, classes)
     return snp.argmax(gumbels(single, tuple(full), name) + weights, axis=axis)
 
 
 def _different(
-    key: Tracer, weights: Tracer, axis: int, front: tuple[int, ...], wanted: tuple[int, ...]
+    key: Tracer, weights: Tracer, axis: int, front: tuple[int, ...], result_shape: tuple[int, ...]
 ) -> Tracer:
     count = int(np.prod(front, dtype=np.int64))
     if count > weights.shape[axis]:
@@ -190,13 +202,13 @@ def _different(
     noisy = snp.moveaxis(gumbels(key, weights.shape, weights.value.type.dtype) + weights, axis, -1)
     values = noisy.value.type.with_shape((*noisy.shape[:-1], count))
     _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
-    found: Tracer = snp.reshape(snp.moveaxis(indices, -1, 0), wanted)
+    found: Tracer = snp.reshape(snp.moveaxis(indices, -1, 0), result_shape)
     return found
 
 
 @public(static=("shape", "dtype"))
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Laplace-distributed numbers of mean 0 and scale 1."""
+    """Return Laplace-distributed numbers of mean 0 and scale 1."""
     name = floating(dtype)
     low = NUMPY_DTYPES[name].type(-1) + NUMPY_DTYPES[name].type(_limits(name).eps)
     drawn = between(single_key(key), shape_of(shape), name, _number(low, name), 1.0)
@@ -204,13 +216,13 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 
 
 def _above(key: Any, shape: Any, name: str, low: Any) -> Tracer:
-    """Uniform in [low, 1)."""
+    """Return uniform numbers in [low, 1)."""
     return between(single_key(key), shape_of(shape), name, _number(low, name), 1.0)
 
 
 @public(static=("shape", "dtype"))
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Logistically distributed numbers of mean 0 and scale 1."""
+    """Return logistically distributed numbers of mean 0 and scale 1."""
     name = floating(dtype)
     drawn = _above(key, shape, name, _limits(name).tiny)
     return snp.log(drawn / (1 - drawn))
@@ -218,7 +230,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
 
 @public(static=("shape", "dtype"))
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Cauchy-distributed numbers of location 0 and scale 1."""
+    """Return Cauchy-distributed numbers of location 0 and scale 1."""
     name = floating(dtype)
     drawn = _above(key, shape, name, _limits(name).eps)
     return snp.tan(_times(drawn - _number(0.5, name), np.pi))
@@ -228,7 +240,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 def pareto(
     key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Pareto-distributed numbers of scale 1 and shape `b`."""
+    """Return Pareto-distributed numbers of scale 1 and shape parameter `b`."""
     name = floating(dtype)
     tail = convert(as_tracer(b), name)
     return snp.exp(exponential(key, wanted_shape(shape, tail), NUMPY_DTYPES[name]) / tail)
@@ -238,7 +250,7 @@ def pareto(
 def rayleigh(
     key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Rayleigh-distributed numbers: the length of two normal numbers of that `scale`."""
+    """Return Rayleigh-distributed numbers with the parameter `scale`."""
     name = floating(dtype)
     sigma = convert(as_tracer(scale), name)
     drawn = unit(single_key(key), wanted_shape(shape, sigma), name)
@@ -249,7 +261,7 @@ def rayleigh(
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Weibull-distributed numbers: `scale` * (-log(1 - u)) ** (1 / `concentration`), u uniform."""
+    """Return Weibull-distributed numbers, `scale` * (-log(1 - u)) ** (1 / `concentration`)."""
     name = floating(dtype)
     drawn = unit(single_key(key), shape_of(shape), name)
     power = 1 / convert(as_tracer(concentration), name)
@@ -258,7 +270,7 @@ def weibull_min(
 
 @public(static=("shape", "dtype"))
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """1 or -1, both with probability one half, of the default integer type unless told."""
+    """Return 1 or -1 with equal probability, by default of the default integer type."""
     name = dtype_of(int if dtype is None else dtype)
     heads = bernoulli(key, 0.5, shape_of(shape))
     return convert(snp.where(heads, np.int32(1), np.int32(-1)), name)

@@ -1,8 +1,8 @@
-"""Gamma-distributed numbers, and what is made of them.
+"""Gamma distributions, and distributions that are derived from them.
 
-Each number has a key of its own and tries until one is accepted (Marsaglia and Tsang, "A simple
-method for generating gamma variables", 2000). Below 1 the shape is raised by 1 and the number
-lowered by the power of a uniform one.
+Each number has its own key and is sampled by rejection (Marsaglia and Tsang, "A simple method for
+generating gamma variables", 2000). A shape parameter below 1 is increased by 1, and the number is
+multiplied by a power of a uniform number.
 """
 
 from functools import partial
@@ -32,19 +32,19 @@ from shardir.types import NUMPY_DTYPES
 
 
 def _one(key: Any, shape: Any, log_space: bool) -> Any:
-    """One number."""
+    """Return one number."""
     dtype = shape.dtype
     small = shape < 1
     raised = snp.where(small, shape + 1, shape)
     d = raised - snp.asarray(1 / 3, dtype)
     c = snp.asarray(1 / 3, dtype) / snp.sqrt(d)
 
-    def refused(state: Any) -> Any:
+    def is_rejected(state: Any) -> Any:
         _, x, v, u = state
         squeezed = u >= 1 - snp.asarray(0.0331, dtype) * (x * x)
         return squeezed & (snp.log(u) >= x * 0.5 + d * ((1 - v) + snp.log(v)))
 
-    def another(state: Any) -> Any:
+    def draw_normal(state: Any) -> Any:
         inner = split(state[0])
         x = normal(inner[1], (), dtype)
         return inner[0], x, 1 + x * c
@@ -52,12 +52,12 @@ def _one(key: Any, shape: Any, log_space: bool) -> Any:
     def attempt(state: Any) -> Any:
         keys = split(state[0], 3)
         start = (keys[1], snp.zeros((), dtype), snp.full((), -1, dtype))
-        _, x, v = while_loop(lambda state: state[2] <= 0, another, start)
+        _, x, v = while_loop(lambda state: state[2] <= 0, draw_normal, start)
         return keys[0], x * x, v * v * v, uniform(keys[2], (), dtype)
 
     keys = split(key)
     start = (keys[0], snp.zeros((), dtype), snp.ones((), dtype), snp.full((), 2, dtype))
-    _, _, v, _ = while_loop(refused, attempt, start)
+    _, _, v, _ = while_loop(is_rejected, attempt, start)
     if log_space:
         lowered = -exponential(keys[1], (), dtype)
         boost = lowered * (1 / shape)
@@ -68,8 +68,8 @@ def _one(key: Any, shape: Any, log_space: bool) -> Any:
 
 def _drawn(key: Any, a: Any, log_space: bool) -> Any:
     keys = split(key, prod(a.shape))
-    made = vmap(partial(_one, log_space=log_space))(keys, snp.reshape(a, (-1,)))
-    return snp.reshape(made, a.shape)
+    samples = vmap(partial(_one, log_space=log_space))(keys, snp.reshape(a, (-1,)))
+    return snp.reshape(samples, a.shape)
 
 
 _samples = custom_jvp(_drawn, nondiff_argnums=(2,))
@@ -77,15 +77,15 @@ _samples = custom_jvp(_drawn, nondiff_argnums=(2,))
 
 @_samples.defjvp
 def _samples_rule(log_space: bool, primals: Any, tangents: Any) -> Any:
-    """A number moves with its shape so that its place in the distribution stays."""
+    """Differentiate implicitly: the cumulative probability of a number stays constant."""
     key, a = primals
-    made = _samples(key, a, log_space)
-    x = snp.exp(made) if log_space else made
+    samples = _samples(key, a, log_space)
+    x = snp.exp(samples) if log_space else samples
     x = snp.maximum(x, snp.finfo(x.dtype).tiny)
-    _, moved = jvp(lower_gamma, (a, x), (snp.ones_like(a), snp.zeros_like(x)))
+    _, cdf_tangent = jvp(lower_gamma, (a, x), (snp.ones_like(a), snp.zeros_like(x)))
     density = snp.exp((a - 1) * snp.log(x) - x - gammaln(a))
-    slope = -moved / density
-    return made, (slope / x if log_space else slope) * tangents[1]
+    derivative = -cdf_tangent / density
+    return samples, (derivative / x if log_space else derivative) * tangents[1]
 
 
 def _gammas(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
@@ -98,9 +98,10 @@ def _gammas(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
 def gamma(
     key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Gamma-distributed numbers of shape `a` and scale 1 (Marsaglia and Tsang, 2000).
+    """Return gamma-distributed numbers with shape parameter `a` and scale 1 (Marsaglia and Tsang,
+    2000).
 
-    They have the shape of `a` unless `shape` tells another it broadcasts to; see the module.
+    `shape` is by default the shape of `a`, which must broadcast to it.
     """
     return _gammas(key, a, shape, dtype, False)
 
@@ -109,7 +110,7 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """The logarithms of gamma-distributed numbers, precise for small `a`."""
+    """Return the logarithms of gamma-distributed numbers, accurate for small `a`."""
     return _gammas(key, a, shape, dtype, True)
 
 
@@ -117,13 +118,15 @@ def loggamma(
 def beta(
     key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Beta-distributed numbers x / (x + y), where x and y are `gamma` numbers of shapes a and b."""
+    """Return beta-distributed numbers x / (x + y), for `gamma` numbers x and y of shapes a
+    and b.
+    """
     name = floating(dtype)
     a, b = (convert(as_tracer(x), name) for x in (a, b))
-    wanted = wanted_shape(shape, a, b)
+    result_shape = wanted_shape(shape, a, b)
     keys = split(single_key(key))
     logs = [
-        loggamma(keys[i], broadcast(x, wanted), wanted, NUMPY_DTYPES[name])
+        loggamma(keys[i], broadcast(x, result_shape), result_shape, NUMPY_DTYPES[name])
         for i, x in enumerate((a, b))
     ]
     largest = snp.maximum(*logs)
@@ -135,7 +138,10 @@ def beta(
 def dirichlet(
     key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Vectors of positive numbers that sum to 1; `shape` is that of the result without them."""
+    """Return Dirichlet-distributed vectors, which are positive and sum to 1.
+
+    `shape` is the shape of the result without the vectors.
+    """
     name = floating(dtype)
     alpha = convert(as_tracer(alpha), name)
     front = alpha.shape[:-1] if shape is None else tuple(shape)
@@ -146,7 +152,7 @@ def dirichlet(
 def chisquare(
     key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Sums of squares of `df` normal numbers."""
+    """Return sums of squares of `df` normal numbers."""
     half = convert(as_tracer(df), floating(dtype)) / 2
     return snp.exp(_gammas(key, half, shape, dtype, True)) * 2
 
@@ -161,30 +167,30 @@ def f(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Quotients of mean squares of `dfnum` and `dfden` normal numbers."""
+    """Return quotients of mean squares of `dfnum` and `dfden` normal numbers."""
     name = floating(dtype)
     top, bottom = (convert(as_tracer(x), name) for x in (dfnum, dfden))
-    wanted = wanted_shape(shape, top, bottom)
+    result_shape = wanted_shape(shape, top, bottom)
     keys = split(single_key(key))
-    below = chisquare(keys[0], bottom, wanted, dtype) / bottom
-    return chisquare(keys[1], top, wanted, dtype) / top / below
+    below = chisquare(keys[0], bottom, result_shape, dtype) / bottom
+    return chisquare(keys[1], top, result_shape, dtype) / top / below
 
 
 @public(static=("shape", "dtype"))
 def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Student's t, of `df` degrees of freedom."""
+    """Return numbers of Student's t distribution with `df` degrees of freedom."""
     half = convert(as_tracer(df), floating(dtype)) / 2
-    wanted = wanted_shape(None if shape is None or shape == () else shape, half)
+    result_shape = wanted_shape(None if shape is None or shape == () else shape, half)
     keys = split(single_key(key))
-    drawn: Tracer = normal(keys[0], wanted, dtype)
-    return drawn * snp.sqrt(half / gamma(keys[1], half, wanted, dtype))
+    drawn: Tracer = normal(keys[0], result_shape, dtype)
+    return drawn * snp.sqrt(half / gamma(keys[1], half, result_shape, dtype))
 
 
 @public(static=("shape", "dtype"))
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Numbers of density proportional to exp(-|x|**p)."""
+    """Return numbers with density proportional to exp(-|x|**p)."""
     keys, name = split(single_key(key)), floating(dtype)
     size = gamma(keys[0], 1 / as_tracer(p), shape, dtype)
     power = 1 / convert(as_tracer(p), name)
@@ -195,9 +201,9 @@ def generalized_normal(
 def ball(
     key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Uniform points of the unit ball of `d` dimensions under the p-norm."""
+    """Return uniform points of the unit ball of `d` dimensions in the p-norm."""
     keys = split(single_key(key))
     drawn = generalized_normal(keys[0], p, (*shape, d), dtype)
-    more = exponential(keys[1], shape, dtype)
-    total = snp.sum(snp.power(snp.abs(drawn), p), axis=-1) + more
+    radial = exponential(keys[1], shape, dtype)
+    total = snp.sum(snp.power(snp.abs(drawn), p), axis=-1) + radial
     return drawn / snp.power(total, 1 / p)[..., None]

@@ -1,4 +1,4 @@
-"""Keys: made from seeds, split into more, and looked into."""
+"""PRNG keys: creation from seeds, splits, and conversions from and to words."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,33 +22,33 @@ IMPLEMENTATION = "threefry2x32"
 
 
 def scheme() -> Symbol:
-    """How counters are made, by the setting `threefry_partitionable`."""
+    """Return the counter scheme that the setting `threefry_partitionable` selects."""
     return Symbol("partitionable" if config.threefry_partitionable else "original")
 
 
 def keys_of(key: Any) -> tuple[Tracer, bool]:
-    """Typed keys, and whether they were given as two 32-bit words each (`PRNGKey`)."""
+    """Return typed keys, and whether they were given as two 32-bit words each (`PRNGKey`)."""
     tracer = as_tracer(key)
     type = tracer.value.type
     if type.dtype == "key":
         return tracer, False
     if type.dtype == "u32" and type.shape and type.shape[-1] == 2:
-        made = emit("bitcast", tracer, result=TensorType(type.shape[:-1], "key"))
-        return made, True
+        typed = emit("bitcast", tracer, result=TensorType(type.shape[:-1], "key"))
+        return typed, True
     raise _no_key(type)
 
 
 def _no_key(kind: TensorType) -> RandomError:
-    return RandomError(point(f"a random key is wanted, got {kind}; make one with random.key(seed)"))
+    return RandomError(point(f"expected a random key, got {kind}; make one with random.key(seed)"))
 
 
 def single_key(key: Any) -> Tracer:
-    """One typed key; raises `RandomError` for an array of them."""
+    """Return one typed key; raise `RandomError` for an array of keys."""
     found, _ = keys_of(key)
     if found.ndim:
         raise RandomError(
             point(
-                f"one random key is wanted, got an array of keys of shape {found.shape}; "
+                f"expected one random key, got an array of keys of shape {found.shape}; "
                 "take one of them, or draw from each with lax.map"
             )
         )
@@ -66,19 +66,19 @@ def _wrapped(words: Any) -> Any:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Keys from their words: u32[..., 2] to key[...]."""
+    """Convert words to keys: u32[..., 2] to key[...]."""
     _check(impl, dtype)
     return _wrapped(key_bits_array)
 
 
 @public()
 def key_data(keys: Any) -> Any:
-    """The words of keys: key[...] to u32[..., 2]."""
+    """Convert keys to words: key[...] to u32[..., 2]."""
     return _words(keys_of(keys)[0])
 
 
 def key_impl(keys: Any) -> str:
-    """The algorithm that keys are for; there is one. Raises `RandomError` for what is no key."""
+    """Return the name of the PRNG algorithm of keys; raise `RandomError` for other arrays."""
     kind = abstract_of(keys, "the key of key_impl").type
     if kind.dtype != "key" and (kind.dtype != "u32" or kind.shape[-1:] != (2,)):
         raise _no_key(kind)
@@ -86,14 +86,14 @@ def key_impl(keys: Any) -> str:
 
 
 def key_dtype(impl: Any = None) -> KeyType:
-    """The element type of random keys for an algorithm; there is one."""
+    """Return the element type of keys of a PRNG algorithm, of which there is one."""
     _check(impl, None)
     return KEY
 
 
 @public()
 def clone(key: Any) -> Any:
-    """The same key, which draws the same numbers."""
+    """Return the same key, which generates the same numbers."""
     return as_tracer(key)
 
 
@@ -115,9 +115,10 @@ def _seeded(seed: Any) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """A key as two 32-bit words, u32[2]; `key` makes a typed one.
+    """Return a key as two 32-bit words, u32[2]; `key` returns a typed key.
 
-    Raises `NumberError` for a seed of more than 64 bits, `KeyKindError` for one that is no integer.
+    Raise `NumberError` for a seed of more than 64 bits, and `KeyKindError` for a seed that is not
+    an integer.
     """
     _check(impl, dtype)
     if isinstance(seed, int):
@@ -125,13 +126,15 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
         if not -(2**63) <= seed < 2**63:
             raise NumberError(
                 point(
-                    f"the seed {seed} does not fit into 64 bits; take what is left of it, "
+                    f"the seed {seed} does not fit into 64 bits; take the remainder, "
                     "as seed % 2**63"
                 )
             )
     if type(seed) is int or (isinstance(seed, np.integer) and not config.enable_x64):
-        whole = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
-        words = np.array([whole >> 32 if config.enable_x64 else 0, whole & 0xFFFF_FFFF], np.uint32)
+        unsigned = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
+        words = np.array(
+            [unsigned >> 32 if config.enable_x64 else 0, unsigned & 0xFFFF_FFFF], np.uint32
+        )
         if current() is not None:
             return constant(words)
         from shardir.frontend.array import from_numpy
@@ -142,20 +145,22 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 def _check(impl: Any, dtype: Any) -> None:
     if impl is not None and dtype is not None:
-        raise RandomError(point("impl and dtype say the same of a key; give one of them"))
-    asked = dtype if impl is None else impl
-    if asked is None or isinstance(asked, KeyType):
+        raise RandomError(point("impl and dtype have the same meaning; give one of them"))
+    requested = dtype if impl is None else impl
+    if requested is None or isinstance(requested, KeyType):
         return
-    if not isinstance(asked, str):
-        raise KeyKindError(point(f"the kind of a key is a string, got {asked!r}"))
-    if asked not in (IMPLEMENTATION, "fry"):
+    if not isinstance(requested, str):
+        raise KeyKindError(point(f"the kind of a key is a string, got {requested!r}"))
+    if requested not in (IMPLEMENTATION, "fry"):
         raise RandomError(
-            point(f"random keys of {asked!r} are unknown; they are for {IMPLEMENTATION!r}")
+            point(f"random keys of {requested!r} are unknown; they are for {IMPLEMENTATION!r}")
         )
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """The key of an integer seed; without 64-bit types only the low 32 bits of the seed count."""
+    """Return the key of an integer seed; without 64-bit types only the low 32 bits of the seed
+    count.
+    """
     return wrap_key_data(PRNGKey(seed, impl=impl, dtype=dtype))
 
 
@@ -166,18 +171,18 @@ def _split(key: Any, num: tuple[int, ...], scheme: str) -> Any:
         raise RandomError(
             point(f"split takes one key, got an array of keys of shape {found.shape}")
         )
-    made = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
-    return _words(made) if raw else made
+    result = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
+    return _words(result) if raw else result
 
 
 def split(key: Any, num: Shape = 2) -> Any:
-    """`num` new keys (an integer or a shape) from one."""
+    """Return `num` new keys (an integer or a shape), derived from one key."""
     return _split(key, shape_of(num), str(scheme()))
 
 
 @public()
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key from a key and an integer."""
+    """Return a new key, derived from a key and an integer."""
     found, raw = keys_of(key)
     if found.ndim:
         raise RandomError(
@@ -186,5 +191,5 @@ def fold_in(key: Any, data: Any) -> Any:
     number = as_tracer(data)
     if number.ndim or number.value.type.dtype not in INTEGERS:
         raise RandomError(point(f"fold_in takes an integer, got {number.value.type}"))
-    made = emit("random_fold_in", found, convert(number, "u32"))
-    return _words(made) if raw else made
+    result = emit("random_fold_in", found, convert(number, "u32"))
+    return _words(result) if raw else result

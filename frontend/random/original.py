@@ -1,10 +1,10 @@
-"""Random bits as the original scheme lays out its counters.
+"""Random bits of JAX's original (not partitionable) counter scheme.
 
-The counters 0, 1, ..., m - 1 are split into two halves, whose i-th members are hashed together,
-and the two words of every hash are concatenated again, half after half. The program says just
-that: where the numbers are spread over devices, every device hashes its share of the pairs, and
-the words travel to the devices that hold their positions. The partitionable scheme needs none of
-this: there an element depends on its own position alone.
+The counters 0, 1, ..., m - 1 are split into two halves, whose i-th members are hashed together. The
+two words of every hash are concatenated, first all first words, then all second words. The emitted
+program has this structure: for sharded results, every device hashes its share of the pairs, and the
+words are sent to the devices that hold their positions. The partitionable scheme needs no
+communication, because an element depends only on its own position.
 """
 
 from math import prod
@@ -19,12 +19,12 @@ _UNSIGNED = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
 
 
 def words_of(shape: tuple[int, ...], width: int) -> int:
-    """How many 32-bit words the numbers of `width` bits of an array of `shape` take."""
+    """Return the number of 32-bit words for an array of `shape` with `width` bits per element."""
     return threefry.counters(prod(shape), width)
 
 
 def draw_original(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
-    """Unsigned integers of `width` random bits, from one key."""
+    """Return unsigned integers of `width` random bits from one key."""
     size = prod(shape)
     words = _words(key, words_of(shape, width))
     if width == 64:
@@ -40,7 +40,7 @@ def draw_original(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
 
 
 def _words(key: Tracer, count: int) -> Tracer:
-    """`count` hashed words, u32; an odd number of counters is filled up with a zero."""
+    """Return `count` hashed words, u32; an odd number of counters is padded with a zero."""
     half = (count + 1) // 2
     kind = TensorType((half,), "u32")
     first = emit("iota", dim=0, result=kind)
@@ -77,5 +77,5 @@ def _part(words: Tracer, start: int, count: int) -> Tracer:
 def _reshape(array: Tracer, shape: tuple[int, ...]) -> Tracer:
     if array.shape == shape:
         return array
-    made: Tracer = emit("reshape", array, result=TensorType(shape, array.value.type.dtype))
-    return made
+    result: Tracer = emit("reshape", array, result=TensorType(shape, array.value.type.dtype))
+    return result

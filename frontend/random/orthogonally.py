@@ -1,4 +1,4 @@
-"""Random rotations: orthogonal and unitary matrices."""
+"""Random orthogonal and unitary matrices."""
 
 from typing import Any
 
@@ -24,10 +24,10 @@ def orthogonal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Matrices of n rows and m (or n) columns with orthonormal rows or columns.
+    """Return matrices of n rows and m (or n) columns with orthonormal rows or columns.
 
-    Square ones are spread evenly over all rotations and reflections (F. Mezzadri, "How to generate
-    random matrices from the classical compact groups", 2007).
+    Square matrices are uniformly distributed over all rotations and reflections (F. Mezzadri, "How
+    to generate random matrices from the classical compact groups", 2007).
     """
     rows, columns = shape_of((n, n if m is None else m))
     if not rows or not columns:
@@ -42,5 +42,5 @@ def orthogonal(
             point(f"orthogonal draws float32 or wider numbers, not {drawn.value.type.dtype}")
         )
     q, r = emit("qr", drawn, full=False)
-    made = as_tracer(q * same("sign", diagonal(r))[..., None, :])
-    return turned(made) if rows < columns else made
+    result = as_tracer(q * same("sign", diagonal(r))[..., None, :])
+    return turned(result) if rows < columns else result

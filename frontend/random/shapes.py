@@ -1,4 +1,4 @@
-"""Further distributions that are made of normal and uniform numbers."""
+"""Distributions that are derived from normal and uniform numbers."""
 
 from typing import Any
 
@@ -17,21 +17,21 @@ from shardir.types import NUMPY_DTYPES
 
 @public(static=("shape", "dtype"))
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The lengths of vectors of three normal numbers."""
+    """Return Maxwell-distributed numbers: the norms of vectors of three normal numbers."""
     drawn = normal(single_key(key), (*shape_of(shape), 3), dtype)
     return snp.sqrt(snp.sum(drawn * drawn, axis=-1))
 
 
 @public(static=("shape", "dtype"))
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """`maxwell` numbers of either sign, scaled and moved."""
+    """Return `maxwell` numbers with random sign, times `scale`, plus `loc`."""
     name = floating(dtype)
     loc, scale = (convert(as_tracer(x), name) for x in (loc, scale))
     common = wanted_shape(None, loc, scale)
-    whole = (*(shape_of(shape) or common), *common)
+    full_shape = (*(shape_of(shape) or common), *common)
     keys = split(single_key(key))
-    size = maxwell(keys[0], whole, dtype)
-    return rademacher(keys[1], whole, NUMPY_DTYPES[name]) * size * scale + loc
+    size = maxwell(keys[0], full_shape, dtype)
+    return rademacher(keys[1], full_shape, NUMPY_DTYPES[name]) * size * scale + loc
 
 
 @public(static=("shape", "dtype"))
@@ -45,29 +45,31 @@ def triangular(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Numbers whose density rises from `left` to `mode` and falls to `right`."""
+    """Return numbers of the triangular distribution from `left` to `right` with the given
+    `mode`.
+    """
     name = floating(dtype)
     ends = [convert(as_tracer(x), name) for x in (left, mode, right)]
-    wanted = wanted_shape(shape, *ends)
-    left, mode, right = (broadcast(x, wanted) for x in ends)
-    u = uniform(single_key(key), wanted, NUMPY_DTYPES[name])
-    rising = left + snp.sqrt(u * (right - left) * (mode - left))
-    falling = right - snp.sqrt((1 - u) * (right - left) * (right - mode))
-    return snp.where(u < (mode - left) / (right - left), rising, falling)
+    result_shape = wanted_shape(shape, *ends)
+    left, mode, right = (broadcast(x, result_shape) for x in ends)
+    u = uniform(single_key(key), result_shape, NUMPY_DTYPES[name])
+    below_mode = left + snp.sqrt(u * (right - left) * (mode - left))
+    above_mode = right - snp.sqrt((1 - u) * (right - left) * (right - mode))
+    return snp.where(u < (mode - left) / (right - left), below_mode, above_mode)
 
 
 @public(static=("shape", "dtype"))
 def wald(
     key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Wald-distributed (inverse Gaussian) numbers of scale 1."""
+    """Return numbers of the Wald (inverse Gaussian) distribution of the given mean and scale 1."""
     name = floating(dtype)
     mean = convert(as_tracer(mean), name)
-    wanted = wanted_shape(shape, mean)
-    mean = broadcast(mean, wanted)
+    result_shape = wanted_shape(shape, mean)
+    mean = broadcast(mean, result_shape)
     keys = split(single_key(key))
-    v = normal(keys[0], wanted, dtype)
-    z = uniform(keys[1], wanted, NUMPY_DTYPES[name])
+    v = normal(keys[0], result_shape, dtype)
+    z = uniform(keys[1], result_shape, NUMPY_DTYPES[name])
     y = v * v
     square = mean * mean
     root = snp.sqrt(4 * mean * y + square * (y * y))
@@ -86,8 +88,11 @@ def multivariate_normal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Normal vectors of a mean and a covariance matrix; `shape` is that of the result without
-    them. `method` is how the root of the matrix is taken: 'cholesky', 'eigh' or 'svd'."""
+    """Return normal vectors with a mean and a covariance matrix.
+
+    `shape` is the shape of the result without the vectors. `method` is the factorization of the
+    covariance matrix: 'cholesky', 'eigh' or 'svd'.
+    """
     mean, cov = promote_inexact(*known(mean, cov))
     name = floating(mean.dtype if dtype is None else dtype)
     mean, cov = (convert(x, name) for x in (mean, cov))

@@ -1,4 +1,4 @@
-"""Other orders and choices of the elements of an array."""
+"""Random permutations and choices of the elements of an array."""
 
 from math import ceil, log
 from typing import Any
@@ -24,9 +24,9 @@ from shardir.types import FLOATS, TensorType
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Any:
-    """`x` in random order along `axis`; an integer stands for the numbers below it.
+    """Permute `x` randomly along `axis`; an integer n denotes the array 0, ..., n - 1.
 
-    `independent` shuffles every line along the axis on its own.
+    `independent` permutes every 1-D slice along the axis independently.
     """
     if _is_count(x):
         return laid_out(_permuted_numbers(key, int(x)), out_sharding)
@@ -38,8 +38,8 @@ def _is_count(x: Any) -> bool:
 
 
 def _numbers(count: int) -> Tracer:
-    made: Tracer = emit("iota", dim=0, result=TensorType((count,), dtype_of(int)))
-    return made
+    result: Tracer = emit("iota", dim=0, result=TensorType((count,), dtype_of(int)))
+    return result
 
 
 @public(static=("count",), name="permutation")
@@ -51,9 +51,7 @@ def _permuted_numbers(key: Any, count: int) -> Any:
 def _permuted(key: Any, x: Any, axis: int, independent: bool) -> Any:
     array = as_tracer(x)
     if not array.ndim:
-        raise RandomError(
-            point("permutation takes an array, or a number of numbers known while tracing")
-        )
+        raise RandomError(point("permutation takes an array, or a concrete integer"))
     dim = axis_of(axis, array.ndim)
     if array.ndim == 1 or independent:
         return shuffled(single_key(key), array, dim)
@@ -62,7 +60,7 @@ def _permuted(key: Any, x: Any, axis: int, independent: bool) -> Any:
 
 
 def shuffled(key: Tracer, array: Tracer, dim: int) -> Tracer:
-    """Sorted by random words, so often that equal words hardly matter (JAX's rule)."""
+    """Sort by random words, in so many rounds that equal words are negligible (JAX's rule)."""
     rounds = ceil(3 * log(max(1, array.size)) / log((1 << 32) - 1))
     for _ in range(rounds):
         keys = split(key, 2)
@@ -81,10 +79,10 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Any:
-    """Random elements of `a` along `axis`; an integer stands for the numbers below it.
+    """Return random elements of `a` along `axis`; an integer n denotes the array 0, ..., n - 1.
 
-    `p` are the probabilities of the elements, equal ones unless told; without `replace` no element
-    is chosen twice. `mode` is accepted for compatibility.
+    `p` are the probabilities of the elements, by default equal; without `replace` no element occurs
+    twice. `mode` is accepted for compatibility.
     """
     if _is_count(a):
         return _chosen_numbers(key, p, int(a), shape_of(shape), replace)
@@ -100,16 +98,14 @@ def _chosen_numbers(key: Any, p: Any, count: int, shape: tuple[int, ...], replac
 def _chosen(key: Any, a: Any, p: Any, shape: tuple[int, ...], replace: bool, axis: int) -> Any:
     array = as_tracer(a)
     if not array.ndim:
-        raise RandomError(
-            point("choice takes an array, or a number of numbers known while tracing")
-        )
+        raise RandomError(point("choice takes an array, or a concrete integer"))
     dim = axis_of(axis, array.ndim)
-    places = _places(single_key(key), p, array.shape[dim], shape, replace)
-    return snp.take(array, places, axis=dim, mode="promise_in_bounds")
+    positions = _places(single_key(key), p, array.shape[dim], shape, replace)
+    return snp.take(array, positions, axis=dim, mode="promise_in_bounds")
 
 
 def _places(key: Tracer, p: Any, size: int, shape: tuple[int, ...], replace: bool) -> Tracer:
-    """Where the chosen elements are."""
+    """Return the indices of the chosen elements."""
     count = int(np.prod(shape, dtype=np.int64))
     if not size and count:
         raise RandomError(point("choice has nothing to choose from"))

@@ -1,4 +1,4 @@
-"""Bits, and the numbers that are uniform: floats between two bounds, integers in a range."""
+"""Random bits, and uniform floats and integers."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0000000000
 
 
 def floating(dtype: Any) -> str:
-    """The floating-point type that a user means; raises `RandomError` for any other type."""
+    """Return the name of a floating type; raise `RandomError` for another type."""
     name = dtype_of(float if dtype is None else dtype)
     if name not in FLOATS:
         raise RandomError(point(f"random floating-point numbers cannot be of type {name}"))
@@ -31,7 +31,7 @@ def floating(dtype: Any) -> str:
 
 
 def draw(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
-    """Unsigned integers of `width` random bits."""
+    """Return unsigned integers of `width` random bits."""
     if scheme() == "original" and 0 < words_of(shape, width) < 1 << 32:
         return draw_original(key, shape, width)
     drawn: Tracer = emit("random_bits", key, scheme=scheme(), result=TensorType(shape, BITS[width]))
@@ -51,23 +51,23 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
 
 
 def unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
-    """Uniform in [0, 1): random mantissa bits under the exponent of 1, minus 1."""
+    """Return uniform numbers in [0, 1): random mantissa bits with the exponent of 1, minus 1."""
     stored = NUMPY_DTYPES[name].itemsize * 8
-    # A mantissa of less than 8 bits, that of bf16, takes 8 random bits.
+    # A mantissa of less than 8 bits, that of bf16, uses 8 random bits.
     width = 8 if _MANTISSA[name] < 8 else stored
     drawn = convert(draw(key, shape, width), BITS[stored])
     kind = drawn.value.type
     mantissa = emit("shift_right_logical", drawn, splat(width - _MANTISSA[name], kind))
     word = emit("or", mantissa, splat(_ONE[name], kind))
-    made = emit("bitcast", word, result=TensorType(shape, name))
-    below_one: Tracer = emit("sub", made, splat(1.0, made.value.type))
+    from_one = emit("bitcast", word, result=TensorType(shape, name))
+    below_one: Tracer = emit("sub", from_one, splat(1.0, from_one.value.type))
     return below_one
 
 
 def between(key: Tracer, shape: tuple[int, ...], name: str, low: Any, high: Any) -> Tracer:
-    """Uniform in [low, high).
+    """Return uniform numbers in [low, high).
 
-    In f32 the scaling is rounded once, as the fused multiply-add of JAX's CPUs rounds it.
+    In f32 the scaling is rounded once, like the fused multiply-add of JAX on CPUs.
     """
     low, high = _bound(low, name), _bound(high, name)
     drawn = unit(key, shape, name)
@@ -75,8 +75,8 @@ def between(key: Tracer, shape: tuple[int, ...], name: str, low: Any, high: Any)
     wide = "f64" if name == "f32" else name
     factors = [convert(x, wide) for x in (drawn, span, base)]
     scaled = emit("add", emit("mul", factors[0], factors[1]), factors[2])
-    inside: Tracer = emit("maximum", base, convert(scaled, name))
-    return inside
+    result: Tracer = emit("maximum", base, convert(scaled, name))
+    return result
 
 
 def _bound(bound: Any, name: str) -> Tracer:
@@ -99,9 +99,9 @@ def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
     *, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """Floats in [minval, maxval), all alike probable; float32 unless told.
+    """Return uniform floats in [minval, maxval), by default of the default floating type.
 
-    Raises `RandomError` for a `dtype` that is not floating-point.
+    Raise `RandomError` for a `dtype` that is not a floating type.
     """
     if is_number(minval) and is_number(maxval) and (minval, maxval) == (0, 1):
         return laid_out(_unit(key, shape, dtype), out_sharding)
@@ -111,9 +111,9 @@ def uniform(
 def randint(
     key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Uniform integers in [minval, maxval), of the default integer type unless told.
+    """Return uniform integers in [minval, maxval), by default of the default integer type.
 
-    Bounds are integers, known or traced; those beyond the type's range mean its ends.
+    Bounds are integers, concrete or traced; bounds outside of the type's range are clamped to it.
     """
     name = dtype_of(int if dtype is None else dtype)
     if name not in INTEGERS:
@@ -132,7 +132,7 @@ def randint(
 
 
 def _inside(bound: Any, name: str, beyond: int) -> Any:
-    """A bound no further out than the ends of a narrow type, and `beyond` above the upper one."""
+    """Clamp a bound to the range of a narrow type, extended by `beyond` at the upper end."""
     from shardir.frontend import numpy as snp
 
     info = np.iinfo(NUMPY_DTYPES[name])
@@ -142,12 +142,12 @@ def _inside(bound: Any, name: str, beyond: int) -> Any:
     found = snp.asarray(bound)
     if found.dtype.kind not in "iu":
         return bound
-    wide = found if found.dtype.itemsize >= 4 else found.astype("int32")
-    return snp.clip(wide, 0 if wide.dtype.kind == "u" else low, high)
+    promoted = found if found.dtype.itemsize >= 4 else found.astype("int32")
+    return snp.clip(promoted, 0 if promoted.dtype.kind == "u" else low, high)
 
 
 def _end(bound: int, working: str) -> Any:
-    """A known bound in the working type, at its ends if it lies beyond."""
+    """Return a concrete bound in the working type, clamped to its range."""
     info = np.iinfo(NUMPY_DTYPES[working])
     return NUMPY_DTYPES[working].type(min(max(bound, info.min), info.max))
 
@@ -177,7 +177,7 @@ def _randint(
     span = convert(high - low, dtype_of(unsigned))
     span = snp.where(high <= low, unsigned.type(1), span)
     if above is None:
-        # With 64-bit bounds the upper one may lie beyond the type, which then counts in full.
+        # A 64-bit upper bound may exceed the type; the largest value is then included.
         beyond = bounds[1] > info.max if bounds[1].itemsize > low.itemsize else None
         if beyond is not None:
             span = snp.where(beyond & (high > low), span + unsigned.type(1), span)
@@ -193,7 +193,7 @@ def _randint(
 
 
 def _clipped(bound: Tracer, working: str) -> Tracer:
-    """The bound in the working type, at its ends if it lies beyond."""
+    """Return a bound in the working type, clamped to its range."""
     from shardir.frontend import numpy as snp
 
     have, want = (np.iinfo(NUMPY_DTYPES[x]) for x in (bound.value.type.dtype, working))

@@ -1,1 +1,1 @@
-"""Functions where users of SciPy expect them."""
+"""Functions with the names of `scipy`."""

@@ -1,9 +1,10 @@
-"""Modified Bessel functions of order 0 and 1: a polynomial whose coefficients each number chooses.
+"""Modified Bessel functions of order 0 and 1, as polynomials with coefficients per interval.
 
-I_n(x) is the mean of exp(x cos t) cos(n t) over a turn, and the trapezoid rule on that converges
-faster than any power; the polynomials interpolate that at Chebyshev's nodes. Each is a constant
-and what is small beside it, so that roundings are seen little: exp(-x) I_n(x) around the middles
-of intervals, and over x^n around 0; beyond, exp(-x) sqrt(x) I_n(x) in 1 / x.
+I_n(x) is the mean of exp(x cos t) cos(n t) over a period, to which the trapezoidal rule converges
+faster than any power; the polynomials interpolate these values at Chebyshev nodes. Each polynomial
+is a constant plus a small remainder, which limits rounding errors: exp(-x) I_n(x) around the
+centres of intervals, and over x^n around 0; beyond the last interval, exp(-x) sqrt(x) I_n(x) in 1 /
+x.
 """
 
 from collections.abc import Callable
@@ -23,27 +24,27 @@ from shardir.frontend.scipy.narrow import in_double, in_single
 
 Array = npt.NDArray[Any]
 ENDS = {4: (0.5, 1.5, 3.5), 8: (0.5, 1.5, 3.5, 8.0)}
-"""Of the intervals, by the bytes of an element; the last interval is what is beyond."""
+"""The ends of the intervals by element size in bytes; the last interval is unbounded."""
 TERMS = {4: 13, 8: 24}
-"""Of the polynomials."""
+"""The number of terms of each polynomial by element size in bytes."""
 POINTS = 2048
 ENDLESS = 1000.0
-"""From here on the functions are infinite, but for their scale."""
+"""The argument from which on the functions overflow f64, without their scale."""
 LARGE, LESS = 700.0, 530.76171875
-"""From where on exp(x) may be infinite where I_n(x) is not, and what is taken from such an x: an
-exact difference, and its exponential happens to have four digits more than f64."""
+"""Above the first, exp(x) may overflow although I_n(x) does not; the second is subtracted there: an
+exact difference, whose exponential is accurate to four digits more than f64."""
 
 
 def scaled(order: int, x: Array) -> Array:
-    """exp(-x) I_n(x) for x from 0 to 100,000, in the longest floats that there are."""
-    turn = np.arange(-POINTS // 2, POINTS // 2) * (2 * np.arccos(np.longdouble(-1)) / POINTS)
-    waves: Array = np.exp(-2 * x[:, None] * np.sin(turn / 2) ** 2)
-    mean: Array = (waves * np.cos(order * turn)).mean(1)
+    """Return exp(-x) I_n(x) for x from 0 to 100,000, in long double."""
+    angles = np.arange(-POINTS // 2, POINTS // 2) * (2 * np.arccos(np.longdouble(-1)) / POINTS)
+    integrand: Array = np.exp(-2 * x[:, None] * np.sin(angles / 2) ** 2)
+    mean: Array = (integrand * np.cos(order * angles)).mean(1)
     return mean
 
 
 def _interpolated(function: Callable[[Array], Array], low: Any, high: Any, count: int) -> Array:
-    """Coefficients of powers of x, from -1 at `low` to 1 at `high`."""
+    """Return coefficients of powers of a variable from -1 at `low` to 1 at `high`."""
     angles = np.arccos(np.longdouble(-1)) * (np.arange(count) + np.longdouble(0.5)) / count
     middle, half = (low + high) / np.longdouble(2), (high - low) / np.longdouble(2)
     values = function(middle + half * np.cos(angles))
@@ -53,9 +54,10 @@ def _interpolated(function: Callable[[Array], Array], low: Any, high: Any, count
 
 
 def _around_zero(order: int, count: int) -> Array:
-    """Coefficients of the power series of exp(-x) I_n(x) / x^n.
+    """Return the coefficients of the power series of exp(-x) I_n(x) / x^n.
 
-    Of order 0 they are (-1/2)^k binomial(2k, k) / k!, and exp(-x) I_1(x) is that and its slope.
+    For order 0 they are (-1/2)^k binomial(2k, k) / k!; exp(-x) I_1(x) is that series plus its
+    derivative.
     """
     zero = np.array([np.longdouble(comb(2 * k, k)) / (-2) ** k / factorial(k) for k in range(31)])
     one = zero[1:-1] + np.arange(2, 31) * zero[2:]
@@ -64,52 +66,61 @@ def _around_zero(order: int, count: int) -> Array:
 
 @cache
 def _series(order: int, size: int) -> tuple[tuple[float, ...], ...]:
-    """The coefficients of all intervals, by power, and last what the constant terms lack."""
+    """Return the coefficients of all intervals by power, and last the rounding errors of the
+    constants.
+    """
     count, ends = TERMS[size], ENDS[size]
-    made = [_around_zero(order, count)]
+    rows = [_around_zero(order, count)]
     for low, high in pairwise(ends):
         terms = _interpolated(partial(scaled, order), low, high, count)
-        made.append(terms / ((high - low) / 2) ** np.arange(count))
+        rows.append(terms / ((high - low) / 2) ** np.arange(count))
     last = ends[-1]
-    made.append(_interpolated(lambda u: scaled(order, 1 / u) / np.sqrt(u), 0, 1 / last, count))
-    table = np.array(made).T
+    rows.append(_interpolated(lambda u: scaled(order, 1 / u) / np.sqrt(u), 0, 1 / last, count))
+    table = np.array(rows).T
     number = np.float32 if size == 4 else np.float64
-    lost = table[0] - table[0].astype(number)
-    return tuple(tuple(map(float, row)) for row in (*table, lost))
+    rounding_errors = table[0] - table[0].astype(number)
+    return tuple(tuple(map(float, row)) for row in (*table, rounding_errors))
 
 
 def _falling(order: int, x: Any, width: int | None = None) -> Any:
-    """exp(-|x|) I_n(x), as good as its element type or one of so many bytes."""
+    """Return exp(-|x|) I_n(x) with the precision of its element type, or of one with `width`
+    bytes.
+    """
     size, width = snp.abs(x), width or x.dtype.itemsize
     ends = ENDS[width]
     beyond = [size > end for end in ends]
 
-    def chosen(numbers: tuple[float, ...]) -> Any:
-        made = like(size, numbers[0])
+    def select_by_interval(numbers: tuple[float, ...]) -> Any:
+        result = like(size, numbers[0])
         for test, number in zip(beyond, numbers[1:], strict=True):
-            made = snp.where(test, like(size, number), made)
-        return made
+            result = snp.where(test, like(size, number), result)
+        return result
 
     middles = [(low + high) / 2 for low, high in pairwise(ends)]
-    far = 2 * ends[-1] / snp.maximum(size, ends[-1]) - 1
-    apart = snp.where(beyond[-1], far, size - chosen((0.0, *middles, 0.0)))
-    # In the order of use: f64 has more steps than a kernel takes.
-    first, *middle, last, lost = _series(order, width)
-    total = chosen(last)
+    inverse_offset = 2 * ends[-1] / snp.maximum(size, ends[-1]) - 1
+    offset = snp.where(beyond[-1], inverse_offset, size - select_by_interval((0.0, *middles, 0.0)))
+    # The coefficients are in the order of use, because f64 has more steps than one kernel takes.
+    first, *middle, last, correction = _series(order, width)
+    total = select_by_interval(last)
     for numbers in reversed(middle):
-        total = total * apart + chosen(numbers)
-    value = chosen(first) + (total * apart + chosen(lost))
+        total = total * offset + select_by_interval(numbers)
+    value = select_by_interval(first) + (total * offset + select_by_interval(correction))
     value = value / snp.where(beyond[-1], snp.sqrt(size), like(size, 1))
     return value * snp.where(beyond[0], snp.sign(x), x) if order else value
 
 
 def _rising(order: int, x: Any) -> Any:
-    """I_n(x), of narrower floats by f64: the product of two that are rounded would be off by 3."""
+    """Return I_n(x); narrower floats are computed in f64, as the rounded product would be off by 3
+    ulps.
+    """
     return in_double(partial(_product, order, 8 if x.dtype.itemsize == 8 else 4))(x)
 
 
 def _product(order: int, width: int, x: Any) -> Any:
-    """I_n(x); what falls is nothing times infinity at infinity, so it is taken before that."""
+    """Return I_n(x).
+
+    The decreasing factor at infinity would be 0 times infinity, so that the argument is clipped.
+    """
     size = snp.abs(x)
     large = size > LARGE
     scale = snp.where(large, like(size, float(np.exp(np.longdouble(LESS)))), like(size, 1))
@@ -139,8 +150,8 @@ def _i1e_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
     value = _i1e(x)
     safe = snp.where(x == 0, snp.ones_like(x), x)
-    slope = _i0e(x) - value * (snp.sign(x) + 1 / safe)
-    return value, snp.where(x == 0, snp.full_like(x, 0.5), slope) * tangents[0]
+    derivative = _i0e(x) - value * (snp.sign(x) + 1 / safe)
+    return value, snp.where(x == 0, snp.full_like(x, 0.5), derivative) * tangents[0]
 
 
 @custom_jvp
@@ -164,29 +175,29 @@ def _i1_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
     value = _i1(x)
     safe = snp.where(x == 0, snp.ones_like(x), x)
-    slope = snp.where(x == 0, snp.full_like(x, 0.5), _i0(x) - value / safe)
-    return value, slope * tangents[0]
+    derivative = snp.where(x == 0, snp.full_like(x, 0.5), _i0(x) - value / safe)
+    return value, derivative * tangents[0]
 
 
 @public()
 def i0e(x: Any) -> Any:
-    """exp(-|x|) times the modified Bessel function of order 0."""
+    """Return exp(-|x|) times the modified Bessel function of order 0, elementwise."""
     return _i0e(*floats(*ordered("i0e", x)))
 
 
 @public()
 def i1e(x: Any) -> Any:
-    """exp(-|x|) times the modified Bessel function of order 1."""
+    """Return exp(-|x|) times the modified Bessel function of order 1, elementwise."""
     return _i1e(*floats(*ordered("i1e", x)))
 
 
 @public()
 def i0(x: Any) -> Any:
-    """The modified Bessel function of order 0."""
+    """Return the modified Bessel function of order 0, elementwise."""
     return _i0(*floats(*ordered("i0", x)))
 
 
 @public()
 def i1(x: Any) -> Any:
-    """The modified Bessel function of order 1."""
+    """Return the modified Bessel function of order 1, elementwise."""
     return _i1(*floats(*ordered("i1", x)))

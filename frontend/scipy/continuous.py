@@ -1,6 +1,6 @@
 """Continuous distributions, each a namespace of functions of `x`, `loc` and `scale`.
 
-Outside of its support a density is 0 and its logarithm -inf.
+Outside of the support a density is 0 and its logarithm -inf.
 """
 
 from math import log as log_of, pi
@@ -14,11 +14,11 @@ from shardir.frontend.scipy.narrow import in_double
 from shardir.frontend.scipy.stirling import log_poisson
 
 FAR = 1e9
-"""From here on 1 + x^2 is x^2."""
+"""The argument from which on 1 + x^2 rounds to x^2 in f64."""
 
 
 def _but(outside: Any, value: Any) -> Any:
-    """-inf outside; what is NaN is not outside."""
+    """Return -inf where `outside` is true; NaN is not outside."""
     return snp.where(outside, -snp.inf, value)
 
 
@@ -36,23 +36,26 @@ def _gamma_logpdf(x: Any, a: Any) -> Any:
 def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
     outside = (x < 0) | (x > 1)
     safe = snp.where(outside, snp.full_like(x, 0.5), x)
-    made = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b)
-    return _but(outside, made)
+    value = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b)
+    return _but(outside, value)
 
 
 def _t_logpdf(x: Any, df: Any) -> Any:
     half = (df + 1) / 2
-    made = -special.betaln(df / 2, like(df, 0.5)) - 0.5 * snp.log(df)
-    return made - half * _log_past_square(x / snp.sqrt(df))
+    value = -special.betaln(df / 2, like(df, 0.5)) - 0.5 * snp.log(df)
+    return value - half * _log_past_square(x / snp.sqrt(df))
 
 
 @in_double
 def _t_cdf(x: Any, df: Any) -> Any:
-    """By the side of the middle next to 0, by the tail beyond: of neither much is rounded."""
+    """Compute the distribution function near the centre by the side next to 0, else by the tail.
+
+    Both have small rounding errors.
+    """
     square = x * x
-    middle, half, of = square < 1, like(df, 0.5), df / 2
+    middle, half, half_df = square < 1, like(df, 0.5), df / 2
     part = snp.where(middle, square, df) / (df + square)
-    a, b = snp.where(middle, half, of), snp.where(middle, of, half)
+    a, b = snp.where(middle, half, half_df), snp.where(middle, half_df, half)
     share = 0.5 * special.betainc(a, b, part)
     right = snp.where(middle, 0.5 + share, 1 - share)
     return snp.where(x > 0, right, snp.where(middle, 0.5 - share, share))
@@ -60,7 +63,7 @@ def _t_cdf(x: Any, df: Any) -> Any:
 
 @in_double
 def _beta_sf(x: Any, a: Any, b: Any) -> Any:
-    """1 less what is below where that is not nearly 1."""
+    """Return 1 minus the distribution function where that is not near 1, else the tail."""
     x = snp.clip(x, 0, 1)
     left = x * (a + b) < a
     first, second = snp.where(left, a, b), snp.where(left, b, a)
@@ -87,26 +90,26 @@ def _logistic_logcdf(x: Any) -> Any:
 
 
 def _log_past_square(x: Any) -> Any:
-    """log(1 + x^2), also where the square is no number."""
-    far = snp.abs(x) > FAR
-    large = 2 * snp.log(snp.where(far, snp.abs(x), like(x, 1)))
-    near = snp.where(far, like(x, 0), x)
-    return snp.where(far, large, snp.log1p(near * near))
+    """Return log(1 + x^2) without overflow of the square."""
+    is_large = snp.abs(x) > FAR
+    large = 2 * snp.log(snp.where(is_large, snp.abs(x), like(x, 1)))
+    safe = snp.where(is_large, like(x, 0), x)
+    return snp.where(is_large, large, snp.log1p(safe * safe))
 
 
 def _less(x: Any) -> Any:
-    """1 - exp(-x) of x from 0 on; its slope is no difference where it is small."""
+    """Return 1 - exp(-x) for x >= 0; the derivative has no cancellation for small x."""
     return snp.where(x < 1, -snp.expm1(-snp.minimum(x, 1.0)), 1 - snp.exp(-x))
 
 
 def _log_less(x: Any) -> Any:
-    """log(1 - exp(-x)) of x from 0 on: neither difference is rounded where it is small."""
-    near, far = snp.minimum(x, log_of(2)), snp.maximum(x, log_of(2))
-    return snp.where(x < log_of(2), snp.log(-snp.expm1(-near)), snp.log1p(-snp.exp(-far)))
+    """Return log(1 - exp(-x)) for x >= 0 without cancellation."""
+    small, large = snp.minimum(x, log_of(2)), snp.maximum(x, log_of(2))
+    return snp.where(x < log_of(2), snp.log(-snp.expm1(-small)), snp.log1p(-snp.exp(-large)))
 
 
 def _cauchy_cdf(x: Any) -> Any:
-    """The angle of (-x, 1), of half a turn: it is small without a difference."""
+    """Return the angle of (-x, 1) divided by pi, which is small without cancellation."""
     return snp.arctan2(like(x, 1), -x) / pi
 
 
@@ -116,10 +119,10 @@ def _cauchy_logcdf(x: Any) -> Any:
 
 
 def _cauchy_ppf(q: Any) -> Any:
-    least = snp.minimum(q, 1 - q)
-    outer = least < 0.25
-    turned = snp.tan(pi * snp.where(outer, least, 0.5 - least))
-    size = snp.where(outer, 1 / turned, turned)
+    smaller = snp.minimum(q, 1 - q)
+    outer = smaller < 0.25
+    tangent = snp.tan(pi * snp.where(outer, smaller, 0.5 - smaller))
+    size = snp.where(outer, 1 / tangent, tangent)
     return snp.where(q < 0.5, -size, size)
 
 

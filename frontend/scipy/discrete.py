@@ -1,4 +1,4 @@
-"""Discrete distributions, and those of several variables."""
+"""Discrete distributions and multivariate distributions."""
 
 from math import log as log_of, pi
 from types import SimpleNamespace
@@ -15,49 +15,49 @@ from shardir.frontend.scipy.stirling import log_poisson
 
 
 def _counts(x: Any, good: Any, value: Any) -> Any:
-    """-inf for what is no good number; NaN stays."""
+    """Return `value`, or -inf outside of the support; NaN stays NaN."""
     return snp.where(good | (x != x), value, -snp.inf)
 
 
 @public(name="bernoulli.logpmf")
 def _bernoulli_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
-    """log(p) at 1, log(1 - p) at 0."""
+    """Return log(p) at 1 and log(1 - p) at 0."""
     k, p, loc = floats(k, p, loc)
     x = k - loc
-    made = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
-    return _counts(x, (x == 0) | (x == 1), made)
+    result = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
+    return _counts(x, (x == 0) | (x == 1), result)
 
 
 @public(name="bernoulli.cdf")
 def _bernoulli_cdf(k: Any, p: Any) -> Any:
-    """0 below 0, 1 - p below 1, then 1."""
+    """Return 0 below 0, 1 - p below 1, and 1 from there on."""
     k, p = floats(k, p)
-    made = snp.where(k < 0, 0.0, snp.where(k < 1, 1 - p, 1.0))
-    return snp.where(snp.isnan(k) | snp.isnan(p) | (p < 0) | (p > 1), snp.nan, made)
+    result = snp.where(k < 0, 0.0, snp.where(k < 1, 1 - p, 1.0))
+    return snp.where(snp.isnan(k) | snp.isnan(p) | (p < 0) | (p > 1), snp.nan, result)
 
 
 @public(name="bernoulli.ppf")
 def _bernoulli_ppf(q: Any, p: Any) -> Any:
-    """0 up to 1 - p, then 1."""
+    """Return 0 for q up to 1 - p, else 1."""
     q, p = floats(q, p)
-    wrong = snp.isnan(q) | snp.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1)
-    return snp.where(wrong, snp.nan, snp.where(q == 0, -1.0, snp.where(q <= 1 - p, 0.0, 1.0)))
+    is_invalid = snp.isnan(q) | snp.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1)
+    return snp.where(is_invalid, snp.nan, snp.where(q == 0, -1.0, snp.where(q <= 1 - p, 0.0, 1.0)))
 
 
 @public(name="poisson.logpmf")
 def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """k log(mu) - log(k!) - mu for whole k from 0 on."""
+    """Return k log(mu) - log(k!) - mu for integers k >= 0."""
     k, mu, loc = floats(k, mu, loc)
     x = k - loc
     safe = snp.where(x < 0, snp.zeros_like(x), x)
     plain = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
-    made = log_poisson(safe, mu, plain)
-    return _counts(x, (x >= 0) & (x < snp.inf) & (snp.round(x) == x), made)
+    result = log_poisson(safe, mu, plain)
+    return _counts(x, (x >= 0) & (x < snp.inf) & (snp.round(x) == x), result)
 
 
 @public(name="poisson.cdf")
 def _poisson_cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """The probability of at most k."""
+    """Return the probability of at most k."""
     k, mu, loc = floats(k, mu, loc)
     x = snp.floor(k - loc) + 1
     return snp.where(x < 1, 0.0, special.gammaincc(snp.maximum(x, 1.0), mu)).astype(mu.dtype)
@@ -65,16 +65,16 @@ def _poisson_cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 @public(name="geom.logpmf")
 def _geom_logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
-    """log(p) + (k - 1) log(1 - p) for whole k from 1 on."""
+    """Return log(p) + (k - 1) log(1 - p) for integers k >= 1."""
     k, p, loc = floats(k, p, loc)
     x = k - loc
-    made = special.xlog1py(x - 1, -p) + snp.log(p)
-    return _counts(x, (x > 0) & (snp.round(x) == x), made)
+    result = special.xlog1py(x - 1, -p) + snp.log(p)
+    return _counts(x, (x > 0) & (snp.round(x) == x), result)
 
 
 @public(name="dirichlet.logpdf")
 def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
-    """The logarithm of the density at a point whose first dimension sums to 1."""
+    """Return the logarithm of the density at a point whose first dimension sums to 1."""
     x, alpha = (as_tracer(v) * 1.0 for v in (x, alpha))
     if x.shape[0] + 1 == alpha.shape[0]:
         x = snp.concatenate([x, 1 - snp.sum(x, axis=0, keepdims=True)])
@@ -84,22 +84,24 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
         )
     a = snp.reshape(alpha, (alpha.shape[0], *[1] * (x.ndim - 1)))
     norm = snp.sum(special.gammaln(alpha)) - special.gammaln(snp.sum(alpha))
-    made = snp.sum(special.xlogy(a - 1, x), axis=0) - norm
+    result = snp.sum(special.xlogy(a - 1, x), axis=0) - norm
     good = snp.all(x > 0, axis=0) & (snp.abs(snp.sum(x, axis=0) - 1) < 1e-6)
-    return snp.where(good, made, -snp.inf)
+    return snp.where(good, result, -snp.inf)
 
 
 @public(name="multivariate_normal.logpdf")
 def _multivariate_normal_logpdf(x: Any, mean: Any, cov: Any) -> Any:
-    """The logarithm of the density at vectors `x`, for a mean and a covariance matrix, or for one
-    variance of all."""
+    """Return the logarithm of the density at vectors `x`.
+
+    `cov` is a covariance matrix, or one variance of all components.
+    """
     x, mean, cov = (as_tracer(v) * 1.0 for v in (x, mean, cov))
     if not mean.ndim:
         return -0.5 * ((x - mean) ** 2 / cov + snp.log(2 * pi * cov))
     size = mean.shape[-1]
-    apart = x - mean
+    deviation = x - mean
     if not cov.ndim:
-        squares = snp.sum(apart * apart, axis=-1) / cov
+        squares = snp.sum(deviation * deviation, axis=-1) / cov
         return -0.5 * (squares + size * (snp.log(cov) + log_of(2 * pi)))
     if cov.shape[-2:] != (size, size):
         raise ShapeError(
@@ -109,12 +111,12 @@ def _multivariate_normal_logpdf(x: Any, mean: Any, cov: Any) -> Any:
             )
         )
     factor = snp.linalg.cholesky(cov)
-    batch = snp.broadcast_shapes(apart.shape[:-1], cov.shape[:-2])
-    whole = snp.broadcast_to(factor, (*batch, size, size))
-    column = snp.broadcast_to(apart, (*batch, size))[..., None]
-    white = snp.linalg.solve(whole, column)[..., 0]
-    spread = snp.sum(snp.log(snp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    return -0.5 * snp.sum(white * white, axis=-1) - size / 2 * log_of(2 * pi) - spread
+    batch = snp.broadcast_shapes(deviation.shape[:-1], cov.shape[:-2])
+    batched_factor = snp.broadcast_to(factor, (*batch, size, size))
+    column = snp.broadcast_to(deviation, (*batch, size))[..., None]
+    white = snp.linalg.solve(batched_factor, column)[..., 0]
+    log_determinant = snp.sum(snp.log(snp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+    return -0.5 * snp.sum(white * white, axis=-1) - size / 2 * log_of(2 * pi) - log_determinant
 
 
 def _exp(function: Any) -> Any:

@@ -1,7 +1,8 @@
-"""What loops of special functions share: how exact they are, fractions without end, and slopes.
+"""Continued fractions, tolerances and derivatives for special functions.
 
-A loop has no way back, so what has one has a rule: the derivative for x is a formula, that for the
-other arguments is taken forward through the loop.
+A loop has no reverse-mode derivative, so that functions with loops have custom rules: the
+derivative in x is a formula, the derivatives in the other arguments are forward-mode derivatives of
+the loop.
 """
 
 from collections.abc import Callable
@@ -14,42 +15,44 @@ from shardir.frontend.directions import jvp
 from shardir.frontend.lax.loops import while_loop
 
 MOST = 10_000
-"""Rounds after which a loop ends whatever it has."""
+"""The maximum number of iterations of a loop."""
 
 
 def exactness(x: Any) -> float:
-    """What may be left out, relative: f64 for narrower floats need not be as good as it can."""
+    """Return the relative tolerance; narrower floats need less precision than f64."""
     return float(np.finfo(np.float64).eps) if x.dtype == np.float64 else 2.0**-34
 
 
 def fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float, least: int = 1) -> Any:
-    """first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n), by J. Steed's method: as a
-    sum, whose terms lose more digits the smaller they are. Of `least` terms, though some be 0."""
+    """Return first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n).
+
+    J. Steed's method evaluates it as a sum. At least `least` terms are used, even if some are 0.
+    """
     tiny = 1e-30
 
     def inverse_of(x: Any) -> Any:
         return 1 / snp.where(snp.abs(x) < tiny, snp.full_like(x, tiny), x)
 
-    def goes_on(state: Any) -> Any:
+    def is_unfinished(state: Any) -> Any:
         n, total, _, change = state
-        more = snp.any(snp.abs(change) > eps * snp.abs(total)) | (n < least)
-        return more & (n < MOST)
+        is_unconverged = snp.any(snp.abs(change) > eps * snp.abs(total)) | (n < least)
+        return is_unconverged & (n < MOST)
 
     def step(state: Any) -> Any:
-        n, total, before, change = state
+        n, total, previous_inverse, change = state
         top, bottom = term(n)
-        inverse = inverse_of(bottom + top * before)
-        change = -(top * before) * inverse * change
+        inverse = inverse_of(bottom + top * previous_inverse)
+        change = -(top * previous_inverse) * inverse * change
         return n + 1, total + change, inverse, change
 
     one = snp.ones((), first.dtype)
     top, bottom = term(one)
     inverse = inverse_of(bottom)
     change = top * inverse
-    return while_loop(goes_on, step, (one + 1, first + change, inverse, change))[1]
+    return while_loop(is_unfinished, step, (one + 1, first + change, inverse, change))[1]
 
 
 def slope(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
-    """The derivative of an elementwise function for one of its arguments."""
+    """Return the derivative of an elementwise function in one of its arguments."""
     tangents = tuple(snp.ones_like(x) if i == at else snp.zeros_like(x) for i, x in enumerate(args))
     return jvp(fun, args, tangents)[1]

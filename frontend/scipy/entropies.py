@@ -1,4 +1,4 @@
-"""Relative entropies in f64, without what cancels."""
+"""Relative entropies in f64 without cancellation."""
 
 from math import inf, log, nan
 from typing import Any
@@ -8,44 +8,47 @@ from shardir.frontend.numpy.pointwise import like
 from shardir.frontend.scipy.stirling import bend_near
 
 STEPS = 700
-"""By how many powers of two quotients that are no numbers are lowered, twice."""
+"""The power of two by which overflowing quotients are scaled down, twice."""
 
 
 def relative_entropy(p: Any, q: Any, wide: bool) -> Any:
-    """p log(p / q), 0 where p is 0 and q is not negative, inf of other signs.
+    """Return p log(p / q), 0 if p is 0 and q is not negative, and inf for other signs.
 
-    `wide`: the numbers are not those of a narrower type, whose quotients f64 has.
+    `wide` states that the operands are not of a narrower type, whose quotients f64 can represent.
     """
-    both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
+    both, is_zero = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
-    # Of what the two differ by, which is exact where they are close.
-    apart, least = snp.abs(safe[0] - safe[1]), snp.minimum(*safe)
-    size = _log_past(apart, least) if wide else snp.log1p(apart / least)
-    made = safe[0] * snp.where(safe[0] < safe[1], -size, size)
+    # The difference of both operands is exact if they are close.
+    difference, smaller = snp.abs(safe[0] - safe[1]), snp.minimum(*safe)
+    size = _log_past(difference, smaller) if wide else snp.log1p(difference / smaller)
+    result = safe[0] * snp.where(safe[0] < safe[1], -size, size)
     others = snp.where((p != p) | (q != q), like(p, nan), like(p, inf))
-    return snp.where(both, made, snp.where(none, like(p, 0), others))
+    return snp.where(both, result, snp.where(is_zero, like(p, 0), others))
 
 
 def divergence(p: Any, q: Any, wide: bool) -> Any:
-    """p log(p / q) - p + q: where p and q are near, p times m - log(1 + m) of m = (q - p) / p.
+    """Return p log(p / q) - p + q.
 
-    Of numbers of a narrower type f64 has the digits that cancel.
+    If p and q are close, the result is p (m - log(1 + m)) with m = (q - p) / p. For operands of a
+    narrower type f64 has enough digits for the cancellation.
     """
     entropy = relative_entropy(p, q, wide)
-    # No difference of infinities.
-    apart = entropy - snp.where(entropy == inf, like(p, 0), p - q)
+    # This prevents a difference of infinities.
+    direct = entropy - snp.where(entropy == inf, like(p, 0), p - q)
     if not wide:
-        return apart
-    near = (p > 0) & (q < 2 * p) & (p < 2 * q)
-    of = snp.where(near, p, like(p, 1))
-    m = snp.where(near, q - p, like(p, 0)) / of
-    return snp.where(near, of * (m * m * bend_near(m)), apart)
+        return direct
+    is_close = (p > 0) & (q < 2 * p) & (p < 2 * q)
+    safe_p = snp.where(is_close, p, like(p, 1))
+    m = snp.where(is_close, q - p, like(p, 0)) / safe_p
+    return snp.where(is_close, safe_p * (m * m * bend_near(m)), direct)
 
 
-def _log_past(apart: Any, least: Any) -> Any:
-    """log(1 + apart / least), also where that quotient is no number."""
-    far, one = apart / least == inf, like(apart, 1)
-    lowered = (apart * 2.0**-STEPS) / (snp.where(far, snp.minimum(least, 1.0), one) * 2.0**STEPS)
-    above = snp.log(snp.where(far, lowered, one)) + 2 * STEPS * log(2)
-    near = snp.log1p(snp.where(far, one, apart) / snp.where(far, one, least))
-    return snp.where(far, above, near)
+def _log_past(difference: Any, smaller: Any) -> Any:
+    """Return log(1 + difference / smaller) without overflow of the quotient."""
+    overflows, one = difference / smaller == inf, like(difference, 1)
+    scaled_quotient = (difference * 2.0**-STEPS) / (
+        snp.where(overflows, snp.minimum(smaller, 1.0), one) * 2.0**STEPS
+    )
+    above = snp.log(snp.where(overflows, scaled_quotient, one)) + 2 * STEPS * log(2)
+    near = snp.log1p(snp.where(overflows, one, difference) / snp.where(overflows, one, smaller))
+    return snp.where(overflows, above, near)

@@ -1,9 +1,9 @@
 """The gamma function of f64.
 
-From 2 to 3 it is a polynomial, below 10 the recurrence leads there, and beyond it is Stirling's
-formula, whose power is taken of x / e in two parts: of the power that f64 has, no digit is lost to
-the size of the exponent, as with exp(lgamma(x)). Left of 0 it is reflected (Abramowitz and Stegun
-6.1.15, 6.1.17, 6.1.40). Of integers it is looked up.
+From 2 to 3 it is a polynomial, below 10 the recurrence reduces to that range, and beyond it is
+Stirling's formula, whose power has the base x / e in two parts: no digit is lost to the size of the
+exponent, as in exp(lgamma(x)). Negative arguments use the reflection formula (Abramowitz and Stegun
+6.1.15, 6.1.17, 6.1.40). Values of integers are in a table.
 """
 
 from math import factorial, pi
@@ -24,47 +24,47 @@ NEAR_TWO = (
     -4.8305050675779646e-05, 1.7785149543816078e-05, -5.03864299552715e-06, 9.506255855352341e-07,
     -8.76290281144699e-08,
 )
-"""Of powers of t: (gamma(2 + t) - 1) / t, t from 0 to 1; see the test of this file."""
+"""Coefficients of powers of t of (gamma(2 + t) - 1) / t, t from 0 to 1; see this file's test."""
 # fmt: on
 E = (2.718281828459045, 1.4456468917292502e-16)
-"""e in two parts."""
+"""e as an unevaluated sum of two floats."""
 SCALE = (1.520346901066281, -9.239528122039697e-17)
-"""sqrt(2 pi / e) in two parts."""
+"""sqrt(2 pi / e) as an unevaluated sum of two floats."""
 TINY = 1e-18
-"""Below it gamma(x) is 1 / x."""
+"""The argument below which gamma(x) rounds to 1 / x."""
 LARGE = 140.0
-"""From here on what reflects is taken as a product of two powers: alone, it may be infinite."""
+"""The argument from which on the reflection uses a product of two powers to prevent overflow."""
 END = 1000.0
-"""The function is infinite long before."""
+"""An argument for which the function overflows f64."""
 FACTORIALS = tuple(float(factorial(n)) for n in range(171))
 
 
 def is_even(x: Any) -> Any:
-    """Whether a whole number is even; infinite ones are."""
+    """Return whether an integral value is even; infinities are even."""
     half = 0.5 * x
     return half == snp.floor(half)
 
 
 def gamma_of_double(x: Any) -> Any:
-    """The gamma function: infinite at 0, with its sign, and NaN at other poles."""
+    """Return the gamma function: infinite at 0, with its sign, and NaN at other poles."""
     left, size = x < 0, snp.abs(x)
-    value, again = _right(snp.where(size < TINY, like(x, 1), size), left)
+    value, second_factor = _right(snp.where(size < TINY, like(x, 1), size), left)
     nearest = snp.round(size)
-    apart = size - nearest
-    sines = snp.sin(pi * snp.abs(apart))
-    # -pi / (x sin(pi x)), where the sine changes its sign at each pole.
-    sign = snp.where((apart < 0) ^ is_even(nearest), like(x, -pi), like(x, pi))
-    reflected = sign / (size * sines) / value / again
-    reflected = snp.where(apart == 0, like(x, snp.nan), reflected)
-    made = snp.where(left, reflected, snp.where(_is_counted(x), _counted(x), value))
-    return snp.where(size < TINY, 1 / x, made)
+    fraction = size - nearest
+    sines = snp.sin(pi * snp.abs(fraction))
+    # This is -pi / (x sin(pi x)), where the sine changes its sign at each pole.
+    sign = snp.where((fraction < 0) ^ is_even(nearest), like(x, -pi), like(x, pi))
+    reflected = sign / (size * sines) / value / second_factor
+    reflected = snp.where(fraction == 0, like(x, snp.nan), reflected)
+    result = snp.where(left, reflected, snp.where(_is_counted(x), _counted(x), value))
+    return snp.where(size < TINY, 1 / x, result)
 
 
 def factorial_of_double(n: Any) -> Any:
-    """gamma(n + 1), 0 for negative n; n times gamma(n) where n + 1 is rounded."""
-    whole = (n == snp.floor(n)) | (n < 1)
-    made = gamma_of_double(snp.where(whole, n + 1, n))
-    return snp.where(n < 0, like(n, 0), snp.where(whole, made, n * made))
+    """Return gamma(n + 1), 0 for negative n; n gamma(n) where n + 1 is rounded."""
+    is_exact = (n == snp.floor(n)) | (n < 1)
+    value = gamma_of_double(snp.where(is_exact, n + 1, n))
+    return snp.where(n < 0, like(n, 0), snp.where(is_exact, value, n * value))
 
 
 def _is_counted(x: Any) -> Any:
@@ -78,14 +78,18 @@ def _counted(x: Any) -> Any:
 
 
 def _right(x: Any, halved: Any) -> Pair:
-    """Of positive x as a product; its second factor is 1 where the first need not be halved."""
-    far = x >= FAR
-    large, again = _stirling(snp.where(far, snp.minimum(x, END), like(x, FAR)), halved)
-    return snp.where(far, large, by_recurrence(snp.where(far, like(x, 1), x))), again
+    """Return gamma of positive x as a product; the second factor is 1 unless the first is
+    halved.
+    """
+    is_large = x >= FAR
+    large, second_factor = _stirling(snp.where(is_large, snp.minimum(x, END), like(x, FAR)), halved)
+    return snp.where(
+        is_large, large, by_recurrence(snp.where(is_large, like(x, 1), x))
+    ), second_factor
 
 
 def by_recurrence(x: Any, end: float = FAR) -> Any:
-    """Of numbers above 0 and below `end`."""
+    """Return gamma of numbers above 0 and below `end`."""
     t = x - snp.floor(x)
     total = like(x, NEAR_TWO[-1])
     for coefficient in reversed(NEAR_TWO[:-1]):
@@ -97,9 +101,9 @@ def by_recurrence(x: Any, end: float = FAR) -> Any:
 
 
 def _stirling(x: Any, halved: Any) -> Pair:
-    twice = halved & (x > LARGE)
+    is_squared = halved & (x > LARGE)
     y = x - 0.5
-    power, lost = power_of_quotient((x, 0.0), E, snp.where(twice, 0.5 * y, y))
-    lost = snp.where(twice, 2 * lost, lost) + rest(x)
-    value = power * SCALE[0] + power * (SCALE[1] + SCALE[0] * snp.expm1(lost))
-    return value, snp.where(twice, power, like(x, 1))
+    power, correction = power_of_quotient((x, 0.0), E, snp.where(is_squared, 0.5 * y, y))
+    correction = snp.where(is_squared, 2 * correction, correction) + rest(x)
+    value = power * SCALE[0] + power * (SCALE[1] + SCALE[0] * snp.expm1(correction))
+    return value, snp.where(is_squared, power, like(x, 1))

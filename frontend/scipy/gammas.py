@@ -1,4 +1,4 @@
-"""The gamma function and its relatives."""
+"""The gamma function and related functions."""
 
 from functools import partial
 from math import log as log_of, pi
@@ -17,13 +17,13 @@ from shardir.frontend.scipy.stirling import log_beta
 
 @public()
 def gammaln(x: Any) -> Any:
-    """The logarithm of the size of the gamma function."""
+    """Return the logarithm of the absolute value of the gamma function, elementwise."""
     return pointwise("lgamma", x, kind=inexact(x))
 
 
 @public()
 def digamma(x: Any) -> Any:
-    """The derivative of `gammaln`."""
+    """Return the derivative of `gammaln`, elementwise."""
     return pointwise("digamma", x, kind=inexact(x))
 
 
@@ -32,8 +32,10 @@ psi = digamma
 
 @public()
 def gammasgn(x: Any) -> Any:
-    """The sign of the gamma function, 1 or -1; that of a zero at zero, NaN at other poles and of
-    NaN."""
+    """Return the sign of the gamma function, 1 or -1, elementwise.
+
+    At a zero it is the sign of the zero; it is NaN at other poles and for NaN.
+    """
     (x,) = floats(x)
     below = snp.floor(x)
     sign = snp.where((x > 0) | is_even(below), 1.0, -1.0)
@@ -54,7 +56,7 @@ def _gamma_rule(primals: Any, tangents: Any) -> Any:
 
 @public()
 def gamma(x: Any) -> Any:
-    """The gamma function."""
+    """Return the gamma function, elementwise."""
     return _gamma(*floats(*ordered("gamma", x)))
 
 
@@ -72,13 +74,13 @@ def _factorial_rule(primals: Any, tangents: Any) -> Any:
 
 @public(static=("exact",))
 def factorial(n: Any, exact: bool = False) -> Any:
-    """gamma(n + 1), 0 for negative n."""
+    """Return gamma(n + 1), 0 for negative n, elementwise; `exact` has no effect."""
     return _factorial(*floats(*ordered("factorial", n)))
 
 
 @public()
 def betaln(a: Any, b: Any) -> Any:
-    """The logarithm of the size of the beta function."""
+    """Return the logarithm of the absolute value of the beta function, elementwise."""
     return in_double(partial(log_beta, gammaln=gammaln))(*floats(*ordered("betaln", a, b)))
 
 
@@ -95,19 +97,19 @@ def _beta(a: Any, b: Any) -> Any:
 def _beta_rule(primals: Any, tangents: Any) -> Any:
     a, b = primals
     value, total = _beta(a, b), digamma(a + b)
-    slope = (digamma(a) - total) * tangents[0] + (digamma(b) - total) * tangents[1]
-    return value, value * slope
+    derivative = (digamma(a) - total) * tangents[0] + (digamma(b) - total) * tangents[1]
+    return value, value * derivative
 
 
 @public()
 def beta(a: Any, b: Any) -> Any:
-    """The beta function."""
+    """Return the beta function, elementwise."""
     return _beta(*floats(*ordered("beta", a, b)))
 
 
 @public(static=("d",))
 def multigammaln(a: Any, d: int) -> Any:
-    """The logarithm of the gamma function of d-by-d matrices."""
+    """Return the logarithm of the multivariate gamma function of dimension `d`, elementwise."""
     (a,) = promote_to(inexact(a, 1), a)
     total = like(a, 0.25 * d * (d - 1) * log_of(pi))
     for j in range(d):
@@ -129,5 +131,5 @@ def _poch_rule(primals: Any, tangents: Any) -> Any:
 
 @public()
 def poch(z: Any, m: Any) -> Any:
-    """gamma(z + m) / gamma(z)."""
+    """Return the rising factorial gamma(z + m) / gamma(z), elementwise."""
     return _poch(*floats(*ordered("poch", z, m)))

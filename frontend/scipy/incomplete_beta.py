@@ -1,5 +1,7 @@
-"""The incomplete beta function, by a continued fraction (A. DiDonato and A. Morris, ACM TOMS 18,
-1992) on the side of the mean where the function is small."""
+"""The incomplete beta function, by a continued fraction on the side of the mean where it is small.
+
+Source: A. DiDonato and A. Morris, ACM TOMS 18, 1992.
+"""
 
 from functools import partial
 from typing import Any
@@ -16,39 +18,43 @@ from shardir.frontend.scipy.weights import beta_weight
 
 LEAST = 30
 END = 0.99
-"""From here on the fraction for what is below takes too many rounds."""
+"""The argument from which on the fraction of the lower side converges too slowly."""
 HUGE = 1e270
-"""Larger numbers make a step of the function as this one does; their products are no numbers."""
+"""The limit of parameters: the function is a step there, and products of larger ones overflow."""
 
 
 def _below(a: Any, b: Any, x: Any, eps: float, least: int = 1) -> Any:
     good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
     a, b = (snp.where(good, snp.minimum(x, HUGE), like(x, 1)) for x in (a, b))
     inner = snp.where(good, x, snp.full_like(x, 0.5))
-    # Where b is small the function is, too, beyond the mean: it would be 1 less what is nearly 1.
+    # For small b the function is small beyond the mean, too: 1 minus it would be nearly 1.
     low = (b < 1) & (b < a) & (inner < END)
     swap = (inner > (a + 1) / (a + b + 2)) & ~low
     p, q = snp.where(swap, b, a), snp.where(swap, a, b)
-    left, lost = two_sum(like(x, 1), -inner)
-    none = like(x, 0)
-    z, z_lost = snp.where(swap, left, inner), snp.where(swap, lost, none)
-    rest = snp.where(swap, inner, left), snp.where(swap, none, lost)
+    left, left_error = two_sum(like(x, 1), -inner)
+    zero = like(x, 0)
+    z, z_lost = snp.where(swap, left, inner), snp.where(swap, left_error, zero)
+    rest = snp.where(swap, inner, left), snp.where(swap, zero, left_error)
 
-    # p (1 - z) - q z, which is small near the mean.
-    of_p, slip = two_product(p, rest[0])
-    of_q, other = two_product(q, z)
-    apart = (of_p - of_q) + ((slip - other) + (p * rest[1] - q * z_lost))
+    # This is p (1 - z) - q z, which is small near the mean.
+    of_p, product_error = two_product(p, rest[0])
+    of_q, other_error = two_product(q, z)
+    difference = (of_p - of_q) + ((product_error - other_error) + (p * rest[1] - q * z_lost))
 
     def bottom(n: Any) -> Any:
         twice = p + 2 * n
-        return n + n * (q - n) * z / (twice - 1) + (p + n) * (apart + 1 + n * (2 - z)) / (twice + 1)
+        return (
+            n
+            + n * (q - n) * z / (twice - 1)
+            + (p + n) * (difference + 1 + n * (2 - z)) / (twice + 1)
+        )
 
     def term(n: Any) -> tuple[Any, Any]:
         below = p + 2 * n - 1
         top = (n * (p + n - 1) / below) * ((p + q + n - 1) / below) * (q - n)
         return top * z * z, bottom(n)
 
-    first = p * (apart + 1) / (p + 1)
+    first = p * (difference + 1) / (p + 1)
     value = beta_weight(p, q, (z, z_lost), rest) / fraction(first, term, eps, least)
     value = snp.where(swap, 1 - value, value)
     outside = snp.where(x <= 0, 0.0, 1.0)
@@ -61,7 +67,10 @@ def _plain(a: Any, b: Any, x: Any) -> Any:
 
 
 def _patient(a: Any, b: Any, x: Any) -> Any:
-    """The same for slopes: of whole numbers the fraction ends, but not that of others near them."""
+    """Compute the function for derivatives, with more terms.
+
+    For integers the fraction ends early, but not for numbers close to them.
+    """
     return in_double(partial(_below, eps=exactness(x), least=LEAST))(a, b, x)
 
 
@@ -75,13 +84,13 @@ _betainc = custom_jvp(_plain)
 
 @_betainc.defjvp
 def _betainc_rule(primals: Any, tangents: Any) -> Any:
-    made = _density(*primals) * tangents[2]
+    result = _density(*primals) * tangents[2]
     for at in (0, 1):
-        made = made + slope(_patient, primals, at) * tangents[at]
-    return _betainc(*primals), made
+        result = result + slope(_patient, primals, at) * tangents[at]
+    return _betainc(*primals), result
 
 
 @public()
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularised incomplete beta function."""
+    """Return the regularized incomplete beta function, elementwise."""
     return _betainc(*floats(*ordered("betainc", a, b, x)))

@@ -1,6 +1,6 @@
-"""Linear algebra under SciPy's names: `shardir.scipy.linalg` to users.
+"""The namespace `shardir.scipy.linalg`: linear algebra with the names of SciPy.
 
-Arguments that tell SciPy what it may overwrite or need not check are accepted and ignored.
+Arguments that permit SciPy to overwrite operands or to skip checks are accepted and ignored.
 """
 
 from typing import Any
@@ -66,7 +66,7 @@ TRANSPOSES = {0: "no", "N": "no", 1: "transpose", "T": "transpose", 2: "adjoint"
 def cholesky(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """The triangular factor of Hermitian positive definite matrices: upper, or `lower`."""
+    """Return the triangular factor of Hermitian positive definite matrices: upper, or `lower`."""
     (x,) = square("cholesky", a)
     factor: Tracer = emit("cholesky", hermitian(x))
     return factor if lower else adjoint(factor)
@@ -75,14 +75,16 @@ def cholesky(
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """What `cho_solve` takes: the factor of `cholesky`, and whether it is the lower one."""
+    """Return the operand of `cho_solve`: the factor of `cholesky`, and whether it is lower."""
     return cholesky(a, lower), lower
 
 
 def cho_solve(
     c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    """The x of a x = b, from the factor of `a`; `b` is a vector, or holds columns."""
+    """Return the solution x of a x = b from the factor of `a`; `b` is a vector or a matrix of
+    columns.
+    """
     factor, lower = _both("cho_solve", "c_and_lower", "cho_factor", c_and_lower)
     if getattr(lower, "shape", ()) != ():
         raise ArgumentError(point(f"lower of cho_solve is one truth value, got {brief(lower)}"))
@@ -98,7 +100,7 @@ def _cho_solve(factor: Any, b: Any, lower: bool) -> Any:
 
 
 def _columns(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer, bool]:
-    """Square matrices, right-hand sides as columns, and whether those were one vector."""
+    """Return square matrices, right-hand sides as columns, and whether `b` is a vector."""
     y = as_tracer(b)
     vector = y.ndim == 1
     x, right = square(name, a, reshape(y, (*y.shape, 1)) if vector else y)
@@ -118,20 +120,23 @@ def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
     check_finite: bool = True, lapack_driver: str = "gesdd",
 ) -> Any:  # fmt: skip
-    """U, the singular values in falling order, and V^H."""
-    made = _svd(a, full_matrices, compute_uv)
-    return tuple(made) if compute_uv else made
+    """Return U, the singular values in descending order, and V^H.
+
+    Without `compute_uv`, return only the singular values.
+    """
+    result = _svd(a, full_matrices, compute_uv)
+    return tuple(result) if compute_uv else result
 
 
 @public(static=("overwrite_a", "check_finite"))
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The determinant of square matrices."""
+    """Return the determinant of square matrices."""
     return _det(a)
 
 
 @public(static=("overwrite_a", "check_finite"))
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The inverse of square matrices."""
+    """Return the inverse of square matrices."""
     return _inv(a)
 
 
@@ -141,18 +146,18 @@ def eigh(
     overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
     eigvals: Any = None, type: int = 1, check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    """The eigenvalues of Hermitian matrices, rising, and eigenvectors as columns.
+    """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
-    With `b`, positive definite, those of a v = value b v. One triangle of `a` is read, the lower
-    one if `lower`.
+    With a positive definite `b`, solve a v = value b v. One triangle of `a` is read, the lower one
+    if `lower`.
     """
     if eigvals is not None or type != 1:
         raise ArgumentError(point("eigh finds all eigenvalues, of type 1: a v = value b v"))
     (x,) = square("eigh", a)
     x = x if lower else adjoint(x)
     if b is None:
-        made = emit("eigh", x, vectors=not eigvals_only)
-        return made if eigvals_only else tuple(made)
+        result = emit("eigh", x, vectors=not eigvals_only)
+        return result if eigvals_only else tuple(result)
     (weight,) = square("eigh", b)
     factor: Tracer = emit("cholesky", hermitian(weight))
     half = triangular_solve(factor, _whole(x), lower=True)
@@ -164,7 +169,7 @@ def eigh(
 
 
 def _whole(x: Tracer) -> Tracer:
-    """Hermitian matrices from their lower triangles."""
+    """Return Hermitian matrices from their lower triangles."""
     from shardir.frontend import numpy as snp
 
     return as_tracer(snp.tril(x) + adjoint(as_tracer(snp.tril(x, -1))))
@@ -172,7 +177,7 @@ def _whole(x: Tracer) -> Tracer:
 
 @public(static=("overwrite_a", "check_finite"))
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """What `lu_solve` takes: L and U in one matrix, and the pivots."""
+    """Return the operand of `lu_solve`: L and U in one matrix, and the pivots."""
     (x,) = matrices("lu_factor", a)
     packed, pivots, _ = factored(x)
     return packed, pivots
@@ -181,24 +186,27 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> A
 def lu_solve(
     lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    """The x of op(a) x = b, from the factors of `a`; `trans` 1 transposes, 2 takes the adjoint."""
+    """Return the solution x of op(a) x = b from the factors of `a`.
+
+    `trans` 1 transposes, 2 takes the conjugate transpose.
+    """
     packed, pivots = _both("lu_solve", "lu_and_piv", "lu_factor", lu_and_piv)
     return _lu_solve(packed, pivots, b, _transpose("lu_solve", trans))
 
 
-def _both(name: str, word: str, maker: str, given: Any) -> tuple[Any, Any]:
-    """The two parts of a factored matrix; raises `ArgumentError` for anything else."""
+def _both(name: str, parameter: str, maker: str, given: Any) -> tuple[Any, Any]:
+    """Return both parts of a factorization; raise `ArgumentError` for another object."""
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         raise ArgumentError(
-            point(f"{name} takes as {word} the pair that {maker} returns, got {brief(given)}")
+            point(f"{name} takes as {parameter} the pair that {maker} returns, got {brief(given)}")
         )
     return given[0], given[1]
 
 
 def _transpose(name: str, trans: Any) -> str:
     if not isinstance(trans, (int, str)) or trans not in TRANSPOSES:
-        told = ", ".join(map(repr, TRANSPOSES))
-        raise ArgumentError(point(f"{name} takes as trans one of {told}, got {trans!r}"))
+        accepted = ", ".join(map(repr, TRANSPOSES))
+        raise ArgumentError(point(f"{name} takes as trans one of {accepted}, got {trans!r}"))
     return TRANSPOSES[trans]
 
 
@@ -213,7 +221,7 @@ def _lu_solve(packed: Any, pivots: Any, b: Any, transpose: str) -> Any:
 def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """P, L and U, whose product the matrix is; with `permute_l` P L and U."""
+    """Return P, L and U, whose product is the matrix; with `permute_l` return P L and U."""
     from shardir.frontend import numpy as snp
 
     (x,) = matrices("lu", a)
@@ -222,8 +230,8 @@ def lu(
     size = min(rows, columns)
     lower = snp.tril(packed, -1)[..., :size] + snp.eye(rows, size, dtype=packed.dtype)
     upper = snp.triu(packed)[..., :size, :]
-    places = snp.arange(rows, dtype=order.dtype)
-    exchange = as_tracer(snp.astype(places[:, None] == order[..., None, :], packed.real.dtype))
+    positions = snp.arange(rows, dtype=order.dtype)
+    exchange = as_tracer(snp.astype(positions[:, None] == order[..., None, :], packed.real.dtype))
     return (exchange @ lower, upper) if permute_l else (exchange, lower, upper)
 
 
@@ -232,7 +240,7 @@ def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
     pivoting: bool = False, check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    """Q and R, whose product the matrix is; `mode` is "full", "economic" or "r" (R alone)."""
+    """Return Q and R, whose product is the matrix; `mode` is "full", "economic" or "r" (only R)."""
     if mode not in ("full", "economic", "r"):
         raise ArgumentError(point(f"qr has the modes 'full', 'economic' and 'r', not {mode!r}"))
     if pivoting:
@@ -247,7 +255,7 @@ def solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     debug: bool = False, check_finite: bool = True, assume_a: str = "gen",
 ) -> Any:  # fmt: skip
-    """The x of a x = b; `assume_a` "pos" says that `a` is positive definite."""
+    """Return the solution x of a x = b; `assume_a` "pos" states that `a` is positive definite."""
     if assume_a not in ("gen", "sym", "her", "pos"):
         raise ArgumentError(
             point(f"solve assumes 'gen', 'sym', 'her' or 'pos' of a matrix, not {assume_a!r}")
@@ -265,7 +273,10 @@ def solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
     overwrite_b: bool = False, debug: Any = None, check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    """The x of op(a) x = b for triangular `a`; `trans` 1 transposes, 2 takes the adjoint."""
+    """Return the solution x of op(a) x = b for triangular `a`.
+
+    `trans` 1 transposes, 2 takes the conjugate transpose.
+    """
     transpose = _transpose("solve_triangular", trans)
     x, y, vector = _columns("solve_triangular", a, b)
     found = triangular_solve(x, y, lower=lower, transpose=transpose, unit=unit_diagonal)
@@ -277,7 +288,10 @@ def eigh_tridiagonal(
     d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
     tol: float | None = None,
 ) -> Any:  # fmt: skip
-    """The eigenvalues of symmetric matrices with the diagonal `d` and `e` beside it, rising."""
+    """Return the eigenvalues, ascending, of symmetric tridiagonal matrices, and eigenvectors.
+
+    `d` is the diagonal, `e` the diagonal beside it.
+    """
     if select != "a" or select_range is not None:
         raise ArgumentError(point("eigh_tridiagonal finds all eigenvalues: select='a'"))
     from shardir.frontend import numpy as snp
@@ -287,9 +301,9 @@ def eigh_tridiagonal(
     (eye,) = matrices("eigh_tridiagonal", identity_like(as_tracer(main[..., None]), size))
     below = as_tracer(snp.pad(side, [(0, 0)] * (side.ndim - 1) + [(1, 0)]))
     under = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
-    made = emit(
+    result = emit(
         "eigh",
         as_tracer(scaled(eye, main, -2) + scaled(under, below, -2)),
         vectors=not eigvals_only,
     )
-    return made if eigvals_only else tuple(made)
+    return result if eigvals_only else tuple(result)

@@ -28,29 +28,31 @@ PADE = (
     960960.0, 16380.0, 182.0, 1.0,
 )  # fmt: skip
 RADIUS = {"f32": 3.925724783138660, "f64": 5.371920351148152}
-"""The largest 1-norm for which the approximation is exact to the type."""
+"""The largest 1-norm for which the approximation has the precision of the type."""
 
 
 @public(static=("upper_triangular", "max_squarings"))
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
-    """The exponential of square matrices; NaN where it takes more than `max_squarings`."""
+    """Return the exponential of square matrices; NaN if it needs more than `max_squarings`
+    squarings.
+    """
     from shardir.frontend import numpy as snp
 
     (x,) = square("expm", A)
     size = abs(x).sum(-2).max(-1) if x.shape[-1] else snp.zeros(x.shape[:-2])
     radius = RADIUS[real_dtype(x)]
-    most = whole_of("max_squarings of expm", max_squarings, 0)
-    needed = snp.maximum(snp.ceil(snp.log2(size / radius)), 0)
-    x = as_tracer(x / snp.exp2(needed)[..., None, None])
+    max_count = whole_of("max_squarings of expm", max_squarings, 0)
+    squarings = snp.maximum(snp.ceil(snp.log2(size / radius)), 0)
+    x = as_tracer(x / snp.exp2(squarings)[..., None, None])
     result = _pade(x)
-    for i in range(min(most, np.finfo(NUMPY_DTYPES[real_dtype(x)]).maxexp)):
-        again = (needed > i)[..., None, None]
-        result = snp.where(again, result @ result, result)
-    return snp.where((needed > float(most))[..., None, None], snp.nan, result)
+    for i in range(min(max_count, np.finfo(NUMPY_DTYPES[real_dtype(x)]).maxexp)):
+        squares_again = (squarings > i)[..., None, None]
+        result = snp.where(squares_again, result @ result, result)
+    return snp.where((squarings > float(max_count))[..., None, None], snp.nan, result)
 
 
 def _pade(x: Any) -> Any:
-    """The ratio of two polynomials of degree 13, by few products."""
+    """Return the quotient of two polynomials of degree 13, with few matrix products."""
     eye = identity_like(x, x.shape[-1])
     second = x @ x
     fourth = second @ second
@@ -65,7 +67,7 @@ def _pade(x: Any) -> Any:
 
 @public(static=("method", "compute_expm"))
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
-    """The exponential, and how it changes when the matrix moves along `E`."""
+    """Return the exponential, and its derivative in the direction `E`."""
     from shardir.frontend import numpy as snp
 
     x, direction = square("expm_frechet", A, E)
@@ -77,13 +79,15 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     top = snp.concatenate([x, direction], axis=-1)
     bottom = snp.concatenate([snp.zeros_like(x), x], axis=-1)
     both = expm(snp.concatenate([top, bottom], axis=-2))
-    moved = both[..., :rows, rows:]
-    return (both[..., :rows, :rows], moved) if compute_expm else moved
+    derivative = both[..., :rows, rows:]
+    return (both[..., :rows, :rows], derivative) if compute_expm else derivative
 
 
 @public(static=("blocksize",))
 def sqrtm(A: Any, blocksize: int = 1) -> Any:
-    """The principal square root of diagonalisable matrices, complex, from their eigenvalues."""
+    """Return the principal square root of diagonalizable matrices, complex, from their
+    eigenvalues.
+    """
     from shardir.frontend import numpy as snp
 
     (x,) = square("sqrtm", A)
@@ -97,9 +101,9 @@ def polar(
     a: Any, side: str = "right", *, method: str = "svd", eps: float | None = None,
     max_iterations: int | None = None,
 ) -> Any:  # fmt: skip
-    """A matrix with orthonormal columns (or rows) and a positive semidefinite one.
+    """Return the polar factors: a matrix with orthonormal columns (or rows) and a semidefinite one.
 
-    Their product is `a`, with the latter on the `side`.
+    Their product is `a`, with the positive semidefinite factor on the `side` "right" or "left".
     """
     if side not in ("right", "left"):
         raise ArgumentError(point(f"polar has the sides 'right' and 'left', not {side!r}"))
@@ -112,14 +116,14 @@ def polar(
 
 @public(static=("method", "tol"))
 def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
-    """The x of A x + x B = C, as one system of equations."""
+    """Return the solution x of A x + x B = C, by one system of linear equations."""
     from shardir.frontend import numpy as snp
 
     a, b, c = square("solve_sylvester", A, B, C)
     if any(x.ndim != 2 for x in (a, b, c)) or c.shape != (a.shape[0], b.shape[0]):
-        told = ", ".join(str(x.shape) for x in (a, b, c))
+        shapes = ", ".join(str(x.shape) for x in (a, b, c))
         raise ShapeError(
-            point(f"solve_sylvester takes matrices (m, m), (n, n), (m, n), got {told}")
+            point(f"solve_sylvester takes matrices (m, m), (n, n), (m, n), got {shapes}")
         )
     rows, columns = c.shape
     system = snp.kron(a, identity_like(b, columns)) + snp.kron(identity_like(a, rows), b.T)

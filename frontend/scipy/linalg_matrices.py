@@ -1,4 +1,4 @@
-"""Matrices of a certain build, under SciPy's names."""
+"""Special matrices with the names of SciPy."""
 
 from math import comb, sqrt
 from typing import Any
@@ -25,7 +25,7 @@ def _vector(name: str, x: Any) -> Tracer:
 
 @public()
 def block_diag(*arrs: Any) -> Any:
-    """The matrices along the diagonal of one, zeros elsewhere."""
+    """Return a block diagonal matrix."""
     from shardir.frontend import numpy as snp
 
     blocks = [as_tracer(snp.atleast_2d(x)) for x in (promote(*arrs) if arrs else [])]
@@ -44,7 +44,7 @@ def block_diag(*arrs: Any) -> Any:
 
 @public()
 def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrix whose diagonals are constant, with the first column `c` and the first row `r`.
+    """Return the Toeplitz matrix with first column `c` and first row `r`.
 
     Without `r` it is Hermitian. The first element of `r` is not used.
     """
@@ -56,13 +56,13 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
     line = snp.concatenate([snp.flip(row[1:]), column])
     rows, columns = column.shape[0], row.shape[0]
-    places = np.arange(columns - 1, columns - 1 + rows)[:, None] - np.arange(columns)[None]
-    return snp.take(line, places, axis=0)
+    positions = np.arange(columns - 1, columns - 1 + rows)[:, None] - np.arange(columns)[None]
+    return snp.take(line, positions, axis=0)
 
 
 @public()
 def hankel(c: Any, r: Any = None) -> Any:
-    """The matrix whose antidiagonals are constant, with first column `c` and last row `r`.
+    """Return the Hankel matrix with first column `c` and last row `r`.
 
     Without `r` the last row is zeros. The first element of `r` is not used.
     """
@@ -71,24 +71,24 @@ def hankel(c: Any, r: Any = None) -> Any:
     column = _vector("hankel", c)
     row = snp.zeros_like(column) if r is None else _vector("hankel", r)
     line = snp.concatenate([column, row[1:]])
-    places = np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])[None]
-    return snp.take(line, places, axis=0)
+    positions = np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])[None]
+    return snp.take(line, positions, axis=0)
 
 
 @public()
 def circulant(c: Any) -> Any:
-    """The matrix whose columns are `c`, each turned on by one."""
+    """Return the circulant matrix with first column `c`."""
     from shardir.frontend import numpy as snp
 
     column = _vector("circulant", c)
     size = column.shape[0]
-    places = (np.arange(size)[:, None] - np.arange(size)[None]) % max(size, 1)
-    return snp.take(column, places, axis=0)
+    positions = (np.arange(size)[:, None] - np.arange(size)[None]) % max(size, 1)
+    return snp.take(column, positions, axis=0)
 
 
 @public()
 def companion(a: Any) -> Any:
-    """The matrix whose eigenvalues are the roots of the polynomial `a`."""
+    """Return the companion matrix, whose eigenvalues are the roots of the polynomial `a`."""
     from shardir.frontend import numpy as snp
 
     line = _vector("companion", a)
@@ -102,7 +102,7 @@ def companion(a: Any) -> Any:
 
 @public(static=("n", "mode"))
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
-    """The matrix by which a vector of `n` elements is convolved with `a`."""
+    """Return the matrix of the convolution of a vector of `n` elements with `a`."""
     from shardir.frontend import numpy as snp
 
     line = _vector("convolution_matrix", a)
@@ -112,9 +112,9 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
             point(f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
                   f"'valid', got {n} and {mode!r}")
         )  # fmt: skip
-    whole = snp.pad(line, (0, count - 1))
-    places = np.arange(size + count - 1)[:, None] - np.arange(count)[None]
-    found = snp.where(places >= 0, snp.take(whole, np.maximum(places, 0), axis=0), 0)
+    padded = snp.pad(line, (0, count - 1))
+    positions = np.arange(size + count - 1)[:, None] - np.arange(count)[None]
+    found = snp.where(positions >= 0, snp.take(padded, np.maximum(positions, 0), axis=0), 0)
     if mode == "full":
         return found
     kept = max(size, count) if mode == "same" else max(size, count) - min(size, count) + 1
@@ -124,7 +124,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 @public()
 def leslie(f: Any, s: Any) -> Any:
-    """The matrix with `f` as its first row and `s` below its diagonal."""
+    """Return the Leslie matrix with `f` as first row and `s` below the diagonal."""
     from shardir.frontend import numpy as snp
 
     births, lives = promote(_vector("leslie", f), _vector("leslie", s))
@@ -139,22 +139,22 @@ def leslie(f: Any, s: Any) -> Any:
 
 @public()
 def fiedler(a: Any) -> Any:
-    """The distances between all elements of a vector."""
+    """Return the absolute differences of all pairs of elements of a vector."""
     line = _vector("fiedler", a)
     return abs(line[:, None] - line[None])
 
 
 MOST_ROWS = 1 << 15
-"""NumPy makes these matrices, in one piece; more rows than these fill a machine."""
+"""The maximum number of rows; NumPy creates these matrices in memory."""
 
 MOST_WITH_BINOMIALS = 500
-"""Pascal's matrix of more rows, or its inverse, has numbers that are infinite in floats."""
+"""The maximum number of rows of the Pascal matrix or its inverse without overflow of floats."""
 
 MOST_OF_INVERSE = 200
-"""So has the inverse of Hilbert's."""
+"""The maximum number of rows of the inverse Hilbert matrix without overflow of floats."""
 
 MOST_OF_EXACT_INVERSE = 14
-"""That of more rows has integers of more than 64 bits."""
+"""The maximum number of rows of the exact inverse Hilbert matrix in 64-bit integers."""
 
 
 def _rows(name: str, n: Any, least: int = 0, most: int = MOST_ROWS) -> int:
@@ -162,49 +162,54 @@ def _rows(name: str, n: Any, least: int = 0, most: int = MOST_ROWS) -> int:
 
 
 def dft(n: int, scale: str | None = None) -> Any:
-    """The matrix of the Fourier transform of n elements; `scale` is "sqrtn", "n" or None."""
+    """Return the matrix of the discrete Fourier transform of n elements; `scale` is "sqrtn", "n" or
+    None.
+    """
     if scale is not None and not (isinstance(scale, str) and scale in ("sqrtn", "n")):
         raise ArgumentError(point(f"dft has the scales 'sqrtn', 'n' and None, not {scale!r}"))
     size = _rows("dft", n)
     powers = np.outer(np.arange(size), np.arange(size)) % max(size, 1)
-    made = np.exp(-2j * np.pi * powers / max(size, 1))
-    return asarray(made / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
+    matrix = np.exp(-2j * np.pi * powers / max(size, 1))
+    return asarray(matrix / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
 
 
 def hadamard(n: int, dtype: Any = int) -> Any:
-    """The matrix of 1 and -1 with orthogonal rows, for a power of two."""
+    """Return the Hadamard matrix of 1 and -1 with orthogonal rows; n is a power of two."""
     size = _rows("hadamard", n)
     if size < 1 or size & (size - 1):
         raise ArgumentError(point(f"hadamard takes a power of two, got {size}"))
-    made = np.ones((1, 1), int)
-    while len(made) < size:
-        made = np.block([[made, made], [made, -made]])
-    return asarray(made, dtype)
+    matrix = np.ones((1, 1), int)
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return asarray(matrix, dtype)
 
 
 def helmert(n: int, full: bool = False) -> Any:
-    """Orthonormal rows, each comparing an element with the mean of those before it."""
+    """Return orthonormal rows, each of which compares an element with the mean of those before.
+
+    The first row, of equal elements, is included only if `full`.
+    """
     size = _rows("helmert", n, least=1)
-    made = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
-    made[0] = 1
+    matrix = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
+    matrix[0] = 1
     counts = np.arange(size)
     lengths = np.sqrt(counts * (counts + 1))
     lengths[0] = sqrt(size)
-    made = made / lengths[:, None]
-    return asarray(made if full else made[1:])
+    matrix = matrix / lengths[:, None]
+    return asarray(matrix if full else matrix[1:])
 
 
 def hilbert(n: int) -> Any:
-    """The matrix of 1 / (i + j + 1)."""
+    """Return the matrix of 1 / (i + j + 1)."""
     size = np.arange(_rows("hilbert", n))
     return asarray(1 / (size[:, None] + size[None] + 1.0))
 
 
 def invhilbert(n: int, exact: bool = False) -> Any:
-    """The inverse of `hilbert`."""
+    """Return the inverse of `hilbert`; with `exact` as integers."""
     exact = flag_of("exact of invhilbert", exact)
     size = _rows("invhilbert", n, most=MOST_OF_EXACT_INVERSE if exact else MOST_OF_INVERSE)
-    made = [
+    rows = [
         [
             (-1) ** (i + j) * (i + j + 1) * comb(size + i, size - j - 1)
             * comb(size + j, size - i - 1) * comb(i + j, i) ** 2
@@ -212,11 +217,11 @@ def invhilbert(n: int, exact: bool = False) -> Any:
         ]
         for i in range(size)
     ]  # fmt: skip
-    return asarray(np.array(made, int if exact else float).reshape(size, size))
+    return asarray(np.array(rows, int if exact else float).reshape(size, size))
 
 
 def pascal(n: int, kind: str | None = None) -> Any:
-    """Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
+    """Return Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
     return asarray(_pascal("pascal", n, kind), np.float32)
 
 
@@ -227,20 +232,20 @@ def _pascal(name: str, n: int, kind: str | None) -> np.ndarray[Any, Any]:
             point(f"{name} has the kinds 'symmetric', 'lower' and 'upper', not {kind!r}")
         )
     size = _rows(name, n, most=MOST_WITH_BINOMIALS)
-    places = range(size)
+    indices = range(size)
     if kind in (None, "symmetric"):
-        rows = [[comb(i + j, j) for j in places] for i in places]
+        rows = [[comb(i + j, j) for j in indices] for i in indices]
     else:
-        rows = [[comb(i, j) for j in places] for i in places]
-    # Integers of 64 bits do not hold what is beyond the row 34.
-    made = np.array([[float(x) for x in row] for row in rows]).reshape(size, size)
-    return made.T if kind == "upper" else made
+        rows = [[comb(i, j) for j in indices] for i in indices]
+    # 64-bit integers overflow beyond row 34.
+    matrix = np.array([[float(x) for x in row] for row in rows]).reshape(size, size)
+    return matrix.T if kind == "upper" else matrix
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
-    """The inverse of `pascal`."""
+    """Return the inverse of `pascal`."""
     symmetric = kind is None or (isinstance(kind, str) and kind == "symmetric")
     lower = _pascal("invpascal", n, "lower" if symmetric else kind)
-    places = np.arange(len(lower))
-    signed = lower * (-1.0) ** (places[:, None] + places[None])
+    indices = np.arange(len(lower))
+    signed = lower * (-1.0) ** (indices[:, None] + indices[None])
     return asarray(signed if not symmetric else signed.T @ signed)

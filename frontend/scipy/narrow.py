@@ -1,4 +1,4 @@
-"""Floats of less than 64 bits in functions of many steps, each of which would be rounded."""
+"""Computation of half-precision and single-precision floats in wider types."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,26 +10,26 @@ from shardir.frontend.operands import convert
 
 
 def in_single(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of arrays of f32 and f64 that takes narrower floats, too: by f32, rounded once."""
+    """Extend a function of f32 and f64 to narrower floats: compute in f32, round once."""
 
-    def widened(x: Any) -> Any:
+    def compute(x: Any) -> Any:
         if x.dtype.itemsize >= 4:
             return function(x)
         return function(x.astype(np.float32)).astype(x.dtype)
 
-    return widened
+    return compute
 
 
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays of f64 that takes narrower floats, too: by f64, rounded once.
+    """Extend a function of f64 to narrower floats: compute in f64, round once.
 
-    What is inside is f64 whether `enable_x64` is set or not, and so are its derivatives.
+    The computation and its derivatives are f64 independent of `enable_x64`.
     """
 
-    def widened(*xs: Any) -> Any:
+    def compute(*xs: Any) -> Any:
         first = xs[0]
         with config(enable_x64=True):
-            made = function(*(convert(x, "f64") for x in xs))
-        return convert(made, first.value.type.dtype, first.weak_type)
+            result = function(*(convert(x, "f64") for x in xs))
+        return convert(result, first.value.type.dtype, first.weak_type)
 
-    return widened
+    return compute

@@ -1,9 +1,9 @@
-"""The quantile of the normal distribution, by rational functions.
+"""The quantile function of the normal distribution, by rational functions.
 
-On the intervals of M. Wichura (Applied Statistics 37, 1988): of q = p - 1/2 near 0, and of
-r = sqrt(-log p) to the left, in f64 two of those. The coefficients are our own, and are what is
-left of a slope in q and of a line in r, so that their errors are seen little: see
-tests/frontend/scipy/quantile_coefficients.py. Each lane has the one quotient that it needs.
+The intervals are those of M. Wichura (Applied Statistics 37, 1988): q = p - 1/2 near 0, and r =
+sqrt(-log p) in the tail, in f64 two intervals. The coefficients are computed by this project for
+the remainder after a linear term in q or r, which limits rounding errors: see
+tests/frontend/scipy/quantile_coefficients.py. Each element needs one quotient.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from typing import Any
 from shardir.frontend import numpy as snp
 
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
-"""Two polynomials, of each the constant term first."""
+"""Numerator and denominator coefficients, each with the constant term first."""
 MIDDLE, OUTSIDE = 2.875, (1.4375, -0.625)
-"""What is taken out: a slope, and a line in r. Of few bits, so that half a number times them is
-exact: the rational functions are small beside it."""
+"""The linear terms in q and in r. They have few bits, so that the product with half a float is
+exact; the rational functions are small relative to them."""
 SPLIT = {4: 2.0**12 + 1, 8: 2.0**27 + 1}
-"""What takes half of the bits of a number (T. Dekker, 1971), by the bytes of it."""
+"""The factor of Dekker's split into halves (1971), by element size in bytes."""
 STEEP = 1.3
-"""The slope of the quantile over r, nearly: what the root is off by is seen times that."""
+"""The approximate derivative of the quantile in r, which scales the rounding error of the root."""
 
 # fmt: off
 CENTRE_SINGLE: Ratio = (
@@ -57,34 +57,39 @@ FAR: Ratio = (
 
 
 def normal_quantile(p: Any) -> Any:
-    """Where the distribution function is p, an array of f32 or f64; NaN outside of 0 to 1."""
-    wide = p.dtype.itemsize == 8
+    """Return the x at which the distribution function is p, for f32 or f64; NaN outside of
+    [0, 1].
+    """
+    is_double = p.dtype.itemsize == 8
     q = p - 0.5
     small = snp.minimum(p, 1 - p)
     logarithm = -snp.log(small)
     r = snp.sqrt(logarithm)
-    above, below = _parts(r - 1.6, TAIL if wide else TAIL_SINGLE)
-    if wide:
-        further = _parts(r - 5.0, FAR)
-        near = r <= 5.0
-        above, below = snp.where(near, above, further[0]), snp.where(near, below, further[1])
+    numerator, denominator = _parts(r - 1.6, TAIL if is_double else TAIL_SINGLE)
+    if is_double:
+        far_tail = _parts(r - 5.0, FAR)
+        is_near_tail = r <= 5.0
+        numerator, denominator = (
+            snp.where(is_near_tail, numerator, far_tail[0]),
+            snp.where(is_near_tail, denominator, far_tail[1]),
+        )
     central = snp.abs(q) <= 0.425
     z = q * q
-    inner = _parts(0.180625 - z, CENTRE if wide else CENTRE_SINGLE)
-    ratio = snp.where(central, inner[0], above) / snp.where(central, inner[1], below)
-    # In two halves, so that their products are exact; and what the root lacks.
+    inner = _parts(0.180625 - z, CENTRE if is_double else CENTRE_SINGLE)
+    ratio = snp.where(central, inner[0], numerator) / snp.where(central, inner[1], denominator)
+    # The halves have exact products; the rounding error of the root is corrected.
     at = snp.where(central, q, r)
     scaled = at * SPLIT[p.dtype.itemsize]
     high = scaled - (scaled - at)
     low = at - high
-    slip = (((logarithm - high * high) - 2 * high * low) - low * low) * (0.5 * STEEP) / r
-    tilt, back = OUTSIDE
-    right = (high * tilt + back) + (low * tilt + (ratio + slip))
+    root_error = (((logarithm - high * high) - 2 * high * low) - low * low) * (0.5 * STEEP) / r
+    gradient, offset = OUTSIDE
+    right = (high * gradient + offset) + (low * gradient + (ratio + root_error))
     right = snp.where(small == 0, snp.full_like(p, inf), right)
     outer = snp.where(q < 0, -right, right)
-    # Where 1/2 less p is rounded the quantile has about this slope.
-    lost = (p - (q + 0.5)) * (1.1 + 32.8 * z)
-    return snp.where(central, high * MIDDLE + (low * MIDDLE + (q * ratio + lost)), outer)
+    # Where 1/2 - p is rounded, the quantile has approximately this derivative.
+    rounding_error = (p - (q + 0.5)) * (1.1 + 32.8 * z)
+    return snp.where(central, high * MIDDLE + (low * MIDDLE + (q * ratio + rounding_error)), outer)
 
 
 def _parts(x: Any, ratio: Ratio) -> tuple[Any, Any]:

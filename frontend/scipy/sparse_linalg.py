@@ -1,7 +1,7 @@
-"""Iterative solvers of linear equations, under the names of `jax.scipy.sparse.linalg`.
+"""Iterative solvers of linear equations with the names of `jax.scipy.sparse.linalg`.
 
-An operator is a square matrix or a function that multiplies with one; vectors are containers of
-arrays. Solutions are differentiated by the equation, not by the iterations
+An operator is a square matrix or a function that multiplies by one; vectors are containers of
+arrays. Derivatives of solutions follow from the equation, not from the iterations
 (`lax.custom_linear_solve`).
 """
 
@@ -29,10 +29,11 @@ def cg(
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by conjugate gradients; A is Hermitian positive definite.
 
-    `b` is an array or a container of arrays, `A` a matrix or a function of such a container, `M`
-    an approximate inverse of `A` of the same kinds, `x0` the first guess (zeros). The iteration
-    ends when the norm of the residual is at most max(tol * norm(b), atol), or after `maxiter`
-    steps (10 times the number of unknowns). Raises `ArgumentError` where `x0` is not like `b`.
+    `b` is an array or a container of arrays, `A` a matrix or a function of such a container, `M` an
+    approximate inverse of `A` of the same kinds, `x0` the first guess (by default zeros). The
+    iteration ends when the norm of the residual is at most max(tol * norm(b), atol), or after
+    `maxiter` steps (by default 10 times the number of unknowns). Raise `ArgumentError` if `x0` does
+    not have the shapes of `b`.
 
     M. Hestenes and E. Stiefel, Methods of conjugate gradients for solving linear systems, 1952.
     """
@@ -58,8 +59,8 @@ def gmres(
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by generalized minimal residuals; see `cg`.
 
-    `A` is any invertible operator. A subspace of `restart` vectors is built before the solution
-    is updated; `maxiter` counts these rounds. The preconditioned residual is what gets small.
+    `A` is any invertible operator. A subspace of `restart` vectors is built before each update of
+    the solution; `maxiter` is the number of these cycles. The preconditioned residual is minimized.
     `solve_method` is accepted ("batched" or "incremental"): both give the result of "batched".
 
     Y. Saad and M. Schultz, GMRES: a generalized minimal residual algorithm, 1986.
@@ -83,7 +84,7 @@ def _solved(
         raise ArgumentError(
             point(
                 f"x0 of {name} is not like b: its shapes are {_shapes(x0)}, those of b "
-                f"{_shapes(b)}; they have to be containers of the same arrays"
+                f"{_shapes(b)}; they must be containers of arrays of the same shapes"
             )
         )
     x0 = tree.map(lambda x, like: snp.asarray(x).astype(like.dtype), x0, b)
@@ -114,7 +115,7 @@ def _shapes(x: Any) -> list[tuple[int, ...]]:
 
 
 def _operator(what: str, given: Any) -> Operator:
-    """Return the function that multiplies with a matrix, or the function that was given."""
+    """Return the function that multiplies by a matrix, or the given function."""
     if callable(given):
         return given  # type: ignore[no-any-return]
     shape = abstract_of(given, what).type.shape
@@ -135,7 +136,7 @@ def _minus(x: Any, y: Any) -> Any:
 
 
 def _inner(x: Any, y: Any) -> Any:
-    """Return the inner product, the first vector conjugated."""
+    """Return the inner product, with the first vector conjugated."""
     return reduce(add, map(snp.vdot, tree.leaves(x), tree.leaves(y)))
 
 
@@ -145,14 +146,14 @@ def _square(x: Any) -> Any:
 
 
 def _bound(b: Any, tol: Any, atol: Any) -> Any:
-    """Return the square of the norm that a residual may have."""
+    """Return the square of the largest accepted norm of a residual."""
     square = _square(b)
     return snp.maximum(snp.square(snp.asarray(tol, square.dtype)) * square,
                        snp.square(snp.asarray(atol, square.dtype)))  # fmt: skip
 
 
 def _quotient(x: Any, y: Any) -> Any:
-    """Return x / y, 0 where y is 0."""
+    """Return x / y, or 0 if y is 0."""
     return snp.where(y == 0, 0, x / snp.where(y == 0, 1, y))
 
 
@@ -161,22 +162,24 @@ def _conjugate_gradients(
 ) -> Any:
     bound = _bound(b, tol, atol)
 
-    def goes_on(state: Any) -> Any:
-        _, rest, _, _, count = state
-        return (_square(rest) > bound) & (count < steps)
+    def is_unconverged(state: Any) -> Any:
+        _, residual, _, _, count = state
+        return (_square(residual) > bound) & (count < steps)
 
     def step(state: Any) -> Any:
-        x, rest, direction, gamma, count = state
+        x, residual, direction, gamma, count = state
         image = A(direction)
         alpha = gamma / _inner(direction, image)
-        x, rest = _plus(x, alpha, direction), _plus(rest, -alpha, image)
-        refined = M(rest)
-        after = _inner(rest, refined)
-        return x, rest, _plus(refined, after / gamma, direction), after, count + 1
+        x, residual = _plus(x, alpha, direction), _plus(residual, -alpha, image)
+        refined = M(residual)
+        next_gamma = _inner(residual, refined)
+        return x, residual, _plus(refined, next_gamma / gamma, direction), next_gamma, count + 1
 
-    rest = _minus(b, A(x0))
-    first = M(rest)
-    return lax.while_loop(goes_on, step, (x0, rest, first, _inner(rest, first), snp.int32(0)))[0]
+    residual = _minus(b, A(x0))
+    first = M(residual)
+    return lax.while_loop(
+        is_unconverged, step, (x0, residual, first, _inner(residual, first), snp.int32(0))
+    )[0]
 
 
 def _biconjugate_gradients(
@@ -184,37 +187,47 @@ def _biconjugate_gradients(
 ) -> Any:
     bound = _bound(b, tol, atol)
 
-    def goes_on(state: Any) -> Any:
-        # `count` is negative after a breakdown: a step would divide by zero.
-        _, rest, *_, count = state
-        return (_square(rest) > bound) & (count < steps) & (count >= 0)
+    def is_unconverged(state: Any) -> Any:
+        # `count` is negative after a breakdown, in which a step would divide by zero.
+        _, residual, *_, count = state
+        return (_square(residual) > bound) & (count < steps) & (count >= 0)
 
     def step(state: Any) -> Any:
-        x, rest, shadow, direction, image, alpha, omega, rho, count = state
-        after = _inner(shadow, rest)
-        beta = _quotient(after * alpha, rho * omega)
-        direction = _plus(rest, beta, _plus(direction, -omega, image))
+        x, residual, shadow, direction, image, alpha, omega, rho, count = state
+        next_rho = _inner(shadow, residual)
+        beta = _quotient(next_rho * alpha, rho * omega)
+        direction = _plus(residual, beta, _plus(direction, -omega, image))
         refined = M(direction)
         image = A(refined)
-        alpha = _quotient(after, _inner(shadow, image))
-        half = _plus(rest, -alpha, image)
+        alpha = _quotient(next_rho, _inner(shadow, image))
+        half = _plus(residual, -alpha, image)
         half_refined = M(half)
         half_image = A(half_refined)
         omega = _quotient(_inner(half_image, half), _inner(half_image, half_image))
-        # Where the first half was enough, the second would add rounding errors only.
+        # If the first half step was sufficient, the second would only add rounding errors.
         omega = snp.where(_square(half) < bound, 0, omega)
         x = _plus(_plus(x, alpha, refined), omega, half_refined)
-        rest = _plus(half, -omega, half_image)
-        broken = (after == 0) | (alpha == 0) | ((omega == 0) & (_square(rest) > bound))
-        return (x, rest, shadow, direction, image, alpha, omega, after,
+        residual = _plus(half, -omega, half_image)
+        broken = (next_rho == 0) | (alpha == 0) | ((omega == 0) & (_square(residual) > bound))
+        return (x, residual, shadow, direction, image, alpha, omega, next_rho,
                 snp.where(broken, -1, count + 1))  # fmt: skip
 
-    rest = _minus(b, A(x0))
-    one = snp.ones_like(_inner(rest, rest))
-    state = (x0, rest, rest, rest, tree.map(snp.zeros_like, rest), one, one, one, snp.int32(0))
-    # The first direction is the residual itself, whatever the quotient says.
-    state = (*state[:3], tree.map(snp.zeros_like, rest), *state[4:])
-    return lax.while_loop(goes_on, step, state)[0]
+    residual = _minus(b, A(x0))
+    one = snp.ones_like(_inner(residual, residual))
+    state = (
+        x0,
+        residual,
+        residual,
+        residual,
+        tree.map(snp.zeros_like, residual),
+        one,
+        one,
+        one,
+        snp.int32(0),
+    )
+    # The first direction is the residual itself, independent of the quotient.
+    state = (*state[:3], tree.map(snp.zeros_like, residual), *state[4:])
+    return lax.while_loop(is_unconverged, step, state)[0]
 
 
 def _minimal_residuals(
@@ -227,7 +240,7 @@ def _minimal_residuals(
         rest = M(_minus(b, A(x)))
         return rest, snp.sqrt(_square(rest))
 
-    def goes_on(state: Any) -> Any:
+    def is_unconverged(state: Any) -> Any:
         _, _, size, count = state
         return (size > bound) & (count < rounds)
 
@@ -251,13 +264,13 @@ def _minimal_residuals(
         )
         return (x, *residual(x), count + 1)
 
-    return lax.while_loop(goes_on, cycle, (x0, *residual(x0), snp.int32(0)))[0]
+    return lax.while_loop(is_unconverged, cycle, (x0, *residual(x0), snp.int32(0)))[0]
 
 
 def _extend(A: Operator, M: Operator, k: Any, state: Any) -> Any:
     """Add the image of the k-th vector to an orthonormal basis (Arnoldi), and to the table.
 
-    The basis is made orthogonal twice. A vector that is in the span already becomes 0.
+    The orthogonalization is applied twice. A vector in the span of the basis becomes 0.
     """
     basis, table = state
     image = M(A(tree.map(lambda v: v[k], basis)))

@@ -1,4 +1,4 @@
-"""Special functions, under the names of `scipy.special`. Integers become floats."""
+"""The namespace `shardir.scipy.special`: special functions. Integers become floats."""
 
 from functools import partial
 from math import log as log_of, pi, sqrt
@@ -47,56 +47,56 @@ __all__ = [
 
 @public()
 def erf(x: Any) -> Any:
-    """The error function."""
+    """Return the error function, elementwise."""
     return pointwise("erf", x, kind=inexact(x))
 
 
 @public()
 def erfc(x: Any) -> Any:
-    """1 - erf(x)."""
+    """Return 1 - erf(x), elementwise, accurate for large x."""
     return pointwise("erfc", x, kind=inexact(x))
 
 
 @public()
 def erfinv(x: Any) -> Any:
-    """The inverse of `erf`."""
+    """Return the inverse of `erf`, elementwise."""
     return pointwise("erf_inv", x, kind=inexact(x))
 
 
 @public()
 def expit(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x)), elementwise."""
     return pointwise("logistic", x, kind=inexact(x))
 
 
 @public()
 def logit(x: Any) -> Any:
-    """log(x / (1 - x)), also around 1/2, where it is small."""
+    """Return log(x / (1 - x)), elementwise, accurate around 1/2, where it is small."""
     return in_single(log_odds)(*_floats(x))
 
 
 @public()
 def xlogy(x: Any, y: Any) -> Any:
-    """x log(y), 0 where x is 0 and y is not NaN."""
+    """Return x log(y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
-    # Elsewhere the logarithm is finite: x times it is 0 as well, and it is the slope in x.
-    nothing = (x == 0) & ((y <= 0) | (y == snp.inf))
-    made = x * snp.log(snp.where(nothing, like(y, 1), y))
-    return snp.where(nothing, like(x, 0), made)
+    # Elsewhere the logarithm is finite: x times it is 0 for x = 0, and it is the derivative in x.
+    is_zero = (x == 0) & ((y <= 0) | (y == snp.inf))
+    product = x * snp.log(snp.where(is_zero, like(y, 1), y))
+    return snp.where(is_zero, like(x, 0), product)
 
 
 @public()
 def xlog1py(x: Any, y: Any) -> Any:
-    """x log(1 + y), 0 where x is 0 and y is not NaN."""
+    """Return x log(1 + y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
-    nothing = (x == 0) & ((y <= -1) | (y == snp.inf))
-    made = x * snp.log1p(snp.where(nothing, like(y, 0), y))
-    return snp.where(nothing, like(x, 0), made)
+    is_zero = (x == 0) & ((y <= -1) | (y == snp.inf))
+    product = x * snp.log1p(snp.where(is_zero, like(y, 0), y))
+    return snp.where(is_zero, like(x, 0), product)
 
 
 @public()
 def entr(x: Any) -> Any:
-    """-x log(x), -inf for negative x."""
+    """Return -x log(x), elementwise, -inf for negative x."""
     (x,) = _floats(x)
     safe = snp.where(x > 0, x, like(x, 1))
     return snp.where(x < 0, -snp.inf, snp.where(x == 0, like(x, 0), -x * snp.log(safe)))
@@ -104,29 +104,29 @@ def entr(x: Any) -> Any:
 
 @public()
 def rel_entr(p: Any, q: Any) -> Any:
-    """p log(p / q), 0 where p is 0 and q is not negative, inf of other signs; NaN of NaN."""
+    """Return p log(p / q), elementwise, 0 if p is 0 and q is not negative, inf for other signs."""
     p, q = _floats(*ordered("rel_entr", p, q))
     return in_double(partial(relative_entropy, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
 def kl_div(p: Any, q: Any) -> Any:
-    """p log(p / q) - p + q."""
+    """Return p log(p / q) - p + q, elementwise."""
     p, q = _floats(*ordered("kl_div", p, q))
     return in_double(partial(divergence, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
 def exprel(x: Any) -> Any:
-    """(exp(x) - 1) / x, 1 at 0."""
+    """Return (exp(x) - 1) / x, elementwise, 1 at 0."""
     (x,) = _floats(x)
     safe = snp.where(x == 0, like(x, 1), x)
-    # Where the exponential is no number the quotient may be one; infinity is halved as well.
+    # If the exponential overflows, the quotient may be finite; an infinite x is limited as well.
     half = snp.exp(0.5 * safe)
     large = half / snp.minimum(safe, float(np.finfo(np.float32).max)) * half
-    made = snp.expm1(safe)
-    made = snp.where(made == snp.inf, large, made / safe)
-    return snp.where(x == 0, 1 + x / 2, made)
+    numerator = snp.expm1(safe)
+    numerator = snp.where(numerator == snp.inf, large, numerator / safe)
+    return snp.where(x == 0, 1 + x / 2, numerator)
 
 
 @custom_jvp
@@ -142,7 +142,7 @@ def _ndtr_rule(primals: Any, tangents: Any) -> Any:
 
 @public()
 def ndtr(x: Any) -> Any:
-    """The probability that a standard normal number is at most x."""
+    """Return the probability that a standard normal number is at most x, elementwise."""
     return _ndtr(*_floats(*ordered("ndtr", x)))
 
 
@@ -160,7 +160,7 @@ def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
 
 @public()
 def log_ndtr(x: Any) -> Any:
-    """The logarithm of `ndtr`, precise far to the left."""
+    """Return the logarithm of `ndtr`, elementwise, accurate for large negative x."""
     return _log_ndtr(*_floats(*ordered("log_ndtr", x)))
 
 
@@ -177,5 +177,5 @@ def _ndtri_rule(primals: Any, tangents: Any) -> Any:
 
 @public()
 def ndtri(p: Any) -> Any:
-    """The inverse of `ndtr`."""
+    """Return the inverse of `ndtr`, elementwise."""
     return _ndtri(*_floats(*ordered("ndtri", p)))

@@ -1,4 +1,4 @@
-"""Probability distributions, under the names of `scipy.stats`."""
+"""The namespace `shardir.scipy.stats`: probability distributions."""
 
 from shardir.frontend.scipy.continuous import (
     beta as beta,

@@ -1,6 +1,7 @@
-"""What stands before series and fractions: probabilities, as powers of bases in two parts.
+"""Prefactors of series and fractions: probabilities, as powers of bases in two parts.
 
-Their logarithms lose digits in proportion to their size; they are taken where a power is no number.
+Their logarithms lose digits in proportion to their size; they are used only where a power
+overflows.
 """
 
 from math import pi
@@ -14,76 +15,81 @@ from shardir.frontend.scipy.stirling import FAR, fall, log_beta, log_beta_weight
 from shardir.frontend.scipy.twofold import Pair, power_of_quotient, two_product, two_sum
 
 SAFE = 1e300
-"""Powers below it, whose inverses are, too, are good to their last digit."""
+"""The bound below which powers and their inverses have full precision."""
 FEW, MANY, MOST = 600.0, 4000.0, 5500.0
-"""Distances of a and x: from the first on a root is taken of higher order, from the second on there
-is a bell, if x is near; where x is beyond a by the third, and not near, the weight is nothing."""
+"""Distances of a and x: above the first a higher root is used, above the second a Gaussian if x is
+near; if x exceeds a by more than the third and is not near, the weight is 0."""
 LIMIT = 700.0
-"""Exponentials of it are numbers."""
+"""The largest argument of exponentials, which are then finite."""
 
 
 def poisson_weight(a: Any, x: Any) -> Any:
-    """x^a exp(-x) / gamma(a + 1) of positive numbers.
+    """Return x^a exp(-x) / gamma(a + 1) of positive numbers.
 
-    As a power of a root, of which neither factor overflows where their product does not: of the
-    square root, or of the eighth. Where neither will do the weight is nothing, or x is near a large
-    a: then it is a bell.
+    It is computed as a power of a root (the square root or the eighth root), whose factors do not
+    overflow if their product does not. Where neither root suffices, the weight is 0, or x is close
+    to a large a: then it is a Gaussian.
     """
-    far = a >= FAR
-    large = snp.where(far, a, like(a, FAR))
-    near = is_near(a, x)
-    apart, lost = two_sum(snp.where(far, a, like(a, 0)), -x)
-    high_order = snp.abs(apart) > FEW
+    is_large_a = a >= FAR
+    large = snp.where(is_large_a, a, like(a, FAR))
+    is_close = is_near(a, x)
+    difference, rounding_error = two_sum(snp.where(is_large_a, a, like(a, 0)), -x)
+    high_order = snp.abs(difference) > FEW
     part = snp.where(high_order, like(a, 0.125), like(a, 0.5))
-    power, c = power_of_quotient((x, 0.0), (snp.where(far, a, like(a, 1)), 0.0), part * a)
-    root = power * snp.exp(snp.clip(part * apart, -LIMIT, LIMIT))
+    power, c = power_of_quotient((x, 0.0), (snp.where(is_large_a, a, like(a, 1)), 0.0), part * a)
+    root = power * snp.exp(snp.clip(part * difference, -LIMIT, LIMIT))
     fourth = (root * root) * (root * root)
     root = snp.where(high_order, fourth, root)
-    small = snp.where(far, like(a, 1), a)
+    small = snp.where(is_large_a, like(a, 1), a)
     past_one = small < 1
     gamma = by_recurrence(snp.where(past_one, 1 + small, small))
     gamma = snp.where(past_one, gamma, small * gamma)
-    front = snp.where(far, 1 / snp.sqrt(2 * pi * large), 1 / gamma)
-    c = c / part + lost - snp.where(far, rest(large), like(a, 0))
-    made = root * front * root * snp.exp(snp.clip(c, -1.0, 1.0))
-    high, low = fall(large, snp.where(near, x, large))[:2]
-    bell = front * snp.exp(-high) * snp.exp(-low - rest(large))
-    made = snp.where(apart > -MOST, made, like(a, 0))
-    return snp.where(near & (snp.abs(apart) > MANY), bell, made)
+    factor = snp.where(is_large_a, 1 / snp.sqrt(2 * pi * large), 1 / gamma)
+    c = c / part + rounding_error - snp.where(is_large_a, rest(large), like(a, 0))
+    weight = root * factor * root * snp.exp(snp.clip(c, -1.0, 1.0))
+    high, low = fall(large, snp.where(is_close, x, large))[:2]
+    gaussian = factor * snp.exp(-high) * snp.exp(-low - rest(large))
+    weight = snp.where(difference > -MOST, weight, like(a, 0))
+    return snp.where(is_close & (snp.abs(difference) > MANY), gaussian, weight)
 
 
 def is_near(a: Any, x: Any) -> Any:
-    """Where a is large and x near it."""
+    """Return whether a is large and x is close to it."""
     return (a >= FAR) & (snp.abs(x - a) < 0.5 * a)
 
 
 def beta_weight(a: Any, b: Any, x: Pair, rest_of_x: Pair) -> Any:
-    """x^a (1 - x)^b over the beta function, of positive numbers; x and 1 - x in two parts."""
-    far = snp.minimum(a, b) >= FAR
+    """Return x^a (1 - x)^b / beta(a, b) of positive numbers; x and 1 - x are in two parts."""
+    both_large = snp.minimum(a, b) >= FAR
     one = like(a, 1)
     total = two_sum(a, b)
 
     def power(x: Pair, a: Any) -> Pair:
         scaled, lost = two_product(x[0], total[0])
         lost = lost + x[0] * total[1] + x[1] * total[0]
-        top = snp.where(far, scaled, x[0]), snp.where(far, lost, x[1])
-        return power_of_quotient(top, (snp.where(far, a, one), 0.0), 0.5 * a)
+        top = snp.where(both_large, scaled, x[0]), snp.where(both_large, lost, x[1])
+        return power_of_quotient(top, (snp.where(both_large, a, one), 0.0), 0.5 * a)
 
     first, c = power(x, a)
-    second, more = power(rest_of_x, b)
-    usual = snp.maximum(a, b) < HUGE
-    near = ~far & usual
-    beta = beta_of_positive(snp.where(near, a, one), snp.where(near, b, one))
-    a_far, b_far = snp.where(far, a, like(a, FAR)), snp.where(far, b, like(b, FAR))
-    whole = a_far + b_far
-    rests = rest(whole) - rest(a_far) - rest(b_far)
-    front = snp.where(far, snp.sqrt(a_far * (b_far / whole) / (2 * pi)), 1 / beta)
+    second, more_correction = power(rest_of_x, b)
+    is_in_range = snp.maximum(a, b) < HUGE
+    is_direct = ~both_large & is_in_range
+    beta = beta_of_positive(snp.where(is_direct, a, one), snp.where(is_direct, b, one))
+    a_far, b_far = snp.where(both_large, a, like(a, FAR)), snp.where(both_large, b, like(b, FAR))
+    total_far = a_far + b_far
+    rests = rest(total_far) - rest(a_far) - rest(b_far)
+    front = snp.where(both_large, snp.sqrt(a_far * (b_far / total_far) / (2 * pi)), 1 / beta)
     root = first * second
-    made = root * front * root * snp.exp(2 * (c + more) + snp.where(far, rests, like(a, 0)))
+    weight = (
+        root
+        * front
+        * root
+        * snp.exp(2 * (c + more_correction) + snp.where(both_large, rests, like(a, 0)))
+    )
     plain = a * snp.log(x[0]) + b * snp.log(rest_of_x[0]) - log_beta(a, b, _lgamma)
     logarithm = snp.exp(log_beta_weight(a, b, x[0], plain))
-    good = usual & _good(first) & _good(second) & _good(front)
-    return snp.where(good, made, logarithm)
+    is_accurate = is_in_range & _good(first) & _good(second) & _good(front)
+    return snp.where(is_accurate, weight, logarithm)
 
 
 def _good(x: Any) -> Any:

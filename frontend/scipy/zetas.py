@@ -16,29 +16,30 @@ _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
     -174611 / 330, 854513 / 138, -236364091 / 2730,
 )  # fmt: skip
-"""B_2, B_4, ..."""
+"""The Bernoulli numbers B_2, B_4, ..."""
 
 _SUMMED = 9
-"""Terms that are added one by one, before the Euler-Maclaurin formula."""
+"""The number of terms that are summed before the Euler-Maclaurin formula."""
 
 _LARGE, _LAST, _HUGE = 690.0, 171.0, 1e100
-"""Exponentials of more than the first, and gamma functions of more than the second, are not
-multiplied; powers of more than the last are not taken."""
+"""The limits of exponentials, of gamma functions, and of powers: beyond them, arguments are scaled
+instead of multiplied."""
 
 
 @public()
 def zeta(x: Any, q: Any = 1.0) -> Any:
-    """The Hurwitz zeta function, the sum of (k + q)**-x over k from 0, for x above 1.
+    """Return the Hurwitz zeta function, the sum of (k + q)**-x over k from 0, for x above 1,
+    elementwise.
 
-    Infinite where x is 1 and where q is 0, -1, ...; NaN for x below 1, and for other q below 0
-    where x is no integer.
+    It is infinite if x is 1 and if q is 0, -1, ...; NaN for x below 1, and for other q below 0 if x
+    is not an integer.
     """
     return in_double(_zeta)(*floats(*ordered("zeta", x, q)))
 
 
 @public()
 def polygamma(n: Any, x: Any) -> Any:
-    """The n-th derivative of `digamma`; n counts, and is not differentiated."""
+    """Return the n-th derivative of `digamma`, elementwise; there is no derivative in n."""
     return in_double(_polygamma)(*floats(*ordered("polygamma", n, x)))
 
 
@@ -47,53 +48,54 @@ def _polygamma(n: Any, x: Any) -> Any:
     sign = snp.where(is_even(n), -1.0, 1.0).astype(x.dtype)
     s = snp.where(n == 0, like(n, 2), n + 1)
     right = snp.where(x > 0, x, like(x, 1))
-    # The factorial may be infinite where the zeta function is nothing.
-    fall = (s - 1) * same("stop_gradient", snp.log(right))
-    far = (s > _LAST) | (snp.abs(fall) > _LARGE) | (right > _HUGE)
-    unit = snp.where(far, same("stop_gradient", right), like(x, 1))
-    scale = snp.where(far, snp.exp(gammaln(s) - fall), gamma_of_double(s))
+    # The factorial may overflow where the zeta function is 0.
+    log_scale = (s - 1) * same("stop_gradient", snp.log(right))
+    is_scaled = (s > _LAST) | (snp.abs(log_scale) > _LARGE) | (right > _HUGE)
+    unit = snp.where(is_scaled, same("stop_gradient", right), like(x, 1))
+    scale = snp.where(is_scaled, snp.exp(gammaln(s) - log_scale), gamma_of_double(s))
     total = snp.where(x == snp.inf, like(x, 0), _zeta(s, x, unit) / unit)
     return snp.where(n == 0, digamma(x), sign * (scale * total))
 
 
 def _zeta(s: Any, q: Any, unit: Any = None) -> Any:
-    """The sum of ((k + q) / unit)**-s; units other than 1 are for q above 0."""
+    """Return the sum of ((k + q) / unit)**-s; units other than 1 require q above 0."""
     unit = like(s, 1) if unit is None else unit
 
-    def plain(s: Any, q: Any, unit: Any) -> Any:
+    def direct(s: Any, q: Any, unit: Any) -> Any:
         return _right(s, q, unit)
 
-    def reflected(s: Any, q: Any, unit: Any) -> Any:
-        """Left of 0, the terms there are those of the positive numbers up to -q."""
+    def by_reflection(s: Any, q: Any, unit: Any) -> Any:
+        """Extend to q < 0: the terms there are those of the positive numbers up to -q."""
         left = q < 0
         below, above = snp.floor(q), snp.ceil(q)
         start = snp.where(left, q - below, q)
         other = snp.where(left, above - q, like(q, 1))
         beyond = snp.where(left, 1 - q, like(q, 1))
         sign = snp.where(left, snp.where(is_even(s), like(s, 1), like(s, -1)), like(s, 0))
-        # Side by side: the sum is long, and so is there once.
-        places, units = (start, other, beyond), (unit, like(s, 1), like(s, 1))
-        whole = _right(*(snp.stack(x) for x in ((s, s, s), places, units)))
-        total = whole[0] + sign * whole[1] - sign * whole[2]
+        # One stacked call emits the long sum once instead of three times.
+        arguments, units = (start, other, beyond), (unit, like(s, 1), like(s, 1))
+        sums = _right(*(snp.stack(x) for x in ((s, s, s), arguments, units)))
+        total = sums[0] + sign * sums[1] - sign * sums[2]
         return snp.where(left & (snp.floor(s) != s), like(s, snp.nan), total)
 
-    total = cond(snp.any(q < 0), reflected, plain, s, q, unit)
-    end = ((s == snp.inf) & (q > 0)) | ((q == snp.inf) & (s > 1))
+    total = cond(snp.any(q < 0), by_reflection, direct, s, q, unit)
+    is_limit = ((s == snp.inf) & (q > 0)) | ((q == snp.inf) & (s > 1))
     limit = snp.where(q > 1, 0.0, snp.where(q == 1, 1.0, snp.inf))
-    inside = snp.where(end, limit, total)
-    inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, inside))
+    result = snp.where(is_limit, limit, total)
+    result = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, result))
     pole = (q <= 0) & (snp.floor(q) == q) & (s > 1)
-    return snp.where(pole, snp.inf, inside).astype(s.dtype)
+    return snp.where(pole, snp.inf, result).astype(s.dtype)
 
 
 def _right(s: Any, q: Any, unit: Any) -> Any:
-    """The sum for q above 0."""
+    """Return the sum for q above 0."""
     total = like(s, 0)
     for k in range(_SUMMED):
         total = total + _power(s, q, k, unit)[1]
     end, term = _power(s, q, _SUMMED, unit)
     total = total + end * term / (s - 1) + 0.5 * term
-    term = term * s / end  # Together: alone, what rises would be infinite, and this zero.
+    # The product is evaluated together: its factors may overflow and underflow.
+    term = term * s / end
     for j, number in enumerate(_BERNOULLI, start=1):
         total = total + number / factorial(2 * j) * term
         term = term * ((s + (2 * j - 1)) / end) * ((s + 2 * j) / end)
@@ -101,8 +103,10 @@ def _right(s: Any, q: Any, unit: Any) -> Any:
 
 
 def _power(s: Any, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
-    """q + k and ((q + k) / unit)**-s, of which large s would make much of what rounding takes."""
-    place, lost = two_sum(q, like(q, k))
-    power = snp.power(place / unit, -s)
-    # Only the first may be infinite.
-    return place, power - power * (s * (lost / place)) if k else power
+    """Return q + k and ((q + k) / unit)**-s, with the rounding error of q + k corrected for large
+    s.
+    """
+    argument, rounding_error = two_sum(q, like(q, k))
+    power = snp.power(argument / unit, -s)
+    # Only the power with k = 0 may be infinite.
+    return argument, power - power * (s * (rounding_error / argument)) if k else power

@@ -105,7 +105,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: random.key_impl(X),
         RandomError,
-        "a random key is wanted, got f32[3]; make one with random.key(seed)",
+        "expected a random key, got f32[3]; make one with random.key(seed)",
     ),
     (
         lambda: initializers.variance_scaling("a", "fan_in", "normal"),

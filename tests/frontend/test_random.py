@@ -262,9 +262,9 @@ def test_categories_without_replacement() -> None:
 
 FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: random.normal(np.ones(3, np.float32)),
-     "a random key is wanted, got f32[3]; make one with random.key(seed)"),
+     "expected a random key, got f32[3]; make one with random.key(seed)"),
     (lambda: random.normal(random.split(random.key(0))),
-     "one random key is wanted, got an array of keys of shape (2,); take one of them, or draw from "
+     "expected one random key, got an array of keys of shape (2,); take one of them, or draw from "
      "each with lax.map"),
     (lambda: random.key(1.5), "a seed is an integer, got f32[]"),
     (lambda: random.key(0, impl="rbg"),
@@ -285,7 +285,7 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: random.choice(random.key(0), 3, p=np.ones(2, np.float32)),
      "choice takes a probability for each of 3 elements, got (2,)"),
     (lambda: random.permutation(random.key(0), np.float32(3)),
-     "permutation takes an array, or a number of numbers known while tracing"),
+     "permutation takes an array, or a concrete integer"),
     (lambda: random.bernoulli(random.key(0), np.ones(3, np.float32), (2,)),
      "parameters of shape (3,) do not broadcast to numbers of shape (2,)"),
     (lambda: random.categorical(random.key(0), np.ones((2, 3), np.float32), shape=(3,)),

@@ -185,7 +185,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: random.key(2**70),
         NumberError,
-        "the seed 1180591620717411303424 does not fit into 64 bits; take what is left of it, "
+        "the seed 1180591620717411303424 does not fit into 64 bits; take the remainder, "
         "as seed % 2**63",
     ),
     (

@@ -176,13 +176,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.associative_scan(lambda a, b: snp.ones((5, 5)), X),
         ControlFlowError,
-        "the function of associative_scan must keep shapes, it made (5, 5) of two (1,)",
+        "the function of associative_scan must keep shapes, it returned (5, 5) for two (1,)",
     ),
     (
         lambda: lax.associative_scan(lambda a, b: (a, b), X),
         ControlFlowError,
-        "the function of associative_scan must give back what it is carried: * goes in, (*, *) "
-        "comes out",
+        "the function of associative_scan must return containers like its carry *, got (*, *)",
     ),
     (
         lambda: snp.apply_over_axes(none, snp.ones((2, 3)), [0]),

@@ -156,7 +156,7 @@ def test_what_a_rule_refers_to_is_not_differentiated_in_silence() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         sd.grad(from_jax(inner), 1)(w, X)
     assert str(caught.value).startswith(
-        "the derivative of within uses a value of the function around it, of which JAX's trace "
+        "the derivative of within uses a value of an enclosing function whose JAX trace "
         "has ended; pass the value as an argument, or take the gradient by jax.grad inside of "
         "from_jax"
     )

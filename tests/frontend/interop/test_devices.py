@@ -149,8 +149,8 @@ def test_other_shardings_than_named_ones_are_refused() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         sharding_of(Odd())
     assert str(caught.value).startswith(
-        "Odd() of JAX is no NamedSharding, and only those are known here; make it one, over a mesh "
-        "with named axes"
+        "Odd() of JAX is not a NamedSharding, which is the only supported kind; make it one, over "
+        "a mesh with named axes"
     )
 
 
@@ -183,6 +183,6 @@ def test_what_each_device_does_is_written_for_the_sizes_of_its_mesh() -> None:
             from_jax(lambda x: summed(x, MESH)).lower(X)
         from_jax(lambda x: summed(x, None)).lower(X)
     assert str(caught.value).startswith(
-        "shard_map of JAX over data=4, model=2, on a mesh of data=8, model=2; leave its mesh out, "
-        "which takes the one that is entered"
+        "shard_map of JAX over data=4, model=2, on a mesh of data=8, model=2; omit its mesh to use "
+        "the current mesh"
     )

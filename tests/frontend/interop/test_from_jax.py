@@ -193,7 +193,7 @@ def test_an_unknown_primitive_is_named_with_its_line() -> None:
     line = drawn.__code__.co_firstlineno + 1
     told = str(caught.value)
     assert told.startswith(
-        "no rule says what the primitive 'rng_uniform' of JAX is here; compute it by other "
+        "the primitive 'rng_uniform' of JAX has no rule; compute it by other "
         "functions of jax.lax, or by jax.pure_callback on the host\n"
     )
     assert f"test_from_jax.py:{line}:16" in told
@@ -209,8 +209,8 @@ def test_an_argument_that_is_no_array_must_hash() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         from_jax(lambda x, odd: x)(X, Odd())
     assert str(caught.value).startswith(
-        "Odd() of type Odd is no array and cannot be hashed, so no program can be found by it; let "
-        "the function refer to it instead"
+        "Odd() of type Odd is not an array and cannot be hashed, so it cannot be part of a cache "
+        "key; let the function refer to it instead"
     )
 
 
@@ -221,7 +221,7 @@ def test_functions_of_one_library_are_not_mixed_with_those_of_the_other() -> Non
     with pytest.raises(sd.ShardirError) as caught:
         from_jax(mixed)(X)
     assert str(caught.value).startswith("mixed is written for JAX and returned ")
-    assert "which is of shardir; use the functions of one of both in it" in str(caught.value)
+    assert "a value of shardir; use the functions of only one of the two in it" in str(caught.value)
 
 
 @pytest.mark.parametrize("ours", [sd.ShapeDtypeStruct((3,), "float32"), sd.numpy.ones(3), P("x")])
@@ -233,10 +233,10 @@ def test_what_jax_cannot_take_of_ours_is_named(ours: Any) -> None:
         from_jax(mixed)(X)
     kind = type(ours)
     assert str(caught.value).partition("\n")[0] == (
-        "mixed is written for JAX and met what is of shardir: Error interpreting argument to sin "
-        f"as a JAX value. The problematic value is of type <class '{kind.__module__}."
+        "mixed is written for JAX and received a value of shardir: Error interpreting argument to "
+        f"sin as a JAX value. The problematic value is of type <class '{kind.__module__}."
         f"{kind.__name__}'> and was passed to sin at position 0; give it arrays as arguments, and "
-        "use the functions of one of both in it"
+        "use the functions of only one of the two in it"
     )
 
 

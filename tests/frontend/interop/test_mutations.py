@@ -149,7 +149,7 @@ def test_a_change_of_an_object_happens_once_and_is_refused(
     assert str(caught.value).partition("\n")[0] == (
         f"{function.__name__} changes the attribute {name!r} of its argument counter, Counter() of "
         "type Counter, which happens once, while it is traced, and not in every call: return the "
-        "new value, or make the class a container that JAX knows (for objects of flax.nnx, "
+        "new value, or make the class a pytree node of JAX (for objects of flax.nnx, "
         "nnx.split and nnx.merge)"
     )
 

@@ -104,7 +104,7 @@ def test_a_mesh_without_devices_is_that_of_the_arrays() -> None:
         with pytest.raises(ArgumentError) as caught:
             lax.with_sharding_constraint(wrong, there)
         assert str(caught.value).partition("\n")[0] == (
-            f"with_sharding_constraint has {there}, which is on no devices; the array must be on a "
+            f"with_sharding_constraint has {there}, which has no devices; the array must be on a "
             "mesh, by a NamedSharding, or the constraint inside of jit"
         )
 

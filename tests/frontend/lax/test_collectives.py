@@ -205,7 +205,7 @@ def test_moves_that_are_none() -> None:
 
 def test_pieces_that_do_not_divide() -> None:
     assert refused(ShapeError, lambda x: lax.psum_scatter(x, "rows", tiled=True)) == (
-        "psum_scatter cuts dimension 0 of f32[3] into 4 pieces, which do not divide 3"
+        "psum_scatter splits dimension 0 of f32[3] into 4 parts, which do not divide 3"
     )
     assert refused(ShapeError, lambda x: lax.all_to_all(x, "rows", 0, 0)) == (
         "all_to_all gives each of 4 positions one element of dimension 0 of f32[3], which has 3; "

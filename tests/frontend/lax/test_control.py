@@ -250,20 +250,20 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.scan(lambda c, r: c, 0.0, x),
      "the body of scan must return a pair (carry, y), it returned one array"),
     (lambda x: lax.scan(lambda c, r: ((c, c), r), 0.0, x),
-     "the body of scan must give back what it is carried: * goes in, (*, *) comes out"),
+     "the body of scan must return containers like its carry *, got (*, *)"),
     (lambda x: lax.scan(lambda c, r: (c[None], r), x[0], x),
-     "the body of scan must give back what it is carried: value 0 goes in as f32[3] and comes out "
-     "as f32[1, 3]; make both one type, for example with .astype"),
+     "the body of scan must return the types of its carry: value 0 is f32[3] in the carry and "
+     "f32[1, 3] in the result; make both one type, for example with .astype"),
     (lambda x: lax.scan(lambda c, r: (c.astype(int), r), x[0], x),
-     "the body of scan must give back what it is carried: value 0 goes in as f32[3] and comes out "
-     "as i32[3]; make both one type, for example with .astype"),
+     "the body of scan must return the types of its carry: value 0 is f32[3] in the carry and "
+     "i32[3] in the result; make both one type, for example with .astype"),
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0), "scan without xs needs length="),
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0, (x, x[:2])),
      "scan needs one leading size, got 4, 2"),
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0, x, length=3),
      "scan needs one leading size, got 4, 3"),
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0, (x, 1.0)),
-     "scan goes along the first dimension of xs; one of them is a scalar"),
+     "scan iterates along the first dimension of xs; one of them is a scalar"),
     (lambda x: lax.scan(lambda c, r: (c, r), "no", x),
      "the carry of scan is 'no' of type str, which is no array"),
     (lambda x: lax.scan(lambda c, r: (c, "no"), 0.0, x),
@@ -273,15 +273,15 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.while_loop(lambda c: (), lambda c: c, x),
      "the condition of while_loop must return one bool[], it returned nothing"),
     (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x),
-     "the body of while_loop must give back what it is carried: * goes in, (*, *) comes out"),
+     "the body of while_loop must return containers like its carry *, got (*, *)"),
     (lambda x: lax.while_loop(lambda c: True, lambda c: c, ()),
      "while_loop carries nothing; it would never end or never run"),
     (lambda x: lax.fori_loop(0.0, x[0, 0], lambda i, c: c, x),
      "the bounds of fori_loop are integers of rank 0, got f32[]"),
     (lambda x: lax.fori_loop(0, 3, lambda i, c: (c, c), x),
-     "the body of fori_loop must give back what it is carried: * goes in, (*, *) comes out"),
+     "the body of fori_loop must return containers like its carry *, got (*, *)"),
     (lambda x: lax.cond(x > 0, lambda: 1, lambda: 2),
-     "cond decides by a scalar, got f32[4, 3]; use snp.where for elements"
+     "cond takes a scalar as condition, got f32[4, 3]; use snp.where for elements"
      .replace("f32", "bool")),
     (lambda x: lax.cond(True, lambda: (x, x), lambda: x),
      "branches must return the same containers, got * and (*, *)"),
@@ -293,7 +293,7 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
      "type, for example with .astype"),
     (lambda x: lax.switch(0, []), "switch needs at least one branch"),
     (lambda x: lax.switch(x[0, 0], [lambda: 1, lambda: 2]),
-     "switch chooses by an integer of rank 0, got f32[]"),
+     "switch takes an integer of rank 0 as index, got f32[]"),
 ]  # fmt: skip
 
 
@@ -401,7 +401,7 @@ LOOPS: list[tuple[Callable[..., Any], str]] = [
 
 @pytest.mark.parametrize(("loop", "says"), LOOPS, ids=[says for _, says in LOOPS])
 def test_a_loop_counts_no_further_than_its_type(loop: Callable[..., Any], says: str) -> None:
-    hint = ", the type that the loop counts in; shardir.enable_x64() makes it int64"
+    hint = ", the type of the loop counter; shardir.enable_x64() makes it int64"
     for call in (loop, jit(loop)):
         with pytest.raises(NumberError) as caught:
             call()

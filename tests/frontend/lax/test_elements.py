@@ -55,7 +55,7 @@ def test_places_are_taken_by_lines_of_indices() -> None:
     with pytest.raises(OperationTypeError) as told:
         lax.index_take(x, (first,), (0, 2))
     assert str(told.value).splitlines()[0] == (
-        "index_take takes a line of indices for each of axes [0, 2], got (3,)"
+        "index_take takes a vector of indices for each of axes [0, 2], got (3,)"
     )
 
 

@@ -73,7 +73,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: snp.polydiv(x, x, trim_leading_zeros=True), ArgumentError,
      "polydiv keeps leading zeros; trim them with snp.trim_zeros"),
     (lambda x: snp.polyfit(x, x[:2], 1), ShapeError,
-     "polyfit of degree 1 takes as many values as places, got shapes (2,) and (6,)"),
+     "polyfit of degree 1 takes as many values as points, got shapes (2,) and (6,)"),
     (lambda x: snp.polyfit(x, x, 5, cov=True), ArgumentError,
      "polyfit of 6 points and degree 5 has no covariance to scale; cov='unscaled' leaves it as it "
      "is"),

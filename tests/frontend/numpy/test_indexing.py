@@ -342,13 +342,13 @@ def test_what_is_no_index(index: Any, message: str) -> None:
 
 def test_traced_masks_and_bounds_name_the_way_out() -> None:
     assert error(lambda: run(lambda x: x[x > 0], X), TracedValueError) == (
-        "the size of x[mask] depends on the numbers of the mask, which is traced; choose "
-        "elementwise with snp.where(mask, x, y), or take at most so many with "
+        "the size of x[mask] depends on the elements of the mask, which is traced; select "
+        "elementwise with snp.where(mask, x, y), or state a maximum with "
         "x[snp.nonzero(mask, size=...)]"
     )
     assert error(lambda: run(lambda x, n: x[:n], X, np.array(1)), TracedValueError) == (
-        "the bounds of a slice are traced, so its size is not known; use lax.dynamic_slice, whose "
-        "size is known, or make them static (static_argnums)"
+        "the bounds of a slice are traced, so its size is unknown; use lax.dynamic_slice, whose "
+        "size is static, or make them static (static_argnums)"
     )
 
 

@@ -213,7 +213,7 @@ def test_traced_counts_and_places_out_of_range() -> None:
     with pytest.raises(OperationTypeError) as caught:
         run(lambda x, n: snp.repeat(x, n, 1), X, np.array([1, 2, 3]))
     assert str(caught.value).startswith(
-        "repeat with traced counts needs total_repeat_length=, the size it makes\n"
+        "repeat with traced counts needs total_repeat_length=, the size of the result\n"
     )
     with pytest.raises(IndexError, match="delete: index 9 is out of bounds"):
         numpys(run, lambda x: snp.delete(x, 9, 1), X)

@@ -190,7 +190,7 @@ def test_axes_that_there_are_not() -> None:
 
 
 def test_nothing_is_written_into() -> None:
-    with pytest.raises(ArgumentError, match="sum takes no out=; arrays never change"):
+    with pytest.raises(ArgumentError, match="sum takes no out=; arrays are immutable"):
         run(snp.sum, FLOATS, out=FLOATS[0].tolist())
 
 

@@ -121,8 +121,7 @@ def test_traced_sets_need_a_size() -> None:
         with pytest.raises(TracedValueError) as caught:
             run(getattr(snp, name), *args)
         assert str(caught.value).startswith(
-            f"how many values {name} has depends on the numbers, which are traced; state how many "
-            "there are at most with size=\n"
+            f"the number of values of {name} depends on traced values; state a maximum with size=\n"
         )
 
 

@@ -205,10 +205,10 @@ def test_put_and_place() -> None:
 
 FAULTS: list[tuple[Any, type[Exception], str]] = [
     (lambda x: snp.nonzero(x), TracedValueError,
-     "how many elements are not zero depends on their numbers, which are traced; state how many "
-     "there are at most with size=, or choose with snp.where(condition, x, y)"),
+     "the number of elements that are not zero depends on traced values; state "
+     "a maximum with size=, or select with snp.where(condition, x, y)"),
     (lambda x: snp.choose(x.astype(int), [x, x]), TracedValueError,
-     "choose looks whether its indices are in range, which are traced; pass mode='clip' or "
+     "choose checks that its indices are in range, which are traced; pass mode='clip' or "
      "mode='wrap'"),
     (lambda x: snp.take(x, 0, mode="no"), TypeError,
      "take has no mode 'no'; its modes are fill, clip, wrap, promise_in_bounds"),

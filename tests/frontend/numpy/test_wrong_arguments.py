@@ -182,9 +182,9 @@ NUMBERS: list[Case] = [
     (lambda: snp.linspace(0, 1, odd(np.ones(3))), ArgumentError,
      "linspace of float64[3] numbers; num must be a whole number"),
     (lambda: snp.mgrid["a"], ArgumentError,
-     "mgrid takes slices of numbers that are known, as mgrid[0:3, 0:1:5j], got 'a'"),
+     "mgrid takes slices of concrete numbers, as mgrid[0:3, 0:1:5j], got 'a'"),
     (lambda: snp.ogrid[0:3:0], ArgumentError,
-     "ogrid takes slices of numbers that are known, as ogrid[0:3, 0:1:5j], got slice(0, 3, 0)"),
+     "ogrid takes slices of concrete numbers, as ogrid[0:3, 0:1:5j], got slice(0, 3, 0)"),
 ]  # fmt: skip
 
 TYPES_AND_SHAPES: list[Case] = [
@@ -257,7 +257,7 @@ def test_an_error_says_what_is_wrong_with_which_argument(
 
 def test_what_einsum_path_says_of_an_order_is_told() -> None:
     text = refused(ArgumentError, lambda: snp.einsum_path("i,i,i", X, X, X, optimize=odd("a")))
-    assert text.startswith("einsum_path knows no order 'a': ")
+    assert text.startswith("einsum_path does not support the order 'a': ")
 
 
 def test_a_traced_number_says_itself_why_it_is_no_size() -> None:

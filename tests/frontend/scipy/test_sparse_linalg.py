@@ -118,8 +118,8 @@ def test_what_does_not_fit_is_refused() -> None:
     refused: list[tuple[Callable[[], Any], str]] = [
         (
             lambda: linalg.cg(POSITIVE, RIGHT, RIGHT[:2]),
-            "x0 of cg is not like b: its shapes are [(2,)], those of b [(6,)]; they have to be "
-            "containers of the same arrays",
+            "x0 of cg is not like b: its shapes are [(2,)], those of b [(6,)]; they must be "
+            "containers of arrays of the same shapes",
         ),
         (
             lambda: linalg.bicgstab(GENERAL[:2], RIGHT),
