@@ -1,4 +1,4 @@
-"""Whether machine code can be made here, and what is said where it cannot."""
+"""Whether the native backend can run on this host, and the reason if it cannot."""
 
 import platform
 import re
@@ -17,12 +17,12 @@ from shardir.sizes import show_bytes
 SYSTEMS = ("linux", "darwin")
 MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
 LEAST_LLVMLITE = (0, 45)
-"""As pyproject.toml asks for; what else is installed may have brought an older one."""
+"""The version that pyproject.toml requires; an environment may hold an older one."""
 
 
 @cache
 def obstacle() -> str | None:
-    """Why there can be no machine code here, and what to do about it; `None`: there can."""
+    """Return why the native backend cannot run here and what to do about it; `None` if it can."""
     if sys.implementation.name != "cpython":
         return (
             f"Python is {sys.implementation.name}, not CPython, whose functions machine code calls"
@@ -59,7 +59,7 @@ def _say(reason: str) -> None:
 
 
 def available() -> bool:
-    """Whether machine code can be made here; where it cannot, a warning says so, once."""
+    """Return whether the native backend can run here; warn once with the reason if it cannot."""
     reason = obstacle()
     if reason is not None:
         _say(reason)

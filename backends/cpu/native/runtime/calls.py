@@ -58,7 +58,7 @@ def launches() -> Library:
             _find()
         if not _launching:
             name = _hasty_name()
-            _launching.append(named(name, _launch_text, _LAUNCHING, _imports(), haste=True))
+            _launching.append(named(name, _launch_text, _LAUNCHING, _imports(), unoptimized=True))
         return _launching[0]
 
 
