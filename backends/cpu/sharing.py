@@ -23,7 +23,8 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def thread_count() -> int:
-    """Return the number of threads that share work, the caller included, as in the native backend."""
+    """Return the number of threads that share work, the caller included, as in the native
+    backend."""
     try:
         from shardir.backends.cpu.native.runtime.workers import worker_count
     except ImportError:

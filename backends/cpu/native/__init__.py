@@ -42,7 +42,8 @@ class NativeBackend(Backend):
         return NativeProgram(compiled[1], lambda: compiled, outside)
 
     def bring(self, module: Module, lowered: Callable[[], Module]) -> WholeExecutable:
-        """Load the schedule of a module from disk, or lower and compile it and save its schedule."""
+        """Load the schedule of a module from disk, or lower and compile it and save its
+        schedule."""
         from shardir.backends.cpu.native.program import NativeProgram
         from shardir.backends.cpu.native.runtime.kernels import ForgottenError
         from shardir.backends.cpu.native.runtime.workers import worker_count

@@ -87,7 +87,8 @@ class Context(Protocol):
         """The machine that kernels are selected for. Results may differ in rounding only."""
 
     def temporary(self, nbytes: int) -> int:
-        """Return the slot of a 64-byte aligned buffer that only the phases of this operation use."""
+        """Return the slot of a 64-byte aligned buffer that only the phases of this operation
+        use."""
 
 
 Rule = Callable[["Op", Sequence[View], Sequence[View], Context], Sequence[Phase] | None]

@@ -1,4 +1,5 @@
-"""Pass pipelines from a per-device program to the program over unsharded arrays that is compiled."""
+"""Pass pipelines from a per-device program to the program over unsharded arrays that is
+compiled."""
 
 import re
 

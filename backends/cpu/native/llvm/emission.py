@@ -128,7 +128,8 @@ class Ahead:
             self._thread.join()
 
     def code(self) -> bytes:
-        """Return the object code; raise `RuntimeError` with LLVM's message if compilation failed."""
+        """Return the object code; raise `RuntimeError` with LLVM's message if compilation
+        failed."""
         self.wait()
         if self._error is not None:
             raise self._error

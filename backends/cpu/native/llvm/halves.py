@@ -56,7 +56,8 @@ def _has_half() -> bool:
 
 
 def _to_brain(function: Function, single: Value) -> Value:
-    """Convert by integer operations: the instruction of some machines flushes subnormals to zero."""
+    """Convert by integer operations: the instruction of some machines flushes subnormals to
+    zero."""
     count = lanes(single.type)
     bits = single.to(vector("i32", count), "bitcast")
     nearest = bits + 0x7FFF + ((bits >> 16) & 1)

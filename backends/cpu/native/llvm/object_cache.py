@@ -33,7 +33,8 @@ _saved = count()
 
 @cache
 def folder() -> Path | None:
-    """Return the cache folder, `SHARDIR_CACHE_DIR` or the user's; `None` if there is none to use."""
+    """Return the cache folder, `SHARDIR_CACHE_DIR` or the user's; `None` if there is none to
+    use."""
     given = os.environ.get("SHARDIR_CACHE_DIR")
     if given == "":
         return None
@@ -133,7 +134,8 @@ def save(key: str, code: bytes) -> None:
 
 
 def evict(place: Path, limit: int) -> None:
-    """Remove the least recently used files if a folder exceeds `limit` bytes or the limit of files."""
+    """Remove the least recently used files if a folder exceeds `limit` bytes or the limit of
+    files."""
     files = []
     try:
         found = list(place.iterdir())

@@ -119,7 +119,8 @@ def _found() -> Machine:
 
 
 def _cache(level: int, usual: int) -> int:
-    """Return the bytes of a level of the data cache that Linux reports; `usual` if it reports none."""
+    """Return the bytes of a level of the data cache that Linux reports; `usual` if it reports
+    none."""
     for number in range(8):
         folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{number}")
         try:

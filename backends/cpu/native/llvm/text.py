@@ -278,7 +278,8 @@ class Function:
         self.do(f"store {value.type} {value.text}, ptr {address.text}{more}")
 
     def select(self, condition: Value, yes: Number, no: Number) -> Value:
-        """Return `yes` where the condition holds and `no` elsewhere; one of them may be a number."""
+        """Return `yes` where the condition holds and `no` elsewhere; one of them may be a
+        number."""
         type = yes.type if isinstance(yes, Value) else no.type if isinstance(no, Value) else "i64"
         a, b = self.value(yes, type), self.value(no, type)
         return self.emit(f"select {condition.type} {condition}, {type} {a}, {type} {b}", type)

@@ -1,4 +1,4 @@
-"""Schedules as text: phases, tasks, buffers and bytes."""
+"""Print schedules as text: phases, tasks, buffers and bytes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,7 +26,7 @@ _WORDS = {
 
 
 def describe(function: Function, schedule: Schedule) -> str:
-    """The schedule of a function as text, one line a phase."""
+    """Return the schedule of a function as text, one line for each phase."""
     lines = [f"schedule of @{function.name}", "", "memory"]
     held = sum(b.nbytes for b in schedule.buffers if b.kind is Kind.ARGUMENT)
     made = {number for kind, number in schedule.sources if kind is Kind.RESULT}
@@ -59,7 +59,7 @@ def _buffers(function: Function, schedule: Schedule) -> Iterator[str]:
         if buffer.kind is Kind.RESULT and buffer.number not in made:
             continue
         if buffer.kind is Kind.ARENA and buffer.last < 0:
-            continue  # Its operation became part of another one.
+            continue  # Its operation was fused into another one.
         where = _WORDS[buffer.kind]
         if buffer.kind is Kind.ARENA:
             where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"
@@ -107,7 +107,7 @@ def _places(views: Sequence[View]) -> str:
 
 
 def _time(nanoseconds: float) -> str:
-    """An estimated time for people."""
+    """Format an estimated time."""
     if nanoseconds < 1000:
         return f"about {nanoseconds:.0f} ns"
     if nanoseconds < 1e6:
