@@ -1,7 +1,7 @@
-"""Accumulators: what a reduction starts with, takes up, and ends as.
+"""Accumulators of reductions: initial value, update, and final value.
 
-Floats are summed and multiplied in f64, and rounded once: that is more exact than any order of
-summation in f32, and it is what the reference interpreter says.
+Floats are summed and multiplied in f64 and rounded once: this is more accurate than any order of
+summation in f32, and it is what the reference interpreter does.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
 COMBINE = {
     "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and",
 }  # fmt: skip
-"""The elementwise operation that takes up one element more."""
+"""The elementwise operation that combines an accumulator with an element."""
 
 
 def wide_of(op: str, dtype: str) -> str:
-    """The element type of an accumulator."""
+    """Return the element type of an accumulator."""
     if op not in ("sum", "prod"):
         return dtype
     return "f64" if dtype in FLOATS else "c128" if dtype in COMPLEX else dtype
 
 
 def identity(op: str, dtype: str) -> complex:
-    """What changes nothing."""
+    """Return the identity element of a reduction."""
     if op in ("sum", "prod"):
         return int(op == "prod")
     if op in ("any", "all"):
@@ -43,12 +43,12 @@ def identity(op: str, dtype: str) -> complex:
 
 
 def start(f: Function, op: str, dtype: str, count: int) -> Held:
-    """An accumulator of nothing."""
+    """Return the initial value of an accumulator."""
     return registers.constant(f, identity(op, dtype), dtype, count)
 
 
 def combined(f: Function, op: str, dtype: str, a: Held, b: Held, numbers: bool = False) -> Held:
-    """Two accumulators as one; `numbers`: none is NaN."""
+    """Combine two accumulators; `numbers` means that neither is NaN."""
     if op in ("max", "min") and dtype in FLOATS:
         return extreme(f, op, registers.single(a), registers.single(b), numbers)
     made = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
@@ -57,7 +57,7 @@ def combined(f: Function, op: str, dtype: str, a: Held, b: Held, numbers: bool =
 
 
 def converted(f: Function, held: Held, source: str, to: str) -> Held:
-    """A vector as another element type."""
+    """Convert a vector to another element type."""
     if source == to:
         return held
     made = inline.emit(f, "convert", {}, [held], [source], to)
@@ -66,7 +66,7 @@ def converted(f: Function, held: Held, source: str, to: str) -> Held:
 
 
 def present_or(f: Function, held: Held, there: Value | None, other: Held) -> Held:
-    """The lanes that are there, and `other` in those that are not."""
+    """Return the lanes that exist, and `other` in the others."""
     if there is None:
         return held
     if isinstance(held, tuple):
@@ -77,7 +77,7 @@ def present_or(f: Function, held: Held, there: Value | None, other: Held) -> Hel
 
 
 def folded(f: Function, op: str, dtype: str, held: Held) -> Held:
-    """All lanes combined, halves with halves."""
+    """Combine all lanes, half by half."""
     count = registers.count_of(held)
     while count > 1:
         count //= 2
@@ -88,12 +88,12 @@ def folded(f: Function, op: str, dtype: str, held: Held) -> Held:
 
 
 def first_lane(f: Function, held: Held) -> Held:
-    """The first lane alone."""
+    """Return the first lane."""
     return _lanes(f, held, range(1))
 
 
 def spread(f: Function, held: Held, count: int) -> Held:
-    """One element in all lanes."""
+    """Return one element in all lanes."""
     return splat(f, held, count)
 
 
@@ -115,8 +115,8 @@ def _of(f: Function, value: Value, taken: Sequence[int]) -> Value:
 class Accumulator:
     """Variables that hold a vector of any element type.
 
-    The extremes of floats wait for one comparison a vector, as which NaN would be lost: which
-    lanes have met one is remembered beside, unless what is taken up are `numbers`.
+    The maximum or minimum of floats takes one comparison per vector, which would lose NaN: a mask
+    records the lanes that met one, unless all elements are `numbers`.
     """
 
     def __init__(self, f: Function, op: str, dtype: str, count: int, numbers: bool = False) -> None:
@@ -147,7 +147,7 @@ class Accumulator:
             self._unordered.set(self.f.value(0, self._unordered.type))
 
     def add(self, held: Held) -> None:
-        """Take up a vector of the accumulator's own type."""
+        """Update with a vector of the accumulator's type."""
         if not self._extreme:
             self.set(combined(self.f, self.op, self.dtype, self.get(), held))
             return

@@ -1,4 +1,4 @@
-"""Transforms of the rows of a batch, a dimension after the other."""
+"""Transform the rows of a batch, one dimension after the other."""
 
 import struct
 from collections.abc import Sequence
@@ -30,14 +30,15 @@ from shardir.ir import Op
 from shardir.types import COMPLEX, COMPLEX_OF, TensorType
 
 FEW, SHORT, DEAR = 2, 1 << 10, 24_000
-"""Where rows are longer, or take more nanoseconds, half of the lanes are to be filled: NumPy is as
-quick else."""
+"""If rows are longer, or take more nanoseconds, at least half of the lanes must be used: NumPy is
+as fast otherwise."""
 
 
 def fft_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Dimensions that scratch memory holds vectors of, one after the other."""
+    """Lower an FFT to one phase for each dimension, or return `None` if scratch memory is too
+    small."""
     (x,), (made,) = operands, results
     kind, rank = str(op.attrs["kind"]), op.attrs["rank"]
     if made.size == 0:
@@ -56,7 +57,7 @@ def fft_rule(
         temporary = View(context.temporary(x.nbytes), 0, x.shape, packed(type), x.dtype)
     else:
         temporary = made
-    # What is real is the last dimension's: first on the way there, last on the way back.
+    # The last dimension converts between real and complex: first in `rfft`, last in `irfft`.
     steps = []
     for d in dims if kind == "irfft" else reversed(dims):
         target = made if d == dims[-1] else temporary
@@ -71,28 +72,30 @@ def fft_rule(
 
 
 def _held(length: int) -> bool:
-    """Whether scratch memory holds rows of this length."""
+    """Return whether scratch memory holds rows of this length."""
     most = SCRATCH_BYTES // (4 * width())
     return length <= most and inner(length) <= most
 
 
 def _few(made: View, dim: int, length: int, share: int = 1) -> bool:
-    """Whether rows are long and too few for the lanes, or for a share of them."""
+    """Return whether rows are long and too few for the lanes, or for `1/share` of them."""
     rows = prod(n for d, n in enumerate(made.shape) if d != dim)
     return share * rows < lanes() and (length > SHORT or cost(length) > DEAR)
 
 
 def _paired(x: View) -> View:
-    """Neighbours of the last dimension as complex numbers; the even ones, if they lie apart."""
+    """View adjacent elements of the last dimension as complex; the even ones if they are not
+    contiguous."""
     strides = (*x.strides[:-1], 2 * x.strides[-1])
     dtype = COMPLEX_OF[x.dtype] if x.strides[-1] == x.itemsize else x.dtype
     return x._replace(shape=(*x.shape[:-1], x.shape[-1] // 2), strides=strides, dtype=dtype)
 
 
 def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] | None:
-    """Rows of n = a b points, long ones or few: b transforms of a points, then a of b points.
+    """Transform rows of n = a b points that are long or few: b transforms of a points, then a of b
+    points.
 
-    Point q of the p-th of the latter is turned by p q / n between them.
+    Between them, point q of the p-th row is multiplied by the twiddle factor of p q / n.
     """
     length = x.shape[-1]
     divided = parted(length)
@@ -106,7 +109,7 @@ def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] |
     )
     held = View(context.temporary(16 * prod(shape)), 0, shape,
                    packed(TensorType(shape, "c128")), "c128")  # fmt: skip
-    # Of half a spectrum the first transform has a point more than the others.
+    # For a half spectrum the first transform has one more point than the others.
     kept = made.shape[-1] // first
     steps = (*made.strides[:-1], made.strides[-1], first * made.strides[-1])
     target = made._replace(shape=(*batch, first, kept), strides=steps)
@@ -134,17 +137,18 @@ def along(
     turned: int = 0,
     halved: bool = False,
 ) -> Phase:
-    """All rows along one dimension; `made` may be `x`, and may have the first points only.
+    """Return the phase that transforms all rows along one dimension.
 
-    `turned`: the rows are so many parts of longer ones, along the dimension before. `halved`: they
-    are pairs of real numbers, of which half a spectrum is made.
+    `made` may be `x`, and may have the first points only. With `turned`, the rows are that many
+    parts of longer rows, along the dimension before. With `halved`, they are pairs of real
+    elements, of which half a spectrum is computed.
     """
     views = [_without(x, dim), _without(made, dim)]
     if turned:
         numbers = (0,) * (len(views[0].shape) - 1) + (1,)
         views.append(View(0, 0, views[0].shape, numbers, "i64"))
     found = nest(views, counters=int(bool(turned)))
-    # Rows that are neighbours need not be turned.
+    # Rows that are contiguous in memory need no transpose.
     many = max(
         found.loops,
         key=lambda loop: (
@@ -179,14 +183,14 @@ def along(
         tail += between(turned, length).ravel().view(np.int64).tolist()
     if halved:
         tail += circle(2 * length)[: length // 2 + 1].view(np.int64).tolist()
-    # The table follows the record, whose length does not depend on what it says.
+    # The table follows the record, whose length does not depend on its contents.
     at = len(grid.phase(kernel, work, context.workers, "fft", (*extra, 0)).record)
     phase = grid.phase(kernel, work, context.workers, "fft", (*extra, at))
     return phase._replace(record=(*phase.record, *tail))
 
 
 def _without(view: View, dim: int) -> View:
-    """Where the rows along a dimension begin."""
+    """Return the view of the first points of the rows along a dimension."""
     shape, strides = (each[:dim] + each[dim + 1 :] for each in (view.shape, view.strides))
     return view._replace(shape=shape, strides=strides)
 
@@ -201,7 +205,7 @@ def _transformed(
     f: Function,
     block: Block,
 ) -> None:
-    """A block of rows, from and to elements that lie in some way."""
+    """Emit the transform of a block of rows for given layouts of source and target."""
     emit_passes(f.module, known)
     words = map(block.extra, range(13))
     length, points, kept, step, step_made, plane, flip, scale, parts, within, size, count, at = (
@@ -214,7 +218,7 @@ def _transformed(
     other = f.offset(block.scratch, plane * 2)
 
     def planes(start: Value) -> list[Value]:
-        # An inverse transform is one of real and imaginary parts exchanged.
+        # An inverse transform is a transform with real and imaginary parts swapped.
         return [f.offset(start, plane * flip), f.offset(start, plane - plane * flip)]
 
     rows = Rows(f, *source, block.addresses[0], block.column_strides[0], step,
@@ -231,13 +235,15 @@ def _transformed(
     if turned:
         start = f.offset(beyond, block.addresses[2], "i64")
         _turn(rows, length, parts, within, start, [block.scratch, f.offset(block.scratch, plane)])
-    told = [divisors, count, table]
+    table_args = [divisors, count, table]
     if chirped:
         emit_chirped(f.module)
-        made = f.call("chirped", [block.scratch, other, plane, length, size, *told, beyond], "ptr")
+        made = f.call(
+            "chirped", [block.scratch, other, plane, length, size, *table_args, beyond], "ptr"
+        )
         beyond = f.offset(beyond, (length + size) * 2, "i64")
     else:
-        made = f.call("passes", [block.scratch, other, length, plane, *told], "ptr")
+        made = f.call("passes", [block.scratch, other, length, plane, *table_args], "ptr")
     if halved:
         _untangle(replace(rows, planes=planes(made)), length, beyond)
     Rows(f, *target, block.addresses[1], block.column_strides[1], step_made,
@@ -245,7 +251,7 @@ def _transformed(
 
 
 def _mirror(rows: Rows, points: Value, length: Value) -> None:
-    """The other half of the spectrum of real numbers, whose ends are real."""
+    """Emit the second half of the spectrum of real elements, whose end points are real."""
     f = rows.f
     zero = f.value(0.0, rows.vector)
     rows.store(1, f.value(0, "i64"), zero)
@@ -259,7 +265,7 @@ def _mirror(rows: Rows, points: Value, length: Value) -> None:
 def _turn(
     rows: Rows, length: Value, count: Value, within: Value, table: Value, planes: Sequence[Value]
 ) -> None:
-    """The rows turned as parts of longer ones: by the products of two lines of the table."""
+    """Multiply the rows by twiddle factors, which are products of two lines of the table."""
     f = rows.f
 
     def line(number: Value) -> tuple[Value, Value]:
@@ -278,10 +284,10 @@ def _turn(
 
 
 def _untangle(rows: Rows, length: Value, table: Value) -> None:
-    """Half the spectrum of real numbers, of the transform of their pairs.
+    """Emit half the spectrum of real elements from the transform of their pairs.
 
-    With a and b at points k and n - k, the even numbers have (a + conj b) / 2 and the odd ones
-    (a - conj b) / 2i.
+    With a and b at points k and n - k, the even elements have the spectrum (a + conj b) / 2, and
+    the odd ones (a - conj b) / 2i.
     """
     f = rows.f
     zero, half = f.value(0.0, rows.vector), f.value(0.5, rows.vector)
