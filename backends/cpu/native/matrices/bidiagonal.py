@@ -1,7 +1,8 @@
-"""Singular values of f32 matrices: made bidiagonal by reflections from both sides, in f64.
+"""Singular values of f32 matrices, reduced to bidiagonal form by Householder reflections in f64.
 
-As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 5.4.3; LAPACK's `bdsdc` finds
-the values of what is left. Squares of f32 cannot overflow in f64.
+The algorithm follows G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 5.4.3; LAPACK's
+`bdsdc` computes the singular values of the bidiagonal matrix. Squares of f32 do not overflow in
+f64.
 """
 
 from collections.abc import Sequence
@@ -32,13 +33,13 @@ from shardir.backends.cpu.native.matrices.tridiagonal import (
 from shardir.ir import Op
 
 MOST = 400
-"""Rows and columns up to which that is quicker than LAPACK alone."""
+"""Rows and columns up to which this is faster than LAPACK alone."""
 SLENDER = 2
-"""Of matrices that are longer by this, LAPACK takes Q R first."""
+"""For matrices that are more elongated than this, LAPACK computes a QR decomposition first."""
 
 
 def bidiagonal_pays(x: View) -> bool:
-    """Whether it is worth it for these matrices."""
+    """Return whether this is faster than LAPACK for these matrices."""
     least, most = sorted(x.shape[-2:])
     return x.dtype == "f32" and most <= min(MOST, SLENDER * least)
 
@@ -46,23 +47,24 @@ def bidiagonal_pays(x: View) -> bool:
 def singular_values_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Broad matrices are turned, which changes no singular value."""
+    """Lower the singular values of a batch; a broad matrix is transposed, which preserves them."""
     (x,), (made,) = operands, results
     least, most = sorted(x.shape[-2:])
-    broad = x.shape[-1] > x.shape[-2]
+    is_broad = x.shape[-1] > x.shape[-2]
     called = Routine(
         "dbdsdc",
         "'U 'N n *values *beside *none one *none one *none *iwork *work *iwork info",
     )
-    line, beside = padded(least) * ITEM, x.strides[-2 if broad else -1] == x.itemsize
+    line, is_contiguous = padded(least) * ITEM, x.strides[-2 if is_broad else -1] == x.itemsize
     return phases(
         Work(
-            f"singular{'t' if broad else ''}{'n' if beside else 's'}", x.dtype,
+            f"singular{'t' if is_broad else ''}{'n' if is_contiguous else 's'}", x.dtype,
             [(x, 2), (made, 1)], [called],
             {"m": most, "n": least, "one": 1, "apart": row_bytes(least)},
             {"*a": most * row_bytes(least), "*values": line, "*beside": line, "*space": line,
              "*none": 64, "*work": 64 * least, "*iwork": 64 * least},
-            most * least * least * 0.3 + 40 * least**2, partial(_values, called, broad, beside),
+            most * least * least * 0.3 + 40 * least**2,
+            partial(_values, called, is_broad, is_contiguous),
         ),
         context,
     )  # fmt: skip
@@ -82,12 +84,12 @@ def _values(called: Routine, broad: bool, beside: bool, e: Emitter) -> None:
 
 
 def emit_bidiagonal(module: Module, kept: bool = False) -> None:
-    """`bidiagonal(rows, columns, x, diagonal, beside, space)` of no fewer rows than columns.
+    """Define `bidiagonal(rows, columns, x, diagonal, beside, space)` for rows >= columns.
 
-    Its result is 0, or NaN where a number is not finite. `space` is as long as a row.
-    `bidiagonal_kept(..., space, left, taus, turns)` keeps the reflections from the left in the
-    columns of `left`, below the diagonal, those from the right in the rows of x, from 1 on beside
-    it, and their factors, with zeros up to whole vectors.
+    It returns 0, or NaN if an element is not finite. `space` has the length of a row.
+    `bidiagonal_kept(..., space, left, taus, turns)` also stores the left reflections in the columns
+    of `left`, below the diagonal, the right ones in the rows of x, from superdiagonal 1 on, and
+    their factors, padded with zeros to full vectors.
     """
     params = ["i64", "i64", *HELD, "ptr", "ptr", "ptr", *(["ptr"] * 3 if kept else [])]
     name = "bidiagonal_kept" if kept else "bidiagonal"
@@ -122,9 +124,10 @@ def emit_bidiagonal(module: Module, kept: bool = False) -> None:
 def _column(
     f: Function, x: Held, k: Value, rows: Value, filled: Value, diagonal: Value, space: Value
 ) -> tuple[Value, Value]:
-    """Reflect row `k` from the left; what column `k` times is the reflection, and its factor.
+    """Reflect row `k` from the left; return the scale of column `k` as reflection vector, and its
+    factor.
 
-    `space` is then what is taken from the other rows, as often as the reflection says.
+    `space` then holds what is subtracted from the other rows, times their reflection entry.
     """
     start, last = k & -LANES, f.offset(space, k, "double")
     wide = start + ((filled - start) & -(BESIDE * LANES))
@@ -164,7 +167,7 @@ def _column(
 def _both(
     f: Function, x: Held, k: Value, i: Value, filled: Value, space: Value, scale: Value, tau: Value
 ) -> None:
-    """Row `i` is reflected from the left, and then by row `k` from the right."""
+    """Reflect row `i` from the left, and then by row `k` from the right."""
     one = -f.splat(f.load(x.at(i, k).start, "double", ITEM) * scale, LANES)
     dot, start = f.variable(VECTOR, 0.0), (k + 1) & -LANES
     with f.loop(start, filled, LANES) as j:

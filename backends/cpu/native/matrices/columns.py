@@ -1,4 +1,4 @@
-"""Copies between matrices of any strides and columns of f64 or c128, as LAPACK has them."""
+"""Copies between matrices of any strides and the f64 or c128 columns of LAPACK."""
 
 from collections.abc import Callable
 
@@ -8,17 +8,17 @@ from shardir.backends.cpu.native.matrices.calling import Emitter
 from shardir.types import COMPLEX, NUMPY_DTYPES
 
 TOGETHER = 8
-"""Rows that are copied at once, so that columns are read or written in whole lines."""
+"""Rows that are copied in one step, so that columns are read or written in full cache lines."""
 
 
 def bring(
     e: Emitter, view: int, steps: int, rows: Value, columns: Value, name: str,
     apart: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Read the matrix of a view into a piece of memory; whether all of it is finite.
+    """Load the matrix of a view into a piece of memory; return whether all of it is finite.
 
-    `steps`: which of the work's steps is that between rows, the next is that between columns.
-    Columns are `apart` rows there, as many as there are unless told.
+    `steps` is the index of the view's row step, which its column step follows. Columns are `apart`
+    rows apart in memory, by default `rows`.
     """
     emit_bring(e.f.module, e.dtype)
     between = [e.sizes[f"step{steps}"], e.sizes[f"step{steps + 1}"]]
@@ -30,7 +30,7 @@ def put(
     e: Emitter, name: str, dtype: str, apart: Value, size: tuple[Value, Value], view: int,
     steps: tuple[Value, Value], good: Value,
 ) -> None:  # fmt: skip
-    """Write what lies in a piece of memory, its columns `apart` rows, to a view; NaN unless good.
+    """Store a piece of memory, whose columns are `apart` rows apart, to a view; NaN unless `good`.
 
     `size` are rows and columns, `steps` the bytes between them.
     """
@@ -40,9 +40,9 @@ def put(
 
 
 def emit_bring(module: Module, dtype: str) -> None:
-    """`bring(source, row step, column step, rows, columns, target, rows apart)`.
+    """Define `bring(source, row step, column step, rows, columns, target, rows apart)`.
 
-    Its result is 0, or NaN where an element is not finite.
+    It returns 0, or NaN if an element is not finite.
     """
     if any(each.name == f"bring_{dtype}" for each in module.functions):
         return
@@ -80,7 +80,7 @@ def emit_bring(module: Module, dtype: str) -> None:
 
 
 def emit_put(module: Module, dtype: str) -> None:
-    """`put(source, rows apart, rows, columns, target, row step, column step, good)`."""
+    """Define `put(source, rows apart, rows, columns, target, row step, column step, good)`."""
     if any(each.name == f"put_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "ptr", "i64", "i64", "i1"]
@@ -119,7 +119,7 @@ def _by_rows(f: Function, rows: Value, some: Callable[[Value, int], None]) -> No
 
 
 def _joined(f: Function, parts: list[Value]) -> Value:
-    """Numbers, or pairs, as one vector."""
+    """Concatenate numbers, or pairs, to one vector."""
     type = parts[0].type
     if type[0] == "<":
         while len(parts) > 1:

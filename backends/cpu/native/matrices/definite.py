@@ -1,7 +1,7 @@
-"""The triangular factors of positive definite matrices: those of LU, columns scaled.
+"""Cholesky factors of positive definite matrices, from LU decompositions with scaled columns.
 
-Of L U = x for Hermitian x, U is L^H with its rows multiplied by the diagonal of U, so L times the
-roots of the diagonal is the factor. No row needs to be exchanged.
+If L U = x for Hermitian x, then U is L^H with its rows multiplied by the diagonal of U, so L times
+the square roots of the diagonal is the factor. No pivoting is needed.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from shardir.ir import Op
 def cholesky_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Matrices that scratch memory holds."""
+    """Lower Cholesky decompositions of matrices that fit into scratch memory."""
     (x,), (made,) = operands, results
     rows = x.shape[-1]
     if x.size == 0:
@@ -79,7 +79,7 @@ def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) 
             pivot = load(f, held.at(k, k), numbers, "double")[0]
             definite.set(definite.get() & pivot.is_("ogt", 0.0))
             f.store(f.intrinsic("sqrt", pivot), f.offset(roots, k, "double"), 8)
-        # One pivot that is not positive says that there is no factor at all.
+        # A single pivot that is not positive means that no factor exists.
         none = f.select(definite.get(), f.value(0.0, "double"), f.value(np.nan, "double"))
         with f.loop(0, rows) as i:
             _scaled(f, dtype, held, roots, i, rows, none)
@@ -89,7 +89,7 @@ def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) 
 def _scaled(
     f: Function, dtype: str, held: Held, roots: Value, i: Value, rows: Value, none: Value
 ) -> None:
-    """A row of the factor; `none` is NaN where there is none, and else zero."""
+    """Scale a row of the factor; `none` is NaN if there is no factor, and zero otherwise."""
     numbers = wide(dtype)
     with f.loop(0, i) as j:
         root = f.load(f.offset(roots, j, "double"), "double", 8)

@@ -1,7 +1,7 @@
-"""L and U of the matrices of a batch, by blocks of columns.
+"""LU decompositions of batches, in blocks of columns.
 
-A block is factored column by column, each by its largest element; what is right of it then becomes
-rows of U, and what is below and right of it loses the product of both.
+A block is factored column by column with partial pivoting; then the part right of it becomes rows
+of U, and the trailing matrix is updated by their product.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,11 +34,11 @@ from shardir.backends.cpu.native.moves.loops import nest
 from shardir.ir import Op
 
 RATE = 8.0
-"""Products and sums a nanosecond, about."""
+"""Approximate multiply-adds per nanosecond."""
 
 
 def outer(view: View, dims: int) -> View:
-    """Where the matrices, or vectors, of the last `dims` dimensions begin."""
+    """Return the view of the first elements of matrices or vectors of rank `dims`."""
     rank = len(view.shape) - dims
     return view._replace(shape=view.shape[:rank], strides=view.strides[:rank])
 
@@ -46,7 +46,7 @@ def outer(view: View, dims: int) -> View:
 def lu_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Matrices that scratch memory holds."""
+    """Lower LU decompositions of matrices that fit into scratch memory."""
     (x,), (made, pivots, order) = operands, results
     rows, columns = x.shape[-2:]
     if order.size == 0:
@@ -103,7 +103,7 @@ def eliminate(
     f: Function, numbers: Arithmetic, held: Held, rows: Value, columns: Value,
     before: Callable[[Value], None] | None = None,
 ) -> None:  # fmt: skip
-    """L and U in place of a matrix; `before` sees to the pivot of each column."""
+    """Emit an in-place LU decomposition; `before` chooses and swaps the pivot of each column."""
     least = f.least(rows, columns)
     with f.loop(0, least, LANES) as first:
         height = f.least(least - first, LANES)
@@ -121,14 +121,14 @@ def eliminate(
 
 
 def _largest(f: Function, numbers: Arithmetic, held: Held, k: Value, rows: Value) -> Value:
-    """The row, from `k` on, whose element in column `k` is largest: the first NaN, if any."""
-    most = f.variable("double", size(f, load(f, held.at(k, k), numbers, "double")))
+    """Return the row from `k` on with the largest element of column `k`: the first NaN, if any."""
+    largest = f.variable("double", size(f, load(f, held.at(k, k), numbers, "double")))
     best = f.variable("i64", k)
     with f.loop(k + 1, rows) as i:
         here = size(f, load(f, held.at(i, k), numbers, "double"))
-        now = most.get()
+        now = largest.get()
         better = here.is_("ugt", now) & now.is_("ord", 0.0)
-        most.set(f.select(better, here, now))
+        largest.set(f.select(better, here, now))
         best.set(f.select(better, i, best.get()))
     return best.get()
 
@@ -146,7 +146,7 @@ def _exchanged(
 def _eliminated(
     f: Function, numbers: Arithmetic, held: Held, first: Value, k: Value, rows: Value
 ) -> None:
-    """Rows below `k` of the block that begins at column `first` lose what is in column `k`."""
+    """Eliminate column `k` from the rows below it, in the block that begins at column `first`."""
     step = k - first
     whole = vector("i64", LANES)
     numbered = f"<{', '.join(f'i64 {lane}' for lane in range(LANES))}>"
@@ -154,7 +154,7 @@ def _eliminated(
     here, after = (lanes.is_(how, f.splat(step, LANES)) for how in ("eq", "sgt"))
     line = load(f, held.at(k, first), numbers)
     pivot = load(f, held.at(k, k), numbers, "double")
-    # Where the largest is zero, all are, and stay so.
+    # If the largest element is zero, all are, and stay zero.
     zero = pivot[0].is_("oeq", 0.0)
     for part in pivot[1:]:
         zero = zero & part.is_("oeq", 0.0)

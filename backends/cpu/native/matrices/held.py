@@ -1,7 +1,8 @@
-"""A matrix in scratch memory: rows of f64, which vectors of `LANES` columns are read from.
+"""Matrices in scratch memory: rows of f64, which are accessed as vectors of `BLOCK_COLUMNS`
+columns.
 
-Rows are filled up with zeros to whole vectors. Complex matrices have two planes, all real parts
-and all imaginary ones. What is done to them is done in blocks of `LANES` columns, or rows.
+Rows are padded with zeros to full vectors. Complex matrices have two planes, for real and imaginary
+parts. Algorithms work on blocks of `BLOCK_COLUMNS` columns or rows.
 """
 
 from collections.abc import Sequence
@@ -27,67 +28,68 @@ LANES = 8
 ITEM = 8
 VECTOR = vector("double", LANES)
 AWAY = 64
-"""Bytes between rows, so that columns of large matrices do not compete for places in the caches."""
+"""Padding between rows, so that the columns of large matrices do not conflict in the caches."""
 
 Planes = list[Value]
 
 
 def wide(dtype: str) -> Arithmetic:
-    """What numbers are computed in."""
+    """Return the arithmetic that a dtype is computed in."""
     return arithmetic("c128" if dtype in COMPLEX else "f64")
 
 
 def padded(extent: int) -> int:
-    """In whole vectors."""
+    """Round an extent up to full vectors."""
     return -(-extent // LANES) * LANES
 
 
 def row_bytes(columns: int) -> int:
-    """From one row to the next."""
+    """Return the bytes between rows."""
     return padded(columns) * ITEM + AWAY
 
 
 def held_bytes(rows: int, columns: int, dtype: str) -> int:
-    """What a matrix takes in scratch memory."""
+    """Return the bytes of a matrix in scratch memory."""
     return rows * row_bytes(columns) * wide(dtype).planes
 
 
 class Held(NamedTuple):
-    """Where a matrix, or a part of one, lies: bytes from row to row, and from plane to plane."""
+    """A matrix, or a part of one, in scratch memory: bytes between rows, and between planes."""
 
     start: Value
     row: Value
     plane: Value
 
     def at(self, row: Number, column: Number) -> "Held":
-        """What begins at an element of it."""
+        """Return the submatrix that begins at an element."""
         f = self.start.function
         down = f.value(row, "i64") * self.row
         return self._replace(start=f.offset(f.offset(self.start, down), column, "double"))
 
     def planes(self, numbers: Arithmetic) -> list[Value]:
-        """The addresses of the first element's parts."""
+        """Return the addresses of the first element's parts."""
         f = self.start.function
         return [self.start, f.offset(self.start, self.plane)][: numbers.planes]
 
 
 def load(f: Function, held: Held, numbers: Arithmetic, type: str = VECTOR) -> Planes:
-    """A vector of columns, or one number."""
+    """Load a vector of columns, or one element."""
     return [f.load(address, type, ITEM) for address in held.planes(numbers)]
 
 
 def store(f: Function, values: Sequence[Value], held: Held, numbers: Arithmetic) -> None:
+    """Store a vector of columns, or one element."""
     for value, address in zip(values, held.planes(numbers), strict=True):
         f.store(value, address, ITEM)
 
 
 def spread(f: Function, values: Sequence[Value]) -> Planes:
-    """One number in all lanes."""
+    """Return one element in all lanes."""
     return [f.splat(value, LANES) for value in values]
 
 
 def less_product(f: Function, numbers: Arithmetic, a: Planes, b: Planes, c: Planes) -> Planes:
-    """`c - a * b`."""
+    """Return `c - a * b`."""
 
     def step(x: Value, y: Value, z: Value, minus: bool) -> Value:
         return numbers.add_product(f, host(), x, y, z, minus)
@@ -99,12 +101,12 @@ def less_product(f: Function, numbers: Arithmetic, a: Planes, b: Planes, c: Plan
 
 
 def product(a: Planes, b: Planes) -> Planes:
-    """`a * b`, of complex numbers."""
+    """Return `a * b` of complex numbers."""
     return [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 
 
 def inverse(f: Function, x: Planes) -> Planes:
-    """`1 / x` of a complex number: divided by its larger part first, so that none overflows."""
+    """Return `1 / x` of a complex number, scaled by its larger part to avoid overflow."""
     real, imag = x
     large = size(f, [real]).is_("oge", size(f, [imag]))
     most, least = f.select(large, real, imag), f.select(large, imag, real)
@@ -114,19 +116,19 @@ def inverse(f: Function, x: Planes) -> Planes:
 
 
 def size(f: Function, x: Sequence[Value]) -> Value:
-    """What pivots are chosen by: of complex numbers the sum of both parts, as LAPACK has it."""
+    """Return the magnitude for pivoting: of complex numbers the sum of both parts, as in LAPACK."""
     parts = [f.intrinsic("fabs", part) for part in x]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 @dataclass
 class Copying:
-    """Copies between a matrix in memory, `view`'s last two dimensions, and one that is held."""
+    """Copies between the last two dimensions of a view and a matrix in scratch memory."""
 
     f: Function
     dtype: str
     beside: bool
-    """Whether columns are neighbours in memory."""
+    """Whether the elements of a row are contiguous in memory."""
 
     @property
     def numbers(self) -> Arithmetic:
@@ -140,7 +142,7 @@ class Copying:
         self, source: Value, steps: Sequence[Value], rows: Value, columns: Value, held: Held,
         conjugate: bool = False,
     ) -> None:  # fmt: skip
-        """Read; `steps` are the bytes between rows and between columns."""
+        """Load a matrix; `steps` are the bytes between rows and between columns."""
         f, numbers = self.f, self.numbers
 
         def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
@@ -167,7 +169,7 @@ class Copying:
                     one(start, i, j, 1)
 
     def _tail(self, address: Value, count: Value) -> Planes:
-        """The first few lanes, and zeros."""
+        """Load the first `count` lanes, with zeros in the others."""
         f, numbers = self.f, self.numbers
         part = self.item // numbers.planes
         lanes = LANES * numbers.planes
@@ -179,7 +181,7 @@ class Copying:
     def put(
         self, held: Held, rows: Value, columns: Value, target: Value, steps: Sequence[Value]
     ) -> None:
-        """Write."""
+        """Store a matrix."""
         f, numbers = self.f, self.numbers
         narrow = self.item // numbers.planes == 4
 
@@ -208,7 +210,7 @@ class Copying:
 
 
 def neighbours(view: View) -> bool:
-    """Whether its last dimension's elements are."""
+    """Return whether the last dimension is contiguous."""
     return view.strides[-1] == view.itemsize
 
 
@@ -216,9 +218,10 @@ HELD = ["ptr", "i64", "i64"]
 
 
 def emit_update(module: Module, dtype: str) -> None:
-    """`update(rows, columns, left, right, out)`: out -= left @ right.
+    """Define `update(rows, columns, left, right, out)`: out -= left @ right.
 
-    `left` has `LANES` columns, `right` as many rows; each is a `Held`, three words.
+    `left` has `BLOCK_COLUMNS` columns, `right` as many rows; each is a `ScratchMatrix` of three
+    words.
     """
     numbers = wide(dtype)
     params = ["i64", "i64", *HELD * 3]
@@ -238,9 +241,10 @@ def emit_update(module: Module, dtype: str) -> None:
 
 
 def emit_substitute(module: Module, dtype: str, unit: bool) -> None:
-    """`substitute(rows, columns, left, x)`: x becomes the solution of left @ _ = x.
+    """Define `substitute(rows, columns, left, x)`: replace x by the solution of left @ _ = x.
 
-    `left` is lower triangular, of at most `LANES` rows; `unit`: its diagonal counts as ones.
+    `left` is lower triangular with at most `BLOCK_COLUMNS` rows; `unit`: its diagonal counts as
+    ones.
     """
     numbers = wide(dtype)
     params = ["i64", "i64", *HELD * 2]

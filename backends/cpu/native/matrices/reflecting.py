@@ -1,4 +1,4 @@
-"""Q and R of real matrices by Householder reflections, in blocks of columns."""
+"""QR decompositions of real matrices by Householder reflections, in blocks of columns."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -38,7 +38,8 @@ from shardir.types import COMPLEX
 def qr_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Matrices that scratch memory holds, Q beside R; others are LAPACK's."""
+    """Lower QR decompositions of matrices that fit into scratch memory with Q; others use
+    LAPACK."""
     (x,), (q, r) = operands, results
     rows, columns = x.shape[-2:]
     left, least = q.shape[-1], min(rows, columns)
@@ -109,7 +110,7 @@ def _identity(f: Function, q: Held, rows: Value, columns: Value) -> None:
 
 
 def _upper(f: Function, held: Held, rows: Value, columns: Value) -> None:
-    """Zeros below the diagonal."""
+    """Emit zeros below the diagonal."""
     with f.loop(0, rows) as i, f.loop(0, f.least(i, columns), LANES) as j:
         below = numbered(f).is_("slt", f.splat(i - j, LANES))
         store(f, [f.select(below, 0.0, load(f, held.at(i, j), REAL)[0])], held.at(i, j), REAL)

@@ -1,7 +1,7 @@
-"""Triangular equations of a batch, by substitution in blocks of rows.
+"""Triangular systems of a batch, by substitution in blocks of rows.
 
-Upper triangular ones are lower ones read backwards. Right-hand sides are dealt to tasks in blocks,
-which do not depend on each other.
+An upper triangular system is a lower one with reversed rows and columns. Right-hand sides are
+divided among tasks in independent blocks.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from shardir.backends.cpu.native.moves.loops import nest
 from shardir.ir import Op
 
 BESIDE = 128
-"""Right-hand sides that a task solves for, where there are more."""
+"""Right-hand sides of one task, if there are as many."""
 
 
 def triangular_solve_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Equations that scratch memory holds, with some of their right-hand sides."""
+    """Lower triangular systems that fit into scratch memory with a block of right-hand sides."""
     (a, y), (x,) = operands, results
     if x.size == 0:
         return []
@@ -59,9 +59,9 @@ def triangular_solve_rule(
     grid = grid_of(starts, found, None, many, 1, each)
     flags = neighbours(a), neighbours(y), neighbours(x)
     unit, conjugate = bool(op.attrs["unit"]), op.attrs["transpose"] == "adjoint"
-    told = "".join("n" if flag else "s" for flag in flags) + "u" * unit + "c" * conjugate
+    layout_letters = "".join("n" if flag else "s" for flag in flags) + "u" * unit + "c" * conjugate
     kernel = grid_kernel(
-        f"triangular_{a.dtype}_{told}",
+        f"triangular_{a.dtype}_{layout_letters}",
         Form(3, counters=1, extras=11),
         partial(_solved, a.dtype, flags, unit, conjugate),
     )
@@ -71,7 +71,7 @@ def triangular_solve_rule(
 
 
 def _turned(view: View) -> View:
-    """Rows as columns."""
+    """Swap rows and columns."""
     *around, row, column = view.strides
     return view._replace(strides=(*around, column, row))
 
@@ -85,9 +85,9 @@ def _backwards(view: View, dims: Sequence[int]) -> View:
 
 
 def _blocks(view: View, count: int, step: int) -> View:
-    """Where matrices begin, and each of `count` blocks of their columns."""
-    whole = outer(view, 2)
-    return whole._replace(shape=(*whole.shape, count), strides=(*whole.strides, step))
+    """Return the view of matrix starts, and of each of `count` blocks of their columns."""
+    starts = outer(view, 2)
+    return starts._replace(shape=(*starts.shape, count), strides=(*starts.strides, step))
 
 
 def _solved(

@@ -1,8 +1,9 @@
-"""Symmetric matrices of f32 made tridiagonal by reflections from both sides, in f64.
+"""Reduction of symmetric f32 matrices to tridiagonal form by two-sided reflections in f64.
 
-As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 8.3.1, with LAPACK's signs. Both
-triangles are kept, so that a reflection is a row and all that is done is done to whole vectors.
-Squares of f32 cannot overflow in f64, nor those of differences from f32 vanish that say anything.
+The algorithm follows G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 8.3.1, with
+LAPACK's signs. Both triangles are stored, so that a reflection is a row and all steps are on full
+vectors. Squares of f32 do not overflow in f64, and squares of significant differences of f32 values
+do not underflow.
 """
 
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
@@ -10,15 +11,16 @@ from shardir.backends.cpu.native.matrices.held import HELD, ITEM, LANES, VECTOR,
 from shardir.backends.cpu.native.matrices.reflections import numbered
 
 BESIDE = 4
-"""Vectors of columns that are worked on at once."""
+"""Vectors of columns that are processed in one step."""
 WORDS = LANES * ITEM
 NOTHING = 2.0**-900
-"""A sum of squares below it is rounding of numbers of f32, and counts as 0: the squares themselves
-are rounded there, and what they make is no reflection any more."""
+"""A smaller sum of squares is rounding noise of f32 values and counts as 0: such squares are
+themselves inaccurate, and would make no orthogonal reflection."""
 
 
 def emit_mirror(module: Module) -> None:
-    """`mirror(rows, x)`: what is below the diagonal is also above it; whether it is finite: 0."""
+    """Define `mirror(rows, x)`: copy the lower triangle to the upper one; return 0 if it is
+    finite."""
     f = Function(module, "mirror", ["i64", *HELD], "double", APART, internal=True)
     rows, x = f.params[0], Held(*f.params[1:])
     lost = f.variable("double", 0.0)
@@ -30,10 +32,10 @@ def emit_mirror(module: Module) -> None:
 
 
 def emit_tridiagonal(module: Module) -> None:
-    """`tridiagonal(rows, x, diagonal, beside, taus, space)`: a row of x is then its reflection.
+    """Define `tridiagonal(rows, x, diagonal, beside, taus, space)`: rows of x become reflections.
 
-    That of row k begins at column k + 1, with 1. `space` is as long as a row. The places in `taus`
-    beyond the last are 0, up to whole vectors.
+    The reflection of row k begins at column k + 1 with a 1. `space` has the length of a row. `taus`
+    is padded with zeros to full vectors.
     """
     params = ["i64", *HELD, "ptr", "ptr", "ptr", "ptr"]
     f = Function(module, "tridiagonal", params, attributes=APART, internal=True)
@@ -52,7 +54,7 @@ def emit_tridiagonal(module: Module) -> None:
 
 
 def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) -> Value:
-    """Row `k` beyond its diagonal becomes a reflection; its factor."""
+    """Turn row `k` beyond its diagonal into a reflection; return its factor."""
     start, next_ = (k + 1) & -LANES, x.at(k, k + 1).start
     first = f.load(next_, "double", ITEM)
     f.store(f.value(0.0, "double"), next_, ITEM)
@@ -64,20 +66,20 @@ def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value)
         row = f.load(x.at(k, j).start, VECTOR, ITEM)
         total.set(f.fma(row, row, total.get()))
     rest = lane_sum(f, total.get())
-    none = rest.is_("olt", NOTHING)
+    is_trivial = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
-    f.store(f.select(none, first, beta), f.offset(beside, k, "double"), ITEM)
-    scale = f.splat(f.select(none, 0.0, 1.0 / (first - beta)), LANES)
+    f.store(f.select(is_trivial, first, beta), f.offset(beside, k, "double"), ITEM)
+    scale = f.splat(f.select(is_trivial, 0.0, 1.0 / (first - beta)), LANES)
     with f.loop(start, filled, LANES) as j:
         at = x.at(k, j).start
         f.store(f.load(at, VECTOR, ITEM) * scale, at, ITEM)
     f.store(f.value(1.0, "double"), next_, ITEM)
-    return f.select(none, 0.0, (beta - first) / beta)
+    return f.select(is_trivial, 0.0, (beta - first) / beta)
 
 
 def lane_sum(f: Function, x: Value) -> Value:
-    """Of all lanes."""
+    """Return the sum of all lanes."""
     half = LANES // 2
     while half:
         x = x + f.shuffle(x, x, [(lane + half) % LANES for lane in range(LANES)])
@@ -88,7 +90,7 @@ def lane_sum(f: Function, x: Value) -> Value:
 def _both_sides(
     f: Function, x: Held, k: Value, rows: Value, filled: Value, tau: Value, space: Value
 ) -> None:
-    """What is below and right of place (k, k) is reflected from the left and from the right."""
+    """Reflect the submatrix below and right of (k, k) from the left and from the right."""
     start, v = (k + 1) & -LANES, x.at(k, 0).start
     wide = start + ((filled - start) & -(BESIDE * LANES))
     dot = f.variable(VECTOR, 0.0)
@@ -117,7 +119,7 @@ def _both_sides(
         line = f.load(f.offset(v, j, "double"), VECTOR, ITEM)
         f.store(f.fma(half, line, f.load(at, VECTOR, ITEM)), at, ITEM)
 
-    def less(j: Value, beside: int) -> None:
+    def subtract(j: Value, beside: int) -> None:
         pairs = [
             [f.load(f.offset(of, j + n * LANES, "double"), VECTOR, ITEM) for of in (v, space)]
             for n in range(beside)
@@ -134,15 +136,15 @@ def _both_sides(
                 f.store(f.fma(other, reflection, row), at, ITEM)
 
     with f.loop(start, wide, BESIDE * LANES) as j:
-        less(j, BESIDE)
+        subtract(j, BESIDE)
     with f.loop(wide, filled, LANES) as j:
-        less(j, 1)
+        subtract(j, 1)
 
 
 def emit_gather(module: Module) -> None:
-    """`gather(rows, first, x, v)`: V of the reflections in `LANES` rows of x from `first` on.
+    """Define `gather(rows, first, x, v)`: V of the reflections in rows of x from `first` on.
 
-    Its rows are those from `first` + 1 on.
+    There are `BLOCK_COLUMNS` of them; the rows of V begin with row `first` + 1.
     """
     f = Function(module, "gather", ["i64", "i64", *HELD, "ptr"], attributes=APART, internal=True)
     rows, first, x, v = *f.params[:2], Held(*f.params[2:5]), f.params[5]

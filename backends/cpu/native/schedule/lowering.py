@@ -268,7 +268,7 @@ class Lowering:
         target_strides = target and restrided(target.shape, target.strides, source.shape)
         destination = target if target is not None and target_strides else self.buffer(op.result)
         strides = target_strides or restrided(destination.shape, destination.strides, source.shape)
-        assert strides is not None, "what is packed can be views in any shape"
+        assert strides is not None, "a contiguous buffer has strides for any shape"
         written = View(destination.slot, destination.offset, source.shape, strides, source.dtype)
         self.use(source, destination)
         self.views[op.result] = destination

@@ -1,8 +1,8 @@
-"""Functions of complex numbers, from the library's functions of f64.
+"""Functions of complex numbers, composed of the library's functions of f64.
 
 c64 is computed in f64 and rounded once, so that nothing overflows on the way. Zeros and infinities
-are C99's (Annex G), as NumPy has them. The formulas of tanh are W. Kahan's, "Branch cuts for
-complex elementary functions" (1987).
+follow C99 (Annex G), as in NumPy. The formulas of tanh are W. Kahan's, "Branch cuts for complex
+elementary functions" (1987).
 """
 
 from collections.abc import Callable
@@ -47,17 +47,19 @@ def _is_finite(x: Value) -> Value:
 
 
 def exp(z: Pair) -> Pair:
-    """e^a (cos b, sin b)."""
+    """Return e^a (cos b, sin b)."""
     return _turned_power(z, "exp", 709.0, ("cos", "sin"))
 
 
 def exp2(z: Pair) -> Pair:
-    """2^a (cos(b ln 2), sin(b ln 2)); what b ln 2 is rounded to may be turns away."""
+    """Return 2^a (cos(b ln 2), sin(b ln 2)), without rounding b ln 2, which could be off by whole
+    turns."""
     return _turned_power(z, "exp2", 1023.0, ("cos_ln2", "sin_ln2"))
 
 
 def _turned_power(z: Pair, power: str, end: float, waves: tuple[str, str]) -> Pair:
-    """A power of the real part times waves of the other, in two factors where it overflows."""
+    """Return a power of the real part times cosine and sine of the other, in two factors if it
+    overflows."""
     a, b = z
     large = a.is_("ogt", end)
     scale = call(power, where(large, a * 0.5, a))
@@ -72,7 +74,8 @@ def _turned_power(z: Pair, power: str, end: float, waves: tuple[str, str]) -> Pa
 
 
 def _squares(z: Pair) -> tuple[Value, Value, Value, Value]:
-    """The larger and the smaller size of the parts, and 2^e, 2^-e that bring the larger to 1."""
+    """Return the larger and the smaller magnitude of the parts, and 2^e and 2^-e that scale the
+    larger to 1."""
     a, b = size(z[0]), size(z[1])
     high, low = where(a.is_("ogt", b), a, b), where(a.is_("ogt", b), b, a)
     exponent = float_of(bits_of(at_most(at_least(high, 2.0**-1000), 2.0**1000)) & (0x7FF << 52))
@@ -80,7 +83,7 @@ def _squares(z: Pair) -> tuple[Value, Value, Value, Value]:
 
 
 def absolute(z: Pair) -> Value:
-    """The root of the sum of squares, brought to around 1; infinite beside NaN too."""
+    """Return the root of the sum of squares, scaled to around 1; an infinity dominates NaN."""
     high, low, up, down = _squares(z)
     m, n = high * down, low * down
     value = root(fma(m, m, n * n)) * up
@@ -88,9 +91,10 @@ def absolute(z: Pair) -> Value:
 
 
 def log_of(z: Pair, past: Value | None = None) -> Pair:
-    """log |z| and the angle, of (past + a, b) where something is said to be past.
+    """Return log |z| and the angle; with `past`, those of (past + a, b).
 
-    Near |z| = 1 from |z|^2 - 1, which is summed in two parts; else from the larger part.
+    Near |z| = 1 the logarithm is computed from |z|^2 - 1, which is summed in two parts; otherwise
+    from the larger part.
     """
     a, b = z
     whole, rest = (a, constant(a, 0.0)) if past is None else two_sum(past, a)
@@ -111,7 +115,8 @@ def log_of(z: Pair, past: Value | None = None) -> Pair:
 
 
 def log1p(z: Pair) -> Pair:
-    """log(1 + z); a + (b^2 - a^2) / 2 + ... is found without 1 where z is small."""
+    """Return log(1 + z); for small z |1 + z|^2 - 1 = 2 a + a^2 + b^2 is computed without adding the
+    1."""
     a, b = z
     whole = log_of(z, constant(a, 1.0))
     square, low = two_product(a, a)
@@ -124,7 +129,7 @@ def log1p(z: Pair) -> Pair:
 
 
 def sqrt(z: Pair) -> Pair:
-    """The root with a real part that is not negative."""
+    """Return the square root with a nonnegative real part."""
     a, b = z
     _, _, up, _ = _squares(z)
     even = float_of((bits_of(up) & (0x3FF << 53)) | (1 << 52))
@@ -143,7 +148,7 @@ def sqrt(z: Pair) -> Pair:
 
 
 def _hyperbolic(a: Value) -> tuple[Value, Value, Value]:
-    """cosh, sinh and a factor to both, which is not 1 where they overflow."""
+    """Return cosh, sinh, and a factor of both, which differs from 1 where they overflow."""
     large = size(a).is_("ogt", 709.0)
     inside = where(large, 1.0, a)
     half = call("exp", where(large, size(a) * 0.5, 0.0))
@@ -189,7 +194,7 @@ def tanh(z: Pair) -> Pair:
 
 
 def turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
-    """-i f(iz), which is sin for sinh and tan for tanh."""
+    """Return -i f(iz), which is sin for sinh and tan for tanh."""
 
     def apply(z: Pair) -> Pair:
         real, imag = function((-z[1], z[0]))
@@ -199,7 +204,7 @@ def turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
 
 
 def expm1(z: Pair) -> Pair:
-    """By parts: (expm1(a) cos b - 2 sin^2(b / 2), e^a sin b)."""
+    """Return the parts (expm1(a) cos b - 2 sin^2(b / 2), e^a sin b)."""
     a, b = z
     half = call("sin", b * 0.5)
     real = fma(call("expm1", a), call("cos", b), -2.0 * half * half)
@@ -211,7 +216,7 @@ def expm1(z: Pair) -> Pair:
 
 
 def logistic(z: Pair) -> Pair:
-    """1 / (1 + e^-z), computed from whichever exponential is small."""
+    """Return 1 / (1 + e^-z), computed from the smaller of both exponentials."""
     a, b = z
     left = a.is_("olt", 0.0)
     small = exp((where(left, a, -a), where(left, b, -b)))
@@ -225,7 +230,7 @@ def rsqrt(z: Pair) -> Pair:
 
 
 def sign(z: Pair) -> Pair:
-    """z / |z|; 0 of 0."""
+    """Return z / |z|, and 0 for 0."""
     length = absolute(z)
     none = length.is_("oeq", 0.0)
     made = divided(z, (where(none, 1.0, length), constant(z[0], 0.0)))
@@ -233,7 +238,8 @@ def sign(z: Pair) -> Pair:
 
 
 def power(x: Pair, y: Pair) -> Pair:
-    """exp(y log x); 1 for y = 0, and 0 to a power of positive real part is 0, else NaN."""
+    """Return exp(y log x); 1 for y = 0. 0 to a power with a positive real part is 0, otherwise
+    NaN."""
     value = exp(multiplied(y, log_of(x)))
     nothing = x[0].is_("oeq", 0.0) & x[1].is_("oeq", 0.0)
     zero = where(y[0].is_("ogt", 0.0), constant(x[0], 0.0), NAN)
@@ -243,7 +249,7 @@ def power(x: Pair, y: Pair) -> Pair:
 
 
 def in_double(function: Callable[..., Held]) -> Rule:
-    """A function of pairs of f64 as a rule for both complex types."""
+    """Return a rule for both complex types from a function of f64 pairs."""
 
     def rule(a: Application) -> Held:
         given = a.pairs
@@ -267,7 +273,7 @@ def _absolute(a: Application) -> Held:
         return absolute(z)
 
     def in_f64() -> Value:
-        """Where squares neither overflow nor vanish."""
+        """Compute in f64, where squares neither overflow nor underflow."""
         re, im = (part.to(vector("double", lanes(narrow)), "fpext") for part in z)
         made = root(fma(re, re, im * im)).to(narrow, "fptrunc")
         return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, made)
@@ -287,7 +293,7 @@ FUNCTIONS: dict[str, Callable[..., Held]] = {
     "cos": lambda z: cosh((-z[1], z[0])), "tan": turned(tanh), "logistic": logistic,
     "sign": sign, "pow": power,
 }  # fmt: skip
-"""Of pairs of f64."""
+"""Functions of f64 pairs."""
 
 RULES: dict[str, Rule] = {
     "abs": _absolute,
