@@ -1,4 +1,4 @@
-"""How much address space the process may still take, where it is limited (`ulimit -v`).
+"""Limits of the address space of the process (`ulimit -v`).
 
 LLVM ends the process if an allocation fails, and Python waits forever for a thread whose start ran
 out of memory. So neither is started if too little address space is left.

@@ -1,4 +1,4 @@
-"""Whether the native backend can run on this host, and the reason if it cannot."""
+"""Detect whether the native backend can run on this host, and why not."""
 
 import platform
 import re
@@ -25,12 +25,14 @@ def obstacle() -> str | None:
     """Return why the native backend cannot run here and what to do about it; `None` if it can."""
     if sys.implementation.name != "cpython":
         return (
-            f"Python is {sys.implementation.name}, not CPython, whose functions machine code calls"
+            f"Python is {sys.implementation.name}, not CPython, whose C API compiled programs call"
         )
     if not sys.platform.startswith(SYSTEMS):
-        return f"the system is {sys.platform}, and there are workers for Linux and macOS alone"
+        return f"the system is {sys.platform}; compiled programs run on Linux and macOS only"
     if platform.machine().lower() not in MACHINES:
-        return f"the processor is {platform.machine()}, and there are kernels for x86-64 and ARM64"
+        return (
+            f"the processor is {platform.machine()}; compiled programs run on x86-64 and ARM64 only"
+        )
     try:
         import llvmlite.binding
     except (ImportError, OSError) as error:
@@ -42,8 +44,8 @@ def obstacle() -> str | None:
     if is_too_little_for(START_BYTES):
         return (
             f"the address space of this process is limited (ulimit -v), and only "
-            f"{show_bytes(address_space_left() or 0)} of it are left, where machine code takes "
-            f"{show_bytes(START_BYTES)} to begin with; allow it more"
+            f"{show_bytes(address_space_left() or 0)} are left, but compiled programs need "
+            f"{show_bytes(START_BYTES)} to start; raise the limit"
         )
     share_heaps()
     return None
@@ -52,7 +54,7 @@ def obstacle() -> str | None:
 @cache
 def _say(reason: str) -> None:
     warnings.warn(
-        f"programs run by NumPy, which takes several times as long: {reason}",
+        f"programs run on NumPy, which is several times slower: {reason}",
         RuntimeWarning,
         stacklevel=2,
     )

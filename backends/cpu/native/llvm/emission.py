@@ -58,7 +58,7 @@ class Prepared:
         if is_too_little_for(COMPILE_BYTES):  # LLVM would end the process.
             raise OutOfMemoryError(
                 f"compiling a program may take {show_bytes(COMPILE_BYTES)} of address space, "
-                "which are not left; allow this process more address space (ulimit -v)"
+                "but less is left; allow this process more address space (ulimit -v)"
             )
         self._target = target_of(host(), 0 if unoptimized else 1)
         self._context = binding.create_context()

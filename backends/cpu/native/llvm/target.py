@@ -92,8 +92,9 @@ def host() -> Machine:
     limit = os.environ.get("SHARDIR_MAX_CPU_ISA", "")
     if limit and limit not in ISAS:
         raise SettingError(
-            f"SHARDIR_MAX_CPU_ISA is {limit!r}, which is no instruction set; "
-            f"set it to one of {', '.join(ISAS)}, or unset it to use all that the processor has"
+            f"SHARDIR_MAX_CPU_ISA is {limit!r}, which is not an instruction set; "
+            f"set it to one of {', '.join(ISAS)}, "
+            "or unset it to use all instructions of the processor"
         )
     return found.limited_to(limit) if limit else found
 

@@ -54,7 +54,7 @@ def emit_bring(module: Module, dtype: str) -> None:
     wide, wider = vector("double", planes), vector("double", planes * TOGETHER)
     lost, lost_one = f.variable(wider, 0.0), f.variable(wide, 0.0)
 
-    def widened(x: Value, type: str) -> Value:
+    def widen(x: Value, type: str) -> Value:
         return x if x.type == type else x.to(type, "fpext")
 
     def some(i: Value, count: int) -> None:
@@ -64,10 +64,10 @@ def emit_bring(module: Module, dtype: str) -> None:
             loaded = [f.load(f.offset(at, down * k), kind, item // planes) for k in range(count)]
             there = f.offset(target, (j * apart + i) * (8 * planes))
             if count == 1:
-                x = widened(loaded[0], wide)
+                x = widen(loaded[0], wide)
                 lost_one.set(lost_one.get() + (x - x))
             else:
-                x = widened(_joined(f, loaded), wider)
+                x = widen(_joined(f, loaded), wider)
                 lost.set(lost.get() + (x - x))
             f.store(x, there, 8)
 

@@ -85,7 +85,7 @@ def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) 
         with f.loop(0, rows) as i:
             f.store(i.to("i32", "trunc"), f.offset(order, i * order_step), 4)
 
-        def pivoted(k: Value, pivots: Value = pivots, order: Value = order) -> None:
+        def pivot_column(k: Value, pivots: Value = pivots, order: Value = order) -> None:
             best = _largest(f, numbers, held, k, rows)
             f.store(best.to("i32", "trunc"), f.offset(pivots, k * pivot_step), 4)
             with f.when(best.is_("ne", k)):
@@ -95,7 +95,7 @@ def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) 
                 f.store(other, ends[0], 4)
                 f.store(one, ends[1], 4)
 
-        eliminate(f, numbers, held, rows, columns, pivoted)
+        eliminate(f, numbers, held, rows, columns, pivot_column)
         Copying(f, dtype, beside[1]).put(held, rows, columns, target, steps[2:])
 
 

@@ -1,4 +1,4 @@
-"""How much memory the process may use."""
+"""The memory limit of the process."""
 
 import os
 

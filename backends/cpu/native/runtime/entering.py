@@ -141,8 +141,8 @@ def _define_narrowed(module: Module, name: str, wide: str, narrow: str) -> None:
     params = ["ptr", "ptr", "i64"]
     f = Function(module, f"enter_{name}", params, "i1", "nounwind", internal=True)
     target, source, count = f.params
-    vector_type = vector("i64", LANES)
-    lost, lost_after = f.variable(vector_type, 0), f.variable("i64", 0)
+    lanes_type = vector("i64", LANES)
+    lost, lost_after = f.variable(lanes_type, 0), f.variable("i64", 0)
 
     def step(k: Value, lanes: int, lost: Any) -> None:
         given = f.load(f.offset(source, k, wide), vector(wide, lanes), 8)

@@ -94,10 +94,10 @@ def _define_start(module: Module) -> None:
         starter = f.load(f.offset(control, at.STARTER), "ptr")
         answer = f.call("PyObject_CallNoArgs", [starter], "ptr")
 
-        def failed() -> None:
+        def mark_failed() -> None:
             good.set(0)
 
-        f.choose(answer.is_("eq", 0), failed, lambda: _discard(f, answer))
+        f.choose(answer.is_("eq", 0), mark_failed, lambda: _discard(f, answer))
     f.leave(good.get())
 
 

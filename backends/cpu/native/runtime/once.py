@@ -20,9 +20,9 @@ def once(make: Callable[..., Made]) -> Callable[..., Made]:
     results: dict[tuple[Any, ...], Made] = {}
 
     @wraps(make)
-    def memoized(*given: Any) -> Made:
+    def call_once(*given: Any) -> Made:
         if given not in results:
             results.setdefault(given, make(*given))
         return results[given]
 
-    return memoized
+    return call_once

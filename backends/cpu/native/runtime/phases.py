@@ -242,11 +242,11 @@ def _define_interpret(module: Module) -> None:
 
             f.choose(rings.is_("eq", 0), run, run_recorded)
 
-        def shared(entry: Value = entry) -> None:
+        def run_shared(entry: Value = entry) -> None:
             f.call("share", [control, entry, bases])
 
         together = (flags & at.PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
-        f.choose(together, shared, alone)
+        f.choose(together, run_shared, alone)
         row.set(row.get() + 1)
         with f.when((flags & at.CHECK).is_("ne", 0)):
             limit.set(row.get())

@@ -46,7 +46,7 @@ OBJECTS: dict[str, object] = {
     "none": None, "true": True, "false": False, "type_error": TypeError, "empty_text": "",
 }  # fmt: skip
 
-_WRONG_COUNT = "a program takes one address for each of its slots but the first"
+_WRONG_COUNT = "a program takes one address for each slot except slot 0"
 
 
 def declare_python(module: Module) -> None:

@@ -57,4 +57,4 @@ def _shown_bytes(block: Block) -> dict[str, Any]:
 
 
 def _refuse_copies(_: object) -> str:
-    raise TypeError("a block is memory of one owner; copy what it holds")
+    raise TypeError("a memory block cannot be copied; copy its contents instead")

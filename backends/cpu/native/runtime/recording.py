@@ -119,7 +119,8 @@ def _map_rings() -> npt.NDArray[np.int64]:
     address = map_memory(nbytes, huge=False)
     if address is None:
         raise OutOfMemoryError(
-            "no address space to record tasks in; allow this process more (ulimit -v)"
+            "no address space is left to record tasks; "
+            "allow this process more address space (ulimit -v)"
         )
     memory = _Words(address, (at.LANES, at.RING_RECORDS + 1, at.RING_FIELDS))
     return np.asarray(memory)

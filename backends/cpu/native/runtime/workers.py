@@ -89,8 +89,8 @@ def allowed() -> int:
     count = whole_number(given)
     if not count:
         raise SettingError(
-            f"SHARDIR_CPU_THREADS is {given!r}, which is no number of threads; "
-            "set it to a whole number from 1 on, or unset it to use all cores"
+            f"SHARDIR_CPU_THREADS is {given!r}, which is not a number of threads; "
+            "set it to an integer of at least 1, or unset it to use all cores"
         )
     return min(cores, count)
 

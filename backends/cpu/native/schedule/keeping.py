@@ -161,7 +161,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _forgotten() -> NoReturn:
-    raise ForgottenError("the code of this kernel is not there any longer")
+    raise ForgottenError("the code of this kernel is no longer on disk")
 
 
 @cache

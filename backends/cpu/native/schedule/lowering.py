@@ -181,10 +181,10 @@ class Lowering:
         strides: tuple[int, ...] | None = view.strides
         op = makers.get(value)
         while op is not None:
-            operand_strides = demanded(op, strides) if strides is not None else None
-            if operand_strides is None:
+            input_strides = demanded(op, strides) if strides is not None else None
+            if input_strides is None:
                 break
-            strides, value = operand_strides, op.operands[0]
+            strides, value = input_strides, op.operands[0]
             op = makers.get(value)
         can_write = op is not None and (
             op.name not in control.HANDLERS or op.name in control.WRITING
@@ -336,7 +336,7 @@ class Lowering:
                 continue
             user_preference = self._wish(op.result, user_strides, users)
             if user_preference is not None:
-                operand_strides = demanded(op, user_preference)
-                if operand_strides is not None:
-                    return operand_strides
+                input_strides = demanded(op, user_preference)
+                if input_strides is not None:
+                    return input_strides
         return None

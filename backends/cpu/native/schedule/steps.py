@@ -87,7 +87,7 @@ def _host(item: Host) -> Step:
             with np.errstate(all="ignore"):
                 computed = compute(*operands)
         except MemoryError as error:
-            error.add_note(f"while NumPy computed {op.name}; smaller parts of a batch take less")
+            error.add_note(f"while NumPy computed {op.name}; smaller batches need less memory")
             raise
         for give, array in zip(gives, (computed,) if single else computed, strict=True):
             give(bases)[...] = array
@@ -98,7 +98,7 @@ def _host(item: Host) -> Step:
 
 def _meaning(op: Op) -> Callable[..., Any]:
     """Return an operation on one device as a function of arrays."""
-    assert op.spec.reference is not None, f"{op.name} has no meaning for one device"
+    assert op.spec.reference is not None, f"{op.name} has no kernel for a single device"
     return kernel_of(op)
 
 
