@@ -53,7 +53,7 @@ def _by_matrix(op: Op) -> Kernel:
                 out[piece] = part
 
         share(run, list(parts(count, -(-count // (TURNS * thread_count())))))
-        whole = tuple(out.reshape(type.shape) for out, type in zip(outs, types, strict=True))
-        return whole if len(types) > 1 else whole[0]
+        reshaped = tuple(out.reshape(type.shape) for out, type in zip(outs, types, strict=True))
+        return reshaped if len(types) > 1 else reshaped[0]
 
     return compute

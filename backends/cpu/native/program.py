@@ -219,42 +219,46 @@ class NativeProgram(WholeExecutable):
         Python."""
         schedule = self.schedule
         enter = self._enter
-        seen = len(schedule.arguments) - len(captured)
-        whole = {number for kind, number in self._sources if kind is Kind.ARGUMENT}
-        if enter is None or not schedule.items or any(number >= seen for number in whole):
+        argument_count = len(schedule.arguments) - len(captured)
+        returned_arguments = {number for kind, number in self._sources if kind is Kind.ARGUMENT}
+        if (
+            enter is None
+            or not schedule.items
+            or any(number >= argument_count for number in returned_arguments)
+        ):
             return None
         template = self._template.copy()
-        for slot, storage in zip(schedule.arguments[seen:], captured, strict=True):
+        for slot, storage in zip(schedule.arguments[argument_count:], captured, strict=True):
             template[slot] = storage.address
         sizes: list[int] = []
         places: list[tuple[int, int, int]] = []
         if schedule.arena_bytes:
             sizes.append(schedule.arena_bytes)
             places += [(ARENA, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
-        homes: dict[int, tuple[int, int]] = {}
+        placements: dict[int, tuple[int, int]] = {}
         over = self._over(donated)
         given: dict[int, int] = {}
-        taken = SMALL_BYTES + 1  # The first result starts a new block.
+        used_bytes = SMALL_BYTES + 1  # The first result starts a new block.
         for number, slot, nbytes, *_ in self._made:
             size = aligned(nbytes)
-            if taken + size > SMALL_BYTES:
+            if used_bytes + size > SMALL_BYTES:
                 sizes.append(0)
-                taken = 0
+                used_bytes = 0
             if number in over:
                 given[len(sizes) - 1] = over[number]
-            homes[number] = len(sizes) - 1, taken
-            places.append((slot, *homes[number]))
-            taken += size
-            sizes[-1] = taken
+            placements[number] = len(sizes) - 1, used_bytes
+            places.append((slot, *placements[number]))
+            used_bytes += size
+            sizes[-1] = used_bytes
         results, shapes = [], dict[int, tuple[int, ...]]()
         for (what, number), typed, each in zip(self._sources, self._shapes, made, strict=True):
             if what is Kind.ARGUMENT:
                 shapes[number] = typed[0]
-            home = (-1 - number, 0) if what is Kind.ARGUMENT else homes[number]
+            home = (-1 - number, 0) if what is Kind.ARGUMENT else placements[number]
             results.append(launching.Result(*home, *typed, *each))
         arguments = [
             launching.Argument(slot, shapes.get(k), truth=k in schedule.truths)
-            for k, slot in enumerate(schedule.arguments[:seen])
+            for k, slot in enumerate(schedule.arguments[:argument_count])
         ]
         launch = launching.launcher(
             launches(), enter.__self__, kind, template, arguments, places, sizes, results,
@@ -270,8 +274,10 @@ class NativeProgram(WholeExecutable):
             if argument in donated:
                 storage = args[argument]
                 owner = storage.owner
-                alone = getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-                if alone and storage.untouched and may_be_written(owner):
+                is_sole_owner = (
+                    getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
+                )
+                if is_sole_owner and storage.untouched and may_be_written(owner):
                     given[result] = owner
         return given
 
@@ -320,11 +326,15 @@ def _donating(
 
 def _own(leaf: Any, kind: type) -> Block | None:
     """Return the memory of an array if it has no other owner and the array begins at its start."""
-    held: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
-    if type(held) is not Storage:
+    storage: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
+    if type(storage) is not Storage:
         return None
-    owner = held.owner
+    owner = storage.owner
     # There is one reference less than in `run`, which has a list of storages.
-    alone = getrefcount(held) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-    begins = held.address == getattr(owner, "address", None)
-    return owner if alone and begins and held.untouched and may_be_written(owner) else None
+    is_sole_owner = getrefcount(storage) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
+    begins_at_block = storage.address == getattr(owner, "address", None)
+    return (
+        owner
+        if is_sole_owner and begins_at_block and storage.untouched and may_be_written(owner)
+        else None
+    )

@@ -56,10 +56,10 @@ def arrays_of(
     axes."""
     count = len(walk.nest.extents)
     views = [operands[i] for i in walk.operands] + list(results)
-    lies = (*walk.operand_lies, *walk.result_lies)
+    mappings = (*walk.operand_lies, *walk.result_lies)
     arrays = [Array(view, view.dtype) for view in views]
     arrays += [Array(None, "i64") for _ in walk.counted]
-    strides = [strides_along(view, lie, count) for view, lie in zip(views, lies, strict=True)]
+    strides = [strides_along(view, lie, count) for view, lie in zip(views, mappings, strict=True)]
     strides += [tuple(int(i == axis) for i in range(count)) for axis in walk.counted]
     axes = [
         Axis(extent, tuple(each[i] for each in strides), i in walk.nest.reduced)
@@ -96,7 +96,7 @@ def _follows(outer: Axis, inner: Axis) -> bool:
     if outer.reduced != inner.reduced:
         return False
     pairs = zip(outer.strides, inner.strides, strict=True)
-    return all(far == near * inner.extent for far, near in pairs)
+    return all(outer_stride == inner_stride * inner.extent for outer_stride, inner_stride in pairs)
 
 
 def lying(array: Array, stride: int) -> str:

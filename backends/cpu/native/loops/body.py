@@ -112,8 +112,8 @@ def _body(
             number[result] = operands[0]
         elif op.spec is constant:
             # Zeros compare equal whatever their signs, but kernels of equal steps are shared.
-            told = ("told", repr(op.attrs["value"]))
-            add(result, Step(CONSTANT, result.type.dtype, attrs=(*op.attrs.items(), told)))
+            value_text = ("told", repr(op.attrs["value"]))
+            add(result, Step(CONSTANT, result.type.dtype, attrs=(*op.attrs.items(), value_text)))
         elif op.spec is iota:
             if result.type.shape[op.attrs["dim"]] == 1:
                 add(result, Step(CONSTANT, result.type.dtype, attrs=(("value", 0),)))

@@ -86,9 +86,9 @@ def each_block(
     (count, each), (extent, cut, column_count) = blocks, columns
     first = task * each
     with f.loop(first, f.least(first + each, count)) as block:
-        around = block // column_count
-        column_at = (block - around * column_count) * cut
-        begins, rest = located(f, table, around, starts)
+        batch_block = block // column_count
+        column_at = (block - batch_block * column_count) * cut
+        begins, rest = located(f, table, batch_block, starts)
         begins = [
             further(f, begin, column_at * along)
             for begin, along in zip(begins, arrays.strides, strict=True)

@@ -49,11 +49,11 @@ def cut_of(axes: Sequence[Axis], lanes: int) -> Cut:
     number = max((i for i, a in enumerate(axes) if a.reduced), key=lambda i: axes[i].extent)
     extent = axes[number].extent
     size = prod(axis.extent for axis in axes)
-    wanted = max(1, min(size // BLOCK, MOST, extent))
-    each = -(-extent // wanted)
-    if each > 4 * lanes:
-        each = -(-each // lanes) * lanes
-    return Cut(number, extent // each, each, extent % each)
+    block_count = max(1, min(size // BLOCK, MOST, extent))
+    block_extent = -(-extent // block_count)
+    if block_extent > 4 * lanes:
+        block_extent = -(-block_extent // lanes) * lanes
+    return Cut(number, extent // block_extent, block_extent, extent % block_extent)
 
 
 class Cutter:

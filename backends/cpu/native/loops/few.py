@@ -66,16 +66,16 @@ def few_rows(layout: Layout, stages: Stages) -> int:
 def few_phase(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
     """Return the phase of a reduction of few rows."""
     extent, (row,) = layout.column.extent, layout.reduced
-    around = prod(axis.extent for axis in layout.kept)
-    wanted = min(max(FEWEST, min(COLUMNS, extent * around // BLOCKS)), extent)
-    cut = -(-wanted // layout.lanes) * layout.lanes
+    batch_size = prod(axis.extent for axis in layout.kept)
+    column_target = min(max(FEWEST, min(COLUMNS, extent * batch_size // BLOCKS)), extent)
+    cut = -(-column_target // layout.lanes) * layout.lanes
     shape = FewShape(
         stages, layout.kinds, layout.counted, layout.lanes, layout.whole, row.extent,
         layout_streams(layout, stages, context.machine),
     )  # fmt: skip
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-extent // cut)
-    blocks = column_blocks * around
+    blocks = column_blocks * batch_size
     tasks = max(1, min(blocks, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
     each = -(-blocks // tasks)
     record = Record()

@@ -37,5 +37,5 @@ def abreast(body: Body, lanes: int) -> int:
     if len(dtypes) != 1 or not is_inlined(body):
         return 1
     (dtype,) = dtypes
-    alone = all(library.is_written_in(each.op, dtype) for each in found)
-    return library.abreast() if alone and lanes == library.LANES[dtype] else 1
+    all_inlinable = all(library.is_written_in(each.op, dtype) for each in found)
+    return library.abreast() if all_inlinable and lanes == library.LANES[dtype] else 1

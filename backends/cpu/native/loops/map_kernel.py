@@ -89,10 +89,10 @@ def _nest(shape: Shape, f: Function) -> None:
     table = reader.table()
     first = task * each
     with f.loop(first, f.least(first + each, blocks)) as block:
-        around = block // column_count
-        column_at = (block - around * column_count) * column_cut
-        rest = around // row_count
-        row_at = (around - rest * row_count) * row_cut
+        outer_block = block // column_count
+        column_at = (block - outer_block * column_count) * column_cut
+        rest = outer_block // row_count
+        row_at = (outer_block - rest * row_count) * row_cut
         begins, _ = located(f, table, rest, starts)
         at = [
             moved(f, further(f, further(f, begin, row_at * down), column_at * along))

@@ -25,8 +25,8 @@ def never_nan(body: Body, k: int) -> bool:
         return (never_nan(body, yes) or _tells(body, condition, yes, True)) and (
             never_nan(body, no) or _tells(body, condition, no, False)
         )
-    real = all(body.steps[i].dtype not in ("c64", "c128") for i in step.operands)
-    return step.op in _KEEPING and real and all(never_nan(body, i) for i in step.operands)
+    is_real = all(body.steps[i].dtype not in ("c64", "c128") for i in step.operands)
+    return step.op in _KEEPING and is_real and all(never_nan(body, i) for i in step.operands)
 
 
 def _tells(body: Body, condition: int, x: int, holds: bool) -> bool:

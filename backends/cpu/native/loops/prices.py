@@ -44,8 +44,10 @@ def nanoseconds(
     moved = 0.0
     for array, stride in zip(arrays, strides or [0] * len(arrays), strict=True):
         if array.view is not None:
-            some = prod(n for n, s in zip(array.view.shape, array.view.strides, strict=True) if s)
-            moved += min(some, size) * array.step * BYTE
+            distinct = prod(
+                n for n, s in zip(array.view.shape, array.view.strides, strict=True) if s
+            )
+            moved += min(distinct, size) * array.step * BYTE
             if lying(array, stride) == GENERAL:
                 moved += size * 0.7
     return max(size * each, moved) + 0.3 * min(size * each, moved) + 20.0

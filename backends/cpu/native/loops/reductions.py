@@ -82,18 +82,18 @@ def _is_cut(layout: Layout, stages: Stages) -> bool:
     """Return whether the reduction is split into a phase for each pass."""
     if layout.size < LARGE or few_rows(layout, stages):
         return False
-    around = prod(axis.extent for axis in layout.kept)
+    batch_size = prod(axis.extent for axis in layout.kept)
     rows = prod(axis.extent for axis in layout.reduced)
     if layout.column.reduced:
-        alone = around
+        independent_blocks = batch_size
         fits = _row_regions(layout, stages) is not None
     else:
         cut = _columns_cut(layout, stages)
-        alone = around * -(-layout.column.extent // cut)
+        independent_blocks = batch_size * -(-layout.column.extent // cut)
         fits = _column_regions(layout, stages, cut) is not None
-        if stages.passes == 1 and rows > 4 * BLOCK_ROWS and alone < 4 * FEW:
+        if stages.passes == 1 and rows > 4 * BLOCK_ROWS and independent_blocks < 4 * FEW:
             return True
-    return alone < FEW or not fits
+    return independent_blocks < FEW or not fits
 
 
 def _row_regions(layout: Layout, stages: Stages) -> list[int] | None:

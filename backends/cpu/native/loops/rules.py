@@ -31,9 +31,9 @@ def rule(
     counted = len(walk.counted)
     written = range(len(walk.operands), len(walk.operands) + len(results))
     lanes = lanes_of(walk.body, context.machine)
-    straight = straightened(axes, arrays, written, lanes, context)
-    made = _walked(walk, straight.axes, straight.arrays, counted, context, label)
-    return [*straight.before, *made, *straight.after]
+    transposed = straightened(axes, arrays, written, lanes, context)
+    phases = _walked(walk, transposed.axes, transposed.arrays, counted, context, label)
+    return [*transposed.before, *phases, *transposed.after]
 
 
 def _walked(

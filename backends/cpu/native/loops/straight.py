@@ -39,27 +39,27 @@ def straightened(
     axes: Sequence[Axis], arrays: Sequence[Array], written: range, lanes: int, context: Context
 ) -> Straight:
     """Copy strided arrays; `written` are the numbers of results."""
-    made = Straight(list(arrays), list(axes), [], [])
+    transposed = Straight(list(arrays), list(axes), [], [])
     column = min(ordered(axes, arrays), key=lambda axis: price(arrays, axis, lanes), default=None)
     if column is None or column.extent < SHORT:
-        return made
+        return transposed
     inner = _innermost(axes, column)
     for i, array in enumerate(arrays):
         if inner is None or array.view is None or not _is_across(axes, i, array, inner):
             continue
         copy, strides = _dense(axes, i, array.view, inner, context)
-        seen = _seen(axes, i, array.view)
-        straight = View(copy, 0, seen.shape, _along(axes, i, strides), array.dtype)
+        strided_view = _seen(axes, i, array.view)
+        copied_view = View(copy, 0, strided_view.shape, _along(axes, i, strides), array.dtype)
         if i in written:
-            made.after.extend(copy_phases(straight, seen, context))
+            transposed.after.extend(copy_phases(copied_view, strided_view, context))
         else:
-            made.before.extend(copy_phases(seen, straight, context))
-        made.arrays[i] = array._replace(view=straight)
-        for k, axis in enumerate(made.axes):
+            transposed.before.extend(copy_phases(strided_view, copied_view, context))
+        transposed.arrays[i] = array._replace(view=copied_view)
+        for k, axis in enumerate(transposed.axes):
             changed = list(axis.strides)
             changed[i] = strides[k]
-            made.axes[k] = axis._replace(strides=tuple(changed))
-    return made
+            transposed.axes[k] = axis._replace(strides=tuple(changed))
+    return transposed
 
 
 def _innermost(axes: Sequence[Axis], column: Axis) -> int | None:

@@ -70,16 +70,16 @@ def singular_values_rule(
     )  # fmt: skip
 
 
-def _values(called: Routine, broad: bool, beside: bool, e: Emitter) -> None:
+def _values(called: Routine, broad: bool, is_contiguous: bool, e: Emitter) -> None:
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
     emit_bidiagonal(f.module)
     x = Held(e.piece("*a"), e.sizes["apart"], f.value(0, "i64"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
     steps = steps[::-1] if broad else steps
-    Copying(f, e.dtype, beside).bring(e.addresses[0], steps, m, n, x)
+    Copying(f, e.dtype, is_contiguous).bring(e.addresses[0], steps, m, n, x)
     pieces = [e.piece(name) for name in ("*values", "*beside", "*space")]
-    lost = f.call("bidiagonal", [m, n, *x, *pieces], "double")
-    good, one = tried(e, lost.is_("oeq", 0.0), called), f.value(1, "i64")
+    nan_if_nonfinite = f.call("bidiagonal", [m, n, *x, *pieces], "double")
+    good, one = tried(e, nan_if_nonfinite.is_("oeq", 0.0), called), f.value(1, "i64")
     put(e, "*values", e.dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
 
 
@@ -95,12 +95,12 @@ def emit_bidiagonal(module: Module, kept: bool = False) -> None:
     name = "bidiagonal_kept" if kept else "bidiagonal"
     f = Function(module, name, params, "double", APART, internal=True)
     rows, columns, x = f.params[0], f.params[1], Held(*f.params[2:5])
-    diagonal, beside, space, *more = f.params[5:]
+    diagonal, superdiagonal, space, *more = f.params[5:]
     filled = (columns + (LANES - 1)) & -LANES
-    lost = f.variable(VECTOR, 0.0)
+    nan_if_nonfinite = f.variable(VECTOR, 0.0)
     with f.loop(0, rows) as i, f.loop(0, filled, LANES) as j:
         row = f.load(x.at(i, j).start, VECTOR, ITEM)
-        lost.set(lost.get() + (row - row))
+        nan_if_nonfinite.set(nan_if_nonfinite.get() + (row - row))
     for factors in more[1:]:
         with f.loop(0, filled, LANES) as j:
             f.store(f.value(0.0, VECTOR), f.offset(factors, j, "double"), ITEM)
@@ -113,12 +113,12 @@ def emit_bidiagonal(module: Module, kept: bool = False) -> None:
                 f.store(one, x._replace(start=more[0]).at(i, k).start, ITEM)
         tau = f.variable("double", 0.0)
         with f.when((k + 1).is_("slt", columns)):
-            tau.set(row_reflection(f, x, k, filled, beside))
+            tau.set(row_reflection(f, x, k, filled, superdiagonal))
             if kept:
                 f.store(tau.get(), f.offset(more[2], k, "double"), ITEM)
         with f.loop(k + 1, rows) as i:
             _both(f, x, k, i, filled, space, scale, tau.get())
-    f.leave(lane_sum(f, lost.get()))
+    f.leave(lane_sum(f, nan_if_nonfinite.get()))
 
 
 def _column(
@@ -147,20 +147,22 @@ def _column(
     with f.loop(wide, filled, LANES) as j:
         products(j, 1)
     first, rest = f.load(x.at(k, k).start, "double", ITEM), f.load(last, "double", ITEM)
-    none = rest.is_("olt", NOTHING)
+    is_trivial = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
-    f.store(f.select(none, first, beta), f.offset(diagonal, k, "double"), ITEM)
-    tau = f.select(none, 0.0, (beta - first) / beta)
-    scale = f.select(none, 0.0, 1.0 / (first - beta))
+    f.store(f.select(is_trivial, first, beta), f.offset(diagonal, k, "double"), ITEM)
+    tau = f.select(is_trivial, 0.0, (beta - first) / beta)
+    scale = f.select(is_trivial, 0.0, 1.0 / (first - beta))
     with f.loop(start, filled, LANES) as j:
         at, line = f.offset(space, j, "double"), x.at(k, j).start
         row = f.load(line, VECTOR, ITEM)
-        taken = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * f.splat(tau, LANES)
+        subtrahend = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * f.splat(
+            tau, LANES
+        )
         right = numbered(f).is_("sgt", f.splat(k - j, LANES))
-        taken = f.select(right, taken, 0.0)
-        f.store(taken, at, ITEM)
-        f.store(row - taken, line, ITEM)
+        subtrahend = f.select(right, subtrahend, 0.0)
+        f.store(subtrahend, at, ITEM)
+        f.store(row - subtrahend, line, ITEM)
     return scale, tau
 
 
@@ -172,8 +174,8 @@ def _both(
     dot, start = f.variable(VECTOR, 0.0), (k + 1) & -LANES
     with f.loop(start, filled, LANES) as j:
         at = x.at(i, j).start
-        taken = f.load(f.offset(space, j, "double"), VECTOR, ITEM)
-        row = f.fma(one, taken, f.load(at, VECTOR, ITEM))
+        subtrahend = f.load(f.offset(space, j, "double"), VECTOR, ITEM)
+        row = f.fma(one, subtrahend, f.load(at, VECTOR, ITEM))
         f.store(row, at, ITEM)
         dot.set(f.fma(row, f.load(x.at(k, j).start, VECTOR, ITEM), dot.get()))
     part = -f.splat(lane_sum(f, dot.get()) * tau, LANES)

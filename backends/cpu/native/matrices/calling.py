@@ -152,29 +152,29 @@ def phases(work: Work, context: Context) -> list[Phase] | None:
     sizes, pieces = dict(work.sizes), dict(work.pieces)
     wide = 16 if work.dtype in COMPLEX else 8
     for called in work.routines:
-        asked = spaces(called, tuple(work.sizes.items()))
-        if asked is None:
+        workspace = spaces(called, tuple(work.sizes.items()))
+        if workspace is None:
             return None
-        for word, count in asked.items():
+        for word, count in workspace.items():
             sizes[word] = max(count, sizes.get(word, 1))
             nbytes = sizes[word] * (wide if word == "lwork" else 8)
             pieces[f"*{word[1:]}"] = max(nbytes, pieces.get(f"*{word[1:]}", 0))
-    need = 0
+    total_bytes = 0
     for name, nbytes in pieces.items():
-        sizes[name] = need
-        need += -(-nbytes // 64) * 64
+        sizes[name] = total_bytes
+        total_bytes += -(-nbytes // 64) * 64
     steps = [step for view, dims in work.views for step in view.strides[len(view.shape) - dims :]]
     views = [outer(view, dims) for view, dims in work.views]
-    count, shape, fits = prod(views[0].shape), views[0].shape, need <= SCRATCH_BYTES
+    count, shape, fits = prod(views[0].shape), views[0].shape, total_bytes <= SCRATCH_BYTES
     workers = context.workers if fits else max(1, context.workers // 4)
     if not fits:
-        slot = context.temporary(need * max(1, min(count, 4 * workers)))
+        slot = context.temporary(total_bytes * max(1, min(count, 4 * workers)))
         views.insert(0, View(slot, 0, shape, (0,) * len(shape), "f64"))
     found = nest(views)
-    many = max(found.loops, key=lambda loop: loop.extent, default=None)
-    each = -(-(many.extent if many else 1) // max(1, min(4 * workers, count)))
-    grid = grid_of(views, found, None, many, 1, each)
-    extra = (need, *steps, *sizes.values())
+    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
+    each = -(-(longest_loop.extent if longest_loop else 1) // max(1, min(4 * workers, count)))
+    grid = grid_of(views, found, None, longest_loop, 1, each)
+    extra = (total_bytes, *steps, *sizes.values())
     body = partial(_body, work.dtype, fits, len(steps), tuple(sizes), work.emit)
     integers = {str(np.dtype(known.integer)) for r in work.routines if (known := routine(r.name))}
     name = "_".join((work.name, work.dtype, *sorted(integers), "near" if fits else "far"))

@@ -48,11 +48,11 @@ def emit_bring(module: Module, dtype: str) -> None:
         return
     params = ["ptr", "i64", "i64", "i64", "i64", "ptr", "i64"]
     f = Function(module, f"bring_{dtype}", params, "double", APART, internal=True)
-    source, down, along, rows, columns, target, apart = f.params
+    source, down, along, rows, columns, target, column_rows = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
     kind = vector(stored(dtype), planes)
     wide, wider = vector("double", planes), vector("double", planes * TOGETHER)
-    lost, lost_one = f.variable(wider, 0.0), f.variable(wide, 0.0)
+    nan_if_nonfinite, nan_if_nonfinite_row = f.variable(wider, 0.0), f.variable(wide, 0.0)
 
     def widen(x: Value, type: str) -> Value:
         return x if x.type == type else x.to(type, "fpext")
@@ -62,18 +62,21 @@ def emit_bring(module: Module, dtype: str) -> None:
         with f.loop(0, columns) as j:
             at = f.offset(start, j * along)
             loaded = [f.load(f.offset(at, down * k), kind, item // planes) for k in range(count)]
-            there = f.offset(target, (j * apart + i) * (8 * planes))
+            there = f.offset(target, (j * column_rows + i) * (8 * planes))
             if count == 1:
                 x = widen(loaded[0], wide)
-                lost_one.set(lost_one.get() + (x - x))
+                nan_if_nonfinite_row.set(nan_if_nonfinite_row.get() + (x - x))
             else:
                 x = widen(_joined(f, loaded), wider)
-                lost.set(lost.get() + (x - x))
+                nan_if_nonfinite.set(nan_if_nonfinite.get() + (x - x))
             f.store(x, there, 8)
 
     _by_rows(f, rows, some)
     total = f.value(0.0, "double")
-    for found, count in ((lost.get(), planes * TOGETHER), (lost_one.get(), planes)):
+    for found, count in (
+        (nan_if_nonfinite.get(), planes * TOGETHER),
+        (nan_if_nonfinite_row.get(), planes),
+    ):
         for lane in range(count):
             total = total + (_lane(f, found, lane) if count > 1 else found)
     f.leave(total)
@@ -85,13 +88,13 @@ def emit_put(module: Module, dtype: str) -> None:
         return
     params = ["ptr", "i64", "i64", "i64", "ptr", "i64", "i64", "i1"]
     f = Function(module, f"put_{dtype}", params, attributes=APART, internal=True)
-    source, apart, rows, columns, target, down, along, good = f.params
+    source, column_rows, rows, columns, target, down, along, good = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
 
     def some(i: Value, count: int) -> None:
         start = f.offset(target, i * down)
         with f.loop(0, columns) as j:
-            from_ = f.offset(source, (j * apart + i) * (8 * planes))
+            from_ = f.offset(source, (j * column_rows + i) * (8 * planes))
             x = f.load(from_, vector("double", planes * count), 8)
             x = f.select(good, x, f.value(float("nan"), x.type))
             if item == 4 * planes:

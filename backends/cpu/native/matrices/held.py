@@ -72,14 +72,14 @@ class Held(NamedTuple):
         return [self.start, f.offset(self.start, self.plane)][: numbers.planes]
 
 
-def load(f: Function, held: Held, numbers: Arithmetic, type: str = VECTOR) -> Planes:
+def load(f: Function, matrix: Held, numbers: Arithmetic, type: str = VECTOR) -> Planes:
     """Load a vector of columns, or one element."""
-    return [f.load(address, type, ITEM) for address in held.planes(numbers)]
+    return [f.load(address, type, ITEM) for address in matrix.planes(numbers)]
 
 
-def store(f: Function, values: Sequence[Value], held: Held, numbers: Arithmetic) -> None:
+def store(f: Function, values: Sequence[Value], matrix: Held, numbers: Arithmetic) -> None:
     """Store a vector of columns, or one element."""
-    for value, address in zip(values, held.planes(numbers), strict=True):
+    for value, address in zip(values, matrix.planes(numbers), strict=True):
         f.store(value, address, ITEM)
 
 
@@ -109,9 +109,9 @@ def inverse(f: Function, x: Planes) -> Planes:
     """Return `1 / x` of a complex number, scaled by its larger part to avoid overflow."""
     real, imag = x
     large = size(f, [real]).is_("oge", size(f, [imag]))
-    most, least = f.select(large, real, imag), f.select(large, imag, real)
-    ratio = least / most
-    scale = 1.0 / (most + least * ratio)
+    larger_part, smaller_part = f.select(large, real, imag), f.select(large, imag, real)
+    ratio = smaller_part / larger_part
+    scale = 1.0 / (larger_part + smaller_part * ratio)
     return [f.select(large, scale, ratio * scale), -f.select(large, ratio * scale, scale)]
 
 
@@ -139,7 +139,7 @@ class Copying:
         return NUMPY_DTYPES[self.dtype].itemsize
 
     def bring(
-        self, source: Value, steps: Sequence[Value], rows: Value, columns: Value, held: Held,
+        self, source: Value, steps: Sequence[Value], rows: Value, columns: Value, matrix: Held,
         conjugate: bool = False,
     ) -> None:  # fmt: skip
         """Load a matrix; `steps` are the bytes between rows and between columns."""
@@ -152,7 +152,7 @@ class Copying:
             else:
                 made = self._tail(address, left)
             made = [made[0], -made[1]] if conjugate and numbers.planes == 2 else made
-            store(f, made, held.at(i, j), numbers)
+            store(f, made, matrix.at(i, j), numbers)
 
         whole = columns - columns % LANES
         with f.loop(0, rows) as i:
@@ -164,7 +164,7 @@ class Copying:
                     one(start, i, whole, LANES, columns - whole)
             else:
                 with f.loop(whole, columns, LANES) as j:
-                    store(f, [f.value(0, VECTOR)] * numbers.planes, held.at(i, j), numbers)
+                    store(f, [f.value(0, VECTOR)] * numbers.planes, matrix.at(i, j), numbers)
                 with f.loop(0, columns) as j:
                     one(start, i, j, 1)
 
@@ -179,14 +179,14 @@ class Copying:
         return [widened(f, plane, self.dtype, numbers) for plane in planes]
 
     def put(
-        self, held: Held, rows: Value, columns: Value, target: Value, steps: Sequence[Value]
+        self, matrix: Held, rows: Value, columns: Value, target: Value, steps: Sequence[Value]
     ) -> None:
         """Store a matrix."""
         f, numbers = self.f, self.numbers
         narrow = self.item // numbers.planes == 4
 
         def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
-            made = load(f, held.at(i, j), numbers, vector("double", count))
+            made = load(f, matrix.at(i, j), numbers, vector("double", count))
             if narrow:
                 made = [part.to(vector("float", count), "fptrunc") for part in made]
             address, part = f.offset(start, j * steps[1]), self.item // numbers.planes

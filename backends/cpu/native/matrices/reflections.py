@@ -179,10 +179,10 @@ def emit_apply(module: Module, turned: bool) -> None:
     rows, columns, v, t = f.params[:4]
     x = Held(*f.params[4:])
 
-    def apply_to_columns(j: Value, beside: int) -> None:
-        sums = [[f.variable(VECTOR, 0.0) for _ in range(beside)] for _ in range(LANES)]
+    def apply_to_columns(j: Value, vector_count: int) -> None:
+        sums = [[f.variable(VECTOR, 0.0) for _ in range(vector_count)] for _ in range(LANES)]
         with f.loop(0, rows) as i:
-            lines = [load(f, x.at(i, j + k * LANES), REAL)[0] for k in range(beside)]
+            lines = [load(f, x.at(i, j + k * LANES), REAL)[0] for k in range(vector_count)]
             for s, totals in enumerate(sums):
                 at = f.offset(v, i * (LANES * ITEM) + s * ITEM)
                 one = f.splat(f.load(at, "double", ITEM), LANES)
@@ -190,7 +190,7 @@ def emit_apply(module: Module, turned: bool) -> None:
                     total.set(f.fma(line, one, total.get()))
         shares = []
         for s in range(LANES):
-            found = [f.value(0.0, VECTOR)] * beside
+            found = [f.value(0.0, VECTOR)] * vector_count
             for a in range(s + 1) if turned else range(s, LANES):
                 at = f.offset(t, ((s * LANES + a) if turned else (a * LANES + s)) * ITEM)
                 one = f.splat(f.load(at, "double", ITEM), LANES)
@@ -199,7 +199,7 @@ def emit_apply(module: Module, turned: bool) -> None:
                 ]
             shares.append(found)
         with f.loop(0, rows) as i:
-            places = [x.at(i, j + k * LANES) for k in range(beside)]
+            places = [x.at(i, j + k * LANES) for k in range(vector_count)]
             lines = [load(f, place, REAL)[0] for place in places]
             for s, parts in enumerate(shares):
                 at = f.offset(v, i * (LANES * ITEM) + s * ITEM)

@@ -163,8 +163,8 @@ def least_squares_rule(
     """Lower least squares; a column of `y` that is not finite makes only its solution NaN."""
     (a, y, cutoff), (made, values) = operands, results
     rows, columns = a.shape[-2:]
-    beside = y.shape[-1]
-    if not a.size or not beside:
+    rhs_count = y.shape[-1]
+    if not a.size or not rhs_count:
         return None
     item, least, most = _item(a.dtype), min(rows, columns), max(rows, columns)
     more = "*rwork" if a.dtype in COMPLEX else ""
@@ -175,10 +175,10 @@ def least_squares_rule(
     return phases(
         Work(
             "least_squares", a.dtype, [(a, 2), (y, 2), (cutoff, 0), (made, 2), (values, 1)],
-            [called], {"m": rows, "n": columns, "r": beside, "h": most, "size": least},
-            {"*a": rows * columns * item, "*y": most * beside * item, "*values": least * 8,
-             "*limit": 8, "*rank": 8, "*lost": 8 * beside},
-            rows * columns * (least + beside) * 1.0, partial(_solved, called),
+            [called], {"m": rows, "n": columns, "r": rhs_count, "h": most, "size": least},
+            {"*a": rows * columns * item, "*y": most * rhs_count * item, "*values": least * 8,
+             "*limit": 8, "*rank": 8, "*lost": 8 * rhs_count},
+            rows * columns * (least + rhs_count) * 1.0, partial(_solved, called),
         ),
         context,
     )  # fmt: skip
@@ -193,8 +193,8 @@ def _solved(called: Routine, e: Emitter) -> None:
         _without_lost(e, j)
     good = tried(e, finite, called)
     with f.loop(0, r) as j:
-        lost = f.load(f.offset(e.piece("*lost"), j, "double"), "double", 8)
-        with f.when(lost.is_("uno", 0.0)):
+        nan_if_nonfinite = f.load(f.offset(e.piece("*lost"), j, "double"), "double", 8)
+        with f.when(nan_if_nonfinite.is_("uno", 0.0)):
             _filled(e, j, n, np.nan)
     one, real = f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
     step = [e.sizes[f"step{i}"] for i in range(7)]
@@ -210,9 +210,9 @@ def _without_lost(e: Emitter, j: Value) -> None:
     with f.loop(0, rows * (e.item // 8)) as i:
         part = f.load(f.offset(start, i, "double"), "double", 8)
         total.set(total.get() + (part - part))
-    lost = total.get()
-    f.store(lost, f.offset(e.piece("*lost"), j, "double"), 8)
-    with f.when(lost.is_("uno", 0.0)):
+    nan_if_nonfinite = total.get()
+    f.store(nan_if_nonfinite, f.offset(e.piece("*lost"), j, "double"), 8)
+    with f.when(nan_if_nonfinite.is_("uno", 0.0)):
         _filled(e, j, rows, 0.0)
 
 

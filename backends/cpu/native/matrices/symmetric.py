@@ -82,7 +82,7 @@ def _values(called: Routine, flags: tuple[bool, bool], e: Emitter) -> None:
         _vectors(e, a, good, flags[1])
 
 
-def _vectors(e: Emitter, a: Held, good: Value, beside: bool) -> None:
+def _vectors(e: Emitter, a: Held, good: Value, is_contiguous: bool) -> None:
     """Apply all reflections to the vectors of the tridiagonal matrix, the last one first."""
     f, n = e.f, e.sizes["n"]
     emit_gather(f.module)
@@ -103,4 +103,4 @@ def _vectors(e: Emitter, a: Held, good: Value, beside: bool) -> None:
     with f.when(~good, seldom=True), f.loop(0, n) as i, f.loop(0, n) as j:
         f.store(f.value(np.nan, "double"), vectors.at(i, j).start, ITEM)
     steps = [e.sizes["step3"], e.sizes["step4"]]
-    Copying(f, e.dtype, beside).put(vectors, n, n, e.addresses[2], steps)
+    Copying(f, e.dtype, is_contiguous).put(vectors, n, n, e.addresses[2], steps)

@@ -23,12 +23,12 @@ def emit_mirror(module: Module) -> None:
     finite."""
     f = Function(module, "mirror", ["i64", *HELD], "double", APART, internal=True)
     rows, x = f.params[0], Held(*f.params[1:])
-    lost = f.variable("double", 0.0)
+    nan_if_nonfinite = f.variable("double", 0.0)
     with f.loop(0, rows) as i, f.loop(0, i + 1) as j:
         one = f.load(x.at(i, j).start, "double", ITEM)
-        lost.set(lost.get() + (one - one))
+        nan_if_nonfinite.set(nan_if_nonfinite.get() + (one - one))
         f.store(one, x.at(j, i).start, ITEM)
-    f.leave(lost.get())
+    f.leave(nan_if_nonfinite.get())
 
 
 def emit_tridiagonal(module: Module) -> None:
@@ -39,21 +39,21 @@ def emit_tridiagonal(module: Module) -> None:
     """
     params = ["i64", *HELD, "ptr", "ptr", "ptr", "ptr"]
     f = Function(module, "tridiagonal", params, attributes=APART, internal=True)
-    rows, x, (diagonal, beside, taus, space) = f.params[0], Held(*f.params[1:4]), f.params[4:]
+    rows, x, (diagonal, off_diagonal, taus, space) = f.params[0], Held(*f.params[1:4]), f.params[4:]
     filled = (rows + (LANES - 1)) & -LANES
     with f.loop(0, filled, LANES) as j:
         f.store(f.value(0.0, VECTOR), f.offset(taus, j, "double"), ITEM)
     with f.loop(0, rows) as k:
         f.store(f.load(x.at(k, k).start, "double", ITEM), f.offset(diagonal, k, "double"), ITEM)
         with f.when((k + 1).is_("slt", rows)):
-            tau = row_reflection(f, x, k, filled, beside)
+            tau = row_reflection(f, x, k, filled, off_diagonal)
             f.store(tau, f.offset(taus, k, "double"), ITEM)
             with f.when(tau.is_("une", 0.0)):
                 _both_sides(f, x, k, rows, filled, tau, space)
     f.leave()
 
 
-def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) -> Value:
+def row_reflection(f: Function, x: Held, k: Value, filled: Value, off_diagonal: Value) -> Value:
     """Turn row `k` beyond its diagonal into a reflection; return its factor."""
     start, next_ = (k + 1) & -LANES, x.at(k, k + 1).start
     first = f.load(next_, "double", ITEM)
@@ -69,7 +69,7 @@ def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value)
     is_trivial = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
-    f.store(f.select(is_trivial, first, beta), f.offset(beside, k, "double"), ITEM)
+    f.store(f.select(is_trivial, first, beta), f.offset(off_diagonal, k, "double"), ITEM)
     scale = f.splat(f.select(is_trivial, 0.0, 1.0 / (first - beta)), LANES)
     with f.loop(start, filled, LANES) as j:
         at = x.at(k, j).start
@@ -95,8 +95,8 @@ def _both_sides(
     wide = start + ((filled - start) & -(BESIDE * LANES))
     dot = f.variable(VECTOR, 0.0)
 
-    def product(j: Value, beside: int) -> None:
-        sums = [f.variable(VECTOR, 0.0) for _ in range(beside)]
+    def product(j: Value, vector_count: int) -> None:
+        sums = [f.variable(VECTOR, 0.0) for _ in range(vector_count)]
         with f.loop(k + 1, rows) as i:
             one = f.splat(f.load(f.offset(v, i, "double"), "double", ITEM), LANES)
             line = x.at(i, j).start
@@ -119,10 +119,10 @@ def _both_sides(
         line = f.load(f.offset(v, j, "double"), VECTOR, ITEM)
         f.store(f.fma(half, line, f.load(at, VECTOR, ITEM)), at, ITEM)
 
-    def subtract(j: Value, beside: int) -> None:
+    def subtract(j: Value, vector_count: int) -> None:
         pairs = [
             [f.load(f.offset(of, j + n * LANES, "double"), VECTOR, ITEM) for of in (v, space)]
-            for n in range(beside)
+            for n in range(vector_count)
         ]
         with f.loop(k + 1, rows) as i:
             one, other = (

@@ -113,9 +113,9 @@ def turned_pinv_rule(
     return phases(work._replace(sizes=sizes, pieces=pieces), context)
 
 
-def _pinv(called: Routine, multiplied: Routine, beside: bool, e: Emitter) -> None:
+def _pinv(called: Routine, multiplied: Routine, is_contiguous: bool, e: Emitter) -> None:
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
-    _, v, good = _decomposed(called, beside, e)
+    _, v, good = _decomposed(called, is_contiguous, e)
     with f.when(good):
         values = e.piece("*values")
         limit = f.load(e.addresses[1], "float", 4).to("double", "fpext")
@@ -136,7 +136,7 @@ def _pinv(called: Routine, multiplied: Routine, beside: bool, e: Emitter) -> Non
     put(e, "*made", e.dtype, n, (n, m), 2, (e.sizes["step2"], e.sizes["step3"]), good)
 
 
-def _decomposed(called: Routine, beside: bool, e: Emitter) -> tuple[Held, Held, Value]:
+def _decomposed(called: Routine, is_contiguous: bool, e: Emitter) -> tuple[Held, Held, Value]:
     """Emit U and V of the matrix of the first view; return them and whether the routine
     succeeded."""
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
@@ -149,7 +149,7 @@ def _decomposed(called: Routine, beside: bool, e: Emitter) -> tuple[Held, Held, 
     u = Held(e.piece("*u_held"), e.sizes["apart_u"], none)
     v = a._replace(start=e.piece("*v_held"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
-    Copying(f, e.dtype, beside).bring(e.addresses[0], steps, m, n, a)
+    Copying(f, e.dtype, is_contiguous).bring(e.addresses[0], steps, m, n, a)
     names = ("*values", "*beside", "*space", "*reflected", "*taus", "*turns")
     pieces = [e.piece(name) for name in names]
     finite = f.call("bidiagonal_kept", [m, n, *a, *pieces], "double").is_("oeq", 0.0)

@@ -94,8 +94,8 @@ class Table:
     def is_worth_it(self) -> bool:
         """Return whether to insert one more call."""
         self._asked += 1
-        few = len(self._lines) < SOME and self.failed < SELDOM + len(self._lines)
-        return few or self._asked % SELDOM == 0
+        has_few = len(self._lines) < SOME and self.failed < SELDOM + len(self._lines)
+        return has_few or self._asked % SELDOM == 0
 
     def add(self, tokens: bytes, line: _Line) -> None:
         """Add an entry; it replaces one of the same key."""

@@ -101,8 +101,8 @@ def _define_start(module: Module) -> None:
     f.leave(good.get())
 
 
-def _discard(f: Function, thing: Value) -> None:
-    f.call("Py_DecRef", [thing])
+def _discard(f: Function, value: Value) -> None:
+    f.call("Py_DecRef", [value])
 
 
 def _define_run(module: Module) -> None:

@@ -46,8 +46,8 @@ class Part:
     def is_storage(self, held: Value) -> Value:
         return type_of(self.f, held).is_("eq", self.fact("storage", "ptr"))
 
-    def address(self, thing: Value, name: str) -> Value:
-        number = self.f.load(self.f.offset(thing, self.fact(name)), "ptr")
+    def address(self, value: Value, name: str) -> Value:
+        number = self.f.load(self.f.offset(value, self.fact(name)), "ptr")
         return self.f.call("PyLong_AsVoidPtr", [number], "ptr")
 
     def new_storage(self, address: Value, owner: Value, shape: Value, dtype: Value) -> Value:

@@ -158,9 +158,9 @@ class _Flight(Part):
                     good.set(type_of(f, held.get()).is_("eq", storage))
                     with f.when(good.get()):
                         place.set(self.address(held.get(), "storage.address"))
-                        wanted = f.load(f.offset(row, 16), "ptr")
-                        with f.when(wanted.is_("ne", 0)):
-                            good.set(self._same_shape(held.get(), wanted))
+                        expected_shape = f.load(f.offset(row, 16), "ptr")
+                        with f.when(expected_shape.is_("ne", 0)):
+                            good.set(self._same_shape(held.get(), expected_shape))
 
             def of_number(leaf: Value = leaf, kind: Value = kind, number: Value = number) -> None:
                 cell = f.offset(self._cells, number, "i64")
@@ -207,13 +207,13 @@ class _Flight(Part):
             k.set(number + 1)
         return good
 
-    def _same_shape(self, storage: Value, wanted: Value) -> Value:
+    def _same_shape(self, storage: Value, expected_shape: Value) -> Value:
         f = self.f
         shape = f.load(f.offset(storage, self.fact("storage.shape")), "ptr")
-        same = f.variable("i1", shape.is_("eq", wanted))
+        same = f.variable("i1", shape.is_("eq", expected_shape))
         with f.when(same.get() ^ 1):
             equal = f.value(2, "i32")
-            found = f.call("PyObject_RichCompareBool", [shape, wanted, equal], "i32")
+            found = f.call("PyObject_RichCompareBool", [shape, expected_shape, equal], "i32")
             same.set(found.is_("eq", 1))
         return same.get()
 

@@ -223,10 +223,10 @@ def _fact(f: Function, facts: Value, name: str) -> Value:
     return f.load(f.offset(facts, 8 * FACTS.index(name)), "ptr")
 
 
-def _type(f: Function, thing: Value) -> Value:
-    return f.load(f.offset(thing, TYPE), "ptr")
+def _type(f: Function, value: Value) -> Value:
+    return f.load(f.offset(value, TYPE), "ptr")
 
 
-def _drop(f: Function, thing: Value) -> None:
-    with f.when(thing.is_("ne", 0)):
-        f.call("Py_DecRef", [thing])
+def _drop(f: Function, value: Value) -> None:
+    with f.when(value.is_("ne", 0)):
+        f.call("Py_DecRef", [value])

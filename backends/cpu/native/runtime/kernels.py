@@ -70,9 +70,9 @@ def begin(kernel: Kernel) -> None:
 
 def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
     """Return the address of each kernel by name; load or compile missing ones."""
-    wanted = {kernel.name: kernel for kernel in kernels}
+    requested = {kernel.name: kernel for kernel in kernels}
     with lock:
-        missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
+        missing = [kernel for name, kernel in requested.items() if name not in _addresses]
         running = {id(_begun[k.name]): _begun[k.name] for k in missing if k.name in _begun}
         missing = [kernel for kernel in missing if kernel.name not in _begun]
         if missing:
@@ -91,7 +91,7 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
         report("kernels", min(start + step, len(missing)), len(missing))
     with lock:
         _finish(running.values())
-    return {name: _addresses[name] for name in wanted}
+    return {name: _addresses[name] for name in requested}
 
 
 def _compile(kernels: Sequence[Kernel], cores: int) -> None:

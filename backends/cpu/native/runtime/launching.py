@@ -108,9 +108,9 @@ def launcher(
         rows.append((each.slot, KINDS.index(what), third, k))
     numbers = [*sizes]
     pool = memory.POOL
-    home, more = (pool.home_of_zeros, memory.zeroed) if zeros else (pool.home, memory.allocate)
-    asked = [(home(size), size, id(size), id(more)) for size in numbers]
-    if zeros and not all(row[0] for row in asked):
+    home, fallback = (pool.home_of_zeros, memory.zeroed) if zeros else (pool.home, memory.allocate)
+    block_rows = [(home(size), size, id(size), id(fallback)) for size in numbers]
+    if zeros and not all(row[0] for row in block_rows):
         return None
     made = [
         (r.block, r.offset, id(r.shape), id(r.dtype), id(r.signature), id(r.sharding), int(r.part))
@@ -119,7 +119,7 @@ def launcher(
     truths = [int(each.truth) for each in arguments]
     tables = [
         words(each)
-        for each in (template, flat(rows), flat(places), flat(made), flat(asked), truths)
+        for each in (template, flat(rows), flat(places), flat(made), flat(block_rows), truths)
     ]
     bases, taken, placed, written, wanted, known = map(ctypes.addressof, tables)
     header = words(

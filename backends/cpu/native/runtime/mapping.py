@@ -49,9 +49,9 @@ def map_memory(nbytes: int, huge: bool = True) -> int | None:
     start: int = -(-found // HUGE_PAGE) * HUGE_PAGE
     if start > found:
         library.munmap(found, start - found)
-    end, wanted = found + size + HUGE_PAGE, start + size
-    if end > wanted:
-        library.munmap(wanted, end - wanted)
+    end, wanted_end = found + size + HUGE_PAGE, start + size
+    if end > wanted_end:
+        library.munmap(wanted_end, end - wanted_end)
     if huge and hasattr(mmap, "MADV_HUGEPAGE"):
         library.madvise(start, size, mmap.MADV_HUGEPAGE)
     return start

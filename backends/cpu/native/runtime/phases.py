@@ -82,12 +82,12 @@ def _define_claim(module: Module) -> None:
     count = f.variable("i64", 0)
     going = f.variable("i1", 1)
     with f.while_(going.get):
-        seen = atomic_load(f, state, "i64")
-        left = seen & 0xFFFFFFFF
-        there = (seen >> 32).is_("eq", epoch) & left.is_("ne", 0)
+        observed = atomic_load(f, state, "i64")
+        left = observed & 0xFFFFFFFF
+        there = (observed >> 32).is_("eq", epoch) & left.is_("ne", 0)
 
-        def take(seen: Value = seen, left: Value = left) -> None:
-            swap = f"cmpxchg ptr {state}, i64 {seen}, i64 {seen - 1} acq_rel monotonic"
+        def take(observed: Value = observed, left: Value = left) -> None:
+            swap = f"cmpxchg ptr {state}, i64 {observed}, i64 {observed - 1} acq_rel monotonic"
             both = f.emit(swap, "{ i64, i1 }")
             with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
                 bases = f.load(f.offset(control, at.JOB_BASES), "ptr")
@@ -129,9 +129,9 @@ def _define_work(module: Module, triple: str) -> None:
 
     def sleep() -> None:
         f.emit(f"atomicrmw add ptr {sleepers}, i32 1 seq_cst", "i32")
-        seen = atomic_load(f, state, "i64", "seq_cst")
-        with f.when((seen & 0xFFFFFFFF).is_("eq", 0) & going()):
-            epoch = (seen >> 32).to("i32", "trunc")
+        observed = atomic_load(f, state, "i64", "seq_cst")
+        with f.when((observed & 0xFFFFFFFF).is_("eq", 0) & going()):
+            epoch = (observed >> 32).to("i32", "trunc")
             f.call("park", [control, f.offset(control, at.EPOCH), epoch])
         f.emit(f"atomicrmw sub ptr {sleepers}, i32 1 seq_cst", "i32")
         since.set(f.call("now", [], "i64"))
@@ -147,13 +147,13 @@ def _define_work(module: Module, triple: str) -> None:
                 sleep()
 
     with f.while_(going):
-        seen = atomic_load(f, state, "i64")
+        observed = atomic_load(f, state, "i64")
 
-        def run(seen: Value = seen) -> None:
-            f.call("claim", [control, seen >> 32, worker])
+        def run(observed: Value = observed) -> None:
+            f.call("claim", [control, observed >> 32, worker])
             since.set(f.call("now", [], "i64"))
 
-        f.choose((seen & 0xFFFFFFFF).is_("ne", 0), run, look)
+        f.choose((observed & 0xFFFFFFFF).is_("ne", 0), run, look)
     f.leave()
 
 
@@ -204,9 +204,9 @@ def _wait(f: Function, control: Value, tasks: Value, triple: str) -> None:
             idle = f.call("now", [], "i64") - since
             with f.when(idle.is_("sgt", spin)):
                 atomic_store(f, 1, waiting, "i32")
-                seen = atomic_load(f, done, "i64", "seq_cst")
-                with f.when(seen.is_("ult", tasks)):
-                    f.call("park", [control, done, seen.to("i32", "trunc")])
+                observed = atomic_load(f, done, "i64", "seq_cst")
+                with f.when(observed.is_("ult", tasks)):
+                    f.call("park", [control, done, observed.to("i32", "trunc")])
                 atomic_store(f, 0, waiting, "i32")
 
 
@@ -245,8 +245,8 @@ def _define_interpret(module: Module) -> None:
         def run_shared(entry: Value = entry) -> None:
             f.call("share", [control, entry, bases])
 
-        together = (flags & at.PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
-        f.choose(together, run_shared, alone)
+        is_shared = (flags & at.PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
+        f.choose(is_shared, run_shared, alone)
         row.set(row.get() + 1)
         with f.when((flags & at.CHECK).is_("ne", 0)):
             limit.set(row.get())
@@ -265,12 +265,12 @@ def _define_acquire(module: Module) -> None:
     fits = f.select((flags & at.PARALLEL).is_("ne", 0), wanted, wanted - 1)
     mine = f.variable("i64", 0)
     with f.while_(lambda: mine.get().is_("eq", 0)):
-        seen = atomic_load(f, busy, "i64")
-        open_ = (seen ^ -1) & fits
+        observed = atomic_load(f, busy, "i64")
+        open_ = (observed ^ -1) & fits
         lowest = open_ & (f.value(0, "i64") - open_)
 
-        def take(seen: Value = seen, lowest: Value = lowest) -> None:
-            swap = f"cmpxchg ptr {busy}, i64 {seen}, i64 {seen | lowest} acq_rel monotonic"
+        def take(observed: Value = observed, lowest: Value = lowest) -> None:
+            swap = f"cmpxchg ptr {busy}, i64 {observed}, i64 {observed | lowest} acq_rel monotonic"
             both = f.emit(swap, "{ i64, i1 }")
             with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
                 mine.set(lowest)

@@ -78,10 +78,10 @@ def _define_push(module: Module) -> None:
     f.store(count + 1, call)
     f.leave(count.is_("slt", MOST_TOKENS - 1))
     f = Function(module, "leaf", ["ptr", "ptr"], "i1", "nounwind", internal=True)
-    call, thing = f.params
+    call, value = f.params
     place = f.offset(call, LEAF_COUNT)
     count = f.load(place, "i64")
-    f.store(thing, f.offset(f.offset(call, LEAVES), count, "i64"))
+    f.store(value, f.offset(f.offset(call, LEAVES), count, "i64"))
     f.store(count + 1, place)
     f.leave(count.is_("slt", MOST_LEAVES - 1))
 

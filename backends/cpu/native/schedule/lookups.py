@@ -31,7 +31,7 @@ with terms as operands."""
 def with_lookups(lowered: Lowered) -> Lowered:
     """Return the program with such operations fused; values between them need no memory."""
     items: list[Item] = []
-    gone: list[Buffer] = []
+    dead_buffers: list[Buffer] = []
     left = list(lowered.items)
     while left:
         found = _lookup(left[:3], lowered)
@@ -40,12 +40,14 @@ def with_lookups(lowered: Lowered) -> Lowered:
             continue
         item, count, dead = found
         items.append(item)
-        gone += dead
+        dead_buffers += dead
         del left[:count]
-    for buffer in gone:
+    for buffer in dead_buffers:
         buffer.last = -1
     pairs = tuple(
-        pair for pair in lowered.pairs if not any(b is each for b in pair[1:] for each in gone)
+        pair
+        for pair in lowered.pairs
+        if not any(b is each for b in pair[1:] for each in dead_buffers)
     )
     return lowered._replace(items=tuple(items), pairs=pairs)
 

@@ -73,8 +73,8 @@ def arrange(buffers: Sequence[Buffer]) -> int:
     gaps = Gaps()
     for number, buffer in enumerate(sorted(living, key=lambda each: (each.first, -each.nbytes))):
         while ending and ending[0][0] < buffer.first:
-            _, _, gone = heappop(ending)
-            gaps.give(gone.offset, aligned(gone.nbytes))
+            _, _, ended = heappop(ending)
+            gaps.give(ended.offset, aligned(ended.nbytes))
         buffer.offset = gaps.take(aligned(buffer.nbytes))
         heappush(ending, (buffer.last, number, buffer))
     for buffer in buffers:

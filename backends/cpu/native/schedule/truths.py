@@ -21,16 +21,18 @@ def read_as_truth(items: Sequence[Item], buffers: Sequence[Buffer]) -> tuple[int
 
     Loops, branches and NumPy calls may read any byte, so that programs with them have none.
     """
-    seen: dict[int, bool] = {}
+    only_tested_by_slot: dict[int, bool] = {}
     for item in items:
         if not isinstance(item, Segment):
             return ()
         for cause in item.causes:
             for view in (cause.source,) if isinstance(cause, Copy) else cause.operands:
-                seen[view.slot] = seen.get(view.slot, True) and _is_truth(cause, view)
+                only_tested_by_slot[view.slot] = only_tested_by_slot.get(
+                    view.slot, True
+                ) and _is_truth(cause, view)
     return tuple(
         buffers[slot].number
-        for slot, only_tested in sorted(seen.items())
+        for slot, only_tested in sorted(only_tested_by_slot.items())
         if only_tested and buffers[slot].kind is Kind.ARGUMENT
     )
 

@@ -103,10 +103,10 @@ def demanded(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
         return None
     (x,), y = op.operands, op.results[0]
     if op.name == "transpose":
-        wanted = [0] * x.type.rank
+        permuted = [0] * x.type.rank
         for dim, stride in zip(op.attrs["perm"], strides, strict=True):
-            wanted[dim] = stride
-        return tuple(wanted)
+            permuted[dim] = stride
+        return tuple(permuted)
     if op.name == "reshape":
         return restrided(y.type.shape, strides, x.type.shape)
     if (

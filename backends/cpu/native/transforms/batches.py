@@ -107,7 +107,7 @@ def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] |
     given = x._replace(
         shape=shape, strides=(*x.strides[:-1], second * x.strides[-1], x.strides[-1])
     )
-    held = View(context.temporary(16 * prod(shape)), 0, shape,
+    intermediate = View(context.temporary(16 * prod(shape)), 0, shape,
                    packed(TensorType(shape, "c128")), "c128")  # fmt: skip
     # For a half spectrum the first transform has one more point than the others.
     kept = made.shape[-1] // first
@@ -116,11 +116,11 @@ def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] |
     last = len(batch) + 1
     scale = 1 / length if inverse else 1.0
     phases = [
-        along(given, held, last - 1, first, inverse, 1.0, context),
-        along(held, target, last, second, inverse, scale, context, first),
+        along(given, intermediate, last - 1, first, inverse, 1.0, context),
+        along(intermediate, target, last, second, inverse, scale, context, first),
     ]
     if kind == "rfft":
-        one = held._replace(shape=(*batch, 1, second))
+        one = intermediate._replace(shape=(*batch, 1, second))
         target = made._replace(shape=(*batch, 1, kept + 1), strides=steps)
         phases.append(along(one, target, last, second, inverse, scale, context))
     return phases
@@ -149,7 +149,7 @@ def along(
         views.append(View(0, 0, views[0].shape, numbers, "i64"))
     found = nest(views, counters=int(bool(turned)))
     # Rows that are contiguous in memory need no transpose.
-    many = max(
+    longest_loop = max(
         found.loops,
         key=lambda loop: (
             loop.strides[-1] == (1 if turned else made.itemsize) and loop.extent >= lanes(),
@@ -157,19 +157,19 @@ def along(
         ),
         default=None,
     )
-    grid = grid_of(views[:2], found, None, many, 1, lanes())
-    ways = [
-        lying(view.itemsize, many.strides[i] if many else 0, view.strides[dim])
+    grid = grid_of(views[:2], found, None, longest_loop, 1, lanes())
+    layouts = [
+        lying(view.itemsize, longest_loop.strides[i] if longest_loop else 0, view.strides[dim])
         for i, view in enumerate((x, made))
     ]
     size = inner(length)
     divisors, chirped = radices(size) or (), size != length
-    known = kinds(divisors)
-    name = "_".join(["fft", x.dtype, ways[0], made.dtype, ways[1], *map(str, known)])
+    radix_kinds = kinds(divisors)
+    name = "_".join(["fft", x.dtype, layouts[0], made.dtype, layouts[1], *map(str, radix_kinds)])
     name += "_chirped" * chirped + ("_turned" if turned else "_halved" if halved else "")
     within = middle(length)
-    ends = (x.dtype, ways[0]), (made.dtype, ways[1])
-    body = partial(_transformed, known, *ends, bool(turned), halved, chirped)
+    ends = (x.dtype, layouts[0]), (made.dtype, layouts[1])
+    body = partial(_transformed, radix_kinds, *ends, bool(turned), halved, chirped)
     kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=13), body)
     (scaled,) = struct.unpack("q", struct.pack("d", scale))
     extra = (length, x.shape[dim], made.shape[dim], x.strides[dim], made.strides[dim],

@@ -147,8 +147,10 @@ class Rows:
         starts = self._starts()
         with f.loop(0, points, size) as j:
             first = f.least(j, points - size)
-            far = first * self.item
-            tile = [f.load(f.offset(start, far), self._line(), self.part) for start in starts]
+            byte_offset = first * self.item
+            tile = [
+                f.load(f.offset(start, byte_offset), self._line(), self.part) for start in starts
+            ]
             for i, planes in enumerate(self._points(tile)):
                 for plane, value in enumerate(planes):
                     self.store(plane, first + i, value)
@@ -188,7 +190,7 @@ class Rows:
         starts, factor = self._starts(), f.splat(scale, size)
         with f.loop(0, points, size) as j:
             first = f.least(j, points - size)
-            far = first * self.item
+            byte_offset = first * self.item
             points_made = [
                 [self.load(plane, first + i) * factor for plane in range(numbers.planes)]
                 for i in range(size)
@@ -196,7 +198,7 @@ class Rows:
             lines = self._lines(points_made)
             # Lanes without a row write to the last row first, which its own lane overwrites.
             for start, line in zip(reversed(starts), reversed(lines), strict=True):
-                f.store(line, f.offset(start, far), self.part)
+                f.store(line, f.offset(start, byte_offset), self.part)
 
     def _bring_one_by_one(self, points: Value) -> None:
         f, numbers = self.f, self.numbers

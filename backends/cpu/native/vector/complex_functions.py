@@ -66,11 +66,11 @@ def _turned_power(z: Pair, power: str, end: float, waves: tuple[str, str]) -> Pa
     again = where(large, scale, 1.0)
     real = scale * call(waves[0], b) * again
     imag = where(b.is_("oeq", 0.0), b, scale * call(waves[1], b) * again)
-    lost = ~_is_finite(b)
-    gone = a.is_("oeq", -INFINITY) & lost
-    grown = a.is_("oeq", INFINITY) & lost
-    real = where(gone, 0.0, where(grown, INFINITY, real))
-    return real, where(gone, 0.0, imag)
+    is_nonfinite = ~_is_finite(b)
+    vanishes = a.is_("oeq", -INFINITY) & is_nonfinite
+    overflows = a.is_("oeq", INFINITY) & is_nonfinite
+    real = where(vanishes, 0.0, where(overflows, INFINITY, real))
+    return real, where(vanishes, 0.0, imag)
 
 
 def _squares(z: Pair) -> tuple[Value, Value, Value, Value]:
@@ -109,8 +109,8 @@ def log_of(z: Pair, past: Value | None = None) -> Pair:
     ratio = where(_is_endless(high), 0.0, ratio)
     tail = 0.5 * call("log1p", where(near, excess, ratio * ratio))
     real = where(near, tail, call("log", high) + tail)
-    endless = _is_endless(a) | _is_endless(b)
-    real = where(endless, INFINITY, where(a.is_("uno", b), NAN, real))
+    is_infinite = _is_endless(a) | _is_endless(b)
+    real = where(is_infinite, INFINITY, where(a.is_("uno", b), NAN, real))
     return real, call("atan2", b, whole)
 
 
@@ -139,10 +139,10 @@ def sqrt(z: Pair) -> Pair:
     scale = root(even)
     left = a.is_("olt", 0.0)
     real, imag = where(left, other, t) * scale, where(left, t, other) * scale
-    endless = _is_endless(a)
-    nothing = where(b.is_("uno", b), NAN, constant(a, 0.0))
-    real = where(endless, where(left, nothing, a), real)
-    imag = where(endless, where(left, INFINITY, nothing), imag)
+    is_infinite = _is_endless(a)
+    nan_or_zero = where(b.is_("uno", b), NAN, constant(a, 0.0))
+    real = where(is_infinite, where(left, nan_or_zero, a), real)
+    imag = where(is_infinite, where(left, INFINITY, nan_or_zero), imag)
     real = where(_is_endless(b), INFINITY, real)
     return real, where(_is_endless(b), b, signed_as(imag, b))
 
@@ -161,8 +161,8 @@ def sinh(z: Pair) -> Pair:
     cosh, sinh_, more = _hyperbolic(a)
     real = sinh_ * call("cos", b) * more
     imag = where(b.is_("oeq", 0.0), b, cosh * call("sin", b) * more)
-    lost = _is_endless(a) & ~_is_finite(b)
-    return where(lost | (a.is_("oeq", 0.0) & ~_is_finite(b)), a, real), imag
+    is_indefinite = _is_endless(a) & ~_is_finite(b)
+    return where(is_indefinite | (a.is_("oeq", 0.0) & ~_is_finite(b)), a, real), imag
 
 
 def cosh(z: Pair) -> Pair:
@@ -173,22 +173,22 @@ def cosh(z: Pair) -> Pair:
     flat = (b.is_("oeq", 0.0) | a.is_("oeq", 0.0)) & imag.is_("uno", imag)
     sign = signed_as(constant(a, 1.0), a) * signed_as(constant(b, 1.0), b)
     imag = where(flat, 0.0 * sign, imag)
-    lost = _is_endless(a) & ~_is_finite(b)
-    return where(lost, INFINITY, real), imag
+    is_indefinite = _is_endless(a) & ~_is_finite(b)
+    return where(is_indefinite, INFINITY, real), imag
 
 
 def tanh(z: Pair) -> Pair:
     a, b = z
-    far = size(a).is_("ogt", 20.0)
+    is_large = size(a).is_("ogt", 20.0)
     t = call("tan", b)
-    s = call("sinh", where(far, 0.0, a))
+    s = call("sinh", where(is_large, 0.0, a))
     beta, rho = fma(t, t, 1.0), root(fma(s, s, 1.0))
     below = fma(beta * s, s, 1.0)
-    real = where(far, signed_as(constant(a, 1.0), a), beta * rho * s / below)
-    decay = 4.0 * call("exp", -2.0 * where(far, size(a), 0.0))
+    real = where(is_large, signed_as(constant(a, 1.0), a), beta * rho * s / below)
+    decay = 4.0 * call("exp", -2.0 * where(is_large, size(a), 0.0))
     tail = call("sin", b) * call("cos", b) * decay
     tail = where(_is_finite(b), tail, where(_is_endless(a), constant(a, 0.0), NAN))
-    imag = where(far, tail, t / below)
+    imag = where(is_large, tail, t / below)
     real = where(a.is_("oeq", 0.0), a, where(_is_finite(b) | _is_endless(a), real, NAN))
     return real, where(b.is_("oeq", 0.0), b, imag)
 
@@ -208,11 +208,11 @@ def expm1(z: Pair) -> Pair:
     a, b = z
     half = call("sin", b * 0.5)
     real = fma(call("expm1", a), call("cos", b), -2.0 * half * half)
-    lost = ~_is_finite(b)
+    is_nonfinite = ~_is_finite(b)
     low, high = a.is_("oeq", -INFINITY), a.is_("oeq", INFINITY)
-    real = where(low, -1.0, where(high & lost, INFINITY, real))
+    real = where(low, -1.0, where(high & is_nonfinite, INFINITY, real))
     imag = where(b.is_("oeq", 0.0), b, call("exp", a) * call("sin", b))
-    return real, where(low & lost, 0.0, imag)
+    return real, where(low & is_nonfinite, 0.0, imag)
 
 
 def logistic(z: Pair) -> Pair:
@@ -232,19 +232,19 @@ def rsqrt(z: Pair) -> Pair:
 def sign(z: Pair) -> Pair:
     """Return z / |z|, and 0 for 0."""
     length = absolute(z)
-    none = length.is_("oeq", 0.0)
-    made = divided(z, (where(none, 1.0, length), constant(z[0], 0.0)))
-    return where(none, 0.0, made[0]), where(none, 0.0, made[1])
+    is_zero = length.is_("oeq", 0.0)
+    made = divided(z, (where(is_zero, 1.0, length), constant(z[0], 0.0)))
+    return where(is_zero, 0.0, made[0]), where(is_zero, 0.0, made[1])
 
 
 def power(x: Pair, y: Pair) -> Pair:
     """Return exp(y log x); 1 for y = 0. 0 to a power with a positive real part is 0, otherwise
     NaN."""
     value = exp(multiplied(y, log_of(x)))
-    nothing = x[0].is_("oeq", 0.0) & x[1].is_("oeq", 0.0)
+    is_zero = x[0].is_("oeq", 0.0) & x[1].is_("oeq", 0.0)
     zero = where(y[0].is_("ogt", 0.0), constant(x[0], 0.0), NAN)
     one = y[0].is_("oeq", 0.0) & y[1].is_("oeq", 0.0)
-    real, imag = (where(nothing, zero, part) for part in value)
+    real, imag = (where(is_zero, zero, part) for part in value)
     return where(one, 1.0, real), where(one, 0.0, imag)
 
 

@@ -40,11 +40,11 @@ def _is_nan(z: Pair) -> Value:
 
 def _direction(z: Pair) -> Pair:
     """Return z; of infinite z replace infinite parts by 1 and finite ones by 0."""
-    endless = _is_endless(z)
+    is_infinite = _is_endless(z)
     made = []
     for part in z:
         one = where(size(part).is_("oeq", INFINITY), 1.0, constant(part, 0.0))
-        made.append(where(endless & part.is_("ord", part), signed_as(one, part), part))
+        made.append(where(is_infinite & part.is_("ord", part), signed_as(one, part), part))
     return made[0], made[1]
 
 
@@ -90,15 +90,15 @@ def atanh(z: Pair) -> Pair:
     a, b = size(z[0]), z[1]
     below = fma(1.0 - a, 1.0 - a, b * b)
     real = 0.25 * call("log1p", 4.0 * a / below)
-    steep = a.is_("oeq", 1.0) & size(b).is_("olt", 2.0**-400)  # b^2 underflows
-    real = where(steep, 0.5 * (log(2) - call("log", size(b))), real)
+    is_near_pole = a.is_("oeq", 1.0) & size(b).is_("olt", 2.0**-400)  # b^2 underflows
+    real = where(is_near_pole, 0.5 * (log(2) - call("log", size(b))), real)
     inverse = divided((constant(a, 1.0), constant(a, 0.0)), (a, b))[0]
-    far, endless = _is_far(z), _is_endless(z)
-    real = where(endless, 0.0, where(far, inverse, real))
+    is_large, is_infinite = _is_far(z), _is_endless(z)
+    real = where(is_infinite, 0.0, where(is_large, inverse, real))
     real = where(z[0].is_("oeq", 0.0), 0.0, real)
     imag = 0.5 * call("atan2", 2.0 * b, fma(1.0 - a, 1.0 + a, -(b * b)))
     turn = where(b.is_("uno", b), NAN, signed_as(constant(b, pi / 2), b))
-    imag = where(far & (endless | ~_is_nan(z)), turn, imag)
+    imag = where(is_large & (is_infinite | ~_is_nan(z)), turn, imag)
     return signed_as(real, z[0]), imag
 
 

@@ -61,9 +61,9 @@ def _apart(a: Application) -> tuple[Pair, Pair]:
 
 def _is_finite(a: Application) -> Held:
     real, imag = a.pairs[0]
-    f, endless = a.function, float("inf")
-    return f.intrinsic("fabs", real).is_("olt", endless) & f.intrinsic("fabs", imag).is_(
-        "olt", endless
+    f, infinity = a.function, float("inf")
+    return f.intrinsic("fabs", real).is_("olt", infinity) & f.intrinsic("fabs", imag).is_(
+        "olt", infinity
     )
 
 

@@ -118,8 +118,8 @@ def sinh(x: Value, grade: str) -> Value:
     """Return sinh: an odd polynomial below 1; above, E / 2 - 1 / (2 E) with E = e^|x|."""
     if is_single(x):
         odd, even, up, down = _hyperbolic(x, grade)
-        apart = up - down
-        value = signed_as(apart + fma(odd, up + down, even * apart), x)
+        difference = up - down
+        value = signed_as(difference + fma(odd, up + down, even * difference), x)
         return rarely(size(x).is_("uge", 87.0), value, lambda: _sinh_far(x, grade))
     a = size(x)
     z = a * a

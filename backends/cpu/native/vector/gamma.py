@@ -63,13 +63,13 @@ def lgamma(x: Value, grade: str) -> Value:
 
 
 def _lgamma_right(x: Value, grade: str) -> Value:
-    small, far = x.is_("olt", 1.0), x.is_("oge", 10.0)
+    small, is_large = x.is_("olt", 1.0), x.is_("oge", 10.0)
     z, factor = where(small, x + 1.0, at_most(x, 10.0)), constant(x, 1.0)
     for _ in range(STEPS):
         large = z.is_("ogt", 3.0)
         z = where(large, z - 1.0, z)
         factor = where(large, factor * z, factor)
-    logarithm = log_(where(far | small, x, factor), grade)
+    logarithm = log_(where(is_large | small, x, factor), grade)
     past_one, past_two = where(small, x, z - 1.0), where(small, x - 1.0, z - 2.0)
     extra = where(small, -logarithm, logarithm)
     if grade == "f64":
@@ -79,18 +79,18 @@ def _lgamma_right(x: Value, grade: str) -> Value:
         product, correction = two_product(total, past_one)
         correction = fma(lost, past_one, correction) * past_two
         # And of the logarithm, where most of it cancels.
-        some = x.is_("oge", 0.25) & x.is_("olt", 1.0)
-        high, low = log_parts(where(some, x, 1.0))
-        extra = where(some, -high, extra)
-        near = fma(product, past_two, extra) + where(some, correction - low, correction)
+        cancels = x.is_("oge", 0.25) & x.is_("olt", 1.0)
+        high, low = log_parts(where(cancels, x, 1.0))
+        extra = where(cancels, -high, extra)
+        near = fma(product, past_two, extra) + where(cancels, correction - low, correction)
     else:
         near = fma(polynomial(z - 2.0, "lgamma", grade) * past_one, past_two, extra)
-    w = where(far, x, 10.0)
+    w = where(is_large, x, 10.0)
     inverse = 1.0 / w
     series = inverse * horner(inverse * inverse, STIRLING)
     large = fma(w - 0.5, logarithm - 1.0, (log(2 * pi) - 1) / 2 + series)
     large = where(x.is_("oeq", INFINITY), INFINITY, large)
-    return where(far, large, near)
+    return where(is_large, large, near)
 
 
 def digamma(x: Value, grade: str) -> Value:
@@ -103,7 +103,7 @@ def digamma(x: Value, grade: str) -> Value:
 
 
 def _digamma_right(x: Value, grade: str) -> Value:
-    small, far = x.is_("olt", 1.0), x.is_("oge", 10.0)
+    small, is_large = x.is_("olt", 1.0), x.is_("oge", 10.0)
     z, total = where(small, x + 1.0, at_most(x, 10.0)), constant(x, 0.0)
     for _ in range(STEPS):
         large = z.is_("ogt", 3.0)
@@ -122,11 +122,11 @@ def _digamma_right(x: Value, grade: str) -> Value:
         near = fma(factor, past_root, extra) + correction
     else:
         near = fma(polynomial(z - 2.0, "digamma", grade), past_root, extra)
-    w = where(far, x, 10.0)
+    w = where(is_large, x, 10.0)
     inverse = 1.0 / w
     square = inverse * inverse
     large = log_(w, grade) - (0.5 * inverse + square * horner(square, DIGAMMA_SERIES))
-    return where(far, large, near)
+    return where(is_large, large, near)
 
 
 FUNCTIONS: Functions = {"lgamma": (1, lgamma), "digamma": (1, digamma)}

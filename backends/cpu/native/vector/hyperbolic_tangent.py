@@ -72,11 +72,11 @@ def _by_exponential(x: Value, grade: str) -> Value:
     power = power_of_two(k)
     part = fma(power, p, power - 1.0)
     below = part + 2.0
-    far = a.is_("ogt", 0.55)
-    ratio = where(far, -2.0, part) / below
+    is_large = a.is_("ogt", 0.55)
+    ratio = where(is_large, -2.0, part) / below
     lost = part - (below - 2.0)
     near = fma(ratio * lost, -0.5, ratio)
-    return signed_as(where(far, 1.0 + ratio, near), x)
+    return signed_as(where(is_large, 1.0 + ratio, near), x)
 
 
 def _reduced_down(x: Value) -> tuple[Value, Value]:

@@ -44,9 +44,9 @@ def asin(x: Value, grade: str) -> Value:
     """Return asin, as pi/2 - 2 asin(sqrt((1 - |x|) / 2)) from 1/2 on; NaN beyond 1."""
     right, right_low = HALF_PI[is_single(x)]
     r, tail, inner = _halved(size(x), grade)
-    far = fma(r, -2.0, right)
-    low = fma(tail, -2.0, fma(r, -2.0, right - far) + right_low)
-    high, low = where(inner, r, far), where(inner, tail, low)
+    outer_value = fma(r, -2.0, right)
+    low = fma(tail, -2.0, fma(r, -2.0, right - outer_value) + right_low)
+    high, low = where(inner, r, outer_value), where(inner, tail, low)
     return signed_as(high + low, x)
 
 

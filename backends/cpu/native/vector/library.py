@@ -75,13 +75,13 @@ def symbols_of(module: Module) -> tuple[str, ...]:
     return tuple(name for name in symbols() if f"@{name}(" in declared)
 
 
-def addresses(wanted: Iterable[str] | None = None) -> Mapping[str, int]:
+def addresses(names: Iterable[str] | None = None) -> Mapping[str, int]:
     """Return the addresses of functions (`None`: all), compiled or loaded from disk on demand.
 
     Names that are not of this library are left out.
     """
     found = {}
-    for name in symbols() if wanted is None else wanted:
+    for name in symbols() if names is None else names:
         if _known(name) is not None:
             with _lock:
                 if name not in _addresses:

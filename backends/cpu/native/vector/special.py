@@ -34,10 +34,10 @@ def erf(x: Value, grade: str) -> Value:
     near = fma(a, polynomial(at_most(z, bound * bound), "erf", grade), a)
     if grade == "f32":
         inside = at_most(a, 3.95)
-        far = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
+        outer_value = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
     else:
-        far = 1.0 - erfc_right(at_most(a, 6.0), grade)
-    return signed_as(where(a.is_("olt", bound), near, far), x)
+        outer_value = 1.0 - erfc_right(at_most(a, 6.0), grade)
+    return signed_as(where(a.is_("olt", bound), near, outer_value), x)
 
 
 def erfc_right(x: Value, grade: str) -> Value:
@@ -67,10 +67,10 @@ def erfc(x: Value, grade: str) -> Value:
     """Return 1 - erf(x) without cancellation."""
     a = at_most(size(x), 30.0)
     right = erfc_right(where(a.is_("olt", 0.5), 0.5, a), grade)
-    far = where(x.is_("olt", 0.0), 2.0 - right, right)
+    outer_value = where(x.is_("olt", 0.0), 2.0 - right, right)
     small = where(a.is_("olt", 0.5), x, 0.0)
     near = 1.0 - fma(small, polynomial(small * small, "erf", grade), small)
-    return where(a.is_("olt", 0.5), near, far)
+    return where(a.is_("olt", 0.5), near, outer_value)
 
 
 def erf_inv(x: Value, grade: str) -> Value:
