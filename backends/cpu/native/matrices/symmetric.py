@@ -87,7 +87,7 @@ def _vectors(e: Emitter, a: Held, good: Value, is_contiguous: bool) -> None:
     f, n = e.f, e.sizes["n"]
     emit_gather(f.module)
     emit_reflectors(f.module)
-    emit_apply(f.module, vectors=False)
+    emit_apply(f.module, turned=False)
     vectors = a._replace(start=e.piece("*turned"))
     item = f.value(ITEM, "i64")
     Copying(f, "f64", False).bring(e.piece("*z"), [item, n * ITEM], n, n, vectors)

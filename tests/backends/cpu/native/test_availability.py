@@ -81,7 +81,7 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     f = sd.jit(lambda x: x + 1)
     print(f(jnp.arange(3)), f(jnp.arange(4.0)))
-print([str(w.message)[:56] for w in said])
+print([str(w.message)[:52] for w in said])
 """
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
