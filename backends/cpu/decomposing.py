@@ -32,8 +32,8 @@ def _by_matrix(op: Op) -> Kernel:
         if count is not None:
             inner = op.operands[0].type.rank - 2
             stated = tuple(type.with_shape((count, *type.shape[inner:])) for type in types)
-        made = reference(*arrays, result=stated if len(types) > 1 else stated[0], **op.attrs)
-        return made if isinstance(made, tuple) else (made,)
+        result = reference(*arrays, result=stated if len(types) > 1 else stated[0], **op.attrs)
+        return result if isinstance(result, tuple) else (result,)
 
     def compute(*arrays: Array) -> Any:
         outer = arrays[0].shape[:-2]
@@ -48,8 +48,8 @@ def _by_matrix(op: Op) -> Kernel:
         ]
 
         def run(piece: slice) -> None:
-            made = compute_part(piece.stop - piece.start, [x[piece] for x in flat])
-            for out, part in zip(outs, made, strict=True):
+            result = compute_part(piece.stop - piece.start, [x[piece] for x in flat])
+            for out, part in zip(outs, result, strict=True):
                 out[piece] = part
 
         share(run, list(parts(count, -(-count // (TURNS * thread_count())))))

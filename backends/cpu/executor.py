@@ -194,11 +194,11 @@ class Program(Executable):
             env.update(zip(body.block.params, carried, strict=True))
             with env.among(running):
                 self._run(body, env)
-            made = [env[v] for v in body.block.returns]
+            result = [env[v] for v in body.block.returns]
             # Devices that have left the loop keep their values.
             carried = [
                 new if all(running) else _chosen(running, new, old)
-                for new, old in zip(made, carried, strict=True)
+                for new, old in zip(result, carried, strict=True)
             ]
         env.update(zip(op.results, carried, strict=True))
 
@@ -244,17 +244,19 @@ class Program(Executable):
             takes_branch = [i == branch_index for i in chosen]
             with env.among(takes_branch):
                 self._run(branch, env)
-            made = [env[v] for v in branch.block.returns]
-            olds = results or made
-            results = [_chosen(takes_branch, new, old) for new, old in zip(made, olds, strict=True)]
+            result = [env[v] for v in branch.block.returns]
+            olds = results or result
+            results = [
+                _chosen(takes_branch, new, old) for new, old in zip(result, olds, strict=True)
+            ]
         env.update(zip(step.op.results, results, strict=True))
 
     def _fused(self, step: Step, env: Environment) -> None:
         (body,) = step.bodies
         env.update((p, env[v]) for p, v in zip(body.block.params, step.op.operands, strict=True))
         self._run(body, env)
-        made = [env[v] for v in body.block.returns]
-        env.update(zip(step.op.results, made, strict=True))
+        result = [env[v] for v in body.block.returns]
+        env.update(zip(step.op.results, result, strict=True))
 
 
 _IDLE = ("idle",)

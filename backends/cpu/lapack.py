@@ -29,7 +29,7 @@ def _order(pivots: Sequence[int], rows: int) -> list[int]:
 
 @kernels.rule(OPS["lu"])
 def _lu(op: Op) -> Kernel:
-    made, places, permutation = (value.type for value in op.results)
+    result, places, permutation = (value.type for value in op.results)
     reference: Any = op.spec.reference
 
     def compute(x: Array) -> tuple[Array, Array, Array]:
@@ -37,7 +37,7 @@ def _lu(op: Op) -> Kernel:
         getrf = routine("zgetrf" if full.dtype.kind == "c" else "dgetrf")
         # With infinities and NaNs, LAPACK implementations differ in the rows that they choose.
         if getrf is None or not full.size or not np.isfinite(full).all():
-            found: tuple[Array, Array, Array] = reference(x, result=(made, places, permutation))
+            found: tuple[Array, Array, Array] = reference(x, result=(result, places, permutation))
             return found
         rows, columns = x.shape[-2:]
         count, size = prod(x.shape[:-2]), min(rows, columns)
@@ -54,7 +54,7 @@ def _lu(op: Op) -> Kernel:
         pivots -= 1
         order = np.array([_order(chosen, rows) for chosen in pivots.tolist()], np.int32)
         return (
-            left.swapaxes(1, 2).reshape(x.shape).astype(made.numpy),
+            left.swapaxes(1, 2).reshape(x.shape).astype(result.numpy),
             pivots.astype(np.int32).reshape(places.shape),
             order.reshape(permutation.shape),
         )
@@ -64,14 +64,14 @@ def _lu(op: Op) -> Kernel:
 
 @kernels.rule(OPS["triangular_solve"])
 def _triangular_solve(op: Op) -> Kernel:
-    made, attrs = op.result.type, op.attrs
+    result, attrs = op.result.type, op.attrs
     reference: Any = op.spec.reference
     unit, transpose = bool(attrs["unit"]), attrs["transpose"]
 
     def compute(a: Array, y: Array) -> Array:
         trsm = routine("ztrsm" if a.dtype.kind == "c" else "dtrsm")
         if trsm is None or not y.size:
-            found: Array = reference(a, y, result=made, **attrs)
+            found: Array = reference(a, y, result=result, **attrs)
             return found
         left, right = np.ascontiguousarray(wide(a)), wide(y)
         right = np.ascontiguousarray(right)
@@ -90,7 +90,7 @@ def _triangular_solve(op: Op) -> Kernel:
                 *flags, n, m, scale, coefficients.ctypes.data_as(ctypes.c_void_p), m,
                 matrix.ctypes.data_as(ctypes.c_void_p), n,
             )  # fmt: skip
-        return right.astype(made.numpy, copy=False)
+        return right.astype(result.numpy, copy=False)
 
     return compute
 

@@ -23,9 +23,9 @@ _listening: dict[int, list[Mark]] = {}
 def mark(what: Any, begin: int) -> None:
     """Record that Python code worked for `what` since `begin`, if a recording is open."""
     if _listening:
-        made = Mark(what, begin, time.monotonic_ns())
+        result = Mark(what, begin, time.monotonic_ns())
         for marks in [*_listening.values()]:
-            marks.append(made)
+            marks.append(result)
 
 
 @contextmanager

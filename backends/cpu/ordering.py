@@ -86,8 +86,8 @@ def _in_chunks(
     outs = [np.empty((count, n), kind) for n, kind in zip(extents, kinds, strict=True)]
 
     def run(lines: slice) -> None:
-        for out, made in zip(outs, compute(*(x[lines] for x in flat)), strict=True):
-            out[lines] = made
+        for out, result in zip(outs, compute(*(x[lines] for x in flat)), strict=True):
+            out[lines] = result
 
     pieces = list(parts(count, max(1, CHUNK // max(length, 1))))
     if xs[0].size >= SHARED:

@@ -74,10 +74,10 @@ class NativeProgram(WholeExecutable):
     def __init__(
         self,
         schedule: Schedule,
-        made: Callable[[], Made],
+        result: Callable[[], Made],
         outside: "Outside | None" = None,
     ) -> None:
-        self.schedule, self._origin, self._outside = schedule, made, outside or _inside
+        self.schedule, self._origin, self._outside = schedule, result, outside or _inside
         self._segments = segments(schedule.items)
         # All kernels together, so that several cores compile those that are new.
         kernels.addresses(phase.kernel for each in self._segments for phase in each.phases)
@@ -150,7 +150,7 @@ class NativeProgram(WholeExecutable):
         self._template = [0] * schedule.slots
         for (slot, _), storage in zip(schedule.constants, self._constants, strict=True):
             self._template[slot] = storage.address
-        made = sorted({number for kind, number in schedule.sources if kind is Kind.RESULT})
+        result = sorted({number for kind, number in schedule.sources if kind is Kind.RESULT})
         types = schedule.types
         self._made = [
             (
@@ -160,7 +160,7 @@ class NativeProgram(WholeExecutable):
                 types[number].shape,
                 types[number].numpy,
             )
-            for number in made
+            for number in result
         ]
         total = sum(aligned(nbytes) for _, _, nbytes, *_ in self._made)
         self._together = total if len(self._made) > 1 and total <= SMALL_BYTES else 0
@@ -180,19 +180,19 @@ class NativeProgram(WholeExecutable):
             start = bases[ARENA] = arena.address
             for slot, offset in schedule.pinned:
                 bases[slot] = start + offset
-        made = []
+        result = []
         if self._together:
             block = allocate(self._together)
             place = block.address
             for _, slot, nbytes, shape, dtype in self._made:
                 bases[slot] = place
-                made.append(Storage(place, block, shape, dtype))
+                result.append(Storage(place, block, shape, dtype))
                 place += aligned(nbytes)
         else:
             for number, slot, nbytes, shape, dtype in self._made:
                 block = given.get(number) or allocate(nbytes)
                 bases[slot] = block.address
-                made.append(Storage(block.address, block, shape, dtype))
+                result.append(Storage(block.address, block, shape, dtype))
         try:
             for step in self._steps:
                 step(bases)
@@ -200,8 +200,8 @@ class NativeProgram(WholeExecutable):
             error.begun = True
             raise
         if self._plain:
-            return made
-        by_number = {number: each for (number, *_), each in zip(self._made, made, strict=True)}
+            return result
+        by_number = {number: each for (number, *_), each in zip(self._made, result, strict=True)}
         results = []
         for (kind, number), (shape, dtype) in zip(self._sources, self._shapes, strict=True):
             held = args[number] if kind is Kind.ARGUMENT else by_number[number]
@@ -211,7 +211,7 @@ class NativeProgram(WholeExecutable):
     def launcher(
         self,
         kind: type,
-        made: Sequence[tuple[object, object]],
+        result: Sequence[tuple[object, object]],
         captured: Sequence[Storage],
         donated: Sequence[int] = (),
     ) -> Launch | None:
@@ -251,7 +251,7 @@ class NativeProgram(WholeExecutable):
             used_bytes += size
             sizes[-1] = used_bytes
         results, shapes = [], dict[int, tuple[int, ...]]()
-        for (what, number), typed, each in zip(self._sources, self._shapes, made, strict=True):
+        for (what, number), typed, each in zip(self._sources, self._shapes, result, strict=True):
             if what is Kind.ARGUMENT:
                 shapes[number] = typed[0]
             home = (-1 - number, 0) if what is Kind.ARGUMENT else placements[number]

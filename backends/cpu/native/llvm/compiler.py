@@ -65,8 +65,8 @@ def named(
     """
     library = known(name, exports, imports)
     if library is None:
-        (made,) = emit([[text()]], unoptimized)
-        library = keep(name, made, exports, imports)
+        (result,) = emit([[text()]], unoptimized)
+        library = keep(name, result, exports, imports)
     return library
 
 
@@ -134,9 +134,9 @@ def _object(text: str, machine: Machine) -> bytes:
     found = object_cache.load(key)
     if found is not None:
         return found
-    (made,) = emit([[text]])
-    object_cache.save(key, made)
-    return made
+    (result,) = emit([[text]])
+    object_cache.save(key, result)
+    return result
 
 
 _compiler: Any = None

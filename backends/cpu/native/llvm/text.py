@@ -254,10 +254,10 @@ class Function:
         self._count += 1
         name = f"%s{self._count}"
         self._slots.append(f"  {name} = alloca {type}, align 64")
-        made = Variable(Value(name, "ptr", self), type)
+        result = Variable(Value(name, "ptr", self), type)
         if initial is not None:
-            made.set(initial)
-        return made
+            result.set(initial)
+        return result
 
     def offset(self, address: Value, index: Number, type: str = "i8") -> Value:
         """Return the address `index` elements of `type` after `address`; by default bytes."""

@@ -67,13 +67,13 @@ def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
     None of them runs on the caller's thread: on Python's main thread an exception of a signal
     handler, such as Ctrl-C, would leave LLVM's objects with two owners and its lock held.
     """
-    made: dict[int, Made] = {}
+    result: dict[int, Made] = {}
     errors: list[BaseException] = []
 
     def do(number: int) -> None:
         try:
             with inside():
-                made[number] = works[number]()
+                result[number] = works[number]()
         except BaseException as error:  # Raised again by the caller.
             errors.append(error)
 
@@ -91,7 +91,7 @@ def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
         raise
     if errors:
         raise errors[0]
-    return [made[number] for number in range(len(works))]
+    return [result[number] for number in range(len(works))]
 
 
 def _wait(threads: Sequence[Thread]) -> None:

@@ -100,9 +100,9 @@ class Vectors:
                 f"{mask.type} {mask})"
             )
 
-    def _store_whole(self, held: Held, place: Place) -> None:
+    def _store_whole(self, value: Held, place: Place) -> None:
         def store(streaming: bool) -> None:
-            registers.store(self.function, held, place.address, place.dtype, streaming)
+            registers.store(self.function, value, place.address, place.dtype, streaming)
 
         if self.aligned is None:
             store(self.streaming)
@@ -188,18 +188,18 @@ def has_masks() -> bool:
     return "+avx512bw" in features and "+avx512vl" in features
 
 
-def splat(function: Function, held: Held, count: int) -> Held:
+def splat(function: Function, value: Held, count: int) -> Held:
     """Return one element in all lanes."""
-    if isinstance(held, tuple):
-        return function.splat(held[0], count), function.splat(held[1], count)
-    return function.splat(held, count)
+    if isinstance(value, tuple):
+        return function.splat(value[0], count), function.splat(value[1], count)
+    return function.splat(value, count)
 
 
-def _packed(f: Function, held: Held, dtype: str) -> Value:
-    if not isinstance(held, tuple):
-        return registers.narrowed(f, held, dtype)
-    count = lanes(held[0].type)
-    return f.shuffle(*held, [lane for i in range(count) for lane in (i, i + count)])
+def _packed(f: Function, value: Held, dtype: str) -> Value:
+    if not isinstance(value, tuple):
+        return registers.narrowed(f, value, dtype)
+    count = lanes(value[0].type)
+    return f.shuffle(*value, [lane for i in range(count) for lane in (i, i + count)])
 
 
 def _suffix(type: str) -> str:

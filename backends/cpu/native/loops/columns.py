@@ -264,12 +264,12 @@ class _Columns:
 
     def accumulators(self, number: int, i: Value) -> list[tuple[int, Value, str]]:
         """Return the reductions of a pass with the addresses and types of their accumulators."""
-        made = []
+        result = []
         for k in self.stages.reductions(number):
             step = self.body.steps[k]
             wide = wide_of(step.op, self.body.steps[step.operands[0]].dtype)
-            made.append((k, self.f.offset(self.sums[k], i * itemsize(wide)), wide))
-        return made
+            result.append((k, self.f.offset(self.sums[k], i * itemsize(wide)), wide))
+        return result
 
     def vector(
         self, number: int, at: Sequence[Value], before: Value, i: Value, sums: dict[int, Held]

@@ -84,7 +84,7 @@ class Cutter:
 
     def phases(self) -> list[Phase]:
         """Return all phases, pass by pass."""
-        made = self.between(-1, {})
+        result = self.between(-1, {})
         for number in range(self.stages.passes):
             partials = {i: self.partial(i) for i in self.stages.reductions(number)}
             wanted = [
@@ -94,12 +94,12 @@ class Cutter:
                 self.known.pop(i, None)
                 wanted.append((i, self.temporary(self.body.steps[i].dtype, True, False)))
             if partials:
-                made += self.passed(partials, wanted)
+                result += self.passed(partials, wanted)
             elif wanted:
-                made += self.mapped(wanted)
+                result += self.mapped(wanted)
             self.known.update((i, k) for i, k in wanted if i in self.stages.stored)
-            made += self.between(number, partials)
-        return made
+            result += self.between(number, partials)
+        return result
 
     def temporary(self, dtype: str, reduced: bool, blocked: bool) -> int:
         """Add a buffer along the parallel axes, and along reduced axes and blocks on request."""
@@ -127,7 +127,7 @@ class Cutter:
         part = _Part(self.body, self.known, set(partials))
         targets = [*partials.items(), *wanted]
         body = part.body([i for i, _ in targets])
-        cut, made = self.cut, []
+        cut, result = self.cut, []
         chosen = [*part.arrays, *(k for _, k in targets)]
         for first, count, extent in (
             (0, cut.blocks, cut.extent),
@@ -145,10 +145,10 @@ class Cutter:
             axes.append(Axis(count, along))
             kept = [i in partials for i, _ in targets]
             stages = Stages(body, part.kept(self.stages), tuple(kept), storing=False)
-            made.append(
+            result.append(
                 self.walk(axes, stages, arrays, len(part.counted), self.context, self.label)
             )
-        return made
+        return result
 
     def mapped(self, wanted: list[tuple[int, int]]) -> list[Phase]:
         """Return the phases of a pass without reductions."""
@@ -262,20 +262,20 @@ class _Part:
         if i in self.reduced and self.again:
             wide = wide_of(step.op, self.whole.steps[step.operands[0]].dtype)
             partial = self.add(i, Step(ARRAY, wide, number=self.array(self.known[i])))
-            made = Step(REDUCE, step.dtype, step.op, (partial,))
+            result = Step(REDUCE, step.dtype, step.op, (partial,))
         elif i in self.reduced:
             wide = wide_of(step.op, self.whole.steps[step.operands[0]].dtype)
-            made = Step(REDUCE, wide, step.op, (self.step(step.operands[0]),))
+            result = Step(REDUCE, wide, step.op, (self.step(step.operands[0]),))
         elif i in self.known:
-            made = Step(ARRAY, step.dtype, number=self.array(self.known[i]))
+            result = Step(ARRAY, step.dtype, number=self.array(self.known[i]))
         elif step.kind == ARRAY:
-            made = step._replace(number=self.array(step.number))
+            result = step._replace(number=self.array(step.number))
         elif step.kind == IOTA:
             self.counted.append(step.number)
-            made = step._replace(number=len(self.counted) - 1)
+            result = step._replace(number=len(self.counted) - 1)
         else:
-            made = step._replace(operands=tuple(self.step(k) for k in step.operands))
-        self.numbers[i] = self.add(i, made)
+            result = step._replace(operands=tuple(self.step(k) for k in step.operands))
+        self.numbers[i] = self.add(i, result)
         return self.numbers[i]
 
     def add(self, i: int, step: Step) -> int:

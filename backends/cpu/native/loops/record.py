@@ -61,11 +61,11 @@ class Reader:
     def arrays(self, count: int, indices: int) -> list[Value]:
         """Return the addresses of arrays, then the starts of iota indices."""
         f = self.function
-        made = []
+        result = []
         for _ in range(count):
             base = f.load(f.offset(self.bases, self.word(), "ptr"), "ptr")
-            made.append(f.offset(base, self.word()))
-        return made + self.words(indices)
+            result.append(f.offset(base, self.word()))
+        return result + self.words(indices)
 
     def table(self) -> Value:
         """Return the address of a table; it must be read last, or skipped by its length."""

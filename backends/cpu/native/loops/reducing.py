@@ -47,60 +47,60 @@ def start(f: Function, op: str, dtype: str, count: int) -> Held:
     return registers.constant(f, identity(op, dtype), dtype, count)
 
 
-def combined(f: Function, op: str, dtype: str, a: Held, b: Held, numbers: bool = False) -> Held:
+def combined(f: Function, op: str, dtype: str, a: Held, b: Held, is_number: bool = False) -> Held:
     """Combine two accumulators; `numbers` means that neither is NaN."""
     if op in ("max", "min") and dtype in FLOATS:
-        return extreme(f, op, registers.single(a), registers.single(b), numbers)
-    made = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
-    assert made is not None
-    return made
+        return extreme(f, op, registers.single(a), registers.single(b), is_number)
+    result = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
+    assert result is not None
+    return result
 
 
-def converted(f: Function, held: Held, source: str, to: str) -> Held:
+def converted(f: Function, value: Held, source: str, to: str) -> Held:
     """Convert a vector to another element type."""
     if source == to:
-        return held
-    made = inline.emit(f, "convert", {}, [held], [source], to)
-    assert made is not None
-    return made
+        return value
+    result = inline.emit(f, "convert", {}, [value], [source], to)
+    assert result is not None
+    return result
 
 
-def present_or(f: Function, held: Held, there: Value | None, other: Held) -> Held:
+def present_or(f: Function, value: Held, there: Value | None, other: Held) -> Held:
     """Return the lanes that exist, and `other` in the others."""
     if there is None:
-        return held
-    if isinstance(held, tuple):
+        return value
+    if isinstance(value, tuple):
         assert isinstance(other, tuple)
-        return f.select(there, held[0], other[0]), f.select(there, held[1], other[1])
+        return f.select(there, value[0], other[0]), f.select(there, value[1], other[1])
     assert isinstance(other, Value)
-    return f.select(there, held, other)
+    return f.select(there, value, other)
 
 
-def folded(f: Function, op: str, dtype: str, held: Held) -> Held:
+def folded(f: Function, op: str, dtype: str, value: Held) -> Held:
     """Combine all lanes, half by half."""
-    count = registers.count_of(held)
+    count = registers.count_of(value)
     while count > 1:
         count //= 2
-        low = _lanes(f, held, range(count))
-        high = _lanes(f, held, range(count, 2 * count))
-        held = combined(f, op, dtype, low, high)
-    return held
+        low = _lanes(f, value, range(count))
+        high = _lanes(f, value, range(count, 2 * count))
+        value = combined(f, op, dtype, low, high)
+    return value
 
 
-def first_lane(f: Function, held: Held) -> Held:
+def first_lane(f: Function, value: Held) -> Held:
     """Return the first lane."""
-    return _lanes(f, held, range(1))
+    return _lanes(f, value, range(1))
 
 
-def spread(f: Function, held: Held, count: int) -> Held:
+def spread(f: Function, value: Held, count: int) -> Held:
     """Return one element in all lanes."""
-    return splat(f, held, count)
+    return splat(f, value, count)
 
 
-def _lanes(f: Function, held: Held, taken: Sequence[int]) -> Held:
-    if isinstance(held, tuple):
-        return _of(f, held[0], taken), _of(f, held[1], taken)
-    return _of(f, held, taken)
+def _lanes(f: Function, value: Held, taken: Sequence[int]) -> Held:
+    if isinstance(value, tuple):
+        return _of(f, value[0], taken), _of(f, value[1], taken)
+    return _of(f, value, taken)
 
 
 def _of(f: Function, value: Value, taken: Sequence[int]) -> Value:
@@ -119,14 +119,16 @@ class Accumulator:
     records the lanes that met one, unless all elements are `numbers`.
     """
 
-    def __init__(self, f: Function, op: str, dtype: str, count: int, numbers: bool = False) -> None:
+    def __init__(
+        self, f: Function, op: str, dtype: str, count: int, is_number: bool = False
+    ) -> None:
         self.f, self.op, self.dtype, self.count = f, op, dtype, count
         type = vector(registers.REGISTERS[dtype], count)
         parts = 2 if dtype in COMPLEX else 1
         self._variables = [f.variable(type) for _ in range(parts)]
         extreme = op in ("max", "min") and dtype in FLOATS
         self._extreme = extreme
-        self._unordered = f.variable(vector("i1", count)) if extreme and not numbers else None
+        self._unordered = f.variable(vector("i1", count)) if extreme and not is_number else None
 
     def clear(self) -> None:
         self.set(start(self.f, self.op, self.dtype, self.count))
@@ -139,21 +141,21 @@ class Accumulator:
             return value
         return self.f.select(self._unordered.get(), float("nan"), value)
 
-    def set(self, held: Held) -> None:
-        parts = held if isinstance(held, tuple) else (held,)
+    def set(self, value: Held) -> None:
+        parts = value if isinstance(value, tuple) else (value,)
         for variable, part in zip(self._variables, parts, strict=True):
             variable.set(part)
         if self._unordered is not None:
             self._unordered.set(self.f.value(0, self._unordered.type))
 
-    def add(self, held: Held) -> None:
+    def add(self, value: Held) -> None:
         """Update with a vector of the accumulator's type."""
         if not self._extreme:
-            self.set(combined(self.f, self.op, self.dtype, self.get(), held))
+            self.set(combined(self.f, self.op, self.dtype, self.get(), value))
             return
-        assert isinstance(held, Value)
+        assert isinstance(value, Value)
         best = self._variables[0]
-        further = held.is_("ogt" if self.op == "max" else "olt", best.get())
-        best.set(self.f.select(further, held, best.get()))
+        further = value.is_("ogt" if self.op == "max" else "olt", best.get())
+        best.set(self.f.select(further, value, best.get()))
         if self._unordered is not None:
-            self._unordered.set(self._unordered.get() | held.is_("uno", held))
+            self._unordered.set(self._unordered.get() | value.is_("uno", value))

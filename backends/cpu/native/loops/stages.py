@@ -61,8 +61,8 @@ class Stages:
 
     def targets(self, number: int) -> list[int]:
         """Return the values that a pass computes."""
-        made = [self.body.steps[i].operands[0] for i in self.reductions(number)]
-        return made + [self.body.results[i] for i in self.results(number)]
+        result = [self.body.steps[i].operands[0] for i in self.reductions(number)]
+        return result + [self.body.results[i] for i in self.results(number)]
 
     @cached_property
     def stored(self) -> frozenset[int]:

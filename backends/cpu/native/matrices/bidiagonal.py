@@ -48,7 +48,7 @@ def singular_values_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
     """Lower the singular values of a batch; a broad matrix is transposed, which preserves them."""
-    (x,), (made,) = operands, results
+    (x,), (result,) = operands, results
     least, most = sorted(x.shape[-2:])
     is_broad = x.shape[-1] > x.shape[-2]
     called = Routine(
@@ -59,7 +59,7 @@ def singular_values_rule(
     return phases(
         Work(
             f"singular{'t' if is_broad else ''}{'n' if is_contiguous else 's'}", x.dtype,
-            [(x, 2), (made, 1)], [called],
+            [(x, 2), (result, 1)], [called],
             {"m": most, "n": least, "one": 1, "apart": row_bytes(least)},
             {"*a": most * row_bytes(least), "*values": line, "*beside": line, "*space": line,
              "*none": 64, "*work": 64 * least, "*iwork": 64 * least},

@@ -131,10 +131,10 @@ def _joined(f: Function, parts: list[Value]) -> Value:
             parts = [f.shuffle(a, b, range(count)) for a, b in pairs]
         return parts[0]
     whole = vector(type, len(parts))
-    made = f.value(0, whole)
+    result = f.value(0, whole)
     for lane, part in enumerate(parts):
-        made = f.emit(f"insertelement {whole} {made}, {type} {part}, i64 {lane}", whole)
-    return made
+        result = f.emit(f"insertelement {whole} {result}, {type} {part}, i64 {lane}", whole)
+    return result
 
 
 def _lane(f: Function, x: Value, lane: int) -> Value:

@@ -34,13 +34,13 @@ def cholesky_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
     """Lower Cholesky decompositions of matrices that fit into scratch memory."""
-    (x,), (made,) = operands, results
+    (x,), (result,) = operands, results
     rows = x.shape[-1]
     if x.size == 0:
         return []
     if held_bytes(rows, rows, x.dtype) + row_bytes(rows) > SCRATCH_BYTES:
         return None
-    views = [outer(x, 2), outer(made, 2)]
+    views = [outer(x, 2), outer(result, 2)]
     found = nest(views)
     longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count, planes = prod(x.shape[:-2]), wide(x.dtype).planes
@@ -49,12 +49,12 @@ def cholesky_rule(
         -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
     )
     grid = grid_of(views, found, None, longest_loop, 1, each)
-    is_contiguous = neighbours(x), neighbours(made)
+    is_contiguous = neighbours(x), neighbours(result)
     name = (
         f"cholesky_{x.dtype}_{'n' if is_contiguous[0] else 's'}{'n' if is_contiguous[1] else 's'}"
     )
     kernel = grid_kernel(name, Form(2, extras=6), partial(_factored, x.dtype, is_contiguous))
-    extra = (rows, *x.strides[-2:], *made.strides[-2:], row_bytes(rows))
+    extra = (rows, *x.strides[-2:], *result.strides[-2:], row_bytes(rows))
     return [grid.phase(kernel, count * work, context.workers, "cholesky", extra)]
 
 

@@ -47,13 +47,13 @@ def lu_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
     """Lower LU decompositions of matrices that fit into scratch memory."""
-    (x,), (made, pivots, order) = operands, results
+    (x,), (result, pivots, order) = operands, results
     rows, columns = x.shape[-2:]
     if order.size == 0:
         return []
     if held_bytes(rows, columns, x.dtype) > SCRATCH_BYTES:
         return None
-    views = [outer(x, 2), outer(pivots, 1), outer(order, 1), outer(made, 2)]
+    views = [outer(x, 2), outer(pivots, 1), outer(order, 1), outer(result, 2)]
     found = nest(views)
     longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count = prod(x.shape[:-2])
@@ -63,10 +63,10 @@ def lu_rule(
         -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
     )
     grid = grid_of(views, found, None, longest_loop, 1, each)
-    is_contiguous = neighbours(x), neighbours(made)
+    is_contiguous = neighbours(x), neighbours(result)
     name = f"lu_{x.dtype}_{'n' if is_contiguous[0] else 's'}{'n' if is_contiguous[1] else 's'}"
     kernel = grid_kernel(name, Form(4, extras=9), partial(_factored, x.dtype, is_contiguous))
-    extra = (rows, columns, *x.strides[-2:], *made.strides[-2:], pivots.strides[-1],
+    extra = (rows, columns, *x.strides[-2:], *result.strides[-2:], pivots.strides[-1],
              order.strides[-1], row_bytes(columns))  # fmt: skip
     return [grid.phase(kernel, count * work, context.workers, "lu", extra)]
 

@@ -148,11 +148,11 @@ class Copying:
         def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
             address = f.offset(start, j * steps[1])
             if left is None:
-                made = read(f, address, self.dtype, numbers, count)
+                result = read(f, address, self.dtype, numbers, count)
             else:
-                made = self._tail(address, left)
-            made = [made[0], -made[1]] if conjugate and numbers.planes == 2 else made
-            store(f, made, matrix.at(i, j), numbers)
+                result = self._tail(address, left)
+            result = [result[0], -result[1]] if conjugate and numbers.planes == 2 else result
+            store(f, result, matrix.at(i, j), numbers)
 
         whole = columns - columns % LANES
         with f.loop(0, rows) as i:
@@ -186,15 +186,15 @@ class Copying:
         narrow = self.item // numbers.planes == 4
 
         def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
-            made = load(f, matrix.at(i, j), numbers, vector("double", count))
+            result = load(f, matrix.at(i, j), numbers, vector("double", count))
             if narrow:
-                made = [part.to(vector("float", count), "fptrunc") for part in made]
+                result = [part.to(vector("float", count), "fptrunc") for part in result]
             address, part = f.offset(start, j * steps[1]), self.item // numbers.planes
             if left is None:
-                f.store(joined(f, made), address, part)
+                f.store(joined(f, result), address, part)
             else:
                 mask = within(f, left, LANES, numbers.planes)
-                masked_store(f, joined(f, made), address, mask, part)
+                masked_store(f, joined(f, result), address, mask, part)
 
         with f.loop(0, rows) as i:
             start = f.offset(target, i * steps[0])
@@ -259,12 +259,12 @@ def emit_substitute(module: Module, dtype: str, unit: bool) -> None:
             now = less_product(f, numbers, each, load(f, x.at(k, j), numbers), now)
             for part, value in zip(total, now, strict=True):
                 part.set(value)
-        made = [part.get() for part in total]
+        result = [part.get() for part in total]
         if not unit:
             divisor = load(f, left.at(i, i), numbers, "double")
             if numbers.planes == 1:
-                made = [made[0] / f.splat(divisor[0], LANES)]
+                result = [result[0] / f.splat(divisor[0], LANES)]
             else:
-                made = product(made, spread(f, inverse(f, divisor)))
-        store(f, made, x.at(i, j), numbers)
+                result = product(result, spread(f, inverse(f, divisor)))
+        store(f, result, x.at(i, j), numbers)
     f.leave()

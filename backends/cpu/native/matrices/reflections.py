@@ -153,17 +153,17 @@ def emit_reflectors(module: Module) -> None:
         for k, total in enumerate(sums):
             one = f.splat(f.load(f.offset(start, k, "double"), "double", ITEM), LANES)
             total.set(f.fma(row, one, total.get()))
-    made: list[Value] = []
+    result: list[Value] = []
     taus = f.load(t, VECTOR, ITEM)
     for s in range(LANES):
         found = f.value(0.0, VECTOR)
-        for b, above in enumerate(made):
+        for b, above in enumerate(result):
             dot = f.emit(f"extractelement {VECTOR} {sums[b].get()}, i64 {s}", "double")
             found = f.fma(above, f.splat(dot, LANES), found)
         tau = f.splat(f.emit(f"extractelement {VECTOR} {taus}, i64 {s}", "double"), LANES)
         here = numbered(f).is_("eq", f.value(s, vector("i64", LANES)))
-        made.append(f.select(here, tau, -(found * tau)))
-    for s, line in enumerate(made):
+        result.append(f.select(here, tau, -(found * tau)))
+    for s, line in enumerate(result):
         f.store(line, f.offset(t, s * LANES * ITEM), ITEM)
     f.leave()
 

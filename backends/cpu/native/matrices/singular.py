@@ -91,11 +91,11 @@ def pinv_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
     """Lower pseudoinverses: V, divided by the singular values above the cutoff, times U^H."""
-    (x, cutoff), (made,) = operands, results
+    (x, cutoff), (result,) = operands, results
     rows, columns = x.shape[-2:]
     least, item = min(rows, columns), _item(x.dtype)
     if x.size == 0:
-        return None if made.size else []
+        return None if result.size else []
     if turning_pays(x):
         return turned_pinv_rule(op, operands, results, context)
     called = _gesdd(x.dtype, "S")
@@ -106,7 +106,7 @@ def pinv_rule(
     )
     return phases(
         Work(
-            "pinv", x.dtype, [(x, 2), (cutoff, 0), (made, 2)], [called, multiplied],
+            "pinv", x.dtype, [(x, 2), (cutoff, 0), (result, 2)], [called, multiplied],
             {"m": rows, "n": columns, "k": least},
             {**_pieces(x.dtype, rows, columns, least, least), "*one": item, "*zero": item},
             rows * columns * least * 1.7, partial(_pinv, called, multiplied),
@@ -161,7 +161,7 @@ def least_squares_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
     """Lower least squares; a column of `y` that is not finite makes only its solution NaN."""
-    (a, y, cutoff), (made, values) = operands, results
+    (a, y, cutoff), (result, values) = operands, results
     rows, columns = a.shape[-2:]
     rhs_count = y.shape[-1]
     if not a.size or not rhs_count:
@@ -174,7 +174,7 @@ def least_squares_rule(
     )
     return phases(
         Work(
-            "least_squares", a.dtype, [(a, 2), (y, 2), (cutoff, 0), (made, 2), (values, 1)],
+            "least_squares", a.dtype, [(a, 2), (y, 2), (cutoff, 0), (result, 2), (values, 1)],
             [called], {"m": rows, "n": columns, "r": rhs_count, "h": most, "size": least},
             {"*a": rows * columns * item, "*y": most * rhs_count * item, "*values": least * 8,
              "*limit": 8, "*rank": 8, "*lost": 8 * rhs_count},

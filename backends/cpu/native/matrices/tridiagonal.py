@@ -104,10 +104,10 @@ def _both_sides(
                 row = f.load(f.offset(line, n * WORDS), VECTOR, ITEM)
                 total.set(f.fma(row, one, total.get()))
         for n, total in enumerate(sums):
-            made = total.get() * f.splat(tau, LANES)
+            result = total.get() * f.splat(tau, LANES)
             at = j + n * LANES
-            f.store(made, f.offset(space, at, "double"), ITEM)
-            dot.set(f.fma(made, f.load(f.offset(v, at, "double"), VECTOR, ITEM), dot.get()))
+            f.store(result, f.offset(space, at, "double"), ITEM)
+            dot.set(f.fma(result, f.load(f.offset(v, at, "double"), VECTOR, ITEM), dot.get()))
 
     with f.loop(start, wide, BESIDE * LANES) as j:
         product(j, BESIDE)
@@ -130,9 +130,9 @@ def _both_sides(
                 for of in (v, space)
             )
             line = x.at(i, j).start
-            for n, (reflection, made) in enumerate(pairs):
+            for n, (reflection, result) in enumerate(pairs):
                 at = f.offset(line, n * WORDS)
-                row = f.fma(one, made, f.load(at, VECTOR, ITEM))
+                row = f.fma(one, result, f.load(at, VECTOR, ITEM))
                 f.store(f.fma(other, reflection, row), at, ITEM)
 
     with f.loop(start, wide, BESIDE * LANES) as j:

@@ -102,14 +102,14 @@ def turned_pinv_rule(
 
     The result is V, divided by the singular values above the cutoff, times U^T.
     """
-    (x, cutoff), (made,), called = operands, results, _called()
+    (x, cutoff), (result,), called = operands, results, _called()
     multiplied = Routine("dgemm", "'T 'N n m n *one *v_held w *u_held w *zero *made n")
     emit = partial(_pinv, called, multiplied, neighbours(x))
     name = f"turned_pinv{'n' if neighbours(x) else 's'}"
-    views, columns = [(x, 2), (cutoff, 0), (made, 2)], x.shape[-1]
+    views, columns = [(x, 2), (cutoff, 0), (result, 2)], x.shape[-1]
     work = _work(name, views, columns, [called, multiplied], emit)
     sizes = {**work.sizes, "w": row_bytes(columns) // ITEM}
-    pieces = {**work.pieces, "*made": made.shape[-1] * columns * ITEM, "*one": 64, "*zero": 64}
+    pieces = {**work.pieces, "*made": result.shape[-1] * columns * ITEM, "*one": 64, "*zero": 64}
     return phases(work._replace(sizes=sizes, pieces=pieces), context)
 
 

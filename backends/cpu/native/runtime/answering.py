@@ -243,14 +243,14 @@ class Answers:
             if k in entering:
                 kind, third = "entering", ctypes.addressof(entering[k][0])
             places.append((slot, KINDS.index(kind), third, row.leaf))
-        made = words(flat(places))
+        result = words(flat(places))
         tokens = ctypes.create_string_buffer(call.tokens, len(call.tokens))
         values = tuple(each.get() for each in self._around.variables)
         process = tuple(self._around.process)
-        line = _Line((made, tokens, launch, form, keep, values, process, entering))
+        line = _Line((result, tokens, launch, form, keep, values, process, entering))
         line.words[:] = [
             call.mixed, len(call.tokens) // 8, ctypes.addressof(tokens), id(line),
-            launch.__self__, ctypes.addressof(made), len(rows), 0 if form is None else id(form),
+            launch.__self__, ctypes.addressof(result), len(rows), 0 if form is None else id(form),
         ]  # fmt: skip
         self.table.add(call.tokens, line)
 
@@ -279,8 +279,8 @@ def _read_where_they_lie(rows: Sequence[Row], header: Any) -> list[Row]:
 
 @cache
 def _describe(code: int) -> Callable[..., Any]:
-    made: Callable[..., Any] = function(code, 0, None)
-    return made
+    result: Callable[..., Any] = function(code, 0, None)
+    return result
 
 
 class Call(NamedTuple):
@@ -313,11 +313,11 @@ def define_answer(module: Module) -> None:
         alone = form.is_("eq", 0)
         count, nothing = _word(f, line.get(), "row_count", "i64"), f.value(0, "ptr")
         answer.set(f.call("fly", [launch, leaves, rows, count, nothing, alone], "ptr"))
-        made = answer.get()
-        several = (alone ^ 1) & made.is_("ne", 0) & made.is_("ne", none)
+        result = answer.get()
+        several = (alone ^ 1) & result.is_("ne", 0) & result.is_("ne", none)
         with f.when(several):
-            answer.set(f.call("PyObject_CallOneArg", [form, made], "ptr"))
-            drop(f, made)
+            answer.set(f.call("PyObject_CallOneArg", [form, result], "ptr"))
+            drop(f, result)
         drop(f, owner)
         with f.when(answer.get().is_("eq", none)):
             drop(f, none)

@@ -41,14 +41,14 @@ def small_block_type(dealloc: int) -> type | None:
         return None
     members = [("address", UNSIGNED, ADDRESS), ("nbytes", UNSIGNED, NBYTES)]
     name = "shardir.backends.cpu.native.runtime.blocks.SmallBlock"
-    made: type = made_type(name, 4, members, {TP_DEALLOC: dealloc}, DISALLOW_INSTANTIATION)
-    return made
+    result: type = made_type(name, 4, members, {TP_DEALLOC: dealloc}, DISALLOW_INSTANTIATION)
+    return result
 
 
 def hand(code: int) -> Hand:
     """Return a Python function for the native function `hand` at an address."""
-    made: Hand = function(code, 0, None)
-    return made
+    result: Hand = function(code, 0, None)
+    return result
 
 
 def define_blocks(module: Module) -> None:

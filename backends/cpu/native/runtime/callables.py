@@ -55,12 +55,12 @@ def quick_class(kind: Class) -> Class:
     if not readable():
         return kind
     members = {k: v for k, v in vars(kind).items() if k not in _LEFT_OUT}
-    made: Any = type(kind)(kind.__name__, (_base(),), members)
-    flags = ctypes.c_uint64.from_address(id(made) + _FLAGS_PLACE)
-    if flags.value != made.__flags__:
+    result: Any = type(kind)(kind.__name__, (_base(),), members)
+    flags = ctypes.c_uint64.from_address(id(result) + _FLAGS_PLACE)
+    if flags.value != result.__flags__:
         return kind
     flags.value |= HAVE_VECTORCALL | METHOD_DESCRIPTOR
-    return made if _works(made) else kind
+    return result if _works(result) else kind
 
 
 def _works(kind: Any) -> bool:

@@ -55,7 +55,7 @@ class Part:
         f = self.f
         zero = f.value(0, "i64")
         storage = f.call("PyType_GenericAlloc", [self.fact("storage", "ptr"), zero], "ptr")
-        made = f.variable("ptr", 0)
+        result = f.variable("ptr", 0)
         with f.when(storage.is_("ne", 0)):
             number = f.call("PyLong_FromVoidPtr", [address], "ptr")
 
@@ -65,10 +65,10 @@ class Part:
                     ("owner", owner), ("shape", shape), ("dtype", dtype), ("_array", self.none),
                 ):  # fmt: skip
                     self.set(storage, f"storage.{name}", given)
-                made.set(storage)
+                result.set(storage)
 
             f.choose(number.is_("ne", 0), fill, lambda: drop(f, storage))
-        return made.get()
+        return result.get()
 
     def new_block(self, row: Value) -> Value:
         """Allocate a block of a size row, from its free list or by Python; 0 if Python raised."""

@@ -88,7 +88,7 @@ class _Making(Part):
         )
         place = f.offset(start.get(), offset)
         storage = self.new_storage(place, owner.get(), shape, dtype)
-        made = f.variable("ptr", 0)
+        result = f.variable("ptr", 0)
         with f.when(storage.is_("ne", 0)):
             array = f.call("PyType_GenericAlloc", [self.fact("array", "ptr"), zero], "ptr")
 
@@ -100,10 +100,10 @@ class _Making(Part):
                     ("_whole", self.none), ("_gone", empty),
                 ):  # fmt: skip
                     self.set(array, name, given)
-                made.set(array)
+                result.set(array)
 
             f.choose(array.is_("ne", 0), fill, lambda: drop(f, storage))
-        return made.get()
+        return result.get()
 
 
 class _Flight(Part):
@@ -112,7 +112,7 @@ class _Flight(Part):
     def __init__(self, module: Module) -> None:
         params = ["ptr", "ptr", "ptr", "i64", "ptr", "i1"]
         f = Function(module, "fly", params, "ptr", "nounwind noinline", internal=True)
-        self._header, leaves, rows, self._count, given, alone = f.params
+        self._header, leaves, rows, self._count, given, single_result = f.params
         super().__init__(f, word(f, self._header, "facts", "ptr"))
         self._blocks = self.word("blocks")
         slots, template = self.word("slots"), self.pointer("template")
@@ -129,7 +129,7 @@ class _Flight(Part):
             take(f, self.none)
             self._answer.set(self.none)
 
-        f.choose(good.get(), lambda: self._go(rows, given, alone), nothing)
+        f.choose(good.get(), lambda: self._go(rows, given, single_result), nothing)
         f.leave(self._answer.get())
 
     def word(self, name: str) -> Value:
@@ -297,19 +297,19 @@ class _Flight(Part):
         """Return a list of arrays, 0 if no memory is left."""
         f = self.f
         count, table = self.word("results"), self.pointer("made")
-        made = self._answer
-        made.set(f.call("PyList_New", [count], "ptr"))
+        result = self._answer
+        result.set(f.call("PyList_New", [count], "ptr"))
         k = f.variable("i64", 0)
-        with f.while_(lambda: k.get().is_("slt", count) & made.get().is_("ne", 0)):
+        with f.while_(lambda: k.get().is_("slt", count) & result.get().is_("ne", 0)):
             row = f.offset(table, k.get() * (8 * RESULT_WORDS))
             array = self._made(row)
 
             def keep(array: Value = array) -> None:
-                f.call("PyList_SetItem", [made.get(), k.get(), array], "i32")
+                f.call("PyList_SetItem", [result.get(), k.get(), array], "i32")
 
             def give_up() -> None:
-                drop(f, made.get())
-                made.set(f.value(0, "ptr"))
+                drop(f, result.get())
+                result.set(f.value(0, "ptr"))
 
             f.choose(array.is_("ne", 0), keep, give_up)
             k.set(k.get() + 1)

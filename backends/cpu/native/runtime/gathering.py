@@ -69,8 +69,8 @@ def gatherer(code: int, kind: type) -> Gather | None:
     types = (id(dict), id(list), id(tuple), id(str))
     words = (id(kind), *found, *types, id(orders), id(learn), *keys, id(end))
     header = (ctypes.c_int64 * len(words))(*words)
-    made: Gather = function(code, ctypes.addressof(header), (header, kind, orders, learn, end))
-    return made
+    result: Gather = function(code, ctypes.addressof(header), (header, kind, orders, learn, end))
+    return result
 
 
 def define_gather(module: Module) -> None:
@@ -123,9 +123,9 @@ def _define_keys(module: Module) -> None:
     f = Function(module, "keys", ["ptr", "ptr"], "ptr", "nounwind", internal=True)
     facts, given = f.params
     count = f.call("PyDict_Size", [given], "i64")
-    made = f.call("PyTuple_New", [count], "ptr")
+    result = f.call("PyTuple_New", [count], "ptr")
     answer = f.variable("ptr", 0)
-    good = f.variable("i1", made.is_("ne", 0))
+    good = f.variable("i1", result.is_("ne", 0))
     at, number = f.variable("i64", 0), f.variable("i64", 0)
     key, value = f.variable("ptr", 0), f.variable("ptr", 0)
     places = [each.address for each in (at, key, value)]
@@ -139,16 +139,16 @@ def _define_keys(module: Module) -> None:
         good.set(_type(f, key.get()).is_("eq", text))
         with f.when(good.get()):
             f.call("Py_IncRef", [key.get()])
-            f.call("PyTuple_SetItem", [made, number.get(), key.get()], "i32")
+            f.call("PyTuple_SetItem", [result, number.get(), key.get()], "i32")
             number.set(number.get() + 1)
     with f.when(good.get() & number.get().is_("eq", count)):
         orders = _fact(f, facts, "orders")
-        answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
+        answer.set(f.call("PyDict_GetItem", [orders, result], "ptr"))
         with f.when(answer.get().is_("eq", 0)):
-            learned = f.call("PyObject_CallOneArg", [_fact(f, facts, "learn"), made], "ptr")
+            learned = f.call("PyObject_CallOneArg", [_fact(f, facts, "learn"), result], "ptr")
             _drop(f, learned)
-            answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
-    _drop(f, made)
+            answer.set(f.call("PyDict_GetItem", [orders, result], "ptr"))
+    _drop(f, result)
     f.leave(answer.get())
 
 

@@ -112,14 +112,14 @@ def launcher(
     block_rows = [(home(size), size, id(size), id(fallback)) for size in numbers]
     if zeros and not all(row[0] for row in block_rows):
         return None
-    made = [
+    result = [
         (r.block, r.offset, id(r.shape), id(r.dtype), id(r.signature), id(r.sharding), int(r.part))
         for r in results
     ]
     truths = [int(each.truth) for each in arguments]
     tables = [
         words(each)
-        for each in (template, flat(rows), flat(places), flat(made), flat(block_rows), truths)
+        for each in (template, flat(rows), flat(places), flat(result), flat(block_rows), truths)
     ]
     bases, taken, placed, written, wanted, known = map(ctypes.addressof, tables)
     header = words(

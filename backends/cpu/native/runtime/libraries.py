@@ -43,8 +43,8 @@ def _address(symbol: str) -> int | None:
         begun = _begun.pop(symbol, None)
         library = known(symbol, [symbol]) if begun is None else keep(symbol, begun.code(), [symbol])
         if library is None:
-            made: dict[str, int] = _library().addresses([symbol])
-            return made.get(symbol)
+            result: dict[str, int] = _library().addresses([symbol])
+            return result.get(symbol)
         _loaded[symbol] = library[symbol]
     return _loaded[symbol]
 

@@ -75,8 +75,8 @@ def driver(
     table = address + at.PROGRAM_BYTES
     header = (0, table, len(instructions), slots, at.STEPS, registers, 0, 0)
     memory[:] = [*header, *words]
-    made: Callable[..., None] = function(entry, address, (memory, keep))
-    return made
+    result: Callable[..., None] = function(entry, address, (memory, keep))
+    return result
 
 
 def define_loop(module: Module) -> None:

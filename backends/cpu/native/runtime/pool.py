@@ -85,9 +85,9 @@ class Pool:
                 pass
         place = self._places.get(nbytes)
         if place is not None:
-            made: Block | None = self._hand(self._kind, place, nbytes, 0)
-            if made is not None:
-                return made
+            result: Block | None = self._hand(self._kind, place, nbytes, 0)
+            if result is not None:
+                return result
         return self._allocate_slowly(nbytes)
 
     def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
@@ -115,8 +115,8 @@ class Pool:
             if nbytes not in self._places:
                 if len(self._places) >= MEMO_SIZES:
                     self._places.clear()
-                made = self._homes.setdefault(size_class(nbytes), new_home())
-                self._places[nbytes] = ctypes.addressof(made)
+                result = self._homes.setdefault(size_class(nbytes), new_home())
+                self._places[nbytes] = ctypes.addressof(result)
             return self._places[nbytes]
 
     def home_of_zeros(self, nbytes: int) -> int:
@@ -140,12 +140,14 @@ class Pool:
             return None
         size = size_class(nbytes)
         with self._lock:
-            made: Block | None = self._zeros.idle(size, nbytes) or self._zeros.renewed(size, nbytes)
-            if made is not None:
-                return made
+            result: Block | None = self._zeros.idle(size, nbytes) or self._zeros.renewed(
+                size, nbytes
+            )
+            if result is not None:
+                return result
             new = self._map if size > SMALL_BYTES else self._cut_small
-            made = self._zeros.made(size, nbytes, new(size, nbytes))
-            return made
+            result = self._zeros.made(size, nbytes, new(size, nbytes))
+            return result
 
     def trim(self, idle_seconds: float = 0.0) -> int:
         """Release large blocks that were idle for `idle_seconds`; return the number of bytes."""
@@ -185,16 +187,16 @@ class Pool:
 
     def _block_of_machine_code(self, size: int, nbytes: int) -> Block:
         place = self.home(nbytes)
-        made: Block | None = self._hand(self._kind, place, nbytes, 0)
-        if made is None:
-            made = self._zeros.for_others(size, nbytes)
-        if made is None:
+        result: Block | None = self._hand(self._kind, place, nbytes, 0)
+        if result is None:
+            result = self._zeros.for_others(size, nbytes)
+        if result is None:
             address = _last(self._small.get(size, []))
             if address is None:
                 address = self._cut_small(size, nbytes)
-            made = self._hand(self._kind, place, nbytes, address)
-            assert made is not None
-        return made
+            result = self._hand(self._kind, place, nbytes, address)
+            assert result is not None
+        return result
 
     def _remember(self, nbytes: int, home: list[int]) -> None:
         if len(self._memo) >= MEMO_SIZES:
@@ -256,8 +258,8 @@ class Pool:
             return
         handed = [*self._zeros.idle_and_cut()]
         for size, blocks in self._homes.items():
-            while made := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
-                handed.append((made, size))
+            while result := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
+                handed.append((result, size))
         listed = [(size, home, address) for size, home in self._small.items() for address in home]
         sizes = [(block.address, size) for block, size in handed]
         sizes += [(address, size) for size, _, address in listed]

@@ -92,8 +92,8 @@ def load(
     """
     shared = pool() if workers is None else workers
     program = Program(phases, slots, shared, causes)
-    made: Run = function(shared.code["entry"], program.address, program)
-    return made
+    result: Run = function(shared.code["entry"], program.address, program)
+    return result
 
 
 Row = tuple[int, int, int, int]

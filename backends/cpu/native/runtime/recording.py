@@ -102,11 +102,11 @@ def recording(workers: Pool | None = None) -> Iterator[Recording]:
         rings = _rings.get(shared.control)
         if rings is None:
             rings = _rings[shared.control] = _map_rings()
-        made = Recording(rings)
+        result = Recording(rings)
         _recording[shared.control] = _recording.get(shared.control, 0) + 1
         shared.record(rings.ctypes.data)
     try:
-        yield made
+        yield result
     finally:
         with _changing:
             _recording[shared.control] -= 1

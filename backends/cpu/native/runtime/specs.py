@@ -85,6 +85,6 @@ def made_type(
     make = pythonapi.PyType_FromSpec
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p]
-    made = make(ctypes.addressof(spec))
-    _kept.append((made, spec, filled, table))
-    return made
+    result = make(ctypes.addressof(spec))
+    _kept.append((result, spec, filled, table))
+    return result

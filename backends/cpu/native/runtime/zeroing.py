@@ -64,8 +64,8 @@ class Zeros:
             if others is not None:
                 self._cut.add(size)
             self._shown[size] = shown = new_home() if others is None else others
-            self._homes[size] = made = new_home()
-            _elsewhere[ctypes.addressof(made)] = made, shown
+            self._homes[size] = result = new_home()
+            _elsewhere[ctypes.addressof(result)] = result, shown
         return ctypes.addressof(self._homes[size])
 
     def idle(self, size: int, nbytes: int) -> Any:

@@ -142,38 +142,38 @@ class Builder:
         return tuple(map(self._view, views))
 
     def _items(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        made: list[Item] = []
+        result: list[Item] = []
         for item in items:
             self._taken = 0
             if isinstance(item, Work):
-                self._work(item, made)
+                self._work(item, result)
             elif isinstance(item, LookUp):
                 views = self._views(item.operands), self._views(item.results)
-                self._append(made, lookup_phases(item.op, *views, item.fill, self), item)
+                self._append(result, lookup_phases(item.op, *views, item.fill, self), item)
             elif isinstance(item, Copy):
                 source, target = self._view(item.source), self._view(item.target)
-                self._append(made, copy_phases(source, target, self), item)
+                self._append(result, copy_phases(source, target, self), item)
             else:
-                made.append(self._control(item))
-        return tuple(made)
+                result.append(self._control(item))
+        return tuple(result)
 
-    def _work(self, item: Work, made: list[Item]) -> None:
+    def _work(self, item: Work, result: list[Item]) -> None:
         operands, results = self._views(item.operands), self._views(item.results)
         if results and all(prod(view.shape) == 0 for view in results):
             return
         rule = self._rules.get(item.op.name)
         phases = rule(item.op, operands, results, self) if rule is not None else None
         if phases is None:
-            made.append(Host(item.op, operands, results))
+            result.append(Host(item.op, operands, results))
         else:
-            self._append(made, phases, item)
+            self._append(result, phases, item)
 
     def _append(
-        self, made: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
+        self, result: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
     ) -> None:
-        if not made or not isinstance(made[-1], Segment):
-            made.append(Segment())
-        segment = made[-1]
+        if not result or not isinstance(result[-1], Segment):
+            result.append(Segment())
+        segment = result[-1]
         assert isinstance(segment, Segment)
         segment.phases.extend(phases)
         segment.causes.extend([cause] * len(phases))

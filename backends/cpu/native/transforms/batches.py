@@ -39,28 +39,28 @@ def fft_rule(
 ) -> list[Phase] | None:
     """Lower an FFT to one phase for each dimension, or return `None` if scratch memory is too
     small."""
-    (x,), (made,) = operands, results
+    (x,), (result,) = operands, results
     kind, rank = str(op.attrs["kind"]), op.attrs["rank"]
-    if made.size == 0:
+    if result.size == 0:
         return []
     dims = list(range(len(x.shape) - rank, len(x.shape)))
-    lengths = (made if kind == "irfft" else x).shape
-    if rank == 1 and (_few(made, dims[0], lengths[-1]) or not _held(lengths[-1])):
-        phases = long_rows(kind, x, made, context)
+    lengths = (result if kind == "irfft" else x).shape
+    if rank == 1 and (_few(result, dims[0], lengths[-1]) or not _held(lengths[-1])):
+        phases = long_rows(kind, x, result, context)
         if phases is not None:
             return phases
-    if not all(_held(lengths[d]) and not _few(made, d, lengths[d], FEW) for d in dims):
+    if not all(_held(lengths[d]) and not _few(result, d, lengths[d], FEW) for d in dims):
         return None
     inverse = kind[0] == "i"
     if kind == "irfft" and rank > 1:
         type = TensorType(x.shape, x.dtype)
         temporary = View(context.temporary(x.nbytes), 0, x.shape, packed(type), x.dtype)
     else:
-        temporary = made
+        temporary = result
     # The last dimension converts between real and complex: first in `rfft`, last in `irfft`.
     steps = []
     for d in dims if kind == "irfft" else reversed(dims):
-        target = made if d == dims[-1] else temporary
+        target = result if d == dims[-1] else temporary
         scale = 1 / lengths[d] if inverse else 1.0
         if x.dtype in COMPLEX_OF and lengths[d] % 2 == 0:
             steps.append(along(_paired(x), target, d, lengths[d] // 2, False, 1.0, context,
@@ -77,9 +77,9 @@ def _held(length: int) -> bool:
     return length <= most and inner(length) <= most
 
 
-def _few(made: View, dim: int, length: int, share: int = 1) -> bool:
+def _few(result: View, dim: int, length: int, share: int = 1) -> bool:
     """Return whether rows are long and too few for the lanes, or for `1/share` of them."""
-    rows = prod(n for d, n in enumerate(made.shape) if d != dim)
+    rows = prod(n for d, n in enumerate(result.shape) if d != dim)
     return share * rows < lanes() and (length > SHORT or cost(length) > DEAR)
 
 
@@ -91,7 +91,7 @@ def _paired(x: View) -> View:
     return x._replace(shape=(*x.shape[:-1], x.shape[-1] // 2), strides=strides, dtype=dtype)
 
 
-def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] | None:
+def long_rows(kind: str, x: View, result: View, context: Context) -> list[Phase] | None:
     """Transform rows of n = a b points that are long or few: b transforms of a points, then a of b
     points.
 
@@ -110,9 +110,9 @@ def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] |
     intermediate = View(context.temporary(16 * prod(shape)), 0, shape,
                    packed(TensorType(shape, "c128")), "c128")  # fmt: skip
     # For a half spectrum the first transform has one more point than the others.
-    kept = made.shape[-1] // first
-    steps = (*made.strides[:-1], made.strides[-1], first * made.strides[-1])
-    target = made._replace(shape=(*batch, first, kept), strides=steps)
+    kept = result.shape[-1] // first
+    steps = (*result.strides[:-1], result.strides[-1], first * result.strides[-1])
+    target = result._replace(shape=(*batch, first, kept), strides=steps)
     last = len(batch) + 1
     scale = 1 / length if inverse else 1.0
     phases = [
@@ -121,14 +121,14 @@ def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] |
     ]
     if kind == "rfft":
         one = intermediate._replace(shape=(*batch, 1, second))
-        target = made._replace(shape=(*batch, 1, kept + 1), strides=steps)
+        target = result._replace(shape=(*batch, 1, kept + 1), strides=steps)
         phases.append(along(one, target, last, second, inverse, scale, context))
     return phases
 
 
 def along(
     x: View,
-    made: View,
+    result: View,
     dim: int,
     length: int,
     inverse: bool,
@@ -143,7 +143,7 @@ def along(
     parts of longer rows, along the dimension before. With `halved`, they are pairs of real
     elements, of which half a spectrum is computed.
     """
-    views = [_without(x, dim), _without(made, dim)]
+    views = [_without(x, dim), _without(result, dim)]
     if turned:
         numbers = (0,) * (len(views[0].shape) - 1) + (1,)
         views.append(View(0, 0, views[0].shape, numbers, "i64"))
@@ -152,7 +152,7 @@ def along(
     longest_loop = max(
         found.loops,
         key=lambda loop: (
-            loop.strides[-1] == (1 if turned else made.itemsize) and loop.extent >= lanes(),
+            loop.strides[-1] == (1 if turned else result.itemsize) and loop.extent >= lanes(),
             loop.extent,
         ),
         default=None,
@@ -160,19 +160,19 @@ def along(
     grid = grid_of(views[:2], found, None, longest_loop, 1, lanes())
     layouts = [
         lying(view.itemsize, longest_loop.strides[i] if longest_loop else 0, view.strides[dim])
-        for i, view in enumerate((x, made))
+        for i, view in enumerate((x, result))
     ]
     size = inner(length)
     divisors, chirped = radices(size) or (), size != length
     radix_kinds = kinds(divisors)
-    name = "_".join(["fft", x.dtype, layouts[0], made.dtype, layouts[1], *map(str, radix_kinds)])
+    name = "_".join(["fft", x.dtype, layouts[0], result.dtype, layouts[1], *map(str, radix_kinds)])
     name += "_chirped" * chirped + ("_turned" if turned else "_halved" if halved else "")
     within = middle(length)
-    ends = (x.dtype, layouts[0]), (made.dtype, layouts[1])
+    ends = (x.dtype, layouts[0]), (result.dtype, layouts[1])
     body = partial(_transformed, radix_kinds, *ends, bool(turned), halved, chirped)
     kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=13), body)
     (scaled,) = struct.unpack("q", struct.pack("d", scale))
-    extra = (length, x.shape[dim], made.shape[dim], x.strides[dim], made.strides[dim],
+    extra = (length, x.shape[dim], result.shape[dim], x.strides[dim], result.strides[dim],
              max(size, length + halved) * width(), int(inverse), scaled, turned, within, size,
              len(divisors))  # fmt: skip
     work = grid.blocks * cost(length)
@@ -238,16 +238,16 @@ def _transformed(
     table_args = [divisors, count, table]
     if chirped:
         emit_chirped(f.module)
-        made = f.call(
+        result = f.call(
             "chirped", [block.scratch, other, plane, length, size, *table_args, beyond], "ptr"
         )
         beyond = f.offset(beyond, (length + size) * 2, "i64")
     else:
-        made = f.call("passes", [block.scratch, other, length, plane, *table_args], "ptr")
+        result = f.call("passes", [block.scratch, other, length, plane, *table_args], "ptr")
     if halved:
-        _untangle(replace(rows, planes=planes(made)), length, beyond)
+        _untangle(replace(rows, planes=planes(result)), length, beyond)
     Rows(f, *target, block.addresses[1], block.column_strides[1], step_made,
-         block.columns, planes(made)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
+         block.columns, planes(result)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
 
 
 def _mirror(rows: Rows, points: Value, length: Value) -> None:

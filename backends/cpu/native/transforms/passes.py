@@ -62,10 +62,10 @@ def turns(count: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.complex12
     quarter = (8 * count + length) // (2 * length)
     right = 2 * np.arctan(np.longdouble(1))
     angle = right * (4 * count - quarter * length) / length
-    made = np.empty(count.shape, np.complex128)
-    made.real, made.imag = np.cos(angle), -np.sin(angle)
-    made *= np.array([1, -1j, -1, 1j])[quarter % 4]
-    return made
+    result = np.empty(count.shape, np.complex128)
+    result.real, result.imag = np.cos(angle), -np.sin(angle)
+    result *= np.array([1, -1j, -1, 1j])[quarter % 4]
+    return result
 
 
 @cache
@@ -113,8 +113,8 @@ def between(first: int, second: int) -> npt.NDArray[np.float64]:
     fine = np.arange(middle(second))
     coarse = np.arange(0, second, len(fine))
     points = np.concatenate([fine, coarse])[:, None] * np.arange(first)
-    made = turns(points, first * second)
-    return np.stack([made.real, made.imag], axis=1)
+    result = turns(points, first * second)
+    return np.stack([result.real, result.imag], axis=1)
 
 
 @cache
@@ -145,17 +145,17 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
     f = Function(module, "passes", params, "ptr", attributes=APART, internal=True)
     first, other, length, plane, divisors, count, table = f.params
     source, target = f.variable("ptr", first), f.variable("ptr", other)
-    made = f.variable("i64", 1)
+    result = f.variable("i64", 1)
     with f.loop(0, count) as number:
         radix = f.load(f.offset(divisors, number, "i64"), "i64")
-        now = made.get()
+        now = result.get()
         left = length // (now * radix)
         common_args = [source.get(), target.get(), left, plane, now, table]
         for each in known:
             chosen = radix.is_("eq", each) if each else radix.is_("ugt", max(RADICES))
             with f.when(chosen):
                 f.call(f"pass_{each}", common_args if each else [*common_args, radix])
-        made.set(now * radix)
+        result.set(now * radix)
         kept = source.get()
         source.set(target.get())
         target.set(kept)
@@ -169,9 +169,9 @@ def _emit_pass(module: Module, radix: int) -> None:
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly"]
     f = Function(module, f"pass_{radix}", params, attributes=APART, internal=True)
-    source, target, left, plane, made, table = f.params
+    source, target, left, plane, result, table = f.params
     whole, size = vector("double", lanes()), width()
-    run = made * size
+    run = result * size
 
     def each(p: Value, twiddles: list[Point]) -> None:
         start, end = f.offset(source, p * run), f.offset(target, p * run * radix)
@@ -194,7 +194,7 @@ def _emit_pass(module: Module, radix: int) -> None:
     with f.loop(1, left) as p:
         twiddles = []
         for j in range(1, radix):
-            at = f.offset(table, p * made * (2 * ITEM * j))
+            at = f.offset(table, p * result * (2 * ITEM * j))
             real, imag = f.load(at, "double"), f.load(f.offset(at, ITEM), "double")
             twiddles.append((f.splat(real, lanes()), f.splat(imag, lanes())))
         each(p, twiddles)
@@ -208,9 +208,9 @@ def _emit_large_pass(module: Module) -> None:
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly", "i64"]
     f = Function(module, "pass_0", params, attributes=APART, internal=True)
-    source, target, left, plane, made, table, radix = f.params
+    source, target, left, plane, result, table, radix = f.params
     whole, size = vector("double", lanes()), width()
-    run, end = made * size, (radix >> 1) + 1
+    run, end = result * size, (radix >> 1) + 1
     zero = f.value(0.0, whole)
 
     def load(at: Value) -> Point:
@@ -255,7 +255,7 @@ def _emit_large_pass(module: Module) -> None:
                         now = place.get() + number
                         now = f.select(now.is_("slt", radix), now, now - radix)
                         place.set(now)
-                        real, imag = turn(now * left * made)
+                        real, imag = turn(now * left * result)
                         for each, factor, part in zip(
                             made_of, (real, real, imag, imag), pair, strict=True
                         ):
@@ -269,7 +269,7 @@ def _emit_large_pass(module: Module) -> None:
                     (number, (real - up, imag + down)),
                     (radix - number, (real + up, imag - down)),
                 ):
-                    made_there = product(f, point, turn(p * made * row))
+                    made_there = product(f, point, turn(p * result * row))
                     store(made_there, f.offset(results, run * row))
     f.leave()
 
@@ -314,7 +314,7 @@ def _butterfly(f: Function, x: list[Point]) -> list[Point]:
     first = x[0]
     for each in sums:
         first = _sum(first, each)
-    made = [first] * radix
+    result = [first] * radix
     table = circle(radix)
     for j in range(1, half + 1):
         factors = [table[j * k % radix] for k in range(1, half + 1)]
@@ -326,6 +326,6 @@ def _butterfly(f: Function, x: list[Point]) -> list[Point]:
         down, up = (differences[0][plane] * across[0] for plane in (0, 1))
         for by, each in zip(across[1:], differences[1:], strict=True):
             down, up = _more(f, each[0], by, down), _more(f, each[1], by, up)
-        made[j] = real + up, imag - down
-        made[radix - j] = real - up, imag + down
-    return made
+        result[j] = real + up, imag - down
+        result[radix - j] = real - up, imag + down
+    return result

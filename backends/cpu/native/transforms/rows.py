@@ -125,13 +125,13 @@ class Rows:
         f, numbers = self.f, self.numbers
         at = f.offset(self.address, k * self.step)
         factor = f.splat(scale, self.lanes)
-        made = self._made([self.load(plane, k) * factor for plane in range(numbers.planes)])
+        result = self._made([self.load(plane, k) * factor for plane in range(numbers.planes)])
 
         def some() -> None:
             mask = within(f, self.count, self.lanes, numbers.planes)
-            masked_store(f, made, at, mask, self.part)
+            masked_store(f, result, at, mask, self.part)
 
-        self._whole(lambda: f.store(made, at, self.part), some)
+        self._whole(lambda: f.store(result, at, self.part), some)
 
     def _starts(self) -> list[Value]:
         """Return the addresses of the rows; lanes without a row have that of the last one."""
@@ -214,11 +214,11 @@ class Rows:
         with f.loop(0, self.count) as i:
             start = f.offset(self.address, i * self.row)
             with f.loop(0, points) as k:
-                made = [
+                result = [
                     f.load(self._lane(plane, k, i), "double", ITEM) * scale
                     for plane in self.planes[: numbers.planes]
                 ]
-                f.store(self._made(made), f.offset(start, k * self.step), self.part)
+                f.store(self._made(result), f.offset(start, k * self.step), self.part)
 
     def _lane(self, plane: Value, point: Value, lane: Value) -> Value:
         f = self.f

@@ -143,17 +143,17 @@ def rarely(
     run.
     """
     f = value.function
-    made = f.variable(value.type, value)
+    result = f.variable(value.type, value)
     with f.when(any_of(f, rare), seldom=True):
         if easy is None:
-            made.set(where(rare, (f.apart or otherwise)(), value))
+            result.set(where(rare, (f.apart or otherwise)(), value))
         else:
             which, known = easy()
-            made.set(where(which, known, value))
+            result.set(where(which, known, value))
             left = rare & ~which
             with f.when(any_of(f, left), seldom=True):
-                made.set(where(left, (f.apart or otherwise)(), made.get()))
-    return made.get()
+                result.set(where(left, (f.apart or otherwise)(), result.get()))
+    return result.get()
 
 
 def power_of_two(exponent: Value) -> Value:

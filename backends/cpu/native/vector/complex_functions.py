@@ -233,8 +233,8 @@ def sign(z: Pair) -> Pair:
     """Return z / |z|, and 0 for 0."""
     length = absolute(z)
     is_zero = length.is_("oeq", 0.0)
-    made = divided(z, (where(is_zero, 1.0, length), constant(z[0], 0.0)))
-    return where(is_zero, 0.0, made[0]), where(is_zero, 0.0, made[1])
+    result = divided(z, (where(is_zero, 1.0, length), constant(z[0], 0.0)))
+    return where(is_zero, 0.0, result[0]), where(is_zero, 0.0, result[1])
 
 
 def power(x: Pair, y: Pair) -> Pair:
@@ -257,10 +257,10 @@ def in_double(function: Callable[..., Held]) -> Rule:
         narrow = given[0][0].type
         if narrow == wide:
             return function(*given)
-        made = function(*((re.to(wide, "fpext"), im.to(wide, "fpext")) for re, im in given))
-        if isinstance(made, Value):
-            return made.to(narrow, "fptrunc")
-        real, imag = parts(made)
+        result = function(*((re.to(wide, "fpext"), im.to(wide, "fpext")) for re, im in given))
+        if isinstance(result, Value):
+            return result.to(narrow, "fptrunc")
+        real, imag = parts(result)
         return real.to(narrow, "fptrunc"), imag.to(narrow, "fptrunc")
 
     return rule
@@ -275,8 +275,8 @@ def _absolute(a: Application) -> Held:
     def in_f64() -> Value:
         """Compute in f64, where squares neither overflow nor underflow."""
         re, im = (part.to(vector("double", lanes(narrow)), "fpext") for part in z)
-        made = root(fma(re, re, im * im)).to(narrow, "fptrunc")
-        return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, made)
+        result = root(fma(re, re, im * im)).to(narrow, "fptrunc")
+        return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, result)
 
     return size_of_single(z, in_f64)
 

@@ -41,11 +41,11 @@ def _is_nan(z: Pair) -> Value:
 def _direction(z: Pair) -> Pair:
     """Return z; of infinite z replace infinite parts by 1 and finite ones by 0."""
     is_infinite = _is_endless(z)
-    made = []
+    result = []
     for part in z:
         one = where(size(part).is_("oeq", INFINITY), 1.0, constant(part, 0.0))
-        made.append(where(is_infinite & part.is_("ord", part), signed_as(one, part), part))
-    return made[0], made[1]
+        result.append(where(is_infinite & part.is_("ord", part), signed_as(one, part), part))
+    return result[0], result[1]
 
 
 def _is_endless(z: Pair) -> Value:

@@ -80,10 +80,10 @@ def _from_float(f: Function, x: Value, source: str, to: str, type: str) -> Value
         least, most, end = -(1 << bits - 1), (1 << bits - 1) - 1, 2.0 ** (bits - 1)
     else:
         least, most, end = 0, (1 << bits) - 1, 2.0**bits
-    made = x.to(type, "fptosi" if to in SIGNED else "fptoui")
-    made = f.select(x.is_("olt", end), made, most)
-    made = f.select(x.is_("ogt", float(least)), made, least)
-    return f.select(x.is_("uno", x), 0, made)
+    result = x.to(type, "fptosi" if to in SIGNED else "fptoui")
+    result = f.select(x.is_("olt", end), result, most)
+    result = f.select(x.is_("ogt", float(least)), result, least)
+    return f.select(x.is_("uno", x), 0, result)
 
 
 def _odd_double(f: Function, x: Value, signed: bool) -> Value:

@@ -78,10 +78,10 @@ def divided(a: Application) -> Held:
     """Return the quotient rounded towards zero; -1 for a divisor of 0."""
     x, y = a.values
     by = a.divisor or divisor_of(y, a.dtype)
-    made = _quotient(x, by, a.is_signed)
+    result = _quotient(x, by, a.is_signed)
     if by.turning is not None:
-        made = a.function.select(by.turning, -x, made)
-    return a.function.select(by.none, -1, made)
+        result = a.function.select(by.turning, -x, result)
+    return a.function.select(by.none, -1, result)
 
 
 def rem(a: Application) -> Held:

@@ -164,9 +164,11 @@ def nextafter(a: Application) -> Held:
     moved = bits_of(x) + f.select(outward, f.value(1, whole), -1)
     sign = bits_of(y) & -(1 << (WIDTHS[element(whole)] - 1))
     moved = f.select(x.is_("oeq", 0.0), sign | 1, moved)
-    made = widened(f, moved, dtype) if narrow else moved.to(x.type, "bitcast")
-    made = f.select(x.is_("oeq", y), x if dtype == "f16" else y, made)  # like NumPy, for two zeros
-    return f.select(x.is_("uno", y), x + y, made)
+    result = widened(f, moved, dtype) if narrow else moved.to(x.type, "bitcast")
+    result = f.select(
+        x.is_("oeq", y), x if dtype == "f16" else y, result
+    )  # like NumPy, for two zeros
+    return f.select(x.is_("uno", y), x + y, result)
 
 
 MOVES: dict[str, Rule] = dict.fromkeys(

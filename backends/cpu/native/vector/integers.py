@@ -24,13 +24,13 @@ def power(a: Application) -> Held:
         product.set(f.select(odd, product.get() * square, product.get()))
         base.set(square * square)
         left.set(exponent >> 1)
-    made = product.get()
+    result = product.get()
     if negative is None:
-        return made
+        return result
     turned = f.select((y & 1).is_("eq", 0), f.value(1, x.type), -1)
     inverse = f.select(x.is_("eq", 1), f.value(1, x.type), 0)
     inverse = f.select(x.is_("eq", -1), turned, inverse)
-    return f.select(negative, inverse, made)
+    return f.select(negative, inverse, result)
 
 
 def threefry(key: Value, first: Value, second: Value) -> tuple[Value, Value]:

@@ -115,12 +115,12 @@ def module_of(op_name: str, dtype: str) -> Module:
     module = Module()
     function = Function(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
     if dtype == "f64" or op_name not in BY_DOUBLE:
-        made = body(*function.params, grade=dtype)
+        result = body(*function.params, grade=dtype)
     else:
         wide = vector("double", LANES[dtype])
-        made = body(*(x.to(wide, "fpext") for x in function.params), grade="short")
-        made = made.to(type, "fptrunc")
-    function.leave(made)
+        result = body(*(x.to(wide, "fpext") for x in function.params), grade="short")
+        result = result.to(type, "fptrunc")
+    function.leave(result)
     return module
 
 

@@ -36,23 +36,23 @@ def register(dtype: str, count: int) -> str:
     return vector(REGISTERS[dtype], count)
 
 
-def count_of(held: Held) -> int:
+def count_of(value: Held) -> int:
     """Return the number of elements."""
-    return lanes((held[0] if isinstance(held, tuple) else held).type)
+    return lanes((value[0] if isinstance(value, tuple) else value).type)
 
 
-def parts(held: Held) -> tuple[Value, Value]:
+def parts(value: Held) -> tuple[Value, Value]:
     """Return the real and the imaginary part of a complex vector."""
-    if not isinstance(held, tuple):
-        raise TypeError(f"a complex vector is a pair, got {held.type}")
-    return held
+    if not isinstance(value, tuple):
+        raise TypeError(f"a complex vector is a pair, got {value.type}")
+    return value
 
 
-def single(held: Held) -> Value:
+def single(value: Held) -> Value:
     """Return the vector of real elements."""
-    if isinstance(held, tuple):
+    if isinstance(value, tuple):
         raise TypeError("a vector that is not complex is one value, got a pair")
-    return held
+    return value
 
 
 def constant(function: Function, number: complex, dtype: str, count: int) -> Held:
@@ -111,14 +111,14 @@ def widened(function: Function, stored: Value, dtype: str) -> Value:
     return stored
 
 
-def narrowed(function: Function, held: Value, dtype: str) -> Value:
+def narrowed(function: Function, value: Value, dtype: str) -> Value:
     """Convert real elements from registers to memory, rounding to nearest even."""
-    count = lanes(held.type)
+    count = lanes(value.type)
     if dtype == "bool":
-        return held.to(vector("i8", count), "zext")
+        return value.to(vector("i8", count), "zext")
     if dtype in NARROW:
-        return halves(function, held, dtype)
-    return held
+        return halves(function, value, dtype)
+    return value
 
 
 def rounded(function: Function, value: Value, dtype: str) -> Value:

@@ -39,12 +39,12 @@ def looked_up(index: Value, name: str, numbers: Sequence[float]) -> Value:
         ]
         return by_registers(lambda piece: _permuted(piece, halves), index)
     inside = index & (size - 1)
-    made = Value("poison", type, f)
+    result = Value("poison", type, f)
     for lane in range(count):
         at = f.emit(f"extractelement {inside.type} {inside}, i64 {lane}", word)
         number = f.load(f.offset(table, at if word == "i64" else at.to("i64", "zext"), kind), kind)
-        made = f.emit(f"insertelement {type} {made}, {kind} {number}, i64 {lane}", type)
-    return made
+        result = f.emit(f"insertelement {type} {result}, {kind} {number}, i64 {lane}", type)
+    return result
 
 
 def by_registers(of: Callable[[Value], Value], x: Value) -> Value:
