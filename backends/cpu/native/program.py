@@ -67,17 +67,18 @@ def _inside(op: Op) -> None:
 class NativeProgram(WholeExecutable):
     """A schedule as machine code.
 
-    `made` returns the function and its full schedule on demand: a schedule from disk does not
-    contain them. `outside` returns the implementation of operations that involve other processes.
+    `load_origin` returns the function and its full schedule on demand: a schedule from disk does
+    not contain them. `outside` returns the implementation of operations that involve other
+    processes.
     """
 
     def __init__(
         self,
         schedule: Schedule,
-        result: Callable[[], Made],
+        load_origin: Callable[[], Made],
         outside: "Outside | None" = None,
     ) -> None:
-        self.schedule, self._origin, self._outside = schedule, result, outside or _inside
+        self.schedule, self._origin, self._outside = schedule, load_origin, outside or _inside
         self._segments = segments(schedule.items)
         # All kernels together, so that several cores compile those that are new.
         kernels.addresses(phase.kernel for each in self._segments for phase in each.phases)
@@ -150,7 +151,9 @@ class NativeProgram(WholeExecutable):
         self._template = [0] * schedule.slots
         for (slot, _), storage in zip(schedule.constants, self._constants, strict=True):
             self._template[slot] = storage.address
-        result = sorted({number for kind, number in schedule.sources if kind is Kind.RESULT})
+        result_numbers = sorted(
+            {number for kind, number in schedule.sources if kind is Kind.RESULT}
+        )
         types = schedule.types
         self._made = [
             (
@@ -160,7 +163,7 @@ class NativeProgram(WholeExecutable):
                 types[number].shape,
                 types[number].numpy,
             )
-            for number in result
+            for number in result_numbers
         ]
         total = sum(aligned(nbytes) for _, _, nbytes, *_ in self._made)
         self._together = total if len(self._made) > 1 and total <= SMALL_BYTES else 0
@@ -211,7 +214,7 @@ class NativeProgram(WholeExecutable):
     def launcher(
         self,
         kind: type,
-        result: Sequence[tuple[object, object]],
+        made: Sequence[tuple[object, object]],
         captured: Sequence[Storage],
         donated: Sequence[int] = (),
     ) -> Launch | None:
@@ -251,7 +254,7 @@ class NativeProgram(WholeExecutable):
             used_bytes += size
             sizes[-1] = used_bytes
         results, shapes = [], dict[int, tuple[int, ...]]()
-        for (what, number), typed, each in zip(self._sources, self._shapes, result, strict=True):
+        for (what, number), typed, each in zip(self._sources, self._shapes, made, strict=True):
             if what is Kind.ARGUMENT:
                 shapes[number] = typed[0]
             home = (-1 - number, 0) if what is Kind.ARGUMENT else placements[number]

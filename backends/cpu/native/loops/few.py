@@ -148,10 +148,10 @@ class _Few:
                 step, x = self.body.steps[k], self.body.steps[self.body.steps[k].operands[0]]
                 wide = wide_of(step.op, x.dtype)
                 total = start(f, step.op, wide, shape.lanes)
-                is_number = never_nan(self.body, step.operands[0])
+                no_nan = never_nan(self.body, step.operands[0])
                 for row in rows:
                     one = converted(f, row.held[step.operands[0]], x.dtype, wide)
-                    total = combined(f, step.op, wide, total, one, is_number)
+                    total = combined(f, step.op, wide, total, one, no_nan)
                 known.held[k] = converted(f, total, wide, step.dtype)
             evaluate(known, stages.between_after(0), begins)
             for k in stages.ends():

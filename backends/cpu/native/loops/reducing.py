@@ -47,10 +47,10 @@ def start(f: Function, op: str, dtype: str, count: int) -> Held:
     return registers.constant(f, identity(op, dtype), dtype, count)
 
 
-def combined(f: Function, op: str, dtype: str, a: Held, b: Held, is_number: bool = False) -> Held:
-    """Combine two accumulators; `numbers` means that neither is NaN."""
+def combined(f: Function, op: str, dtype: str, a: Held, b: Held, no_nan: bool = False) -> Held:
+    """Combine two accumulators; `no_nan` means that neither is NaN."""
     if op in ("max", "min") and dtype in FLOATS:
-        return extreme(f, op, registers.single(a), registers.single(b), is_number)
+        return extreme(f, op, registers.single(a), registers.single(b), no_nan)
     result = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
     assert result is not None
     return result
@@ -116,19 +116,17 @@ class Accumulator:
     """Variables that hold a vector of any element type.
 
     The maximum or minimum of floats takes one comparison per vector, which would lose NaN: a mask
-    records the lanes that met one, unless all elements are `numbers`.
+    records the lanes that met one, unless `no_nan` is set.
     """
 
-    def __init__(
-        self, f: Function, op: str, dtype: str, count: int, is_number: bool = False
-    ) -> None:
+    def __init__(self, f: Function, op: str, dtype: str, count: int, no_nan: bool = False) -> None:
         self.f, self.op, self.dtype, self.count = f, op, dtype, count
         type = vector(registers.REGISTERS[dtype], count)
         parts = 2 if dtype in COMPLEX else 1
         self._variables = [f.variable(type) for _ in range(parts)]
         extreme = op in ("max", "min") and dtype in FLOATS
         self._extreme = extreme
-        self._unordered = f.variable(vector("i1", count)) if extreme and not is_number else None
+        self._unordered = f.variable(vector("i1", count)) if extreme and not no_nan else None
 
     def clear(self) -> None:
         self.set(start(self.f, self.op, self.dtype, self.count))

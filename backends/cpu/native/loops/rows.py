@@ -129,8 +129,8 @@ class _Rows:
         for i in self.stages.reductions(number):
             step = steps[i]
             wide = wide_of(step.op, steps[step.operands[0]].dtype)
-            is_number = never_nan(self.body, step.operands[0])
-            sums[i] = Accumulator(f, step.op, wide, shape.lanes, is_number)
+            no_nan = never_nan(self.body, step.operands[0])
+            sums[i] = Accumulator(f, step.op, wide, shape.lanes, no_nan)
             sums[i].clear()
         if shape.nested:
             with f.loop(0, self.repeats) as repeat:

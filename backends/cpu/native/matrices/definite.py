@@ -93,7 +93,7 @@ def _factored(dtype: str, is_contiguous: tuple[bool, bool], f: Function, block: 
 def _scaled(
     f: Function, dtype: str, matrix: Held, roots: Value, i: Value, rows: Value, nan_or_zero: Value
 ) -> None:
-    """Scale a row of the factor; `none` is NaN if there is no factor, and zero otherwise."""
+    """Scale a row of the factor; `nan_or_zero` is NaN if there is no factor."""
     numbers = wide(dtype)
     with f.loop(0, i) as j:
         root = f.load(f.offset(roots, j, "double"), "double", 8)

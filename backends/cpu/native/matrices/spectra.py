@@ -83,7 +83,7 @@ def eig_rule(
 def _eig(called: Routine, vectors: bool, e: Emitter) -> None:
     f, n = e.f, e.sizes["n"]
     good = tried(e, bring(e, 0, 0, n, n, "*a"), called)
-    result, done = {"f32": "c64", "f64": "c128"}.get(e.dtype, e.dtype), "*vectors"
+    result_dtype, done = {"f32": "c64", "f64": "c128"}.get(e.dtype, e.dtype), "*vectors"
     if e.dtype not in COMPLEX:
         _paired(e)
         if vectors:
@@ -91,9 +91,9 @@ def _eig(called: Routine, vectors: bool, e: Emitter) -> None:
             with f.loop(0, n) as j:
                 _unfolded(e, j)
     one = f.value(1, "i64")
-    put(e, "*values", result, n, (n, one), 1, (e.sizes["step2"], one), good)
+    put(e, "*values", result_dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
     if vectors:
-        put(e, done, result, n, (n, n), 2, (e.sizes["step3"], e.sizes["step4"]), good)
+        put(e, done, result_dtype, n, (n, n), 2, (e.sizes["step3"], e.sizes["step4"]), good)
 
 
 def _paired(e: Emitter) -> None:

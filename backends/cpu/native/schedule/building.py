@@ -142,38 +142,38 @@ class Builder:
         return tuple(map(self._view, views))
 
     def _items(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        result: list[Item] = []
+        built: list[Item] = []
         for item in items:
             self._taken = 0
             if isinstance(item, Work):
-                self._work(item, result)
+                self._work(item, built)
             elif isinstance(item, LookUp):
                 views = self._views(item.operands), self._views(item.results)
-                self._append(result, lookup_phases(item.op, *views, item.fill, self), item)
+                self._append(built, lookup_phases(item.op, *views, item.fill, self), item)
             elif isinstance(item, Copy):
                 source, target = self._view(item.source), self._view(item.target)
-                self._append(result, copy_phases(source, target, self), item)
+                self._append(built, copy_phases(source, target, self), item)
             else:
-                result.append(self._control(item))
-        return tuple(result)
+                built.append(self._control(item))
+        return tuple(built)
 
-    def _work(self, item: Work, result: list[Item]) -> None:
+    def _work(self, item: Work, built: list[Item]) -> None:
         operands, results = self._views(item.operands), self._views(item.results)
         if results and all(prod(view.shape) == 0 for view in results):
             return
         rule = self._rules.get(item.op.name)
         phases = rule(item.op, operands, results, self) if rule is not None else None
         if phases is None:
-            result.append(Host(item.op, operands, results))
+            built.append(Host(item.op, operands, results))
         else:
-            self._append(result, phases, item)
+            self._append(built, phases, item)
 
     def _append(
-        self, result: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
+        self, built: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
     ) -> None:
-        if not result or not isinstance(result[-1], Segment):
-            result.append(Segment())
-        segment = result[-1]
+        if not built or not isinstance(built[-1], Segment):
+            built.append(Segment())
+        segment = built[-1]
         assert isinstance(segment, Segment)
         segment.phases.extend(phases)
         segment.causes.extend([cause] * len(phases))

@@ -29,8 +29,8 @@ def describe(function: Function, schedule: Schedule) -> str:
     """Return the schedule of a function as text, one line for each phase."""
     lines = [f"schedule of @{function.name}", "", "memory"]
     held = sum(b.nbytes for b in schedule.buffers if b.kind is Kind.ARGUMENT)
-    result = {number for kind, number in schedule.sources if kind is Kind.RESULT}
-    written = sum(schedule.result_bytes[number] for number in result)
+    result_numbers = {number for kind, number in schedule.sources if kind is Kind.RESULT}
+    written = sum(schedule.result_bytes[number] for number in result_numbers)
     lines += [
         f"  arguments {_bytes(held)}",
         f"  results {_bytes(written)}",

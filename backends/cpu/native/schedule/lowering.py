@@ -130,7 +130,7 @@ class Lowering:
     def block(
         self, block: Block, targets: Sequence[View], owned: bool = False
     ) -> tuple[list[Item], list[View]]:
-        """Lower a block; return its items and the views of its results, which are `wanted`.
+        """Lower a block; return its items and the views of its results, which are `targets`.
 
         `owned` results may instead be all of an argument, or the memory of another result.
         """

@@ -14,7 +14,7 @@ IN_PLACE = frozenset({"dynamic_update_slice", "scatter"})
 
 
 def written_over(block: Block, param: Value, last_value: Value) -> Sequence[Value] | None:
-    """Return the values from `param` (exclusive) to `made` that can share one buffer.
+    """Return the values from `param` (exclusive) to `last_value` that can share one buffer.
 
     Each must be an in-place update of the one before, and no operation may read the earlier value
     or an alias of it after the update. Returns `None` otherwise.

@@ -139,7 +139,7 @@ def along(
 ) -> Phase:
     """Return the phase that transforms all rows along one dimension.
 
-    `made` may be `x`, and may have the first points only. With `turned`, the rows are that many
+    `result` may be `x`, and may have the first points only. With `turned`, the rows are that many
     parts of longer rows, along the dimension before. With `halved`, they are pairs of real
     elements, of which half a spectrum is computed.
     """

@@ -145,17 +145,17 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
     f = Function(module, "passes", params, "ptr", attributes=APART, internal=True)
     first, other, length, plane, divisors, count, table = f.params
     source, target = f.variable("ptr", first), f.variable("ptr", other)
-    result = f.variable("i64", 1)
+    run_length = f.variable("i64", 1)
     with f.loop(0, count) as number:
         radix = f.load(f.offset(divisors, number, "i64"), "i64")
-        now = result.get()
+        now = run_length.get()
         left = length // (now * radix)
         common_args = [source.get(), target.get(), left, plane, now, table]
         for each in known:
             chosen = radix.is_("eq", each) if each else radix.is_("ugt", max(RADICES))
             with f.when(chosen):
                 f.call(f"pass_{each}", common_args if each else [*common_args, radix])
-        result.set(now * radix)
+        run_length.set(now * radix)
         kept = source.get()
         source.set(target.get())
         target.set(kept)
@@ -163,15 +163,15 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
 
 
 def _emit_pass(module: Module, radix: int) -> None:
-    """Define `pass_RADIX(source, target, left, plane, made, table)`.
+    """Define `pass_RADIX(source, target, left, plane, run_length, table)`.
 
-    There are `made` points in a run, and `left * RADIX` runs.
+    There are `run_length` points in a run, and `left * RADIX` runs.
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly"]
     f = Function(module, f"pass_{radix}", params, attributes=APART, internal=True)
-    source, target, left, plane, result, table = f.params
+    source, target, left, plane, run_length, table = f.params
     whole, size = vector("double", lanes()), width()
-    run = result * size
+    run = run_length * size
 
     def each(p: Value, twiddles: list[Point]) -> None:
         start, end = f.offset(source, p * run), f.offset(target, p * run * radix)
@@ -194,7 +194,7 @@ def _emit_pass(module: Module, radix: int) -> None:
     with f.loop(1, left) as p:
         twiddles = []
         for j in range(1, radix):
-            at = f.offset(table, p * result * (2 * ITEM * j))
+            at = f.offset(table, p * run_length * (2 * ITEM * j))
             real, imag = f.load(at, "double"), f.load(f.offset(at, ITEM), "double")
             twiddles.append((f.splat(real, lanes()), f.splat(imag, lanes())))
         each(p, twiddles)
@@ -202,15 +202,15 @@ def _emit_pass(module: Module, radix: int) -> None:
 
 
 def _emit_large_pass(module: Module) -> None:
-    """Define `pass_0(source, target, left, plane, made, table, radix)` for any odd radix.
+    """Define `pass_0(source, target, left, plane, run_length, table, radix)` for any odd radix.
 
     Sums and differences of opposite points overwrite these; see `_butterfly`.
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly", "i64"]
     f = Function(module, "pass_0", params, attributes=APART, internal=True)
-    source, target, left, plane, result, table, radix = f.params
+    source, target, left, plane, run_length, table, radix = f.params
     whole, size = vector("double", lanes()), width()
-    run, end = result * size, (radix >> 1) + 1
+    run, end = run_length * size, (radix >> 1) + 1
     zero = f.value(0.0, whole)
 
     def load(at: Value) -> Point:
@@ -255,7 +255,7 @@ def _emit_large_pass(module: Module) -> None:
                         now = place.get() + number
                         now = f.select(now.is_("slt", radix), now, now - radix)
                         place.set(now)
-                        real, imag = turn(now * left * result)
+                        real, imag = turn(now * left * run_length)
                         for each, factor, part in zip(
                             made_of, (real, real, imag, imag), pair, strict=True
                         ):
@@ -269,7 +269,7 @@ def _emit_large_pass(module: Module) -> None:
                     (number, (real - up, imag + down)),
                     (radix - number, (real + up, imag - down)),
                 ):
-                    made_there = product(f, point, turn(p * result * row))
+                    made_there = product(f, point, turn(p * run_length * row))
                     store(made_there, f.offset(results, run * row))
     f.leave()
 

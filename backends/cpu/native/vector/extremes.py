@@ -4,8 +4,8 @@ from shardir.backends.cpu.native.llvm.target import architecture, host
 from shardir.backends.cpu.native.llvm.text import Function, Value, element, lanes, vector
 
 
-def extreme(f: Function, op: str, a: Value, b: Value, is_number: bool = False) -> Value:
-    """Return `max` or `min` of two vectors; `numbers` means that no element is NaN.
+def extreme(f: Function, op: str, a: Value, b: Value, no_nan: bool = False) -> Value:
+    """Return `max` or `min` of two vectors; `no_nan` means that no element is NaN.
 
     If the processor has no such instruction, two comparisons are used: of equal operands, and of a
     number and NaN, they return one operand in one order and the other in the opposite order.
@@ -23,6 +23,6 @@ def extreme(f: Function, op: str, a: Value, b: Value, is_number: bool = False) -
     if op == "min":
         return (whole | rest).to(a.type, "bitcast")
     both = whole & rest
-    if not is_number:
+    if not no_nan:
         both = both | ((whole | rest) & ((1 << width - 1) - 1))
     return both.to(a.type, "bitcast")
