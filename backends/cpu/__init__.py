@@ -1,7 +1,9 @@
-"""Programs on the CPU.
+"""The NumPy backend: one process runs the program of every device of a mesh in lock step.
 
-Here: all devices of a mesh in one process, device by device, NumPy kernels on threads. `native` is
-the backend that compiles machine code.
+Input: a partitioned module (`shardir.ir.Module`). Output: an `Executable` that maps the shards of
+the arguments to the shards of the results. Each operation is one NumPy call, on a thread pool where
+it is large. Start reading in `executor.py`; `kernels.py` holds the table of operations that have a
+faster implementation than their reference semantics. `backends.cpu` compiles machine code instead.
 """
 
 from shardir.backends.base import Backend, Executable
@@ -17,12 +19,13 @@ from shardir.ir import Module
 
 
 class NumPyBackend(Backend):
-    """Runs a per-device program for all devices on the threads of this process."""
+    """Run a per-device program for all devices on the threads of this process."""
 
     name = "numpy"
 
     def __init__(self, isolated: bool = False) -> None:
-        """`isolated`: every device has its own copy of all it holds, and computes all of it."""
+        """Create the backend; `isolated` devices share no arrays, and each computes all of its
+        work."""
         self._isolated = isolated
 
     def compile(self, module: Module) -> Executable:

@@ -1,7 +1,7 @@
-"""How much address space the process may still take, where it is limited (`ulimit -v`).
+"""Limits of the address space of the process (`ulimit -v`).
 
-LLVM ends the process where it gets no memory, and Python waits for ever for a thread that got none
-while it began. So neither is begun where too little is left.
+LLVM ends the process if an allocation fails, and Python waits forever for a thread whose start ran
+out of memory. So neither is started if too little address space is left.
 """
 
 import ctypes
@@ -9,23 +9,25 @@ import os
 import sys
 
 THREAD_BYTES = 24 << 20
-"""What a thread may take while it begins: its stack, and what Python and the C library reserve."""
+"""Address space that a thread may take to start: its stack, and reservations of Python and libc."""
 COMPILE_BYTES = 32 << 20
-"""What LLVM may take to compile the kernels of a program."""
+"""Address space that LLVM may take to compile the kernels of a program."""
 START_BYTES = 176 << 20
-"""What the runtime takes to begin with: the compiler, scratch memory, blocks, and threads."""
+"""Address space that the runtime takes to start: compiler, scratch memory, blocks, threads."""
 
 
 _M_ARENA_MAX = -8
-"""Of `mallopt`, from `malloc.h`."""
+"""The parameter of `mallopt` that limits the number of arenas, from `malloc.h`."""
 
 
 def address_space_left() -> int | None:
-    """Return how many bytes of address space the process may still take; `None`: no limit, or the
-    system does not say."""
+    """Return how many bytes of address space the process may still take.
+
+    Returns `None` if there is no limit, or if the system does not report one.
+    """
     if not sys.platform.startswith("linux"):
         return None
-    import resource  # There is none on Windows.
+    import resource  # The module does not exist on Windows.
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
@@ -39,19 +41,19 @@ def address_space_left() -> int | None:
 
 
 def is_too_little_for(nbytes: int) -> bool:
-    """Return whether the process may not take so many bytes of address space any more."""
+    """Return whether the process may not take `nbytes` more bytes of address space."""
     left = address_space_left()
     return left is not None and left < nbytes
 
 
 def share_heaps() -> None:
-    """Let the threads of the process share one heap if its address space is limited.
+    """Let the threads of the process share one malloc arena if its address space is limited.
 
-    Otherwise the C library of Linux reserves 64 MiB of address space for each thread.
+    Otherwise glibc reserves 64 MiB of address space for each thread.
     """
     if address_space_left() is None:
         return
     try:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-    except AttributeError:  # Other C libraries have one heap anyway.
+    except AttributeError:  # Other C libraries have no arenas for each thread.
         return

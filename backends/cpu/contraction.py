@@ -1,8 +1,8 @@
 """Contractions as matrix products.
 
-Any einsum of two operands is a batched matrix product between transposes: the operands' factors
-are grouped into batch, free and contracted ones, each group becomes one dimension, and NumPy's
-`matmul` (BLAS) does the rest.
+Any einsum of two operands is a batched matrix product between transposes: the factors of the
+operands are grouped into batch, free and contracting ones, each group becomes one dimension, and
+NumPy's `matmul` (BLAS) computes the product.
 """
 
 from math import prod
@@ -27,7 +27,7 @@ def _dot(op: Op) -> Kernel:
     rows = "".join(c for c in output if c in lhs and c not in rhs)
     columns = "".join(c for c in output if c in rhs and c not in lhs)
     inner = "".join(c for c in lhs if c in rhs and c not in output)
-    lonely = [
+    summed_dims = [
         tuple(i for i, c in enumerate(term) if c not in output and c not in other)
         for term, other in ((lhs, rhs), (rhs, lhs))
     ]
@@ -37,14 +37,18 @@ def _dot(op: Op) -> Kernel:
         [kept[1].index(c) for c in batch + inner + columns],
     ]
     back = [(batch + rows + columns).index(c) for c in output]
-    wanted = op.result.type.numpy
-    # NumPy has no fast product for half precision; single precision is what hardware adds in.
-    working = np.dtype(np.float32) if op.result.type.dtype in HALVES else wanted
+    result_dtype = op.result.type.numpy
+    # NumPy has no fast product in half precision; hardware accumulates in single precision.
+    compute_dtype = np.dtype(np.float32) if op.result.type.dtype in HALVES else result_dtype
 
     def run(x: Array, y: Array) -> Array:
-        x, y = x.astype(working, copy=False), y.astype(working, copy=False)
-        x = (x.sum(lonely[0], dtype=working) if lonely[0] else x).transpose(orders[0])
-        y = (y.sum(lonely[1], dtype=working) if lonely[1] else y).transpose(orders[1])
+        x, y = x.astype(compute_dtype, copy=False), y.astype(compute_dtype, copy=False)
+        x = (x.sum(summed_dims[0], dtype=compute_dtype) if summed_dims[0] else x).transpose(
+            orders[0]
+        )
+        y = (y.sum(summed_dims[1], dtype=compute_dtype) if summed_dims[1] else y).transpose(
+            orders[1]
+        )
         b, r = len(batch), len(rows)
         shape = (*x.shape[: b + r], *y.shape[b + len(inner) :])
         m, k = prod(x.shape[b : b + r]), prod(x.shape[b + r :])
@@ -52,6 +56,6 @@ def _dot(op: Op) -> Kernel:
         product: Array = np.matmul(
             x.reshape(*x.shape[:b], m, k), y.reshape(*y.shape[:b], k, n)
         ).reshape(shape)
-        return product.transpose(back).astype(wanted, copy=False)
+        return product.transpose(back).astype(result_dtype, copy=False)
 
     return run

@@ -1,4 +1,4 @@
-"""Decompositions by NumPy, whose batches are shared by threads."""
+"""Matrix decompositions by NumPy; threads share the batch."""
 
 from math import prod
 from typing import Any
@@ -12,11 +12,11 @@ from shardir.ir import Op
 from shardir.opset import OPS
 
 MATRIX, PRODUCT = 2000, 10
-"""Nanoseconds that a matrix takes, about, and each product of a row, a column and a rank."""
+"""Estimated nanoseconds for each matrix, and for each product of row, column and rank."""
 SHARED = 3_000_000
-"""Nanoseconds from which on threads share the matrices."""
+"""Estimated nanoseconds from which on threads share the batch."""
 TURNS = 4
-"""Pieces that each thread takes, so that none waits long for another."""
+"""Pieces of the batch for each thread, which balance the load."""
 
 
 @kernels.rule(
@@ -26,21 +26,21 @@ def _by_matrix(op: Op) -> Kernel:
     types = tuple(value.type for value in op.results)
     reference: Any = op.spec.reference
 
-    def decomposed(count: int | None, arrays: list[Array]) -> tuple[Array, ...]:
-        """What the reference makes of so many matrices; of the whole batch without a number."""
+    def compute_part(count: int | None, arrays: list[Array]) -> tuple[Array, ...]:
+        """Apply the reference to `count` matrices, or to the whole batch if `count` is `None`."""
         stated = types
         if count is not None:
             inner = op.operands[0].type.rank - 2
             stated = tuple(type.with_shape((count, *type.shape[inner:])) for type in types)
-        made = reference(*arrays, result=stated if len(types) > 1 else stated[0], **op.attrs)
-        return made if isinstance(made, tuple) else (made,)
+        result = reference(*arrays, result=stated if len(types) > 1 else stated[0], **op.attrs)
+        return result if isinstance(result, tuple) else (result,)
 
     def compute(*arrays: Array) -> Any:
         outer = arrays[0].shape[:-2]
         count, (rows, columns) = prod(outer), arrays[0].shape[-2:]
         cost = count * (MATRIX + PRODUCT * rows * columns * min(rows, columns))
         if count < 2 or cost < SHARED:
-            found = decomposed(None, list(arrays))
+            found = compute_part(None, list(arrays))
             return found if len(types) > 1 else found[0]
         flat = [x.reshape(count, *x.shape[len(outer) :]) for x in arrays]
         outs: list[Any] = [
@@ -48,12 +48,12 @@ def _by_matrix(op: Op) -> Kernel:
         ]
 
         def run(piece: slice) -> None:
-            made = decomposed(piece.stop - piece.start, [x[piece] for x in flat])
-            for out, part in zip(outs, made, strict=True):
+            result = compute_part(piece.stop - piece.start, [x[piece] for x in flat])
+            for out, part in zip(outs, result, strict=True):
                 out[piece] = part
 
         share(run, list(parts(count, -(-count // (TURNS * thread_count())))))
-        whole = tuple(out.reshape(type.shape) for out, type in zip(outs, types, strict=True))
-        return whole if len(types) > 1 else whole[0]
+        reshaped = tuple(out.reshape(type.shape) for out, type in zip(outs, types, strict=True))
+        return reshaped if len(types) > 1 else reshaped[0]
 
     return compute

@@ -1,9 +1,8 @@
-"""Runs a per-device program for all devices, operation by operation, in lock step.
+"""Run a per-device program for all devices, operation by operation, in lock step.
 
-Work that several devices would do on the very same arrays is done once and its result shared:
-replicated tensors cost one computation and one buffer, whatever the number of devices. The
-distinct pieces of a large operation are computed on several threads. A tensor is dropped after
-its last use.
+Equal work on the same arrays is done once and its result shared: a replicated tensor costs one
+computation and one buffer, whatever the number of devices. The distinct shards of a large operation
+are computed on several threads. A tensor is dropped after its last use.
 """
 
 import os
@@ -28,22 +27,22 @@ from shardir.ir import Block, Module, Op, Value
 from shardir.mesh import Mesh
 
 PARALLEL_BYTES = 1 << 18
-"""Operations that write less than this run on the calling thread: handing over costs more."""
+"""Operations that read and write less run on the calling thread: dispatch would cost more."""
 
 
 class Environment(dict[Value, list[Array]]):
-    """What every device holds of each value that is alive.
+    """The shards of every live value, one for each device.
 
-    `active` says which devices go through the operations that run: the others are on another branch
-    or done with a loop, and compute along in lock step, but must not call functions of the host.
-    `None` stands for all of them.
+    `active` flags the devices that take part in the operations that run. The other devices are on
+    another branch or have left the loop; they compute along in lock step, but must not call
+    functions of the host. `None` means all devices.
     """
 
     active: list[bool] | None = None
 
     @contextmanager
     def among(self, active: Sequence[bool]) -> Iterator[None]:
-        """Inside, of the devices that are active only these are."""
+        """Restrict the active devices to those flagged, inside of the block."""
         before = self.active
         pairs = zip(active, before or active, strict=True)
         self.active = [new and old for new, old in pairs]
@@ -63,7 +62,7 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation, ready to run: its kernel, and the values that die with it."""
+    """One operation that is ready to run: its kernel, and the values whose last use it is."""
 
     op: Op
     run: Callable[..., Any]
@@ -74,7 +73,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A block, ready to run."""
+    """A block that is ready to run."""
 
     block: Block
     steps: tuple[Step, ...]
@@ -83,9 +82,9 @@ class Body:
 class Program(Executable):
     """A partitioned module as a list of steps.
 
-    It runs for the devices at the positions `local` of the mesh, for all unless told otherwise;
-    what these exchange with others is a subclass's to say. `isolated` devices share nothing: each
-    has its own copy of all it holds, and computes all of it.
+    It runs for the devices at the positions `local` of the mesh, by default for all of them; a
+    subclass implements the exchange with other devices. `isolated` devices share nothing: each has
+    its own copy of all its arrays, and computes all of its work.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Program(Executable):
                 del env[value]
 
     def _exchange(self, step: Step, env: Environment) -> None:
-        """What depends on other devices, or on which device it is."""
+        """Run an operation that depends on other devices, or on the index of the device."""
         op = step.op
         parts = list(zip(*(env[v] for v in op.operands), strict=True))
         results = step.run(self._mesh, parts or [()] * self._devices)
@@ -137,13 +136,14 @@ class Program(Executable):
                 env[value] = self._own([result[i] for result in results])
 
     def _own(self, shards: Shards) -> list[Array]:
-        """What devices hold, each its own copy if they are isolated."""
+        """Return the shards as a list, each of them copied if devices are isolated."""
         return [shard.copy() for shard in shards] if self._isolated else list(shards)
 
     def _compute(self, step: Step, env: Environment) -> None:
         """Run a kernel once for each distinct tuple of operands.
 
-        Isolated devices do their own work, but what has an effect has it once for equal operands.
+        Isolated devices each run the kernel, except for operations with an effect, which run once
+        for equal operands.
         """
         op = step.op
         columns = [env[v] for v in op.operands]
@@ -163,16 +163,16 @@ class Program(Executable):
             keys.append(key)
         if step.parallel and len(tasks) > 1 and not is_too_little_for(THREAD_BYTES):
             compute = _quietly(step.run)
-            made = list(_threads().map(lambda operands: compute(*operands), tasks.values()))
+            computed = list(_threads().map(lambda operands: compute(*operands), tasks.values()))
         else:
-            made = [step.run(*operands) for operands in tasks.values()]
+            computed = [step.run(*operands) for operands in tasks.values()]
         if len(op.results) == 1:
-            # NumPy turns arrays of rank 0 into scalars on the way.
-            made = [m if type(m) is np.ndarray else np.asarray(m) for m in made]
-        results = dict(zip(tasks, made, strict=True))
+            # NumPy turns arrays of rank 0 into scalars.
+            computed = [a if type(a) is np.ndarray else np.asarray(a) for a in computed]
+        results = dict(zip(tasks, computed, strict=True))
         if idle:
-            nothing = [np.zeros(value.type.shape, value.type.numpy) for value in op.results]
-            results[_IDLE] = nothing[0] if len(nothing) == 1 else tuple(nothing)
+            placeholder = [np.zeros(value.type.shape, value.type.numpy) for value in op.results]
+            results[_IDLE] = placeholder[0] if len(placeholder) == 1 else tuple(placeholder)
         if len(op.results) == 1:
             env[op.results[0]] = [results[key] for key in keys]
         else:
@@ -182,23 +182,23 @@ class Program(Executable):
     def _while(self, step: Step, env: Environment) -> None:
         op, (condition, body) = step.op, step.bodies
         carried = [env[v] for v in op.operands]
-        going = [True] * self._devices
+        running = [True] * self._devices
         while True:
             env.update(zip(condition.block.params, carried, strict=True))
-            with env.among(going):
+            with env.among(running):
                 self._run(condition, env)
-            told = env[condition.block.returns[0]]
-            going = [before and bool(shard) for before, shard in zip(going, told, strict=True)]
-            if not any(going):
+            flags = env[condition.block.returns[0]]
+            running = [before and bool(shard) for before, shard in zip(running, flags, strict=True)]
+            if not any(running):
                 break
             env.update(zip(body.block.params, carried, strict=True))
-            with env.among(going):
+            with env.among(running):
                 self._run(body, env)
-            made = [env[v] for v in body.block.returns]
-            # Devices that are done keep what they have.
+            result = [env[v] for v in body.block.returns]
+            # Devices that have left the loop keep their values.
             carried = [
-                new if all(going) else _chosen(going, new, old)
-                for new, old in zip(made, carried, strict=True)
+                new if all(running) else _chosen(running, new, old)
+                for new, old in zip(result, carried, strict=True)
             ]
         env.update(zip(op.results, carried, strict=True))
 
@@ -226,43 +226,45 @@ class Program(Executable):
         stacks: dict[tuple[int, ...], Array] = {}
         result = []
         for device in range(self._devices):
-            pieces = [row[device] for row in rows]
-            key = tuple(map(id, pieces))
+            shards = [row[device] for row in rows]
+            key = tuple(map(id, shards))
             if key not in stacks:
-                stacks[key] = np.stack(pieces)
+                stacks[key] = np.stack(shards)
             result.append(stacks[key])
         return result
 
     def _case(self, step: Step, env: Environment) -> None:
-        """Every branch that some device goes; each device takes the results of its own."""
+        """Run every branch that a device takes; each device gets the results of its own branch."""
         last = len(step.bodies) - 1
         indices = [int(shard) for shard in env[step.op.operands[0]]]
         chosen = [i if 0 <= i <= last else last for i in indices]
         results: list[list[Array]] = []
-        for number in sorted(set(chosen)):
-            branch = step.bodies[number]
-            goes = [i == number for i in chosen]
-            with env.among(goes):
+        for branch_index in sorted(set(chosen)):
+            branch = step.bodies[branch_index]
+            takes_branch = [i == branch_index for i in chosen]
+            with env.among(takes_branch):
                 self._run(branch, env)
-            made = [env[v] for v in branch.block.returns]
-            olds = results or made
-            results = [_chosen(goes, new, old) for new, old in zip(made, olds, strict=True)]
+            result = [env[v] for v in branch.block.returns]
+            olds = results or result
+            results = [
+                _chosen(takes_branch, new, old) for new, old in zip(result, olds, strict=True)
+            ]
         env.update(zip(step.op.results, results, strict=True))
 
     def _fused(self, step: Step, env: Environment) -> None:
         (body,) = step.bodies
         env.update((p, env[v]) for p, v in zip(body.block.params, step.op.operands, strict=True))
         self._run(body, env)
-        made = [env[v] for v in body.block.returns]
-        env.update(zip(step.op.results, made, strict=True))
+        result = [env[v] for v in body.block.returns]
+        env.update(zip(step.op.results, result, strict=True))
 
 
 _IDLE = ("idle",)
-"""The key of what a device has of an operation that it does not take part in."""
+"""The key of the placeholder results of a device that takes no part in an operation."""
 
 
 def _idle(op: Op, env: Environment) -> frozenset[int]:
-    """The devices for which a call of a function of the host does not happen."""
+    """Return the devices for which an operation must not call its function of the host."""
     if env.active is None or op.name not in ("callback", "pure-callback"):
         return frozenset()
     return frozenset(i for i, active in enumerate(env.active) if not active)
@@ -277,21 +279,21 @@ _CONTROL: dict[str, Callable[[Program, Step, Environment], None]] = {
 
 
 def _chosen(flags: Sequence[bool], new: Shards, old: Shards) -> list[Array]:
-    """For each device the one or the other."""
+    """Return for each device its shard of `new` where flagged, of `old` elsewhere."""
     return [a if flag else b for flag, a, b in zip(flags, new, old, strict=True)]
 
 
 def _each(shards: Shards, function: Callable[[Array], Array]) -> list[Array]:
-    """Apply a function to every shard, once for shards that are shared."""
-    made: dict[int, Array] = {}
+    """Apply a function to every shard, once for devices that share a shard."""
+    results: dict[int, Array] = {}
     for shard in shards:
-        if id(shard) not in made:
-            made[id(shard)] = function(shard)
-    return [made[id(shard)] for shard in shards]
+        if id(shard) not in results:
+            results[id(shard)] = function(shard)
+    return [results[id(shard)] for shard in shards]
 
 
 def _quietly(run: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy's floating-point error state belongs to a thread; the pool's threads need it too."""
+    """Wrap a kernel to ignore floating-point errors: NumPy keeps their handling for each thread."""
 
     def task(*operands: Array) -> Any:
         with np.errstate(all="ignore"):
@@ -301,24 +303,24 @@ def _quietly(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _prepare(block: Block, keep: frozenset[Value]) -> Body:
-    """Find each step's kernel and the last use of every value defined in the block."""
+    """Find the kernel of each operation and the last use of every value that the block defines."""
     last: dict[Value, int] = {}
     for i, op in enumerate(block.ops):
         last.update(dict.fromkeys(op.results, i))
         last.update(dict.fromkeys(op.uses(), i))
-    mine = set(block.values())
+    defined = set(block.values())
     dead: list[list[Value]] = [[] for _ in block.ops]
     for value, i in last.items():
-        if value in mine and value not in keep:
+        if value in defined and value not in keep:
             dead[i].append(value)
     steps = tuple(
         Step(
             op,
             kernel_of(op),
             tuple(_prepare(b, frozenset((*b.returns, *b.params))) for b in op.blocks),
-            tuple(gone),
+            tuple(dying),
             sum(v.type.nbytes for v in (*op.results, *op.operands)) >= PARALLEL_BYTES,
         )
-        for op, gone in zip(block.ops, dead, strict=True)
+        for op, dying in zip(block.ops, dead, strict=True)
     )
     return Body(block, steps)

@@ -1,7 +1,7 @@
-"""The CPU target's table: how one device computes an operation with NumPy.
+"""The kernel table of the NumPy backend: how one device computes an operation.
 
-Most operations run their reference semantics, which are NumPy already; the table holds those for
-which there is a faster way to the same numbers.
+Most operations run their reference semantics, which are NumPy already; the table holds faster
+implementations of the others, which give the same values.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from shardir.opset import Table
 Kernel = Callable[..., Any]
 
 kernels: Table[Callable[[Op], Kernel]] = Table("cpu", "backends/cpu/kernels.py")
-"""For an operation, what makes its kernel: a function from operand arrays to result arrays."""
+"""Maps an operation to a function that returns its kernel, from operand to result arrays."""
 
 
 def kernel_of(op: Op) -> Kernel:
-    """The function that computes `op` from the arrays of its operands."""
+    """Return the function that computes `op` from the arrays of its operands."""
     if op.blocks:
         return _never
     if op.spec in kernels:
@@ -35,4 +35,5 @@ def kernel_of(op: Op) -> Kernel:
 
 
 def _never(*_: object) -> None:
+    """Refuse to run an operation with blocks, which the executor handles itself."""
     raise AssertionError("control flow has no kernel")

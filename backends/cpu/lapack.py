@@ -1,7 +1,7 @@
-"""LU decompositions and triangular equations by the LAPACK that NumPy brings with it.
+"""LU decompositions and triangular solves by the LAPACK that NumPy is linked with.
 
-NumPy has no way to call `getrf` or `trsm` itself. Where these cannot be found, the reference does
-it, one column or row after the other.
+NumPy has no interface to `getrf` or `trsm`. If they cannot be found, the reference implementation
+computes the result one column or row at a time.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from shardir.opset import OPS
 
 
 def _order(pivots: Sequence[int], rows: int) -> list[int]:
-    """Where each row came from, when row i was exchanged with row `pivots[i]` in turn."""
+    """Return the source row of each row after row i was swapped with row `pivots[i]` in turn."""
     order = list(range(rows))
     for i, best in enumerate(pivots):
         order[i], order[best] = order[best], order[i]
@@ -29,19 +29,19 @@ def _order(pivots: Sequence[int], rows: int) -> list[int]:
 
 @kernels.rule(OPS["lu"])
 def _lu(op: Op) -> Kernel:
-    made, places, permutation = (value.type for value in op.results)
+    result, places, permutation = (value.type for value in op.results)
     reference: Any = op.spec.reference
 
     def compute(x: Array) -> tuple[Array, Array, Array]:
         full = wide(x)
         getrf = routine("zgetrf" if full.dtype.kind == "c" else "dgetrf")
-        # Where there are infinities and NaNs, others choose other rows.
+        # With infinities and NaNs, LAPACK implementations differ in the rows that they choose.
         if getrf is None or not full.size or not np.isfinite(full).all():
-            found: tuple[Array, Array, Array] = reference(x, result=(made, places, permutation))
+            found: tuple[Array, Array, Array] = reference(x, result=(result, places, permutation))
             return found
         rows, columns = x.shape[-2:]
         count, size = prod(x.shape[:-2]), min(rows, columns)
-        # Column by column in memory, as LAPACK has matrices.
+        # LAPACK expects column-major matrices.
         left = full.reshape(count, rows, columns).swapaxes(1, 2).copy()
         pivots = np.empty((count, size), getrf.integer)
         numbers = [np.array(n, getrf.integer) for n in (rows, columns, rows, 0)]
@@ -54,7 +54,7 @@ def _lu(op: Op) -> Kernel:
         pivots -= 1
         order = np.array([_order(chosen, rows) for chosen in pivots.tolist()], np.int32)
         return (
-            left.swapaxes(1, 2).reshape(x.shape).astype(made.numpy),
+            left.swapaxes(1, 2).reshape(x.shape).astype(result.numpy),
             pivots.astype(np.int32).reshape(places.shape),
             order.reshape(permutation.shape),
         )
@@ -64,22 +64,22 @@ def _lu(op: Op) -> Kernel:
 
 @kernels.rule(OPS["triangular_solve"])
 def _triangular_solve(op: Op) -> Kernel:
-    made, attrs = op.result.type, op.attrs
+    result, attrs = op.result.type, op.attrs
     reference: Any = op.spec.reference
     unit, transpose = bool(attrs["unit"]), attrs["transpose"]
 
     def compute(a: Array, y: Array) -> Array:
         trsm = routine("ztrsm" if a.dtype.kind == "c" else "dtrsm")
         if trsm is None or not y.size:
-            found: Array = reference(a, y, result=made, **attrs)
+            found: Array = reference(a, y, result=result, **attrs)
             return found
         left, right = np.ascontiguousarray(wide(a)), wide(y)
         right = np.ascontiguousarray(right)
         rows, columns = y.shape[-2:]
-        # Rows are columns to it: the same equations, transposed.
+        # LAPACK sees the rows as columns, and so solves the transposed system.
         upper = bool(attrs["lower"])
         letters = (b"R", b"U" if upper else b"L", _WAYS[transpose], b"U" if unit else b"N")
-        told = [ctypes.c_char_p(letter) for letter in letters]
+        flags = [ctypes.c_char_p(letter) for letter in letters]
         numbers = [np.array(n, trsm.integer) for n in (columns, rows)]
         n, m = (number.ctypes.data_as(ctypes.c_void_p) for number in numbers)
         one = np.ones((), right.dtype)
@@ -87,10 +87,10 @@ def _triangular_solve(op: Op) -> Kernel:
         pairs = zip(left.reshape(-1, rows, rows), right.reshape(-1, rows, columns), strict=True)
         for coefficients, matrix in pairs:
             trsm.call(
-                *told, n, m, scale, coefficients.ctypes.data_as(ctypes.c_void_p), m,
+                *flags, n, m, scale, coefficients.ctypes.data_as(ctypes.c_void_p), m,
                 matrix.ctypes.data_as(ctypes.c_void_p), n,
             )  # fmt: skip
-        return right.astype(made.numpy, copy=False)
+        return right.astype(result.numpy, copy=False)
 
     return compute
 

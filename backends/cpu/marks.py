@@ -1,4 +1,4 @@
-"""Marks that Python code leaves while a profile is made: what it worked for, and when."""
+"""Timestamps that Python code records while a profile is made."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Python code that ran for `what`; times of `time.monotonic_ns`."""
+    """Python code that ran for `what`, in times of `time.monotonic_ns`."""
 
     what: Any
     begin: int
@@ -17,20 +17,20 @@ class Mark:
 
 
 _listening: dict[int, list[Mark]] = {}
-"""Where those who want to know collect marks, by identity: any number at once."""
+"""The lists of all open recordings by their identity; there may be any number."""
 
 
 def mark(what: Any, begin: int) -> None:
-    """Say that Python code worked for `what` since `begin`, if somebody wants to know."""
+    """Record that Python code worked for `what` since `begin`, if a recording is open."""
     if _listening:
-        made = Mark(what, begin, time.monotonic_ns())
+        result = Mark(what, begin, time.monotonic_ns())
         for marks in [*_listening.values()]:
-            marks.append(made)
+            marks.append(result)
 
 
 @contextmanager
 def marking() -> Iterator[list[Mark]]:
-    """Collect marks of all threads while in the block."""
+    """Record the marks of all threads inside of the block."""
     marks: list[Mark] = []
     _listening[id(marks)] = marks
     try:

@@ -1,7 +1,7 @@
-"""Sorting with NumPy, whose sorts of numbers are vectorised: lines are shared by threads.
+"""Sort with NumPy, whose sorts are vectorized; threads share the lines.
 
-A key of at most 32 bits and the place where it was make one 64-bit word, so that sorting words is
-a stable sort of keys that says where each came from.
+A key of at most 32 bits and its index form one 64-bit word, so that sorting the words is a stable
+argsort.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,15 @@ from shardir.types import dtype_name
 
 Array = npt.NDArray[Any]
 Lines = Callable[..., tuple[Array, ...]]
-"""Arrays of lines, the last dimension the one that is sorted -> results."""
+"""Maps arrays of lines, sorted along their last dimension, to results."""
 
 CHUNK = 1 << 17
-"""How many elements are sorted at a time, so that the passes over them stay in the cache."""
+"""Elements that are sorted at a time, so that the passes over them stay in the cache."""
 SHARED = 1 << 17
-"""From so many elements on, threads share the lines."""
+"""Elements from which on threads share the lines."""
 LONG, RUNS = 1 << 18, 2
-"""Lines of so many elements are sorted in so many runs. Few runs: merging takes time, too."""
+"""A line of at least `MIN_RUN_SORT_ELEMENTS` elements is sorted in `RUNS_PER_LINE` runs. More runs
+would take more time to merge."""
 
 
 def sort(
@@ -40,7 +41,7 @@ def sort(
     wanted: Ints = (),
     order: int | None = None,
 ) -> tuple[Array, ...] | Array:
-    """The operation `sort` on arrays; see `shardir.ops.sort`."""
+    """Return the results of the operation `sort` on arrays; see `shardir.ops.sort`."""
     lined = tuple(np.moveaxis(x, dim, -1) for x in xs)
     compound = any(x.dtype.kind == "c" for x in xs[:keys])
     if xs[0].size == 0 or (compound and len(xs) > 1):
@@ -48,8 +49,8 @@ def sort(
         assert reference is not None
 
         def by_reference(*chunks: Array) -> tuple[Array, ...]:
-            made = reference(*chunks, dim=chunks[0].ndim - 1, result=result, keys=keys)
-            return made if isinstance(made, tuple) else (made,)
+            results_of_chunk = reference(*chunks, dim=chunks[0].ndim - 1, result=result, keys=keys)
+            return results_of_chunk if isinstance(results_of_chunk, tuple) else (results_of_chunk,)
 
         found = _in_chunks(by_reference, lined, [xs[0].shape[dim]] * len(xs))
     else:
@@ -60,7 +61,7 @@ def sort(
 
 
 def top_k(x: Array, *, result: Any) -> tuple[Array, Array]:
-    """The operation `top_k` on an array; see `shardir.ops.sort`."""
+    """Return the results of the operation `top_k` on an array; see `shardir.ops.sort`."""
     count = result[0].shape[-1]
 
     def largest(lines: Array) -> tuple[Array, ...]:
@@ -77,16 +78,16 @@ def _in_chunks(
     extents: list[int],
     dtypes: tuple[np.dtype[Any], ...] | None = None,
 ) -> tuple[Array, ...]:
-    """`compute` on some lines at a time; its results have lines of `extents` elements."""
-    around, length = xs[0].shape[:-1], xs[0].shape[-1]
+    """Apply `compute` to chunks of lines; the lines of its results have `extents` elements."""
+    batch, length = xs[0].shape[:-1], xs[0].shape[-1]
     flat = [x.reshape(-1, length) if x.size else x.reshape(0, length) for x in xs]
     count = xs[0].size // max(length, 1)
     kinds = dtypes or tuple(x.dtype for x in xs)
     outs = [np.empty((count, n), kind) for n, kind in zip(extents, kinds, strict=True)]
 
     def run(lines: slice) -> None:
-        for out, made in zip(outs, compute(*(x[lines] for x in flat)), strict=True):
-            out[lines] = made
+        for out, result in zip(outs, compute(*(x[lines] for x in flat)), strict=True):
+            out[lines] = result
 
     pieces = list(parts(count, max(1, CHUNK // max(length, 1))))
     if xs[0].size >= SHARED:
@@ -94,11 +95,11 @@ def _in_chunks(
     else:
         for piece in pieces:
             run(piece)
-    return tuple(out.reshape(*around, n) for out, n in zip(outs, extents, strict=True))
+    return tuple(out.reshape(*batch, n) for out, n in zip(outs, extents, strict=True))
 
 
 def _sorted_alone(x: Array) -> tuple[Array, ...]:
-    """Lines in rising order, NaN last. Equal zeros keep the order of their signs."""
+    """Sort lines in ascending order, NaN last; equal zeros keep the order of their signs."""
     if x.dtype.kind == "c":
         return (np.sort(x, axis=-1, kind="stable"),)
     narrow = dtype_name(x.dtype) in NARROW
@@ -112,7 +113,7 @@ def _sorted_alone(x: Array) -> tuple[Array, ...]:
 
 
 def _sort_in_place(lines: Array) -> None:
-    """Long lines in runs, which threads share; what a stable sort does with runs is merge them."""
+    """Sort lines in place; long ones in runs on several threads, which a stable sort merges."""
     length = lines.shape[-1]
     if length >= LONG:
 
@@ -124,7 +125,7 @@ def _sort_in_place(lines: Array) -> None:
 
 
 def _sorted_along(keys: int, *xs: Array) -> tuple[Array, ...]:
-    """Lines in the stable order of the first `keys`: sorted by the last of them first."""
+    """Sort lines stably by the first `keys` operands, starting with the last of these."""
     order = _places(xs[keys - 1])
     for key in reversed(xs[: keys - 1]):
         order = np.take_along_axis(order, _places(np.take_along_axis(key, order, -1)), -1)
@@ -132,7 +133,7 @@ def _sorted_along(keys: int, *xs: Array) -> tuple[Array, ...]:
 
 
 def _places(key: Array) -> Array:
-    """Where the elements of sorted lines were; equal ones in their order."""
+    """Return the indices of the elements in stable sorted order."""
     words = _words(key)
     if words is None:
         return np.argsort(key, axis=-1, kind="stable")
@@ -142,7 +143,8 @@ def _places(key: Array) -> Array:
 
 
 def _largest(x: Array, count: int) -> Array:
-    """Where the largest are, in falling order; the first of equals first."""
+    """Return the indices of the largest elements in descending order; of equal ones the first comes
+    first."""
     length = x.shape[-1]
     keys = _rising(total_order(x))
     if keys is None or count == 0:
@@ -159,11 +161,11 @@ def _largest(x: Array, count: int) -> Array:
 
 
 def _words(x: Array) -> Array | None:
-    """Keys and places in one; `None` for keys of 64 bits."""
+    """Pack keys and indices into 64-bit words; `None` for keys of 64 bits."""
     if is_float(x):
         if x.dtype.itemsize > 4:
             return None
-        plain = x.astype(np.float32) + np.float32(0)  # makes +0 of -0
+        plain = x.astype(np.float32) + np.float32(0)  # Turns -0 into +0.
         plain[plain != plain] = np.nan
         keys = _rising(total_order(plain))
     else:
@@ -171,13 +173,13 @@ def _words(x: Array) -> Array | None:
     return None if keys is None else _packed(keys)
 
 
-def _rising(whole: Array) -> Array | None:
-    """Integers as u32 in the same order; `None` for those of 64 bits."""
-    if whole.dtype.itemsize > 4:
+def _rising(integers: Array) -> Array | None:
+    """Map integers to u32 in the same order; `None` for those of 64 bits."""
+    if integers.dtype.itemsize > 4:
         return None
-    if whole.dtype.kind == "i":
-        return whole.astype(np.int32).view(np.uint32) ^ np.uint32(1 << 31)
-    return whole.astype(np.uint32)
+    if integers.dtype.kind == "i":
+        return integers.astype(np.int32).view(np.uint32) ^ np.uint32(1 << 31)
+    return integers.astype(np.uint32)
 
 
 def _packed(keys: Array) -> Array:

@@ -1,6 +1,6 @@
-"""What programs on the CPU did while somebody watched: a span for each task and each NumPy call.
+"""Profile programs on the CPU: one span for each task of a native kernel and for each NumPy call.
 
-Where machine code runs, spans come from the rings of its threads; what NumPy did comes from marks.
+Spans of native code come from the ring buffers of its threads, spans of NumPy calls from marks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from shardir.backends.cpu.native.runtime.roofline import Roofline
 
 PYTHON = -1
-"""The thread of spans that Python code left."""
+"""The thread number of spans that Python code recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What spans are for: an operation or a copy, the bytes that it must read and write, and its
-    arithmetic. Equal ones are one."""
+    """The subject of spans: an operation or a copy, its memory traffic in bytes, and its FLOPs.
+
+    Equal activities share one key.
+    """
 
     key: int
     op: Op | None
@@ -37,11 +39,11 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `begin` to `end` (of `time.monotonic_ns`), `thread` worked on an activity.
+    """The time from `begin` to `end` (of `time.monotonic_ns`) that a thread spent on an activity.
 
-    Thread 0 called, those from 1 on are workers, those from 1000 on called beside it, and `PYTHON`
-    is code in Python. `task` counts within the phase called `label`; `starts` says whether the
-    activity began anew with it.
+    Thread 0 is the calling thread, threads from 1 on are workers, those from 1000 on are concurrent
+    callers, and `PYTHON` marks Python code. `task` counts within the phase named `label`; `starts`
+    says whether the activity begins with this task.
     """
 
     activity: Activity
@@ -55,9 +57,9 @@ class Span:
 
 @final
 class Watching:
-    """What happened so far; `take` hands it out and begins anew.
+    """Spans recorded so far; `take` returns and clears them.
 
-    `lost` are the tasks that were too many to be kept between the last two.
+    `lost` counts the tasks between the last two calls that did not fit into the buffers.
     """
 
     def __init__(self, marks: list[Mark], record: "Recording | None") -> None:
@@ -65,9 +67,9 @@ class Watching:
         self.lost = 0
 
     def take(self) -> list[Span]:
-        """The spans in order of their begins."""
+        """Return the spans in order of their begin."""
         marks = [*self._marks]
-        del self._marks[: len(marks)]  # Others may leave some meanwhile.
+        del self._marks[: len(marks)]  # Other threads may append marks meanwhile.
         spans = [_of_mark(each) for each in marks]
         if self._record is not None:
             spans += [_of_task(each) for each in self._record.take()]
@@ -77,7 +79,7 @@ class Watching:
 
 @contextmanager
 def watching() -> Iterator[Watching]:
-    """Watch all programs of this process while in the block."""
+    """Record the activities of all programs of this process inside of the block."""
     with ExitStack() as stack:
         record = None
         if obstacle() is None:
@@ -88,7 +90,7 @@ def watching() -> Iterator[Watching]:
 
 
 def limits() -> "tuple[int, Roofline] | None":
-    """How many workers there are, and what they can do at most; `None` without machine code."""
+    """Return the number of workers and their roofline; `None` without the native backend."""
     if obstacle() is not None:
         return None
     from shardir.backends.cpu.native.runtime.roofline import roofline
@@ -129,7 +131,7 @@ def _activity(cause: Any) -> Activity:
 
 
 def _nbytes(views: "Sequence[View]") -> int:
-    """Bytes of what views show, what they repeat counted once."""
+    """Return the bytes that views address; broadcast elements count once."""
     return sum(
         view.itemsize
         * prod(size for size, step in zip(view.shape, view.strides, strict=True) if step)

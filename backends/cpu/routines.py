@@ -1,7 +1,7 @@
-"""The functions of the LAPACK that NumPy brings with it.
+"""Find the functions of the LAPACK that NumPy is linked with.
 
-NumPy links a LAPACK for its own decompositions, and gives nobody else a way to call it. Wheels
-name its functions with a prefix and, where integers have 64 bits, a suffix.
+NumPy links a LAPACK for its own decompositions, and offers no interface to its functions. Wheels
+prefix the names of the functions and, where integers have 64 bits, append a suffix.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ from numpy.linalg import _umath_linalg
 
 NAMES = (("scipy_{}_64_", np.int64), ("{}_64_", np.int64), ("scipy_{}_", np.int32))
 PREFIX = "lapack_"
-"""What machine code calls them: `lapack_dsyevd`."""
+"""The prefix of these functions in native code: `lapack_dsyevd`."""
 
 
 class Routine(NamedTuple):
-    """A function of LAPACK, and the type of its integers."""
+    """A function of LAPACK, and its integer type."""
 
     call: Callable[..., Any]
     integer: type[np.signedinteger[Any]]
@@ -26,7 +26,7 @@ class Routine(NamedTuple):
 
 @cache
 def routine(name: str) -> Routine | None:
-    """A function of LAPACK; `None` where it cannot be found."""
+    """Return a function of LAPACK; `None` if NumPy's library does not export it."""
     try:
         library = ctypes.CDLL(_umath_linalg.__file__)
     except OSError:
@@ -40,10 +40,10 @@ def routine(name: str) -> Routine | None:
 
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
-    """Where those functions are that machine code calls by such symbols; others are left out."""
+    """Return the addresses of the LAPACK functions among `symbols`; other symbols are left out."""
     found = {}
     for symbol in symbols:
-        known = routine(symbol.removeprefix(PREFIX)) if symbol.startswith(PREFIX) else None
-        if known is not None:
-            found[symbol] = ctypes.cast(known.call, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+        found_routine = routine(symbol.removeprefix(PREFIX)) if symbol.startswith(PREFIX) else None
+        if found_routine is not None:
+            found[symbol] = ctypes.cast(found_routine.call, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
     return found

@@ -1,4 +1,4 @@
-"""NumPy's work on several threads: it gives up the interpreter while it computes."""
+"""Run NumPy work on several threads: NumPy releases the interpreter lock while it computes."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from shardir.backends.cpu.address_space import THREAD_BYTES, is_too_little_for
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Those who help; they wait for nobody, so that there are always some who get done."""
+    """Return the pool of helper threads, which never wait for each other."""
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="shardir-host")
 
 
@@ -23,7 +23,8 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def thread_count() -> int:
-    """How many threads share work, the caller included: as many as machine code has."""
+    """Return the number of threads that share work, the caller included, as in the native
+    backend."""
     try:
         from shardir.backends.cpu.native.runtime.workers import worker_count
     except ImportError:
@@ -32,15 +33,15 @@ def thread_count() -> int:
 
 
 def parts(size: int, each: int) -> Iterator[slice]:
-    """All of `size`, `each` at a time."""
+    """Yield slices of length `each` that cover `range(size)`; the last one may be shorter."""
     for start in range(0, size, max(each, 1)):
         yield slice(start, min(start + max(each, 1), size))
 
 
 def share(work: Callable[[slice], object], pieces: Sequence[slice]) -> None:
-    """Do the work of all pieces, each whole and on one thread. The caller takes part.
+    """Run `work` on all pieces, each on one thread; the caller takes part.
 
-    Where no thread can be had, or Python is ending, it does all of it.
+    The caller does all of the work if no thread can be started, or if Python is shutting down.
     """
     following, change = count(), Condition()
     inside, closed = 0, False
@@ -59,15 +60,15 @@ def share(work: Callable[[slice], object], pieces: Sequence[slice]) -> None:
             inside += 1
         try:
             run()
-        except BaseException as error:  # Raised again where it is waited for.
+        except BaseException as error:  # Raised again by the caller.
             errors.append(error)
         finally:
             with change:
                 inside -= 1
                 change.notify_all()
 
-    # One that could not be given a thread may still be run by another, so that futures do not
-    # tell who is inside.
+    # A task that got no thread of its own may still run on another one, so that futures do not show
+    # which tasks are running.
     with suppress(RuntimeError):
         for _ in range(min(thread_count(), len(pieces)) - 1):
             if is_too_little_for(THREAD_BYTES):
@@ -77,7 +78,7 @@ def share(work: Callable[[slice], object], pieces: Sequence[slice]) -> None:
         run()
     finally:
         with change:
-            # Whoever has not begun by now has nothing left to do.
+            # A helper that has not begun by now has nothing left to do.
             closed = True
             change.wait_for(lambda: not inside)
     if errors:

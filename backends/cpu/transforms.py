@@ -1,7 +1,7 @@
-"""Fourier transforms by NumPy, a part of the batch at a time; threads share the parts.
+"""Fourier transforms by NumPy, one part of the batch at a time; threads share the parts.
 
-They are computed in f64 and c128 and rounded once. All at once that would take four times the
-memory of the operand; a part of the batch is rounded before the next one begins.
+Transforms are computed in f64 and c128 and rounded once. All of a batch would take four times the
+memory of the operand; so each part is rounded before the next one begins.
 """
 
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from shardir.types import TensorType
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 16
-"""How many elements are transformed at a time, if one transform has not more."""
+"""Elements that are transformed at a time, unless one transform has more."""
 LEAST, PARTS = 1 << 13, 8
-"""Of fewer elements there are so many parts, or parts of so many elements: results do not depend
-on how many threads there are, since parts do not."""
+"""A small batch has chunks of `MIN_CHUNK_ELEMENTS`, a larger one `MIN_CHUNK_COUNT` chunks or more.
+The chunks do not depend on the number of threads, and so results do not either."""
 SHARED = 1 << 17
-"""From so many elements on, threads share the parts."""
+"""Elements from which on threads share the parts."""
 
 
 def fft(x: Array, *, kind: str, rank: int, result: TensorType) -> Array:
-    """The operation `fft` on an array; see `shardir.ops.fft`."""
+    """Return the result of the operation `fft` on an array; see `shardir.ops.fft`."""
     batch = x.shape[: x.ndim - rank]
     if not x.size or not result.size:
         return np.zeros(result.shape, result.numpy)
@@ -38,7 +38,7 @@ def fft(x: Array, *, kind: str, rank: int, result: TensorType) -> Array:
     if max(batch, default=1) > 1:
         _in_parts(partial(_whole, kind, rank), x, out, int(np.argmax(batch)))
         return out
-    # There is only one: a dimension at a time, in parts of another one.
+    # Without a batch, transform one dimension at a time, in parts along another one.
     plain = "ifft" if kind[0] == "i" else "fft"
     dims = range(x.ndim - rank, x.ndim)
     steps = [(kind, dims[-1]), *((plain, d) for d in reversed(dims[:-1]))]
@@ -61,7 +61,7 @@ def _wide(x: Array) -> Array:
 
 
 def _in_parts(transform: Callable[[Array, Array], None], x: Array, out: Array, dim: int) -> None:
-    """Transform parts of a dimension."""
+    """Transform slices of `dim`, on several threads if the array is large."""
     most = max(min(CHUNK, LEAST), min(CHUNK, x.size // PARTS))
 
     def run(piece: slice) -> None:
@@ -78,7 +78,7 @@ def _in_parts(transform: Callable[[Array, Array], None], x: Array, out: Array, d
 
 
 def _whole(kind: str, rank: int, x: Array, out: Array) -> None:
-    """The last dimensions, as the reference has it."""
+    """Transform the last `rank` dimensions as the reference does."""
     if rank == 1:
         _along(kind, x.ndim - 1, x, out)
         return
@@ -87,12 +87,12 @@ def _whole(kind: str, rank: int, x: Array, out: Array) -> None:
 
 
 def _along(kind: str, dim: int, x: Array, out: Array) -> None:
-    """One dimension."""
+    """Transform one dimension."""
     length = out.shape[dim] if kind == "irfft" else x.shape[dim]
     if kind != "fft" or x.imag.any():
         out[...] = _ALONG[kind](_wide(x), length, dim)
         return
-    # All are real: the spectrum is the mirror of its first half.
+    # The input is real: the second half of the spectrum mirrors the first.
     half = np.moveaxis(np.fft.rfft(_wide(x.real), length, dim), dim, -1)
     target, known = np.moveaxis(out, dim, -1), half.shape[-1]
     target[..., :known] = half

@@ -1,6 +1,9 @@
-"""The native CPU backend: programs as machine code, one native call a step.
+"""The native CPU backend: programs as machine code, one native call for each step.
 
-It takes one program over whole arrays, as `merge-devices` makes it of the program of each device.
+Input: one program over unsharded arrays, which `merge-devices` makes of the per-device program.
+Output: an executable that runs on the worker threads of this process. Start reading in
+`executable.py`; `schedule/` lowers a program to phases, `kernels/` emits the code of operations,
+`codegen/` compiles LLVM IR, `threads/` runs the phases, `dispatch/` calls programs from Python.
 """
 
 from collections.abc import Callable
@@ -21,35 +24,39 @@ if TYPE_CHECKING:
 
 
 class NativeBackend(Backend):
-    """Compiles a program over whole arrays, for the threads of this process."""
+    """Compile a program over unsharded arrays for the threads of this process."""
 
     name = "cpu"
     pipeline = f"{WHOLE},fuse"
 
     def prepare(self) -> None:
+        """Start to load the runtime on another thread."""
         _begin()
 
     def compile(self, module: Module, outside: "Outside | None" = None) -> WholeExecutable:
-        """The program; `outside` has what does the operations that go beyond this process."""
+        """Compile a module; `outside` returns the implementation of operations that involve other
+        processes."""
         from shardir.backends.cpu.native.program import NativeProgram
 
-        made = _schedule(module)
-        return NativeProgram(made[1], lambda: made, outside)
+        compiled = _schedule(module)
+        return NativeProgram(compiled[1], lambda: compiled, outside)
 
     def bring(self, module: Module, lowered: Callable[[], Module]) -> WholeExecutable:
+        """Load the schedule of a module from disk, or lower and compile it and save its
+        schedule."""
         from shardir.backends.cpu.native.program import NativeProgram
         from shardir.backends.cpu.native.runtime.kernels import ForgottenError
         from shardir.backends.cpu.native.runtime.workers import worker_count
         from shardir.backends.cpu.native.schedule import keeping
 
         key = keeping.key_of(module, worker_count())
-        known = keeping.kept(key)
-        if known is not None:
+        cached = keeping.kept(key)
+        if cached is not None:
             with suppress(ForgottenError):
-                return NativeProgram(known, cache(lambda: _schedule(lowered())))
-        made = _schedule(lowered())
-        program = NativeProgram(made[1], lambda: made)
-        keeping.keep(key, made[1])
+                return NativeProgram(cached, cache(lambda: _schedule(lowered())))
+        compiled = _schedule(lowered())
+        program = NativeProgram(compiled[1], lambda: compiled)
+        keeping.keep(key, compiled[1])
         return program
 
 
@@ -61,19 +68,21 @@ def _schedule(module: Module) -> "Made":
 
 @cache
 def _begin() -> None:
-    """Compile or load the runtime on another thread: most of that is outside of Python. Meanwhile
-    import what every program needs, and look at what schedules on disk are found by; where there
-    can be none, import what makes them."""
-    # Imported here, because a module that another thread imports is lost to a child forked now.
+    """Compile or load the runtime on another thread, mostly without the interpreter lock.
+
+    If its code is not on disk, import the modules that compile it meanwhile.
+    """
+    # Imported here: a child that is forked now would lose a module whose import is running on
+    # another thread.
     from shardir.backends.cpu.native.llvm.threads import started
     from shardir.backends.cpu.native.runtime import calls
 
-    kept = calls.are_on_disk()
-    # What goes wrong is told to who asks for the pool next, and Python waits for the thread.
+    is_cached = calls.are_on_disk()
+    # The next access to the pool raises any error again, and Python waits for the thread.
     started(Thread(target=_quietly, args=(calls.launches,), name="shardir-prepare"))
     import_module("shardir.backends.cpu.native.program")
     import_module("shardir.backends.cpu.native.schedule.keeping").fingerprint()
-    if not kept:
+    if not is_cached:
         import_module("shardir.backends.cpu.native.compiling")
 
 

@@ -1,4 +1,4 @@
-"""Whether machine code can be made here, and what is said where it cannot."""
+"""Detect whether the native backend can run on this host, and why not."""
 
 import platform
 import re
@@ -17,20 +17,22 @@ from shardir.sizes import show_bytes
 SYSTEMS = ("linux", "darwin")
 MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
 LEAST_LLVMLITE = (0, 45)
-"""As pyproject.toml asks for; what else is installed may have brought an older one."""
+"""The version that pyproject.toml requires; an environment may hold an older one."""
 
 
 @cache
 def obstacle() -> str | None:
-    """Why there can be no machine code here, and what to do about it; `None`: there can."""
+    """Return why the native backend cannot run here and what to do about it; `None` if it can."""
     if sys.implementation.name != "cpython":
         return (
-            f"Python is {sys.implementation.name}, not CPython, whose functions machine code calls"
+            f"Python is {sys.implementation.name}, not CPython, whose C API compiled programs call"
         )
     if not sys.platform.startswith(SYSTEMS):
-        return f"the system is {sys.platform}, and there are workers for Linux and macOS alone"
+        return f"the system is {sys.platform}; compiled programs run on Linux and macOS only"
     if platform.machine().lower() not in MACHINES:
-        return f"the processor is {platform.machine()}, and there are kernels for x86-64 and ARM64"
+        return (
+            f"the processor is {platform.machine()}; compiled programs run on x86-64 and ARM64 only"
+        )
     try:
         import llvmlite.binding
     except (ImportError, OSError) as error:
@@ -42,8 +44,8 @@ def obstacle() -> str | None:
     if is_too_little_for(START_BYTES):
         return (
             f"the address space of this process is limited (ulimit -v), and only "
-            f"{show_bytes(address_space_left() or 0)} of it are left, where machine code takes "
-            f"{show_bytes(START_BYTES)} to begin with; allow it more"
+            f"{show_bytes(address_space_left() or 0)} are left, but compiled programs need "
+            f"{show_bytes(START_BYTES)} to start; raise the limit"
         )
     share_heaps()
     return None
@@ -52,14 +54,14 @@ def obstacle() -> str | None:
 @cache
 def _say(reason: str) -> None:
     warnings.warn(
-        f"programs run by NumPy, which takes several times as long: {reason}",
+        f"programs run on NumPy, which is several times slower: {reason}",
         RuntimeWarning,
         stacklevel=2,
     )
 
 
 def available() -> bool:
-    """Whether machine code can be made here; where it cannot, a warning says so, once."""
+    """Return whether the native backend can run here; warn once with the reason if it cannot."""
     reason = obstacle()
     if reason is not None:
         _say(reason)

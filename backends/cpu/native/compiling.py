@@ -1,6 +1,6 @@
-"""From a program over whole arrays to its schedule: what needs the rules of all operations.
+"""Compile a program over unsharded arrays to its schedule, with the rules of all operations.
 
-Not imported for programs whose schedules are on disk.
+This module is not imported for programs whose schedules are on disk.
 """
 
 from shardir.backends.cpu.native.llvm.target import host
@@ -15,6 +15,6 @@ from shardir.ir import Function
 
 
 def schedule_of(function: Function) -> Schedule:
-    """The schedule of a function for one device."""
+    """Return the schedule of a function for one device."""
     lowered = with_lookups(lower(function, ORDERS))
     return Builder(lowered, RULES, worker_count(), host(), begin).build()

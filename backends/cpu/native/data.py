@@ -1,9 +1,9 @@
-"""What a native program is made of: views of memory, kernels, and phases of tasks.
+"""The interface between the rules of operations and the scheduler: views, kernels, phases.
 
-A kernel is machine code of one signature, `void NAME(ptr bases, ptr record, i64 task, i64 worker)`.
-`bases[slot]` is the address of a buffer in this call, so that one program may run on many buffers
-at once; `record` holds the constants of a phase. `bases[0]` is scratch memory: worker w owns the
-`SCRATCH_BYTES` at `bases[0] + w * SCRATCH_BYTES`.
+A kernel is a native function with the signature `void NAME(ptr bases, ptr record, i64 task, i64
+worker)`. `bases[slot]` is the address of a buffer in this call, so that one program may run on many
+sets of buffers concurrently; `record` holds the constants of a phase. `bases[0]` is scratch memory:
+worker w owns the `SCRATCH_BYTES_PER_WORKER` bytes at `bases[0] + w * SCRATCH_BYTES_PER_WORKER`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from shardir.ir import Op
 
 SCRATCH_BYTES = 4 << 20
-"""The memory a worker has for itself while it runs a task, 64-byte aligned."""
+"""Scratch memory of a worker while it runs a task, 64-byte aligned."""
 
 
 class View(NamedTuple):
-    """Where a tensor lies: `offset` bytes into the buffer of `slot`, `strides` in bytes.
+    """A strided tensor in memory: `offset` bytes into the buffer of `slot`, `strides` in bytes.
 
-    A stride of 0 repeats, a negative one goes backwards. `dtype` is the IR's name of the elements.
+    A stride of 0 repeats elements, a negative one reverses them. `dtype` is the IR's name.
     """
 
     slot: int
@@ -39,21 +39,21 @@ class View(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, repeated ones counted as often as they are seen."""
+        """Bytes of all elements; repeated elements count each time."""
         return self.size * self.itemsize
 
 
 class Kernel(NamedTuple):
-    """Machine code that is made when it is needed.
+    """A native function that is compiled on demand.
 
-    `name` is its symbol and says what it does to the last instruction: kernels of one name are
-    the same, whoever makes them. `text` gives the LLVM module that defines it; `imports` are the
-    symbols of libraries that it calls.
+    `name` is its symbol and identifies its code: kernels with equal names are equal, whichever rule
+    returns them. `text` returns the LLVM module that defines it; `imports` are the library symbols
+    that it calls.
     """
 
     name: str
@@ -62,10 +62,10 @@ class Kernel(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """`tasks` calls of a kernel, in any order, by any worker, at the same time.
+    """`tasks` calls of a kernel, in any order, on any worker, concurrently.
 
-    All tasks of a phase are done before the next phase begins. `cost` estimates the nanoseconds
-    that one core takes for all of them; `label` is for people.
+    All tasks of a phase end before the next phase begins. `cost` estimates the nanoseconds that one
+    core takes for all of them; `label` is for display.
     """
 
     kernel: Kernel
@@ -76,32 +76,34 @@ class Phase(NamedTuple):
 
 
 class Context(Protocol):
-    """What a rule may ask of the program that it lowers an operation for."""
+    """The services that a scheduler offers to the rule of an operation."""
 
     @property
     def workers(self) -> int:
-        """How many threads will share the tasks. Results must not depend on it."""
+        """The number of threads that will share the tasks. Results must not depend on it."""
 
     @property
     def machine(self) -> Machine:
-        """The machine that kernels are selected for. Results may differ in rounding alone."""
+        """The machine that kernels are selected for. Results may differ in rounding only."""
 
     def temporary(self, nbytes: int) -> int:
-        """The slot of a buffer that only the phases of this operation see, 64-byte aligned."""
+        """Return the slot of a 64-byte aligned buffer that only the phases of this operation
+        use."""
 
 
 Rule = Callable[["Op", Sequence[View], Sequence[View], Context], Sequence[Phase] | None]
-"""(operation, views of its operands, views of its results, context) -> its phases, or `None` where
-it has none for these, and NumPy does it instead."""
+"""Maps an operation, the views of its operands, the views of its results and a context to phases.
+A rule returns `None` for operands that it does not support; NumPy runs the operation then."""
 
 Order = Callable[["Op", Sequence[View]], Sequence[int]]
-"""(operation, views of its operands) -> the dimensions of its result, outermost in memory first."""
+"""Maps an operation and the views of its operands to the dimension order of its result, outermost
+first."""
 
 Rules = Mapping[str, Rule]
 
 
 def packed(type: TensorType, order: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Byte strides of a dense tensor whose dimensions lie in `order`, outermost first."""
+    """Return the byte strides of a dense tensor with dimensions in `order`, outermost first."""
     strides = [0] * type.rank
     step = type.numpy.itemsize
     for dim in reversed(range(type.rank) if order is None else order):

@@ -1,4 +1,4 @@
-"""Rules whose modules are imported when they are first asked: a program imports what it needs."""
+"""Rules whose modules are imported on their first use: a program imports only what it needs."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def deferred_rules(package: str, modules: Mapping[str, Sequence[str]]) -> dict[str, Rule]:
-    """The rules for the operations that stand in the `RULES` of each module of a package."""
+    """Return a rule for each operation in the `RULES` of the modules of a package."""
     return {
         name: _deferred(f"{package}.{module}", name)
         for module, names in modules.items()

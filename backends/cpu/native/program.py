@@ -1,8 +1,7 @@
-"""Programs that run as machine code, one native call for everything between two calls of NumPy.
+"""Executables of the native backend: one native call for all work between two NumPy calls.
 
-A program over whole arrays (what `merge-devices` and the passes after it make of a partitioned one)
-becomes a schedule, and that is compiled. A run takes the addresses of its arguments, gets memory
-for its results and for one arena, and calls.
+A program over unsharded arrays becomes a schedule, which is compiled. A run passes the addresses of
+its arguments, allocates memory for its results and for one arena, and calls the native code.
 """
 
 import ctypes
@@ -37,17 +36,18 @@ if TYPE_CHECKING:
     from shardir.backends.cpu.native.schedule.steps import Outside
 
 Step = Callable[[list[int]], None]
-"""Runs a part of a program, given the addresses of slots."""
+"""Runs a part of a program, given the base addresses of its slots."""
 Made = tuple[Function, Schedule]
-"""A function, and its schedule with buffers and with causes of phases."""
+"""A function, and its schedule with buffers and with the causes of phases."""
 
 SMALL_BYTES = 4096
-"""Results that are not larger than this together share one block: asking for many takes longer."""
+"""Results up to this size together share one block: many small allocations take longer."""
 
 
 def _alone() -> tuple[int, int]:
-    """References to a storage and to its memory, counted as `NativeProgram` does for arguments
-    that only an array holds. Which of its own names and calls Python counts is up to its version.
+    """Return the references to a storage and to its memory if only one array holds them.
+
+    The counts include those of a call like in `NativeExecutable`, which depend on Python's version.
     """
     arguments = [Storage(0, object(), (), np.dtype(np.uint8))]
     arrays = [arguments[0]]
@@ -60,26 +60,27 @@ STORAGE_ALONE, OWNER_ALONE = _alone()
 
 
 def _inside(op: Op) -> None:
-    """No operation goes beyond this process."""
+    """Return `None`: no operation involves other processes."""
 
 
 @final
 class NativeProgram(WholeExecutable):
     """A schedule as machine code.
 
-    `made` tells those who ask what the schedule is of: one that was kept on disk does not know.
-    `outside` has what does the operations that go beyond this process.
+    `load_origin` returns the function and its full schedule on demand: a schedule from disk does
+    not contain them. `outside` returns the implementation of operations that involve other
+    processes.
     """
 
     def __init__(
         self,
         schedule: Schedule,
-        made: Callable[[], Made],
+        load_origin: Callable[[], Made],
         outside: "Outside | None" = None,
     ) -> None:
-        self.schedule, self._origin, self._outside = schedule, made, outside or _inside
+        self.schedule, self._origin, self._outside = schedule, load_origin, outside or _inside
         self._segments = segments(schedule.items)
-        # All at once, so that cores share the work of compiling what is not known yet.
+        # All kernels together, so that several cores compile those that are new.
         kernels.addresses(phase.kernel for each in self._segments for phase in each.phases)
         self._enter = self._entered(schedule.items) if are_native(schedule.items) else None
         self._steps = self._steps_of()
@@ -98,7 +99,7 @@ class NativeProgram(WholeExecutable):
         return (step,)
 
     def _entered(self, items: Sequence[Item], entry: str = "entry") -> Any:
-        """Items without a call of NumPy as one function of addresses."""
+        """Return a native function of base addresses for items without a NumPy call."""
         if len(items) == 1 and isinstance(items[0], Segment):
             return self._load(items[0])
         loaded: list[Any] = []
@@ -114,12 +115,13 @@ class NativeProgram(WholeExecutable):
         return looping.driver(code, writer.written, writer.registers, slots, loaded)
 
     def _load(self, segment: Segment) -> Any:
-        number = next(i for i, each in enumerate(self._segments) if each is segment)
-        causes = segment.causes or (lambda: self._causes(number))
+        index = next(i for i, each in enumerate(self._segments) if each is segment)
+        causes = segment.causes or (lambda: self._causes(index))
         return load(segment.phases, self.schedule.slots, causes=causes)
 
     def _part(self, items: Sequence[Item]) -> Step:
-        """Items between calls of NumPy as a step, which leaves addresses where they have gone."""
+        """Return a step for the items between NumPy calls; it updates addresses that the items
+        change."""
         slots = moved(items)
         if not slots:
             enter = self._entered(items)
@@ -143,13 +145,15 @@ class NativeProgram(WholeExecutable):
         return segments(schedule.items)[number].causes
 
     def _prepare(self) -> None:
-        """What every run needs."""
+        """Precompute what every run needs."""
         schedule = self.schedule
         self._constants = [Storage.of(array) for _, array in schedule.constants]
         self._template = [0] * schedule.slots
         for (slot, _), storage in zip(schedule.constants, self._constants, strict=True):
             self._template[slot] = storage.address
-        made = sorted({number for kind, number in schedule.sources if kind is Kind.RESULT})
+        result_numbers = sorted(
+            {number for kind, number in schedule.sources if kind is Kind.RESULT}
+        )
         types = schedule.types
         self._made = [
             (
@@ -159,13 +163,13 @@ class NativeProgram(WholeExecutable):
                 types[number].shape,
                 types[number].numpy,
             )
-            for number in made
+            for number in result_numbers
         ]
         total = sum(aligned(nbytes) for _, _, nbytes, *_ in self._made)
         self._together = total if len(self._made) > 1 and total <= SMALL_BYTES else 0
         self._sources = schedule.sources
         self._shapes = [(type.shape, type.numpy) for type in types]
-        # Most programs make each of their results, in order.
+        # Most programs return each of their result buffers, in order.
         self._plain = self._sources == tuple((Kind.RESULT, i) for i in range(len(types)))
 
     def run(self, args: Sequence[Storage], donated: Sequence[int] = ()) -> list[Storage]:
@@ -179,19 +183,19 @@ class NativeProgram(WholeExecutable):
             start = bases[ARENA] = arena.address
             for slot, offset in schedule.pinned:
                 bases[slot] = start + offset
-        made = []
+        result = []
         if self._together:
             block = allocate(self._together)
             place = block.address
             for _, slot, nbytes, shape, dtype in self._made:
                 bases[slot] = place
-                made.append(Storage(place, block, shape, dtype))
+                result.append(Storage(place, block, shape, dtype))
                 place += aligned(nbytes)
         else:
             for number, slot, nbytes, shape, dtype in self._made:
                 block = given.get(number) or allocate(nbytes)
                 bases[slot] = block.address
-                made.append(Storage(block.address, block, shape, dtype))
+                result.append(Storage(block.address, block, shape, dtype))
         try:
             for step in self._steps:
                 step(bases)
@@ -199,8 +203,8 @@ class NativeProgram(WholeExecutable):
             error.begun = True
             raise
         if self._plain:
-            return made
-        by_number = {number: each for (number, *_), each in zip(self._made, made, strict=True)}
+            return result
+        by_number = {number: each for (number, *_), each in zip(self._made, result, strict=True)}
         results = []
         for (kind, number), (shape, dtype) in zip(self._sources, self._shapes, strict=True):
             held = args[number] if kind is Kind.ARGUMENT else by_number[number]
@@ -214,44 +218,50 @@ class NativeProgram(WholeExecutable):
         captured: Sequence[Storage],
         donated: Sequence[int] = (),
     ) -> Launch | None:
+        """Return a native call path for arrays of the type `kind`; `None` if the program needs
+        Python."""
         schedule = self.schedule
         enter = self._enter
-        seen = len(schedule.arguments) - len(captured)
-        whole = {number for kind, number in self._sources if kind is Kind.ARGUMENT}
-        if enter is None or not schedule.items or any(number >= seen for number in whole):
+        argument_count = len(schedule.arguments) - len(captured)
+        returned_arguments = {number for kind, number in self._sources if kind is Kind.ARGUMENT}
+        if (
+            enter is None
+            or not schedule.items
+            or any(number >= argument_count for number in returned_arguments)
+        ):
             return None
         template = self._template.copy()
-        for slot, storage in zip(schedule.arguments[seen:], captured, strict=True):
+        for slot, storage in zip(schedule.arguments[argument_count:], captured, strict=True):
             template[slot] = storage.address
         sizes: list[int] = []
         places: list[tuple[int, int, int]] = []
         if schedule.arena_bytes:
             sizes.append(schedule.arena_bytes)
             places += [(ARENA, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
-        homes: dict[int, tuple[int, int]] = {}
+        placements: dict[int, tuple[int, int]] = {}
         over = self._over(donated)
         given: dict[int, int] = {}
-        taken = SMALL_BYTES + 1  # so that the first result begins a block
+        used_bytes = SMALL_BYTES + 1  # The first result starts a new block.
         for number, slot, nbytes, *_ in self._made:
             size = aligned(nbytes)
-            if taken + size > SMALL_BYTES:
+            if used_bytes + size > SMALL_BYTES:
                 sizes.append(0)
-                taken = 0
+                used_bytes = 0
             if number in over:
                 given[len(sizes) - 1] = over[number]
-            homes[number] = len(sizes) - 1, taken
-            places.append((slot, *homes[number]))
-            taken += size
-            sizes[-1] = taken
+            placements[number] = len(sizes) - 1, used_bytes
+            places.append((slot, *placements[number]))
+            used_bytes += size
+            sizes[-1] = used_bytes
         results, shapes = [], dict[int, tuple[int, ...]]()
         for (what, number), typed, each in zip(self._sources, self._shapes, made, strict=True):
             if what is Kind.ARGUMENT:
                 shapes[number] = typed[0]
-            home = (-1 - number, 0) if what is Kind.ARGUMENT else homes[number]
+            home = (-1 - number, 0) if what is Kind.ARGUMENT else placements[number]
             results.append(launching.Result(*home, *typed, *each))
         arguments = [
             launching.Argument(slot, shapes.get(k), truth=k in schedule.truths)
-            for k, slot in enumerate(schedule.arguments[:seen])
+            for k, slot in enumerate(schedule.arguments[:argument_count])
         ]
         launch = launching.launcher(
             launches(), enter.__self__, kind, template, arguments, places, sizes, results,
@@ -260,19 +270,22 @@ class NativeProgram(WholeExecutable):
         return launch and (_donating(launch, kind, sizes, given) if given else launch)
 
     def _given(self, args: Sequence[Storage], donated: Sequence[int]) -> dict[int, Block]:
-        """The memory of arguments that results may have, because nobody else holds it."""
+        """Return the memory of donated arguments that results may reuse, because it has no other
+        owner."""
         given = {}
         for argument, result in self.schedule.offered:
             if argument in donated:
                 storage = args[argument]
                 owner = storage.owner
-                alone = getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-                if alone and storage.untouched and may_be_written(owner):
+                is_sole_owner = (
+                    getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
+                )
+                if is_sole_owner and storage.untouched and may_be_written(owner):
                     given[result] = owner
         return given
 
     def _over(self, donated: Sequence[int]) -> dict[int, int]:
-        """The donated argument that each result may be written over."""
+        """Return for each result the donated argument whose memory it may overwrite."""
         sizes = self.schedule.result_bytes
         return {
             result: argument
@@ -284,14 +297,14 @@ class NativeProgram(WholeExecutable):
         return {number: self.schedule.result_bytes[number] for number in self._over(donated)}
 
     def memory(self) -> Memory:
-        """The bytes that a run holds for all devices together."""
+        """Return the bytes that a run takes for all devices together."""
         arguments = self.schedule.argument_bytes
         results = sum(nbytes for _, _, nbytes, *_ in self._made)
         temporaries = self.schedule.arena_bytes
         return Memory(arguments, results, temporaries, arguments + results + temporaries)
 
     def describe(self) -> str:
-        """Phases, buffers and bytes as text."""
+        """Return phases, buffers and bytes as text."""
         from shardir.backends.cpu.native.schedule.describe import describe
 
         return describe(*self._origin())
@@ -300,14 +313,14 @@ class NativeProgram(WholeExecutable):
 def _donating(
     launch: Callable[..., Any], kind: type, sizes: Sequence[int], given: Mapping[int, int]
 ) -> Launch:
-    """A launch whose blocks are those of arguments, for each block in `given` that it names."""
+    """Wrap a launch to pass the memory of donated arguments as the blocks named in `given`."""
 
     def run(leaves: list[Any]) -> Any:
         blocks: list[Block] = []
-        # What is given twice is read while it is written.
-        apart = len({id(leaf) for leaf in leaves}) == len(leaves)
+        # An argument that is passed twice is still read while it is overwritten.
+        distinct = len({id(leaf) for leaf in leaves}) == len(leaves)
         for number, size in enumerate(sizes):
-            block = _own(leaves[given[number]], kind) if apart and number in given else None
+            block = _own(leaves[given[number]], kind) if distinct and number in given else None
             blocks.append(allocate(size) if block is None else block)
         return launch(leaves, *blocks)
 
@@ -315,12 +328,16 @@ def _donating(
 
 
 def _own(leaf: Any, kind: type) -> Block | None:
-    """The memory of an array, if nobody else holds it and it begins there."""
-    held: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
-    if type(held) is not Storage:
+    """Return the memory of an array if it has no other owner and the array begins at its start."""
+    storage: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
+    if type(storage) is not Storage:
         return None
-    owner = held.owner
-    # One reference less than in a run, which has a list of storages.
-    alone = getrefcount(held) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-    begins = held.address == getattr(owner, "address", None)
-    return owner if alone and begins and held.untouched and may_be_written(owner) else None
+    owner = storage.owner
+    # There is one reference less than in `run`, which has a list of storages.
+    is_sole_owner = getrefcount(storage) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
+    begins_at_block = storage.address == getattr(owner, "address", None)
+    return (
+        owner
+        if is_sole_owner and begins_at_block and storage.untouched and may_be_written(owner)
+        else None
+    )

@@ -1,4 +1,4 @@
-"""Which operations there are kernels for, and how their results would best lie in memory."""
+"""The rules of all operations with native kernels, and the layouts that their results prefer."""
 
 from shardir.backends.cpu.native import contraction, loops, matrices, moves, transforms
 from shardir.backends.cpu.native.data import Order, Rule

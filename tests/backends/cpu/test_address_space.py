@@ -51,7 +51,7 @@ print("right")
 """
 REFUSALS = (
     "OutOfMemoryError: no memory for ",
-    "OutOfMemoryError: compiling a program may take 32.0 MiB of address space, which are not left; "
+    "OutOfMemoryError: compiling a program may take 32.0 MiB of address space, but less is left; "
     "allow this process more address space (ulimit -v)",
 )
 

@@ -1,7 +1,7 @@
-"""From the text of a module to addresses of machine code.
+"""Compile the text of a module and return the addresses of its functions.
 
-Object code (`emission`) is kept on disk (`object_cache`), so that a program's second process only
-loads it.
+Object code (`emission`) is cached on disk (`object_cache`), so that the second process of a program
+only loads it.
 """
 
 import ctypes
@@ -23,11 +23,11 @@ from shardir.backends.forking import held_by_forks
 
 _names = count()
 lock = RLock()
-"""Held by who links, and by who changes what is known of kernels."""
+"""Held while code is linked, and while the table of kernels changes."""
 held_by_forks(lock.acquire, lock.release)
 _ahead: list[Ahead] = []
 _kept: list[Any] = []
-"""Code must stay where it is as long as any address of it may be called: for ever."""
+"""Code must stay in memory as long as any of its addresses may be called: forever."""
 
 
 @final
@@ -38,16 +38,16 @@ class Library:
         self._addresses = dict(addresses)
 
     def __getitem__(self, name: str) -> int:
-        """The address of a function; raises `KeyError` for a name that was not asked for."""
+        """Return the address of a function; raise `KeyError` for a name that was not exported."""
         return self._addresses[name]
 
 
 def compile(text: str, exports: list[str], imports: Mapping[str, int] | None = None) -> Library:
-    """Compile a module, or load what an earlier process made of it.
+    """Compile a module, or load its object code from the cache.
 
-    `exports` are the functions whose addresses are wanted, `imports` the addresses of those that
-    the module declares and does not define (intrinsics aside). Raises `RuntimeError` with LLVM's
-    words when the text is no module.
+    `exports` names the functions whose addresses are returned, `imports` maps the functions that
+    the module declares and does not define (intrinsics aside) to addresses. Raises `RuntimeError`
+    with LLVM's message if the text is not a valid module.
     """
     return Library(link([_object(text, host())], exports, imports or {}))
 
@@ -57,23 +57,23 @@ def named(
     text: Callable[[], str],
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
-    haste: bool = False,
+    unoptimized: bool = False,
 ) -> Library:
-    """`compile` of a text that is made only where the code of this name is not on disk.
+    """Compile a text, or load its code by name from the cache; call `text` only if it is missing.
 
-    What is made in `haste` is there soon, and runs longer.
+    `unoptimized` code is compiled faster and runs slower.
     """
-    found = known(name, exports, imports)
-    if found is None:
-        (made,) = emit([[text()]], haste)
-        found = keep(name, made, exports, imports)
-    return found
+    library = known(name, exports, imports)
+    if library is None:
+        (result,) = emit([[text()]], unoptimized)
+        library = keep(name, result, exports, imports)
+    return library
 
 
 def keep(
     name: str, code: bytes, exports: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> Library:
-    """Keep object code on disk, where `named` finds it by its name, and bring it into memory."""
+    """Save object code under a name in the cache, and link it."""
     object_cache.save(key_of("module", name), code)
     return Library(link([code], exports, imports or {}))
 
@@ -81,32 +81,32 @@ def keep(
 def known(
     name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> Library | None:
-    """What `named` made at an earlier time; `None`: nothing."""
+    """Return the library that `named` saved under a name; `None` if there is none."""
     code = object_cache.load(key_of("module", name))
     return None if code is None else Library(link([code], exports, imports or {}))
 
 
 def is_on_disk(name: str) -> bool:
-    """Whether `named` will most likely find what it is asked for."""
+    """Return whether the cache most likely holds code of this name."""
     return object_cache.holds(key_of("module", name))
 
 
 def emit_ahead(texts: Sequence[str]) -> Ahead:
-    """Begin to make the object code of modules, while the caller goes on; raises as `emit`."""
+    """Start to compile modules while the caller goes on; raise as `emit` does."""
     begun = Ahead(texts)
     _ahead[:] = [*(each for each in _ahead if not each.ended), begun]
     return begun
 
 
 def running_ahead() -> int:
-    """How many of those begun have not ended."""
+    """Return the number of background compilations that have not ended."""
     return sum(not each.ended for each in _ahead)
 
 
 def link(
     codes: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]
 ) -> dict[str, int]:
-    """Bring object code into memory; the addresses of the exported functions."""
+    """Link object code into memory; return the addresses of the exported functions."""
     with lock:
         (addresses,) = done_apart([partial(_linked, codes, exports, imports)])
         return addresses
@@ -134,9 +134,9 @@ def _object(text: str, machine: Machine) -> bytes:
     found = object_cache.load(key)
     if found is not None:
         return found
-    (made,) = emit([[text]])
-    object_cache.save(key, made)
-    return made
+    (result,) = emit([[text]])
+    object_cache.save(key, result)
+    return result
 
 
 _compiler: Any = None
@@ -146,10 +146,10 @@ def _jit() -> Any:
     global _compiler
     if _compiler is None:
         machine = host()
-        # The older linker may lay the parts of one object too far from each other for ARM.
+        # RuntimeDyld may place the sections of an object too far apart for ARM's relocations.
         together = architecture(machine.triple) == "aarch64"
         _compiler = binding.create_lljit_compiler(target_of(machine), use_jit_link=together)
-        # Some objects end by machine code, and may do so after all modules.
+        # Some finalizers call machine code, possibly after all modules are torn down.
         for each in (_compiler, _kept):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     return _compiler

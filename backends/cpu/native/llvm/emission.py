@@ -1,12 +1,12 @@
-"""From the texts of modules to object code, on several threads at once.
+"""Compile the texts of modules to object code, on several threads.
 
-Kernels are written as vectors already, so that the few passes that clean up are enough: the loop
-vectorizer would find nothing to do. Loops are not turned round either: code generation lays them
-out so that a round has one jump, and needs a quarter less time where nothing was repeated before.
+Kernels are vectorized by their rules, so that a few cleanup passes are enough: the loop vectorizer
+would find nothing to do. Loops are not rotated either: code generation lays them out with one jump
+for each iteration, and compiling takes a quarter less time.
 
-llvmlite lets one thread at a time into LLVM. That is needed where threads share a context; here
-each module has one of its own, and so the two functions that take nearly all of the time are called
-without llvmlite's lock.
+llvmlite admits one thread at a time into LLVM, which is needed if threads share a context. Here
+each module has a context of its own, and so the two functions that take nearly all of the time are
+called without llvmlite's lock.
 """
 
 import ctypes
@@ -26,12 +26,12 @@ from shardir.sizes import show_bytes
 
 
 def target_of(machine: Machine, level: int = 1) -> Any:
-    """What LLVM knows of a machine and how to emit code for it.
+    """Return LLVM's target machine for a host at an optimization level.
 
-    One level higher takes a sixth more time, for kernels that run as long. Level 0 takes a third of
-    the time.
+    Level 2 takes a sixth more time than level 1, and its kernels run as long. Level 0 takes a third
+    of the time.
     """
-    # On ARM addresses take few bits: what may be far away is found through a table nearby.
+    # The small code model reaches distant symbols through the global offset table.
     model = (
         {"reloc": "pic", "codemodel": "small"} if architecture(machine.triple) == "aarch64" else {}
     )
@@ -41,27 +41,26 @@ def target_of(machine: Machine, level: int = 1) -> Any:
 
 
 _contexts: dict[int, Any] = {}
-"""Those of modules that are not closed yet, by their identity: to compare them takes steps of
-Python, between which other threads add and remove some. Where an error ends the work on one, the
-collector of garbage closes it, and would close the context, which the module needs for that, in any
-order."""
+"""The contexts of open modules by identity: comparing them would run Python code, during which
+other threads may change the dictionary. If an error abandons a module, the garbage collector closes
+it, and would close its context in any order, which the module still needs."""
 
 
 class Prepared:
-    """Several modules as one, and the passes that clean it up, in a context nobody else has.
+    """Several linked modules, and the passes that clean them up, in a context of their own.
 
-    What is made in `haste` is made in a quarter of the time, and runs a tenth longer where it calls
-    functions most of the time. Raises `RuntimeError` with LLVM's words when a text is no module or
-    two define the same.
+    `unoptimized` code compiles in a quarter of the time, and runs a tenth longer if most of its
+    time is spent in calls. Raises `RuntimeError` with LLVM's message if a text is not a valid
+    module, or if two texts define the same symbol.
     """
 
-    def __init__(self, texts: Sequence[str], haste: bool = False) -> None:
+    def __init__(self, texts: Sequence[str], unoptimized: bool = False) -> None:
         if is_too_little_for(COMPILE_BYTES):  # LLVM would end the process.
             raise OutOfMemoryError(
                 f"compiling a program may take {show_bytes(COMPILE_BYTES)} of address space, "
-                "which are not left; allow this process more address space (ulimit -v)"
+                "but less is left; allow this process more address space (ulimit -v)"
             )
-        self._target = target_of(host(), 0 if haste else 1)
+        self._target = target_of(host(), 0 if unoptimized else 1)
         self._context = binding.create_context()
         _contexts[id(self._context)] = self._context
         self._module = self._parsed(texts[0])
@@ -71,13 +70,13 @@ class Prepared:
         self._passes = binding.create_new_module_pass_manager()
         self._passes.add_always_inliner_pass()
         self._passes.add_sroa_pass()
-        if not haste:
+        if not unoptimized:
             self._passes.add_instruction_combine_pass()
             self._passes.add_simplify_cfg_pass()
         self._builder = binding.create_pass_builder(self._target, options)
 
     def code(self) -> bytes:
-        """The object code, once; functions that are internal to one module stay so."""
+        """Return the object code; call this once. Internal functions stay internal."""
         try:
             _RUN(self._passes, self._module, self._builder)
             with ffi.OutputString() as words:
@@ -101,10 +100,10 @@ class Prepared:
 
 
 class Ahead:
-    """Object code that is made on a thread while who began it does something else.
+    """Object code that a thread compiles while the caller goes on.
 
-    Who begins it waits until the texts are read: that is many short calls, and after each of them
-    the thread would wait for the other to let go of Python. Raises as `Prepared` does.
+    The constructor waits until the texts are parsed: parsing takes many short calls, and after each
+    of them the thread would wait for the interpreter lock. Raises as `CompilationUnit` does.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -120,16 +119,17 @@ class Ahead:
 
     @property
     def ended(self) -> bool:
-        """Whether `code` would not wait."""
+        """Whether `code` would return without waiting."""
         return not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Return when it has ended, well or badly."""
+        """Wait until the compilation has ended, with or without an error."""
         if self._thread.ident is not None:
             self._thread.join()
 
     def code(self) -> bytes:
-        """The object code; raises `RuntimeError` with LLVM's words where there is none."""
+        """Return the object code; raise `RuntimeError` with LLVM's message if compilation
+        failed."""
         self.wait()
         if self._error is not None:
             raise self._error
@@ -141,23 +141,23 @@ class Ahead:
                 prepared = Prepared(texts)
                 self._read.set()
                 self._code = prepared.code()
-            except BaseException as error:  # Raised again where it is wanted.
+            except BaseException as error:  # Raised again by the constructor or by `code`.
                 self._error = error
             finally:
                 self._read.set()
 
 
-def emit(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
-    """The object code of each group of modules, at the same time; raises as `Prepared` does."""
-    return done_apart([partial(_emitted, group, haste) for group in groups])
+def emit(groups: Sequence[Sequence[str]], unoptimized: bool = False) -> list[bytes]:
+    """Compile each group of modules, concurrently; raise as `CompilationUnit` does."""
+    return done_apart([partial(_emitted, group, unoptimized) for group in groups])
 
 
-def _emitted(texts: Sequence[str], haste: bool) -> bytes:
-    return Prepared(texts, haste).code()
+def _emitted(texts: Sequence[str], unoptimized: bool) -> bytes:
+    return Prepared(texts, unoptimized).code()
 
 
 def _unlocked(name: str) -> Any:
-    """A function of llvmlite's library that many threads may be in."""
+    """Return a function of llvmlite's library without the lock around it."""
     known = getattr(ffi.lib, name)
     function = getattr(ctypes.CDLL(ffi.lib._name), name)
     function.argtypes, function.restype = known.argtypes, known.restype

@@ -1,7 +1,7 @@
-"""What code on disk is found by where a name says what it does.
+"""Cache keys of code on disk.
 
-A name says that only to those who know how the code is written. So a key also holds a fingerprint
-of the files of this backend, and what the code was compiled for.
+A kernel name identifies code only for one version of its generator. So a key also contains a
+fingerprint of the files of this backend, and the target machine.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from shardir.backends.cpu.native.llvm.target import host
 
 
 def key_of(*words: str) -> str:
-    """The key of what these words name."""
+    """Return the cache key of these words."""
     machine = host()
     text = "\n".join((fingerprint(), *machine.words(), *words))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -22,13 +22,13 @@ def key_of(*words: str) -> str:
 
 @cache
 def fingerprint() -> str:
-    """A hash over what the files of this backend are: their names, sizes and times."""
+    """Return a hash of the names, sizes and times of the files of this backend."""
     facts = facts_of(Path(__file__).parent.parent)
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
 def facts_of(folder: Path | str, deep: bool = True) -> Iterator[str]:
-    """What the files of Python in a folder are, and in the folders in it if that is `deep`."""
+    """Yield path, size and time of the Python files in a folder, recursively if `deep`."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             if entry.name.endswith(".py"):

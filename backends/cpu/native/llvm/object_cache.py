@@ -1,12 +1,11 @@
-"""Object code on disk, so that what was compiled once is only loaded afterwards.
+"""A disk cache of object code: what was compiled once is only loaded afterwards.
 
-What lies there is executed. So the folder belongs to the user and nobody else may write into it, or
-it is not used; a file is a regular file of the user's; and it begins with a checksum of its key and
-of what follows. `load` removes a file that was cut short or damaged, that lies under another key
-than it was saved under, or that cannot be read, and returns None. Files appear whole or not at
-all, whoever else writes at the same time. Beyond `LIMIT_BYTES` or `MOST_FILES` those that were not
-used for longest go. A disk that is full, or a folder that cannot be written, costs time and nothing
-else.
+The contents are executed. So the folder must belong to the user and must not be writable by others,
+or it is not used; each entry is a regular file of the user, and begins with a checksum of its key
+and of its contents. `load` removes a file that is truncated or damaged, that was saved under
+another key, or that cannot be read, and returns None. Files appear atomically, even with concurrent
+writers. Beyond `MAX_CACHE_BYTES` or `MAX_CACHE_FILES` the least recently used files are removed. A
+full disk or a read-only folder costs time only.
 """
 
 import hashlib
@@ -19,13 +18,14 @@ from itertools import count
 from pathlib import Path
 
 LIMIT_BYTES = 512 << 20
-"""How much code is kept; somewhat more between two looks at it."""
+"""Size limit of the cache; it may be exceeded between two evictions."""
 MOST_FILES = 30_000
-"""How many files are kept: the schedules of programs are small, and folders grow slow."""
+"""Limit on the number of files: schedules are small, and large folders are slow."""
 LOOK_EVERY = 64
-"""Files saved between two looks at how much there is."""
+"""Files saved between two evictions."""
 FRESH_SECONDS = 3600.0
-"""A file used within this time is not marked as used again; a temporary one is still written."""
+"""A file that was used within this time is not touched again; a temporary file of this age is not
+removed yet."""
 
 _DIGEST = hashlib.sha256
 _saved = count()
@@ -33,63 +33,65 @@ _saved = count()
 
 @cache
 def folder() -> Path | None:
-    """Where the code lies: `SHARDIR_CACHE_DIR`, or the user's cache folder; `None`: nowhere."""
+    """Return the cache folder, `SHARDIR_CACHE_DIR` or the user's; `None` if there is none to
+    use."""
     given = os.environ.get("SHARDIR_CACHE_DIR")
     if given == "":
         return None
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        # Absolute: it stays where it is when the process changes its folder.
+        # The path is absolute: it stays valid when the process changes its working directory.
         place = (Path(given) if given else Path(base) / "shardir").absolute()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.stat()
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows where the user is at home.
+    except (OSError, RuntimeError):  # RuntimeError: the home folder is unknown.
         return None
     return place if _is_ours(found) and stat.S_ISDIR(found.st_mode) else None
 
 
 def load(key: str) -> bytes | None:
-    """Return the code saved under a key, or None where there is none that can be trusted.
+    """Return the code saved under a key, or None if no trusted entry exists.
 
-    A file that cannot be trusted is removed, where the folder can be written.
+    An entry that cannot be trusted is removed, if the folder is writable.
     """
     place = folder()
     if place is None:
         return None
     file = place / f"{key}.o"
     try:
-        whole, used_at = _read(file)
+        contents, used_at = _read(file)
     except FileNotFoundError:
         return None
     except (OSError, MemoryError):
         _remove(file)
         return None
     size = _DIGEST().digest_size
-    code = whole[size:]
-    if whole[:size] != _checksum(key, code):
+    code = contents[size:]
+    if contents[:size] != _checksum(key, code):
         _remove(file)
         return None
     if time.time() - used_at > FRESH_SECONDS:
         try:
             os.utime(file)
-        except OSError:  # Of a disk that is only read, nothing is ever thrown away either.
+        except OSError:  # A read-only disk: nothing is evicted from it.
             return code
     return code
 
 
 def discard(key: str) -> None:
-    """Remove what is saved under a key, because its reader cannot use it."""
+    """Remove the entry of a key, because its reader cannot use it."""
     place = folder()
     if place is not None:
         _remove(place / f"{key}.o")
 
 
 def _read(file: Path) -> tuple[bytes, float]:
-    """Return what a file holds and when it was last used.
+    """Return the contents of a file and the time of its last use.
 
-    Raises `OSError` where it cannot be read, or others may have written it.
+    Raises `OSError` if the file cannot be read, or if other users may have written it.
     """
-    handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # A pipe would wait.
+    # Opening a pipe would block.
+    handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as opened:
         facts = os.fstat(handle)
         if not (_is_ours(facts) and stat.S_ISREG(facts.st_mode)):
@@ -98,26 +100,27 @@ def _read(file: Path) -> tuple[bytes, float]:
 
 
 def _checksum(key: str, code: bytes) -> bytes:
-    """Return the checksum of code under a key: the same code under another key has another one."""
+    """Return the checksum of code under a key; the same code has another checksum under another
+    key."""
     digest = _DIGEST(f"{len(key)}:{key}".encode())
     digest.update(code)
     return digest.digest()
 
 
 def holds(key: str) -> bool:
-    """Whether there is a file for a key; `load` may still not trust it."""
+    """Return whether a file exists for a key; `load` may still reject it."""
     place = folder()
     return place is not None and (place / f"{key}.o").exists()
 
 
 def save(key: str, code: bytes) -> None:
-    """Keep code under a key."""
+    """Save code under a key."""
     place = folder()
     if place is None:
         return
     temporary = None
     try:
-        # The name's end keeps others from taking it for code; its owner alone may read it.
+        # The suffix marks the file as incomplete; only its owner can read it.
         handle, temporary = tempfile.mkstemp(dir=place, suffix=".part")
         with os.fdopen(handle, "wb") as file:
             file.write(_checksum(key, code) + code)
@@ -131,17 +134,17 @@ def save(key: str, code: bytes) -> None:
 
 
 def evict(place: Path, limit: int) -> None:
-    """Remove what was not used for longest where a folder holds more bytes than `limit`, or too
-    many files."""
+    """Remove the least recently used files if a folder exceeds `limit` bytes or the limit of
+    files."""
     files = []
     try:
         found = list(place.iterdir())
-    except OSError:  # Somebody removed the folder.
+    except OSError:  # Another process removed the folder.
         return
     for file in found:
         try:
             facts = file.stat()
-        except OSError:  # Another process was faster.
+        except OSError:  # Another process removed the file.
             continue
         if file.suffix == ".o":
             files.append((facts.st_mtime, facts.st_size, file))
@@ -150,7 +153,7 @@ def evict(place: Path, limit: int) -> None:
     total, count = sum(size for _, size, _ in files), len(files)
     if total <= limit and count <= MOST_FILES:
         return
-    # To three quarters, so that the next files do not make another round necessary.
+    # Shrink to three quarters, so that the next files do not cause another eviction.
     for _, size, file in sorted(files):
         if total <= limit * 3 // 4 and count <= MOST_FILES * 3 // 4:
             return
@@ -160,12 +163,12 @@ def evict(place: Path, limit: int) -> None:
 
 
 def _is_ours(facts: os.stat_result) -> bool:
-    """Whether a file or folder is the user's, and no other user may write it."""
+    """Return whether a file or folder belongs to the user, and no other user may write it."""
     return facts.st_uid == os.getuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _remove(file: Path) -> None:
     try:
         file.unlink()
-    except OSError:  # It is gone, or stays.
+    except OSError:  # The file is already gone, or cannot be removed.
         return

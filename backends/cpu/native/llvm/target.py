@@ -1,4 +1,4 @@
-"""Descriptions of the machine that code is compiled for, and that of this host."""
+"""Descriptions of the machine that code is compiled for, and of this host."""
 
 import os
 from dataclasses import dataclass, fields, replace
@@ -12,22 +12,22 @@ from shardir.backends.cpu.native.llvm.threads import done_apart
 from shardir.backends.cpu.native.runtime.errors import SettingError
 
 ISAS = ("sse", "avx2", "avx512")
-"""Instruction sets of x86 that `SHARDIR_MAX_CPU_ISA` names, each of which includes those before."""
+"""Instruction sets of x86 that `SHARDIR_MAX_CPU_ISA` accepts, each a superset of the one before."""
 AVX2_FEATURES = frozenset(
     {"avx", "avx2", "avxifma", "avxneconvert", "avxvnni", "avxvnniint16", "avxvnniint8", "f16c",
      "fma", "fma4", "gfni", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq", "xop"}
 )  # fmt: skip
-"""Features that need registers of 32 bytes."""
+"""Features that require 32-byte registers."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The description of a host: what kernels are selected and compiled for.
+    """The description of a host: the machine that kernels are selected and compiled for.
 
-    `vector_bytes` is how wide the registers are that kernels should use: 64 with AVX-512, 32 with
-    AVX2, 16 on ARM. `fma` says whether a fused multiply-add is an instruction here. `l1_bytes` and
-    `l2_bytes` are the sizes of the two nearest caches that a core has for data, and
-    `shared_cache_bytes` that of the cache which cores share, as far as one process may count on it.
+    `vector_bytes` is the register width that kernels should use: 64 with AVX-512, 32 with AVX2, 16
+    on ARM. `fma` says whether the machine has a fused multiply-add instruction. `l1_bytes` and
+    `l2_bytes` are the sizes of the first two data caches of a core, and `shared_cache_bytes` is the
+    part of the last-level cache that one process may count on.
     """
 
     triple: str
@@ -41,7 +41,7 @@ class Machine:
     shared_cache_bytes: int
 
     def lanes(self, item_bytes: int) -> int:
-        """Return how many elements of a size fill a register."""
+        """Return how many elements of `item_bytes` fill a register."""
         return max(1, self.vector_bytes // item_bytes)
 
     def has(self, feature: str) -> bool:
@@ -54,13 +54,13 @@ class Machine:
         return self.vector_bytes == 64 or architecture(self.triple) == "aarch64"
 
     def words(self) -> tuple[str, ...]:
-        """Return all of the description, for the keys of what is compiled for it."""
+        """Return the whole description as text, for cache keys."""
         return tuple(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
 
     def limited_to(self, isa: str) -> "Machine":
-        """Return the description without what is beyond an instruction set of `ISAS`.
+        """Return the description without features beyond an instruction set of `ISAS`.
 
-        A machine that is not x86, or has no more, is as it was.
+        A machine that is not x86, or has no such features, is returned unchanged.
         """
         if architecture(self.triple) != "x86_64" or isa == "avx512":
             return self
@@ -75,7 +75,7 @@ class Machine:
 
 
 def _is_beyond(feature: str, isa: str) -> bool:
-    """Return whether a feature of x86 needs wider registers than an instruction set has."""
+    """Return whether an x86 feature requires wider registers than an instruction set has."""
     if feature.startswith(("avx512", "avx10", "amx", "evex512")):
         return True
     return isa == "sse" and feature in AVX2_FEATURES
@@ -83,7 +83,7 @@ def _is_beyond(feature: str, isa: str) -> bool:
 
 @cache
 def host() -> Machine:
-    """Return the description of the machine this process runs on.
+    """Return the description of the machine that this process runs on.
 
     The environment variable `SHARDIR_MAX_CPU_ISA` (`sse`, `avx2` or `avx512`) limits the
     instructions that are used. Raises `SettingError` if it has another value.
@@ -92,8 +92,9 @@ def host() -> Machine:
     limit = os.environ.get("SHARDIR_MAX_CPU_ISA", "")
     if limit and limit not in ISAS:
         raise SettingError(
-            f"SHARDIR_MAX_CPU_ISA is {limit!r}, which is no instruction set; "
-            f"set it to one of {', '.join(ISAS)}, or unset it to use all that the processor has"
+            f"SHARDIR_MAX_CPU_ISA is {limit!r}, which is not an instruction set; "
+            f"set it to one of {', '.join(ISAS)}, "
+            "or unset it to use all instructions of the processor"
         )
     return found.limited_to(limit) if limit else found
 
@@ -119,7 +120,8 @@ def _found() -> Machine:
 
 
 def _cache(level: int, usual: int) -> int:
-    """Return the bytes of the data cache of a level, as Linux says; `usual` where nothing does."""
+    """Return the bytes of a level of the data cache that Linux reports; `usual` if it reports
+    none."""
     for number in range(8):
         folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{number}")
         try:
@@ -134,10 +136,10 @@ def _cache(level: int, usual: int) -> int:
 
 
 def system(triple: str) -> str:
-    """`linux` or `darwin`."""
+    """Return `linux` or `darwin`."""
     return "darwin" if "darwin" in triple or "macos" in triple else "linux"
 
 
 def architecture(triple: str) -> str:
-    """`x86_64` or `aarch64`."""
+    """Return `x86_64` or `aarch64`."""
     return "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"

@@ -1,9 +1,9 @@
-"""LLVM IR as text, built one instruction at a time.
+"""Build LLVM IR as text, one instruction at a time.
 
-A `Function` appends instructions; each gives a `Value`, a register with its type. Control flow is
-written with `with` blocks. Variables are stack slots that LLVM turns into registers, so that no
-phi is ever written by hand. Text rather than `llvmlite.ir`: building a kernel takes a fifth of a
-millisecond, and what is compiled can be read.
+A function appends instructions; each returns a value, which is a register with its type. Control
+flow is written with `with` blocks. Variables are stack slots that LLVM promotes to registers, so
+that no phi is written by hand. Text is faster to build than `llvmlite.ir` (a kernel takes a fifth
+of a millisecond), and the input of the compiler is readable.
 """
 
 import struct
@@ -14,35 +14,35 @@ from functools import cache
 from typing import Union, final
 
 Number = Union["Value", int, float]
-"""An operand: a value, or a number that becomes a constant of the other operand's type."""
+"""An operand: a value, or a Python number that becomes a constant of the other operand's type."""
 
 FLOATS = ("half", "bfloat", "float", "double")
 APART = "nounwind noinline alignstack(64)"
-"""Attributes of a function that is called in a kernel: vectors that it keeps on the stack do not
-cross lines of memory, which LLVM alone sees to for variables only."""
+"""Attributes of a function that kernels call: vectors that it spills do not cross cache lines.
+LLVM guarantees this by default for variables only."""
 NONTEMPORAL = "!nontemporal !{i32 1}"
 SELDOM = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
 
 def vector(type: str, lanes: int) -> str:
-    """The type of `lanes` elements of `type`; of one lane the type itself."""
+    """Return the type of `lanes` elements of `type`; of one lane the type itself."""
     return type if lanes == 1 else f"<{lanes} x {type}>"
 
 
 @cache
 def element(type: str) -> str:
-    """The element type of a vector, or the type itself."""
+    """Return the element type of a vector type; of another type the type itself."""
     return type.split(" x ")[1][:-1] if type.startswith("<") else type
 
 
 @cache
 def lanes(type: str) -> int:
-    """How many elements a value of a type has."""
+    """Return the number of elements of a type."""
     return int(type[1:].split(" ")[0]) if type.startswith("<") else 1
 
 
 def literal(type: str, number: int | float) -> str:
-    """A constant; of a vector type the same number in all lanes. Floats are exact."""
+    """Return a constant as text; of a vector type a splat. Floats are exact."""
     if type[0] == "i":
         return str(int(number))
     kind = element(type)
@@ -92,11 +92,11 @@ class Value:
         return self._binary("sdiv", "fdiv", other)
 
     def __floordiv__(self, other: Number) -> "Value":
-        """Unsigned division."""
+        """Return the unsigned quotient."""
         return self._binary("udiv", "fdiv", other)
 
     def __mod__(self, other: Number) -> "Value":
-        """The remainder of unsigned division."""
+        """Return the unsigned remainder."""
         return self._binary("urem", "frem", other)
 
     def __and__(self, other: Number) -> "Value":
@@ -132,24 +132,24 @@ class Value:
         return self._binary("shl", "shl", other)
 
     def __rshift__(self, other: Number) -> "Value":
-        """Logical: zeros come in from the left."""
+        """Shift right logically: zeros are shifted in."""
         return self._binary("lshr", "lshr", other)
 
     def is_(self, predicate: str, other: Number) -> "Value":
-        """A comparison, such as `slt` of integers and `olt` of floats."""
+        """Compare with a predicate, such as `slt` for integers and `olt` for floats."""
         f, kind = self.function, element(self.type)
         name = "fcmp" if kind in FLOATS else "icmp"
         text = f"{name} {predicate} {self.type} {self.text}, {f.text_of(other, self.type)}"
         return f.emit(text, vector("i1", lanes(self.type)))
 
     def to(self, type: str, how: str) -> "Value":
-        """A conversion, such as `sext`, `fptosi` or `bitcast`."""
+        """Convert to a type by an instruction such as `sext`, `fptosi` or `bitcast`."""
         return self.function.emit(f"{how} {self.type} {self} to {type}", type)
 
 
 @final
 class Variable:
-    """A place on the stack that holds one value at a time; LLVM keeps it in a register."""
+    """A stack slot of one type, which LLVM promotes to a register."""
 
     __slots__ = ("address", "type")
 
@@ -166,9 +166,9 @@ class Variable:
 
 @dataclass
 class Module:
-    """Functions that are compiled together, and declarations of what they call.
+    """Functions that are compiled together, and the declarations of external functions.
 
-    `inlined`: functions of vector mathematics are to be written into it, not called.
+    `inlined` means that vector math functions are inlined into the module, not called.
     """
 
     functions: list["Function"] = field(default_factory=list)
@@ -177,18 +177,18 @@ class Module:
     inlined: bool = False
 
     def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> None:
-        """Say that a function of this name exists elsewhere; twice does no harm."""
+        """Declare an external function; repeated declarations have no effect."""
         text = f"declare {result} @{name}({', '.join(params)}) {attributes}".rstrip()
         self.declarations.setdefault(text)
 
     def table(self, name: str, type: str, numbers: Sequence[int]) -> None:
-        """Constant integers in memory, whose address is `@name`; twice does no harm."""
+        """Define constant integers in memory at `@name`; repeated definitions have no effect."""
         listed = ", ".join(f"{type} {number}" for number in numbers)
         text = f"@{name} = internal constant [{len(numbers)} x {type}] [{listed}], align 64"
         self.tables.setdefault(name, text)
 
     def text(self) -> str:
-        """The module as LLVM reads it."""
+        """Return the module as LLVM assembly."""
         parts = [
             *self.tables.values(),
             *sorted(self.declarations),
@@ -199,10 +199,11 @@ class Module:
 
 @final
 class Function:
-    """A function of a module, growing at its end.
+    """A function of a module; instructions are appended at its end.
 
-    `params` are its parameters. An `internal` function is seen in its module alone. `apart`, where
-    it is set, makes the result of what is rare elsewhere, so that it need not be written here.
+    `params` are its parameter types. An `internal` function is visible in its module only.
+    `cold_path`, if set, computes rare results out of line, so that their code is not emitted
+    inline.
     """
 
     def __init__(
@@ -230,11 +231,11 @@ class Function:
     # Instructions.
 
     def value(self, given: Number, type: str) -> Value:
-        """A value as it is, a number as a constant of `type`."""
+        """Return a value unchanged, and a Python number as a constant of `type`."""
         return given if isinstance(given, Value) else Value(literal(type, given), type, self)
 
     def text_of(self, given: Number, type: str) -> str:
-        """How a value, or a number as a constant of `type`, is written."""
+        """Return the text of a value, or of a Python number as a constant of `type`."""
         return given.text if isinstance(given, Value) else literal(type, given)
 
     def emit(self, text: str, type: str) -> Value:
@@ -249,41 +250,42 @@ class Function:
         self._lines.append(f"  {text}")
 
     def variable(self, type: str, initial: Number | None = None) -> Variable:
-        """A place for values of `type`, 64-byte aligned."""
+        """Allocate a stack slot for values of `type`, 64-byte aligned."""
         self._count += 1
         name = f"%s{self._count}"
         self._slots.append(f"  {name} = alloca {type}, align 64")
-        made = Variable(Value(name, "ptr", self), type)
+        result = Variable(Value(name, "ptr", self), type)
         if initial is not None:
-            made.set(initial)
-        return made
+            result.set(initial)
+        return result
 
     def offset(self, address: Value, index: Number, type: str = "i8") -> Value:
-        """The address `index` elements of `type` further on; bytes unless said otherwise."""
+        """Return the address `index` elements of `type` after `address`; by default bytes."""
         at = self.text_of(index, "i64")
         return self.emit(f"getelementptr {type}, ptr {address.text}, i64 {at}", "ptr")
 
     def load(self, address: Value, type: str, align: int | None = None) -> Value:
-        """Read a value; `align` in bytes, where it is not the type's own."""
+        """Load a value; `align` in bytes overrides the alignment of the type."""
         more = f", align {align}" if align else ""
         return self.emit(f"load {type}, ptr {address.text}{more}", type)
 
     def store(
         self, value: Value, address: Value, align: int | None = None, streaming: bool = False
     ) -> None:
-        """Write a value; `streaming` goes past the caches, and needs full alignment."""
+        """Store a value; `streaming` stores are non-temporal and need full alignment."""
         more = f", align {align}" if align else ""
         more += f", {NONTEMPORAL}" if streaming else ""
         self.do(f"store {value.type} {value.text}, ptr {address.text}{more}")
 
     def select(self, condition: Value, yes: Number, no: Number) -> Value:
-        """`yes` where the condition holds, `no` elsewhere; one of them may be a number."""
+        """Return `yes` where the condition holds and `no` elsewhere; one of them may be a
+        number."""
         type = yes.type if isinstance(yes, Value) else no.type if isinstance(no, Value) else "i64"
         a, b = self.value(yes, type), self.value(no, type)
         return self.emit(f"select {condition.type} {condition}, {type} {a}, {type} {b}", type)
 
     def call(self, name: str, args: Sequence[Value], result: str = "void") -> Value:
-        """Call a function by name, or through an address that is a value's text."""
+        """Call a function by name, or through the text of a register that holds its address."""
         target = name if name[0] == "%" else f"@{name}"
         text = f"call {result} {target}({', '.join([f'{a.type} {a.text}' for a in args])})"
         if result == "void":
@@ -292,18 +294,18 @@ class Function:
         return self.emit(text, result)
 
     def intrinsic(self, name: str, *args: Value, result: str | None = None) -> Value:
-        """Call `llvm.NAME` of the first operand's type, and declare it."""
+        """Call `llvm.NAME` overloaded on the type of the first operand, and declare it."""
         type = args[0].type
         full = f"llvm.{name}.{_suffix(type)}"
         self.module.declare(full, result or type, [a.type for a in args])
         return self.call(full, args, result or type)
 
     def fma(self, a: Value, b: Number, c: Number) -> Value:
-        """`a * b + c`, rounded once."""
+        """Return `a * b + c`, rounded once."""
         return self.intrinsic("fma", a, self.value(b, a.type), self.value(c, a.type))
 
     def splat(self, value: Value, count: int) -> Value:
-        """A vector with the value in all lanes."""
+        """Return a vector with the value in all lanes."""
         if count == 1:
             return value
         type = vector(value.type, count)
@@ -312,18 +314,18 @@ class Function:
         return self.emit(f"shufflevector {type} {first}, {type} poison, {zeros}", type)
 
     def shuffle(self, a: Value, b: Value, lanes_taken: Sequence[int]) -> Value:
-        """A vector of lanes of two; those of `b` count on after those of `a`."""
+        """Select lanes of two vectors; lanes of `b` are numbered after those of `a`."""
         mask = ", ".join(f"i32 {lane}" for lane in lanes_taken)
         text = f"shufflevector {a.type} {a}, {b.type} {b}, <{len(lanes_taken)} x i32> <{mask}>"
         return self.emit(text, vector(element(a.type), len(lanes_taken)))
 
     def least(self, a: Value, b: Number) -> Value:
-        """The smaller of two unsigned integers."""
+        """Return the minimum of two unsigned integers."""
         other = self.value(b, a.type)
         return self.select(a.is_("ult", other), a, other)
 
     def leave(self, value: Value | None = None) -> None:
-        """Return; every function ends with one."""
+        """Return from the function; every function ends with this."""
         self.do("ret void" if value is None else f"ret {value.type} {value}")
 
     # Control flow.
@@ -332,7 +334,7 @@ class Function:
     def loop(
         self, start: Number, stop: Number, step: Number = 1, type: str = "i64"
     ) -> Iterator[Value]:
-        """Do what follows for each number from `start` until `stop` is reached or passed."""
+        """Run the block for each value from `start` to `stop` (exclusive) in steps of `step`."""
         i = self.variable(type, start)
         with self.while_(lambda: i.get().is_("slt", stop)):
             now = i.get()
@@ -341,7 +343,7 @@ class Function:
 
     @contextmanager
     def while_(self, going: Callable[[], Value]) -> Iterator[None]:
-        """Do what follows as long as `going`, evaluated before each round, is true."""
+        """Run the block while `going`, evaluated before each iteration, is true."""
         head, body, end = self._label("head"), self._label("body"), self._label("end")
         self.do(f"br label %{head}")
         self._start(head)
@@ -353,7 +355,7 @@ class Function:
 
     @contextmanager
     def when(self, condition: Value, seldom: bool = False) -> Iterator[None]:
-        """Do what follows if the condition holds; `seldom`: the code is laid out for when not."""
+        """Run the block if the condition holds; `seldom` marks the branch as unlikely."""
         body, end = self._label("then"), self._label("end")
         weights = f", {SELDOM}" if seldom else ""
         self.do(f"br i1 {condition}, label %{body}, label %{end}{weights}")
@@ -363,7 +365,7 @@ class Function:
         self._start(end)
 
     def choose(self, condition: Value, yes: Callable[[], None], no: Callable[[], None]) -> None:
-        """Do the one or the other."""
+        """Emit both branches of a condition."""
         first, second, end = self._label("then"), self._label("else"), self._label("end")
         self.do(f"br i1 {condition}, label %{first}, label %{second}")
         for label, branch in ((first, yes), (second, no)):
@@ -380,7 +382,7 @@ class Function:
         self._lines.append(f"{label}:")
 
     def text(self) -> str:
-        """The function as LLVM reads it."""
+        """Return the function as LLVM assembly."""
         params = ", ".join(f"{t} %a{i}" for i, t in enumerate(self._declared))
         linkage = "internal " if self._internal else ""
         head = f"define {linkage}{self.result} @{self.name}({params}) {self._attributes} {{"
@@ -388,7 +390,7 @@ class Function:
 
 
 def _suffix(type: str) -> str:
-    """A type as it is written in an intrinsic's name."""
+    """Return the overload suffix of a type in the name of an intrinsic."""
     short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
     kind = element(type)
     one = short.get(kind, kind)

@@ -1,4 +1,4 @@
-"""Starting a thread, where one can be had; and having LLVM's work done on threads of its own."""
+"""Start threads, and run LLVM's work on threads of its own."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +13,15 @@ Made = TypeVar("Made")
 
 _inside: list[int] = []
 _left = Condition()
-"""The threads that are in LLVM, and the news that one has left it."""
+"""The threads that run inside of LLVM, and the condition that one of them has left it."""
 
 
 @contextmanager
 def inside() -> Iterator[None]:
-    """This thread is in LLVM while in the block: LLVM has locks of its own, and a forked child
-    would wait for ever for one that another thread held. So forks wait for who is inside."""
+    """Delay forks while this thread runs inside of LLVM.
+
+    LLVM has locks of its own; a forked child would wait forever for one that another thread held.
+    """
     with _left:
         _inside.append(get_ident())
     try:
@@ -31,7 +33,7 @@ def inside() -> Iterator[None]:
 
 
 def _before_fork() -> None:
-    """Wait until nobody else is inside: the handler of a signal may fork wherever it interrupts."""
+    """Wait until no other thread is inside of LLVM: a signal handler may fork while this one is."""
     _left.acquire()
     mine = get_ident()
     _left.wait_for(lambda: all(each == mine for each in _inside))
@@ -41,12 +43,11 @@ held_by_forks(_before_fork, _left.release)
 
 
 def started(thread: Thread) -> bool:
-    """Start a thread; false where the system has none to give, or Python is ending.
+    """Start a thread; return False if the system cannot start one, or if Python is shutting down.
 
-    A thread that gets no memory while it begins is waited for in vain, so that none begins where
-    there is too little address space.
-
-    Before Python 3.12 one that is started while Python ends would be waited for in vain.
+    `Thread.start` would wait forever for a thread that runs out of memory while it starts; so none
+    is started if too little address space is left. Before Python 3.12 it would also wait forever
+    for a thread that is started during shutdown.
     """
     if sys.is_finalizing() or is_too_little_for(THREAD_BYTES):
         return False
@@ -55,25 +56,25 @@ def started(thread: Thread) -> bool:
     except RuntimeError:
         return False
     except KeyError as error:
-        # CPython's `start` stumbles over what the handler of a signal raises in there.
+        # CPython's `start` fails with KeyError if a signal handler raises inside of it.
         raise error.__context__ or error from None
     return True
 
 
 def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
-    """What each of the works in LLVM returns, all at once; raises what one of them raises.
+    """Run all `works` in LLVM concurrently and return their results; raise any of their errors.
 
-    No part is the caller's: that may be Python's main thread, and what the handler of a signal
-    raises there, Ctrl-C for one, would leave LLVM's objects owned twice, and its lock taken.
+    None of them runs on the caller's thread: on Python's main thread an exception of a signal
+    handler, such as Ctrl-C, would leave LLVM's objects with two owners and its lock held.
     """
-    made: dict[int, Made] = {}
+    result: dict[int, Made] = {}
     errors: list[BaseException] = []
 
     def do(number: int) -> None:
         try:
             with inside():
-                made[number] = works[number]()
-        except BaseException as error:  # Raised again where it is wanted.
+                result[number] = works[number]()
+        except BaseException as error:  # Raised again by the caller.
             errors.append(error)
 
     threads = [Thread(target=do, args=(number,)) for number in range(len(works))]
@@ -86,11 +87,11 @@ def done_apart(works: Sequence[Callable[[], Made]]) -> list[Made]:
                 do(number)
         _wait(working)
     except BaseException:
-        _wait(working)  # Locks are held until they have ended.
+        _wait(working)  # The caller's locks stay held until all threads have ended.
         raise
     if errors:
         raise errors[0]
-    return [made[number] for number in range(len(works))]
+    return [result[number] for number in range(len(works))]
 
 
 def _wait(threads: Sequence[Thread]) -> None:

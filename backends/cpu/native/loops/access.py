@@ -1,7 +1,7 @@
-"""Vectors from and to memory, the last ones of a row cut short.
+"""Load and store vectors, of which the last of a row may be partial.
 
-Where the machine masks memory accesses (AVX-512), a short vector is a masked one; elsewhere its
-elements go over the stack, so that there is one copy of a loop's body for both.
+With masked memory accesses (AVX-512) a partial vector is masked; otherwise its elements are copied
+through the stack, so that one copy of a loop body handles full and partial vectors.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ _LAST = 63
 
 
 class Place(NamedTuple):
-    """Where an array's elements are: those of a vector begin at `address`, `stride` bytes apart."""
+    """The memory of a vector of elements: the first is at `address`, the others `stride` bytes
+    apart."""
 
     address: Value
     dtype: str
@@ -28,9 +29,10 @@ class Place(NamedTuple):
 
 @dataclass
 class Vectors:
-    """Accesses to vectors of `count` elements, of which `left` are there (all of them: `None`).
+    """Accesses to vectors of `count` elements, of which the first `left` exist (`None`: all).
 
-    What is `streaming` is written past the caches, only where `aligned` if that is known late.
+    Results that are `streaming` are stored past the caches; with `aligned`, a run-time condition,
+    only if it holds.
     """
 
     function: Function
@@ -41,7 +43,7 @@ class Vectors:
     _masks: dict[int, Value] = field(default_factory=dict)
 
     def load(self, place: Place) -> Held:
-        """The elements at a place; what is past the end is anything."""
+        """Load the elements at a place; lanes past the end have arbitrary values."""
         f = self.function
         if place.lying == SPLAT:
             return splat(f, registers.load(f, place.address, place.dtype, 1), self.count)
@@ -51,10 +53,10 @@ class Vectors:
             return registers.load(f, place.address, place.dtype, self.count)
         if not has_masks():
             stack = self._stack(place.dtype)
-            whole = self.left.is_("uge", self.count)
-            with f.when(whole ^ 1):
+            is_full = self.left.is_("uge", self.count)
+            with f.when(is_full ^ 1):
                 self._copy(stack.address, place.address, self._bytes(place.dtype))
-            address = f.select(whole, place.address, stack.address)
+            address = f.select(is_full, place.address, stack.address)
             return registers.load(f, address, place.dtype, self.count)
         part, type, mask = self._masked(place.dtype)
         name = f"llvm.masked.load.{_suffix(type)}.p0"
@@ -73,7 +75,7 @@ class Vectors:
         )
 
     def store(self, held: Held, place: Place) -> None:
-        """Write the elements that are there."""
+        """Store the elements that exist."""
         f = self.function
         if place.lying == GENERAL:
             stack = self._stack(place.dtype)
@@ -83,10 +85,10 @@ class Vectors:
             self._store_whole(held, place)
         elif not has_masks():
             stack = self._stack(place.dtype)
-            whole = self.left.is_("uge", self.count)
-            address = f.select(whole, place.address, stack.address)
+            is_full = self.left.is_("uge", self.count)
+            address = f.select(is_full, place.address, stack.address)
             registers.store(f, held, address, place.dtype)
-            with f.when(whole ^ 1):
+            with f.when(is_full ^ 1):
                 self._copy(place.address, stack.address, self._bytes(place.dtype))
         else:
             part, type, mask = self._masked(place.dtype)
@@ -98,9 +100,9 @@ class Vectors:
                 f"{mask.type} {mask})"
             )
 
-    def _store_whole(self, held: Held, place: Place) -> None:
+    def _store_whole(self, value: Held, place: Place) -> None:
         def store(streaming: bool) -> None:
-            registers.store(self.function, held, place.address, place.dtype, streaming)
+            registers.store(self.function, value, place.address, place.dtype, streaming)
 
         if self.aligned is None:
             store(self.streaming)
@@ -108,7 +110,7 @@ class Vectors:
             self.function.choose(self.aligned, lambda: store(True), lambda: store(False))
 
     def present(self) -> Value | None:
-        """Which lanes are there; `None` for all."""
+        """Return the mask of the lanes that exist; `None` for all."""
         if self.left is None:
             return None
         return self._mask(self.count)
@@ -119,7 +121,7 @@ class Vectors:
         return part, vector(part, width), self._mask(width)
 
     def _mask(self, width: int) -> Value:
-        """The first lanes set, as many as are left."""
+        """Return a mask of the first `left` lanes."""
         if width not in self._masks:
             f = self.function
             assert self.left is not None
@@ -128,10 +130,10 @@ class Vectors:
                 lost = f.value(width, "i64") - f.least(there, width)
                 bits = f.value(-1, f"i{width}")
                 short = lost if width == 64 else lost.to(f"i{width}", "trunc")
-                # A shift by all bits is no shift; nobody asks for a vector of no elements.
+                # A shift by the full width is undefined; vectors without any element do not occur.
                 self._masks[width] = (bits >> short).to(vector("i1", width), "bitcast")
             elif width == self.count:
-                # Words of 64 lanes cannot be shifted into one another.
+                # Words of more than 64 lanes do not fit into one shift.
                 numbers = ", ".join(f"i16 {lane}" for lane in range(width))
                 type = vector("i16", width)
                 there = f.splat(f.least(self.left, width).to("i16", "trunc"), width)
@@ -149,19 +151,19 @@ class Vectors:
         return stack
 
     def _each(self, place: Place, stack: Variable, writes: bool) -> None:
-        """Copy one element after the other between a place and the stack."""
+        """Copy elements one by one between a place and the stack."""
         f = self.function
         size = itemsize(place.dtype)
         word = f"i{8 * size}"
         align = SIZES[MEMORY[place.dtype]]
         assert place.stride is not None
         end = f.value(self.count, "i64") if self.left is None else f.least(self.left, self.count)
-        far = f.variable("ptr", place.address)
+        outer = f.variable("ptr", place.address)
         with f.loop(0, end) as i:
-            near = f.offset(stack.address, i * size)
-            source, target = (near, far.get()) if writes else (far.get(), near)
+            inner = f.offset(stack.address, i * size)
+            source, target = (inner, outer.get()) if writes else (outer.get(), inner)
             f.store(f.load(source, word, align), target, align)
-            far.set(f.offset(far.get(), place.stride))
+            outer.set(f.offset(outer.get(), place.stride))
 
     def _stack(self, dtype: str) -> Variable:
         width = self.count * (2 if dtype in REAL_OF else 1)
@@ -181,23 +183,23 @@ class Vectors:
 
 
 def has_masks() -> bool:
-    """Whether this machine masks loads and stores of elements of any size."""
+    """Return whether this machine has masked loads and stores for elements of any size."""
     features = host().features
     return "+avx512bw" in features and "+avx512vl" in features
 
 
-def splat(function: Function, held: Held, count: int) -> Held:
-    """One element in all lanes."""
-    if isinstance(held, tuple):
-        return function.splat(held[0], count), function.splat(held[1], count)
-    return function.splat(held, count)
+def splat(function: Function, value: Held, count: int) -> Held:
+    """Return one element in all lanes."""
+    if isinstance(value, tuple):
+        return function.splat(value[0], count), function.splat(value[1], count)
+    return function.splat(value, count)
 
 
-def _packed(f: Function, held: Held, dtype: str) -> Value:
-    if not isinstance(held, tuple):
-        return registers.narrowed(f, held, dtype)
-    count = lanes(held[0].type)
-    return f.shuffle(*held, [lane for i in range(count) for lane in (i, i + count)])
+def _packed(f: Function, value: Held, dtype: str) -> Value:
+    if not isinstance(value, tuple):
+        return registers.narrowed(f, value, dtype)
+    count = lanes(value[0].type)
+    return f.shuffle(*value, [lane for i in range(count) for lane in (i, i + count)])
 
 
 def _suffix(type: str) -> str:

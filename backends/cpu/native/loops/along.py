@@ -1,4 +1,4 @@
-"""Where the arrays of a kernel are at a vector: reductions in rows and in columns ask for both."""
+"""The places of a kernel's arrays at a vector, for reductions in rows and in columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from shardir.backends.cpu.native.loops.evaluation import indices
 from shardir.backends.cpu.native.vector.registers import Held, itemsize
 
 LINE = 64
-"""Bytes of a line of memory."""
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """The arrays along the axis of vectors: operands, `results`, and what is `counted`."""
+    """The arrays along the vector axis: operands, `results`, and `counted` iota indices."""
 
     f: Function
     kinds: Sequence[tuple[str, str]]
@@ -26,7 +26,7 @@ class Along:
     strides: Sequence[Value]
 
     def place(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
-        """Where array `number` is at column `i`."""
+        """Return the place of array `number` at column `i`."""
         dtype, kind = self.kinds[number]
         address = at[number]
         if i is not None and kind != SPLAT and address.type == "ptr":
@@ -35,11 +35,11 @@ class Along:
         return Place(address, dtype, kind, self.strides[number] if kind == GENERAL else None)
 
     def result(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
-        """Where result `number` is at column `i`."""
+        """Return the place of result `number` at column `i`."""
         return self.place(len(self.kinds) - self.counted - self.results + number, at, i)
 
     def ask(self, at: Sequence[Value], i: Value) -> None:
-        """Let the vectors of operands at column `i` come, which are read some time later."""
+        """Prefetch the operand vectors at column `i`."""
         for number in range(len(self.kinds) - self.counted - self.results):
             dtype, kind = self.kinds[number]
             if kind == UNIT:
@@ -48,7 +48,7 @@ class Along:
                     prefetch(self.f, self.f.offset(address, line))
 
     def index(self, number: int, at: Sequence[Value], i: Value | None) -> Held:
-        """The counted numbers `number` of the vector at column `i`."""
+        """Return the values of iota index `number` for the vector at column `i`."""
         where = len(self.kinds) - self.counted + number
         begin, kind = at[where], self.kinds[where][1]
         if i is not None and kind != SPLAT:

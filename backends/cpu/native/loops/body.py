@@ -1,7 +1,7 @@
-"""What one walk over elements computes: a block as numbered steps, without shapes.
+"""The computation of a loop nest: a block as numbered steps, without shapes.
 
-Broadcasts and reshapes are gone, since a value is known by the axes along which it lies. What is
-left is the same for all shapes, so that its text can name a kernel.
+Broadcasts and reshapes vanish, since a value is identified by the axes along which it varies. The
+steps are the same for all shapes, so that their text can name a kernel.
 """
 
 from collections.abc import Sequence, Set
@@ -17,8 +17,8 @@ ARRAY, CONSTANT, IOTA, REDUCE, APPLY = "array", "constant", "iota", "reduce", "a
 
 
 class Step(NamedTuple):
-    """One value: an element of array `number`, a constant, counted index `number`, a reduction or
-    an elementwise operation `op` of earlier values."""
+    """A value: an element of array `number`, a constant, iota index `number`, a reduction, or an
+    elementwise operation `op` on earlier values."""
 
     kind: str
     dtype: str
@@ -29,30 +29,31 @@ class Step(NamedTuple):
 
 
 class Body(NamedTuple):
-    """Steps in order, and which of them are results."""
+    """Steps in order, and the indices of those that are results."""
 
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
     def key(self) -> str:
-        """A text that says all of it."""
+        """Return a text that identifies the body."""
         return f"{self.steps!r}->{self.results!r}"
 
     @property
     def reductions(self) -> tuple[int, ...]:
-        """The steps that reduce."""
+        """The steps that are reductions."""
         return tuple(i for i, step in enumerate(self.steps) if step.kind == REDUCE)
 
 
 def block_of(op: Op) -> Block:
-    """A fused operation's block; of any other operation a block that has it alone."""
+    """Return the block of a fused operation; of any other operation a block with that operation."""
     if op.spec is fused:
         return op.blocks[0]
     return Block(tuple(dict.fromkeys(op.operands)), (op,), op.results)
 
 
 class Walk(NamedTuple):
-    """An operation as a nest and its body: which operand each array is, the axis of each index."""
+    """An operation as a loop nest and its body: the operand of each array, the axis of each iota
+    index."""
 
     nest: Nest
     body: Body
@@ -63,7 +64,7 @@ class Walk(NamedTuple):
 
 
 def walk_of(op: Op) -> Walk:
-    """What an operation computes, as steps in a nest."""
+    """Return the computation of an operation as steps in a loop nest."""
     block = block_of(op)
     nest = nest_of(block)
     live = needed(block)
@@ -93,7 +94,7 @@ def _body(
     known: dict[Step, int] = {}
 
     def add(value: Value, step: Step) -> None:
-        """Append a step; what is computed already is that, now that shapes do not matter."""
+        """Append a step; a step that is already computed is reused, since shapes do not matter."""
         if step.kind in (CONSTANT, IOTA) or step not in known:
             known[step] = len(steps)
             steps.append(step)
@@ -106,13 +107,13 @@ def _body(
             continue
         result = op.result
         operands = tuple(number[v] for v in op.operands)
-        ended = op.spec in REDUCTIONS and len(nest.lies[op.operands[0]]) > len(nest.lies[result])
-        if op.spec in (broadcast, reshape) or (op.spec in REDUCTIONS and not ended):
+        reduces = op.spec in REDUCTIONS and len(nest.lies[op.operands[0]]) > len(nest.lies[result])
+        if op.spec in (broadcast, reshape) or (op.spec in REDUCTIONS and not reduces):
             number[result] = operands[0]
         elif op.spec is constant:
-            # Zeros are equal whatever their signs, and kernels of equal steps are one.
-            told = ("told", repr(op.attrs["value"]))
-            add(result, Step(CONSTANT, result.type.dtype, attrs=(*op.attrs.items(), told)))
+            # Zeros compare equal whatever their signs, but kernels of equal steps are shared.
+            value_text = ("told", repr(op.attrs["value"]))
+            add(result, Step(CONSTANT, result.type.dtype, attrs=(*op.attrs.items(), value_text)))
         elif op.spec is iota:
             if result.type.shape[op.attrs["dim"]] == 1:
                 add(result, Step(CONSTANT, result.type.dtype, attrs=(("value", 0),)))
@@ -121,7 +122,7 @@ def _body(
             add(result, Step(IOTA, result.type.dtype, number=len(counted)))
             counted.append(nest.lies[result][place])
         else:
-            kind, attrs = (REDUCE, {}) if ended else (APPLY, op.attrs)
+            kind, attrs = (REDUCE, {}) if reduces else (APPLY, op.attrs)
             made = tuple(sorted(attrs.items()))
             add(result, Step(kind, result.type.dtype, op.name, operands, made))
     return Body(tuple(steps), tuple(number[v] for v in block.returns)), tuple(counted)

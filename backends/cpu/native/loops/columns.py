@@ -1,7 +1,7 @@
-"""Reductions across the axis of vectors: each lane is a column of its own.
+"""Reductions across the vector axis: each lane is a column of its own.
 
-A block of columns is walked over row by row. Its accumulators, one for each column, lie in scratch
-memory, and so does what is computed of them between passes.
+A block of columns is processed row by row. Its accumulators, one for each column, are in scratch
+memory, as are the values computed of them between passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,13 +31,13 @@ from shardir.backends.cpu.native.vector import registers
 from shardir.backends.cpu.native.vector.registers import Held, itemsize
 
 TOGETHER = 4
-"""Rows that are walked over at once where little is computed of each."""
+"""Rows that are processed in one step if there is little computation for each."""
 LIGHT = 6
-"""Operations that are little."""
+"""The most elementwise operations that count as little computation."""
 
 
 class ColumnShape(NamedTuple):
-    """What the text of a kernel for columns depends on."""
+    """The parameters of the text of a column kernel."""
 
     stages: Stages
     kinds: tuple[tuple[str, str], ...]
@@ -46,22 +46,22 @@ class ColumnShape(NamedTuple):
     whole: bool
 
     def regions(self) -> list[tuple[int, str, bool]]:
-        """What lies in scratch memory: a step, its element type there, and whether it is kept for
-        each row (not only for each column)."""
+        """Return the contents of scratch memory: a step, its element type, and whether it is stored
+        for each row rather than only for each column."""
         steps = self.stages.body.steps
-        made: list[tuple[int, str, bool]] = []
+        regions: list[tuple[int, str, bool]] = []
         for i in self.stages.body.reductions:
             wide = wide_of(steps[i].op, steps[steps[i].operands[0]].dtype)
-            made.append((i, wide, False))
+            regions.append((i, wide, False))
         for i in self.stages.between:
             if steps[i].kind not in (ARRAY, CONSTANT, IOTA):
-                made.append((i, steps[i].dtype, False))
-        return made + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored)]
+                regions.append((i, steps[i].dtype, False))
+        return regions + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored)]
 
 
 class Block(NamedTuple):
-    """A block of columns that a task has come to: where its arrays begin, the end of the table of
-    kept axes, and how many columns."""
+    """The columns of one block: where its arrays begin, the end of the table of parallel axes, the
+    width."""
 
     begins: Sequence[Value]
     rest: Value
@@ -78,14 +78,17 @@ def each_block(
     starts: Sequence[Value],
     table: Value,
 ) -> Iterator[Block]:
-    """The blocks of a task one by one; the numbers of `blocks` are how many there are and how many
-    of them are a task's, those of `columns` how many, a block's most and their blocks."""
+    """Emit a loop over the blocks of a task.
+
+    `blocks` are the number of blocks and the blocks of a task; `columns` are the number of columns,
+    the columns of a block, and the blocks of a row.
+    """
     (count, each), (extent, cut, column_count) = blocks, columns
     first = task * each
     with f.loop(first, f.least(first + each, count)) as block:
-        around = block // column_count
-        column_at = (block - around * column_count) * cut
-        begins, rest = located(f, table, around, starts)
+        batch_block = block // column_count
+        column_at = (block - batch_block * column_count) * cut
+        begins, rest = located(f, table, batch_block, starts)
         begins = [
             further(f, begin, column_at * along)
             for begin, along in zip(begins, arrays.strides, strict=True)
@@ -95,11 +98,11 @@ def each_block(
 
 @cache
 def column_kernel(shape: ColumnShape) -> Kernel:
-    """The kernel for columns; equal shapes give one kernel.
+    """Return the kernel for columns; equal shapes share one kernel.
 
-    Its record: blocks, blocks a task; columns, columns a block, blocks of columns; rows, how many
-    times they are walked over; where each region lies in scratch memory; arrays; strides along the
-    columns and along the rows; the table of the other kept axes and that of reduced ones.
+    Its record: blocks, blocks of a task; columns, columns of a block, blocks of a row; rows,
+    repetitions of them; the scratch offset of each region; arrays; strides along the columns and
+    along the rows; the table of the other parallel axes, and that of reduced ones.
     """
     return written("columns", shape, lambda shape, name: _Columns(shape, name).module)
 
@@ -143,7 +146,7 @@ class _Columns:
         f.leave()
 
     def between(self, number: int, at: Sequence[Value]) -> None:
-        """What lies along kept axes alone, for each column."""
+        """Emit the steps that vary along parallel axes only, for each column."""
         f, shape, steps = self.f, self.shape, self.body.steps
         new = self.stages.between_after(number)
         ends = [
@@ -178,7 +181,7 @@ class _Columns:
                 vectors.store(value, self.arrays.result(k, at, i))
 
     def _closure(self, targets: Sequence[int], new: Sequence[int]) -> list[int]:
-        """What is computed or recalled to know some kept values, in order."""
+        """Return the steps to compute or load for some values, in order."""
         found: set[int] = set()
         left = list(targets)
         while left:
@@ -197,7 +200,7 @@ class _Columns:
         return registers.load(self.f, address, dtype, self.shape.lanes)
 
     def walk(self, number: int, begins: Sequence[Value]) -> None:
-        """One pass over all rows of the block."""
+        """Emit one pass over all rows of the block."""
         f, shape, steps = self.f, self.shape, self.body.steps
         for k in self.stages.reductions(number):
             wide = wide_of(steps[k].op, steps[steps[k].operands[0]].dtype)
@@ -216,7 +219,8 @@ class _Columns:
             self.some_rows(number, at, done, self.rows, 1, repeat)
 
     def is_light(self, number: int) -> bool:
-        """Whether accumulators come and go more often than a few rows at a time are worth."""
+        """Return whether loads and stores of accumulators dominate, so that several rows per step
+        pay off."""
         steps = [k for k in self.stages.steps(number) if self.body.steps[k].kind == APPLY]
         return len(steps) <= LIGHT and not self.stages.stored
 
@@ -229,7 +233,8 @@ class _Columns:
         together: int,
         repeat: Value | None = None,
     ) -> None:
-        """Walk over rows, some together: what they add up to goes into the accumulators at once."""
+        """Emit a loop over rows, `together` per step, which update the accumulators once per
+        step."""
         f, shape = self.f, self.shape
         with f.loop(first, last, together) as row:
             places = []
@@ -251,25 +256,25 @@ class _Columns:
                     registers.store(f, sums[k], address, wide)
 
     def rows_after(self, at: Sequence[Value], count: int) -> list[Value]:
-        """Where arrays are so many rows further on."""
+        """Return the places of arrays `count` rows later."""
         return [
             further(self.f, each, down * count)
             for each, down in zip(at, self.row_strides, strict=True)
         ]
 
     def accumulators(self, number: int, i: Value) -> list[tuple[int, Value, str]]:
-        """The reductions of a pass, where their accumulators are, and of which type."""
-        made = []
+        """Return the reductions of a pass with the addresses and types of their accumulators."""
+        result = []
         for k in self.stages.reductions(number):
             step = self.body.steps[k]
             wide = wide_of(step.op, self.body.steps[step.operands[0]].dtype)
-            made.append((k, self.f.offset(self.sums[k], i * itemsize(wide)), wide))
-        return made
+            result.append((k, self.f.offset(self.sums[k], i * itemsize(wide)), wide))
+        return result
 
     def vector(
         self, number: int, at: Sequence[Value], before: Value, i: Value, sums: dict[int, Held]
     ) -> None:
-        """One vector of a row in a pass."""
+        """Emit one vector of a row in a pass."""
         f, shape, steps = self.f, self.shape, self.body.steps
         vectors = Vectors(f, shape.lanes, None if shape.whole else self.width - i)
         now = Values(f, self.body, shape.lanes)
@@ -299,7 +304,7 @@ class _Columns:
             vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
 
     def _needed(self, number: int) -> list[int]:
-        """The steps of a pass, and what it reads of those along kept axes."""
+        """Return the steps of a pass, and the parallel steps that it reads."""
         found = list(self.stages.steps(number))
         left = [k for k in found if self.stages.kept[k]]
         seen = set(found)

@@ -1,9 +1,10 @@
-"""Walks with reductions, cut into phases that write partial results and combine them.
+"""Reductions split into phases that write partial results and combine them.
 
-For a walk of which no task can do a whole row or column: there are too few of them, or what has to
-wait between passes does not fit into scratch memory. Every pass becomes a phase (or two: the last
-block may be shorter), whose blocks are one more kept axis; a small phase combines the blocks and
-computes what lies along kept axes. What is needed later lies in temporary buffers.
+This serves loop nests of which no task can process a whole row or column: there are too few of
+them, or the values between passes do not fit into scratch memory. Every pass becomes a phase (or
+two: the last block may be shorter), whose blocks are one more parallel axis; a small phase combines
+the blocks and computes the steps along parallel axes. Values for later phases are in temporary
+buffers.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,17 +20,19 @@ from shardir.backends.cpu.native.loops.stages import Stages
 from shardir.types import NUMPY_DTYPES
 
 BLOCK = 1 << 16
-"""Elements of a block, about."""
+"""Approximate elements of a block."""
 MOST = 64
-"""Blocks at most: combining them is a walk too."""
+"""Upper limit of the number of blocks, because combining them is a reduction, too."""
 
 Walk = Callable[[Sequence[Axis], Stages, Sequence[Array], int, Context, str], Phase]
-"""The one phase of a walk with reductions, uncut."""
+"""Makes the single phase of a reduction that is not split."""
 
 
 class Cut(NamedTuple):
-    """The number of the reduced axis that is cut, and how many blocks of which extent there are;
-    what is left over is one more block."""
+    """The index of the reduced axis that is split, and the number and extent of its blocks.
+
+    `left` elements are left over for one more block.
+    """
 
     axis: int
     blocks: int
@@ -42,20 +45,20 @@ class Cut(NamedTuple):
 
 
 def cut_of(axes: Sequence[Axis], lanes: int) -> Cut:
-    """Where a walk is cut: along its longest reduced axis."""
+    """Choose the split of a loop nest: along its longest reduced axis."""
     number = max((i for i, a in enumerate(axes) if a.reduced), key=lambda i: axes[i].extent)
     extent = axes[number].extent
     size = prod(axis.extent for axis in axes)
-    wanted = max(1, min(size // BLOCK, MOST, extent))
-    each = -(-extent // wanted)
-    if each > 4 * lanes:
-        each = -(-each // lanes) * lanes
-    return Cut(number, extent // each, each, extent % each)
+    block_count = max(1, min(size // BLOCK, MOST, extent))
+    block_extent = -(-extent // block_count)
+    if block_extent > 4 * lanes:
+        block_extent = -(-block_extent // lanes) * lanes
+    return Cut(number, extent // block_extent, block_extent, extent % block_extent)
 
 
 class Cutter:
-    """Makes the phases; `strides` has for each array, temporaries too, those along the axes and
-    one along the blocks."""
+    """Makes the phases; `strides` has the strides of each array, temporaries included, along the
+    axes, and `blocks` those along the blocks."""
 
     def __init__(
         self,
@@ -77,11 +80,11 @@ class Cutter:
         self.blocks = [each[self.cut.axis] * self.cut.extent for each in self.strides]
         self.operands = len(arrays) - counted - len(self.body.results)
         self.known: dict[int, int] = {}
-        """The array in which the value of a step lies."""
+        """The array that holds the value of a step."""
 
     def phases(self) -> list[Phase]:
-        """All phases, pass by pass."""
-        made = self.between(-1, {})
+        """Return all phases, pass by pass."""
+        result = self.between(-1, {})
         for number in range(self.stages.passes):
             partials = {i: self.partial(i) for i in self.stages.reductions(number)}
             wanted = [
@@ -91,15 +94,15 @@ class Cutter:
                 self.known.pop(i, None)
                 wanted.append((i, self.temporary(self.body.steps[i].dtype, True, False)))
             if partials:
-                made += self.passed(partials, wanted)
+                result += self.passed(partials, wanted)
             elif wanted:
-                made += self.mapped(wanted)
+                result += self.mapped(wanted)
             self.known.update((i, k) for i, k in wanted if i in self.stages.stored)
-            made += self.between(number, partials)
-        return made
+            result += self.between(number, partials)
+        return result
 
     def temporary(self, dtype: str, reduced: bool, blocked: bool) -> int:
-        """A new buffer along the kept axes, and along reduced ones and blocks if told so."""
+        """Add a buffer along the parallel axes, and along reduced axes and blocks on request."""
         item = NUMPY_DTYPES[dtype].itemsize
         step, strides = item, [0] * len(self.axes)
         for i in reversed(range(len(self.axes))):
@@ -114,17 +117,17 @@ class Cutter:
         return len(self.arrays) - 1
 
     def partial(self, i: int) -> int:
-        """Where the partial results of a reduction go."""
+        """Add an array for the partial results of a reduction."""
         step = self.body.steps[i]
         wide = wide_of(step.op, self.body.steps[step.operands[0]].dtype)
         return self.temporary(wide, False, True)
 
     def passed(self, partials: dict[int, int], wanted: list[tuple[int, int]]) -> list[Phase]:
-        """The phases of a pass with reductions: all whole blocks, and what is left over."""
+        """Return the phases of a pass with reductions: all full blocks, and the remainder."""
         part = _Part(self.body, self.known, set(partials))
         targets = [*partials.items(), *wanted]
         body = part.body([i for i, _ in targets])
-        cut, made = self.cut, []
+        cut, result = self.cut, []
         chosen = [*part.arrays, *(k for _, k in targets)]
         for first, count, extent in (
             (0, cut.blocks, cut.extent),
@@ -142,13 +145,13 @@ class Cutter:
             axes.append(Axis(count, along))
             kept = [i in partials for i, _ in targets]
             stages = Stages(body, part.kept(self.stages), tuple(kept), storing=False)
-            made.append(
+            result.append(
                 self.walk(axes, stages, arrays, len(part.counted), self.context, self.label)
             )
-        return made
+        return result
 
     def mapped(self, wanted: list[tuple[int, int]]) -> list[Phase]:
-        """The phase of a pass without reductions."""
+        """Return the phases of a pass without reductions."""
         part = _Part(self.body, self.known, set())
         body = part.body([i for i, _ in wanted])
         arrays, axes = self.picked([*part.arrays, *(k for _, k in wanted)], part.counted)
@@ -157,7 +160,8 @@ class Cutter:
         return phases_of_map(axes, body, arrays, counted, self.context, self.label)
 
     def between(self, number: int, partials: dict[int, int]) -> list[Phase]:
-        """The phase that combines the blocks of a pass, and what follows along kept axes."""
+        """Return the phases that combine the blocks of a pass, and compute steps along parallel
+        axes."""
         stage = self.stages.stage
         wanted = [
             (self.body.results[i], self.operands + i)
@@ -190,7 +194,7 @@ class Cutter:
         return [self.walk(axes, stages, arrays, counted, self.context, self.label)]
 
     def is_used(self, i: int) -> bool:
-        """Whether a value along kept axes is needed after the phase that makes it."""
+        """Return whether a value along parallel axes is needed after the phase that computes it."""
         stage, kept = self.stages.stage, self.stages.kept
         if stage[i] == 0 or self.body.steps[i].kind not in (APPLY, REDUCE):
             return False
@@ -206,13 +210,13 @@ class Cutter:
         return any(True for _ in users) or any(whole)
 
     def indices(self, counted: Sequence[int]) -> list[int]:
-        """The arrays that are the indices of these numbers."""
+        """Return the array numbers of iota indices."""
         return [self.operands + len(self.body.results) + i for i in counted]
 
     def picked(
         self, chosen: Sequence[int], counted: Sequence[int]
     ) -> tuple[list[Array], list[Axis]]:
-        """Some arrays and indices, and the axes as those see them."""
+        """Return some arrays and indices, and the axes with their strides."""
         every = [*chosen, *self.indices(counted)]
         axes = [
             Axis(axis.extent, tuple(self.strides[k][i] for k in every), axis.reduced)
@@ -228,9 +232,9 @@ class Cutter:
 
 
 class _Part:
-    """A part of a body: the steps that some values need, of what is known already.
+    """The steps of a body that some values need, given values that are already known.
 
-    The reductions among `reduced` make partial results; or, `again`, they combine those.
+    The reductions in `reduced` compute partial results, or combine them if `again` is set.
     """
 
     def __init__(
@@ -241,7 +245,7 @@ class _Part:
         self.counted: list[int] = []
         self.steps: list[Step] = []
         self.sources: list[int] = []
-        """The step of the whole body that each step stands for."""
+        """The step of the full body that each step corresponds to."""
         self.numbers: dict[int, int] = {}
 
     def body(self, results: Sequence[int]) -> Body:
@@ -258,20 +262,20 @@ class _Part:
         if i in self.reduced and self.again:
             wide = wide_of(step.op, self.whole.steps[step.operands[0]].dtype)
             partial = self.add(i, Step(ARRAY, wide, number=self.array(self.known[i])))
-            made = Step(REDUCE, step.dtype, step.op, (partial,))
+            result = Step(REDUCE, step.dtype, step.op, (partial,))
         elif i in self.reduced:
             wide = wide_of(step.op, self.whole.steps[step.operands[0]].dtype)
-            made = Step(REDUCE, wide, step.op, (self.step(step.operands[0]),))
+            result = Step(REDUCE, wide, step.op, (self.step(step.operands[0]),))
         elif i in self.known:
-            made = Step(ARRAY, step.dtype, number=self.array(self.known[i]))
+            result = Step(ARRAY, step.dtype, number=self.array(self.known[i]))
         elif step.kind == ARRAY:
-            made = step._replace(number=self.array(step.number))
+            result = step._replace(number=self.array(step.number))
         elif step.kind == IOTA:
             self.counted.append(step.number)
-            made = step._replace(number=len(self.counted) - 1)
+            result = step._replace(number=len(self.counted) - 1)
         else:
-            made = step._replace(operands=tuple(self.step(k) for k in step.operands))
-        self.numbers[i] = self.add(i, made)
+            result = step._replace(operands=tuple(self.step(k) for k in step.operands))
+        self.numbers[i] = self.add(i, result)
         return self.numbers[i]
 
     def add(self, i: int, step: Step) -> int:

@@ -1,4 +1,4 @@
-"""Steps of a body as instructions, each once, as far out as its operands allow."""
+"""Emit the steps of a body, each once, in the outermost loop that its operands allow."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from shardir.backends.cpu.native.vector.registers import Held
 from shardir.types import INTEGERS
 
 Find = Callable[[int], Place]
-"""Where array `number` is now."""
+"""Returns the current place of array `number`."""
 
 
 @dataclass
 class Values:
-    """What is known of the steps of a body at some point of a kernel."""
+    """The values of steps that are computed at some point of a kernel."""
 
     function: Function
     body: Body
@@ -27,11 +27,11 @@ class Values:
     divisors: dict[int, Divisor] = field(default_factory=dict)
 
     def inner(self) -> "Values":
-        """What is known here, to which an inner loop adds."""
+        """Return a copy to which an inner loop adds values."""
         return Values(self.function, self.body, self.count, dict(self.held), dict(self.divisors))
 
     def keep_divisors(self) -> None:
-        """Work out what inner loops ask of the integers known here that they divide by."""
+        """Precompute the reciprocals of integers that inner loops divide by."""
         for step in self.body.steps:
             if step.op in ("div", "rem") and step.dtype in INTEGERS:
                 by = step.operands[1]
@@ -41,7 +41,7 @@ class Values:
     def evaluate(
         self, steps: Sequence[int], vectors: Vectors, array: Find, index: Callable[[int], Held]
     ) -> None:
-        """Make the values of these steps, in order; what is known stays as it is."""
+        """Emit these steps in order, unless they are already computed."""
         for i in steps:
             if i in self.held:
                 continue
@@ -77,31 +77,31 @@ class Values:
 
 
 def indices(f: Function, place: Place, first: Value, count: int) -> Held:
-    """The counted numbers of a vector whose first is `first`."""
-    whole = splat(f, first, count)
-    assert isinstance(whole, Value)
+    """Return a vector of iota indices that starts with `first`."""
+    splat_first = splat(f, first, count)
+    assert isinstance(splat_first, Value)
     if place.lying == SPLAT:
-        return whole
+        return splat_first
     type = vector("i64", count)
     lanes = Value(f"<{', '.join(f'i64 {i}' for i in range(count))}>", type, f)
     if place.stride is None:
-        return whole + lanes
+        return splat_first + lanes
     step = splat(f, place.stride, count)
     assert isinstance(step, Value)
-    return whole + lanes * step
+    return splat_first + lanes * step
 
 
 def same_along(body: Body, kinds: Sequence[tuple[str, str]], counted: int) -> list[int]:
-    """The steps whose value is the same in all columns; reductions aside."""
+    """Return the steps whose value is the same in all columns, reductions excluded."""
     indices_from = len(kinds) - counted
     same: set[int] = set()
     for i, step in enumerate(body.steps):
         if step.kind == ARRAY:
-            still = kinds[step.number][1] == SPLAT
+            is_invariant = kinds[step.number][1] == SPLAT
         elif step.kind == IOTA:
-            still = kinds[indices_from + step.number][1] == SPLAT
+            is_invariant = kinds[indices_from + step.number][1] == SPLAT
         else:
-            still = step.kind != REDUCE and all(k in same for k in step.operands)
-        if still:
+            is_invariant = step.kind != REDUCE and all(k in same for k in step.operands)
+        if is_invariant:
             same.add(i)
     return sorted(same)

@@ -1,5 +1,5 @@
-"""Reductions of few rows across the axis of vectors: the sums of a vector of columns stay in
-registers while all rows of it are read."""
+"""Reductions of few rows across the vector axis: the accumulators of a vector of columns stay in
+registers while all of its rows are read."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -32,15 +32,15 @@ from shardir.backends.cpu.native.loops.writing import written
 
 MOST_ROWS = 16
 COLUMNS = 1 << 14
-"""Columns of a block at most: a few pages of every row."""
+"""Upper limit of the columns of a block: a few pages of every row."""
 FEWEST = 128
-"""Columns of a block at least, where there are so many."""
+"""Lower limit of the columns of a block, if there are as many."""
 BLOCKS = 32
-"""So many blocks at least, where columns are enough."""
+"""The least number of blocks, if there are enough columns."""
 
 
 class FewShape(NamedTuple):
-    """What the text of a kernel for few rows depends on; `streaming`: results go past the
+    """The parameters of the text of a kernel for few rows; `streaming` results are stored past the
     caches."""
 
     stages: Stages
@@ -53,7 +53,7 @@ class FewShape(NamedTuple):
 
 
 def few_rows(layout: Layout, stages: Stages) -> int:
-    """How many rows there are to be reduced in registers; 0 for another way."""
+    """Return the number of rows to reduce in registers; 0 selects another strategy."""
     rows = [axis.extent for axis in layout.reduced]
     if layout.column.reduced or stages.passes > 1 or stages.results(0):
         return 0
@@ -64,18 +64,18 @@ def few_rows(layout: Layout, stages: Stages) -> int:
 
 
 def few_phase(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
-    """The phase of a walk over few rows."""
+    """Return the phase of a reduction of few rows."""
     extent, (row,) = layout.column.extent, layout.reduced
-    around = prod(axis.extent for axis in layout.kept)
-    wanted = min(max(FEWEST, min(COLUMNS, extent * around // BLOCKS)), extent)
-    cut = -(-wanted // layout.lanes) * layout.lanes
+    batch_size = prod(axis.extent for axis in layout.kept)
+    column_target = min(max(FEWEST, min(COLUMNS, extent * batch_size // BLOCKS)), extent)
+    cut = -(-column_target // layout.lanes) * layout.lanes
     shape = FewShape(
         stages, layout.kinds, layout.counted, layout.lanes, layout.whole, row.extent,
         layout_streams(layout, stages, context.machine),
     )  # fmt: skip
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-extent // cut)
-    blocks = column_blocks * around
+    blocks = column_blocks * batch_size
     tasks = max(1, min(blocks, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
     each = -(-blocks // tasks)
     record = Record()
@@ -89,7 +89,7 @@ def few_phase(layout: Layout, stages: Stages, context: Context, label: str) -> P
 
 @cache
 def few_kernel(shape: FewShape) -> Kernel:
-    """The kernel for few rows; equal shapes give one kernel."""
+    """Return the kernel for few rows; equal shapes share one kernel."""
     return written("few", shape, lambda shape, name: _Few(shape, name).module)
 
 
@@ -124,7 +124,7 @@ class _Few:
         f.leave()
 
     def walk(self, begins: Sequence[Value], width: Value, streaming: bool) -> None:
-        """All rows of a vector of columns, then the next vector."""
+        """Emit a loop over vectors of columns, each with all of its rows."""
         f, shape, stages = self.f, self.shape, self.stages
         with f.loop(0, width, shape.lanes) as i:
             vectors = Vectors(f, shape.lanes, None if shape.whole else width - i, streaming)
@@ -148,10 +148,10 @@ class _Few:
                 step, x = self.body.steps[k], self.body.steps[self.body.steps[k].operands[0]]
                 wide = wide_of(step.op, x.dtype)
                 total = start(f, step.op, wide, shape.lanes)
-                numbers = never_nan(self.body, step.operands[0])
+                no_nan = never_nan(self.body, step.operands[0])
                 for row in rows:
                     one = converted(f, row.held[step.operands[0]], x.dtype, wide)
-                    total = combined(f, step.op, wide, total, one, numbers)
+                    total = combined(f, step.op, wide, total, one, no_nan)
                 known.held[k] = converted(f, total, wide, step.dtype)
             evaluate(known, stages.between_after(0), begins)
             for k in stages.ends():

@@ -1,4 +1,4 @@
-"""The axes of a walk with reductions: along which of them vectors go, and which end there."""
+"""The axes of a reduction: the vector axis, the parallel axes, and the reduced axes."""
 
 from collections.abc import Sequence
 from math import prod
@@ -8,7 +8,7 @@ from shardir.backends.cpu.native.loops.axes import Array, Axis, lying, ordered, 
 
 
 class Layout(NamedTuple):
-    """The axes of a walk, told apart: the one that vectors go along, and the others."""
+    """The axes of a reduction by role; `column` is the vector axis."""
 
     arrays: tuple[Array, ...]
     counted: int
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(axes: Sequence[Axis], arrays: Sequence[Array], counted: int, lanes: int) -> Layout:
-    """How a walk goes over its arrays."""
+    """Choose the vector axis of a loop nest and classify the others."""
     axes = ordered(axes, arrays)
     column = min(axes, key=lambda axis: price(arrays, axis, lanes))
     others = [axis for axis in axes if axis is not column]

@@ -1,8 +1,8 @@
-"""The kernel of a map: its text, by what that depends on.
+"""The kernel of an elementwise loop nest.
 
-A nest goes block by block, and row by row in a block. A walk along one axis, which most are, has
-none of that: the numbers that say where rows begin are most of the text of a kernel of many arrays,
-and most of what LLVM takes for it.
+A nest is processed block by block, and row by row in a block. A nest with one axis, the most common
+case, needs none of that: for many arrays the addresses of rows are most of the text of a kernel,
+and most of the time to compile it.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ from shardir.backends.cpu.native.vector.registers import Held, itemsize
 
 
 class Shape(NamedTuple):
-    """What the text of a map's kernel depends on.
+    """The parameters of the text of an elementwise kernel.
 
-    `kinds` has for each array its element type and how it lies along the columns; counted indices
-    come last. `whole`: columns are full vectors; `streaming`: results go past the caches; `single`:
-    there is one row.
+    `kinds` has the element type of each array and its layout along the columns; iota indices come
+    last. `whole`: columns are full vectors; `streaming`: results are stored past the caches;
+    `single`: there is one row.
     """
 
     body: Body
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 @cache
 def kernel_of(shape: Shape) -> Kernel:
-    """The kernel of a map; equal shapes give one kernel."""
+    """Return the kernel of an elementwise loop nest; equal shapes share one kernel."""
     return written("map", shape, _module)
 
 
@@ -64,7 +64,7 @@ def _module(shape: Shape, name: str) -> Module:
 
 
 def _single_row(shape: Shape, f: Function) -> None:
-    """The part of a row that is a task's."""
+    """Emit the part of a row that a task computes."""
     bases, words, task, _ = f.params
     count = len(shape.kinds)
     reader = Reader(f, bases, words)
@@ -89,10 +89,10 @@ def _nest(shape: Shape, f: Function) -> None:
     table = reader.table()
     first = task * each
     with f.loop(first, f.least(first + each, blocks)) as block:
-        around = block // column_count
-        column_at = (block - around * column_count) * column_cut
-        rest = around // row_count
-        row_at = (around - rest * row_count) * row_cut
+        outer_block = block // column_count
+        column_at = (block - outer_block * column_count) * column_cut
+        rest = outer_block // row_count
+        row_at = (outer_block - rest * row_count) * row_cut
         begins, _ = located(f, table, rest, starts)
         at = [
             moved(f, further(f, further(f, begin, row_at * down), column_at * along))
@@ -108,27 +108,28 @@ def _nest(shape: Shape, f: Function) -> None:
 def _either_way(
     shape: Shape, f: Function, at: Sequence[Value], strides: Sequence[Value], width: Value
 ) -> None:
-    """A row, past the caches where results can go there."""
+    """Emit a row with streaming stores where results are aligned, and with normal stores
+    elsewhere."""
     if not shape.streaming:
         _row(shape, f, at, strides, width)
         return
     aligned = are_aligned(f, _results(shape, at), shape.lanes)
 
     def plain() -> None:
-        # It is seldom: its functions are called.
+        # This path is rare, so it calls functions instead of inlining them.
         f.module.inlined = False
         _row(shape._replace(streaming=False), f, at, strides, width)
         f.module.inlined = is_inlined(shape.body)
 
     if is_long(shape.body):
-        # A branch at each store is nothing beside so many steps, which are there once then.
+        # A branch at each store is negligible in a long body, which is then emitted only once.
         _row(shape, f, at, strides, width, aligned)
     else:
         f.choose(aligned, lambda: _row(shape, f, at, strides, width), plain)
 
 
 def _results(shape: Shape, at: Sequence[Value]) -> list[Place]:
-    """Where the results of a row begin."""
+    """Return the places where the results of a row begin."""
     end = len(at) - shape.counted
     first = end - len(shape.body.results)
     return [Place(at[k], *shape.kinds[k]) for k in range(first, end)]
@@ -142,11 +143,11 @@ def _row(
     width: Value,
     aligned: Value | None = None,
 ) -> None:
-    """One row: what is the same along it, then its vectors, past the caches only if `aligned`."""
+    """Emit one row: its invariant values, then its vectors, streamed if `aligned` holds."""
     body, lanes = shape.body, shape.lanes
     known = Values(f, body, lanes)
     same = same_along(body, shape.kinds, shape.counted)
-    still = Vectors(f, lanes)
+    full_vectors = Vectors(f, lanes)
 
     def place(number: int, i: Value | None) -> Place:
         dtype, kind = shape.kinds[number]
@@ -163,7 +164,7 @@ def _row(
             start = start + (i * strides[where] if kind == GENERAL else i)
         return indices(f, place(where, None), start, lanes)
 
-    known.evaluate(same, still, lambda n: place(n, None), lambda n: index(n, None))
+    known.evaluate(same, full_vectors, lambda n: place(n, None), lambda n: index(n, None))
     known.keep_divisors()
     with f.loop(0, width, lanes) as i:
         left = None if shape.whole else width - i

@@ -1,8 +1,8 @@
-"""Walks without reductions: every element of the results is computed once, from what it needs.
+"""Loop nests without reductions: every result element is computed once from its operands.
 
-The nest is cut into blocks of rows and columns: vectors go along the columns. An array that lies
-anyhow along the columns is read in blocks small enough that the lines of memory it touches are
-still there for the next row.
+The nest is divided into blocks of rows and columns; vectors go along the columns. An array that is
+strided along the columns is read in blocks small enough that the cache lines of one row are still
+cached for the next.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,14 @@ from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES
 from shardir.types import REAL_OF
 
 BLOCK = 1 << 15
-"""Elements of a block: enough to hide what a block costs, few enough to share."""
+"""Elements of a block: enough to hide the overhead of a block, few enough to balance the load."""
 TILE_ROWS, TILE_COLUMNS = 32, 128
 TASK_NANOSECONDS = 20_000.0
 
 
 def lanes_of(body: Body, machine: Machine) -> int:
-    """Elements of a vector: a register of the shortest type, four at most of the longest."""
+    """Return the elements of a vector: one register of the smallest type, at most four of the
+    largest."""
     sizes = [
         SIZES[MEMORY[step.dtype]] * (2 if step.dtype in REAL_OF else 1)
         if step.dtype not in ("f16", "bf16")
@@ -56,7 +57,8 @@ def phases_of_map(
     context: Context,
     label: str,
 ) -> list[Phase]:
-    """The one phase of a walk without reductions; `arrays` end with `counted` indices."""
+    """Return the phase of a loop nest without reductions; `arrays` end with `counted` iota
+    indices."""
     lanes = lanes_of(body, context.machine)
     lanes *= abreast(body, lanes)
     axes = ordered(axes, arrays)
@@ -97,7 +99,7 @@ def phases_of_map(
 def _cut(
     arrays: Sequence[Array], outer: Sequence[Axis], column: Axis, lanes: int
 ) -> tuple[Axis | None, int, int]:
-    """The axis of rows, and how many rows and columns a block has."""
+    """Return the axis of rows, and the rows and columns of a block."""
     across = [
         i
         for i, (a, stride) in enumerate(zip(arrays, column.strides, strict=True))

@@ -1,17 +1,17 @@
-"""Which steps of a body are never NaN, as their operations tell.
+"""Determine which steps of a body are never NaN, from their operations.
 
-The extremes of such steps take fewer instructions: nothing has to keep NaN from being lost.
+The maximum or minimum of such steps takes fewer instructions, because no NaN has to be propagated.
 """
 
 from shardir.backends.cpu.native.loops.body import APPLY, CONSTANT, IOTA, Body
 from shardir.types import FLOATS
 
 _KEEPING = frozenset(("neg", "abs", "maximum", "minimum", "convert", "stop_gradient"))
-"""What makes no NaN of operands that are none."""
+"""Operations that return no NaN for operands without NaN."""
 
 
 def never_nan(body: Body, k: int) -> bool:
-    """Whether step `k` is a number whatever the arrays have."""
+    """Return whether step `k` is not NaN, whatever the array elements are."""
     step = body.steps[k]
     if step.dtype not in FLOATS or step.kind == IOTA:
         return True
@@ -25,12 +25,12 @@ def never_nan(body: Body, k: int) -> bool:
         return (never_nan(body, yes) or _tells(body, condition, yes, True)) and (
             never_nan(body, no) or _tells(body, condition, no, False)
         )
-    real = all(body.steps[i].dtype not in ("c64", "c128") for i in step.operands)
-    return step.op in _KEEPING and real and all(never_nan(body, i) for i in step.operands)
+    is_real = all(body.steps[i].dtype not in ("c64", "c128") for i in step.operands)
+    return step.op in _KEEPING and is_real and all(never_nan(body, i) for i in step.operands)
 
 
 def _tells(body: Body, condition: int, x: int, holds: bool) -> bool:
-    """Whether a condition that holds (or does not) says that `x` is not NaN."""
+    """Return whether a condition with the value `holds` implies that `x` is not NaN."""
     step = body.steps[condition]
     if step.kind != APPLY:
         return False

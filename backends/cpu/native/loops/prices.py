@@ -1,4 +1,4 @@
-"""What loops over elements cost, roughly, to deal them to workers and to tell phases apart."""
+"""The cost model of elementwise loops, for dividing work among workers and for recomputation."""
 
 from collections.abc import Sequence
 from math import prod
@@ -8,7 +8,7 @@ from shardir.backends.cpu.native.loops.body import APPLY, REDUCE, Body
 from shardir.types import NUMPY_DTYPES
 
 BYTE = 0.035
-"""Nanoseconds of a byte that comes from memory or goes there."""
+"""Nanoseconds to load or store a byte of memory."""
 CHEAP = frozenset(
     (
         "neg", "abs", "sign", "floor", "ceil", "round", "is_finite", "not", "real", "imag", "conj",
@@ -18,7 +18,7 @@ CHEAP = frozenset(
         "bitcast",
     )
 )  # fmt: skip
-"""What takes an instruction or a few."""
+"""Operations of one or a few instructions."""
 MIDDLING = {
     "div": 0.06, "sqrt": 0.1, "rsqrt": 0.15, "rem": 0.5, "exp": 0.2, "exp2": 0.2, "log": 0.3,
     "tanh": 0.4, "logistic": 0.3, "pow": 2.0,
@@ -27,7 +27,7 @@ MIDDLING = {
 
 
 def step_price(op: str, dtype: str) -> float:
-    """Nanoseconds of an operation on one element."""
+    """Return the nanoseconds of an operation for one element."""
     size = NUMPY_DTYPES[dtype].itemsize
     each = 0.02 if op in CHEAP else MIDDLING.get(op, 0.5)
     return each * max(1.0, size / 4)
@@ -36,15 +36,18 @@ def step_price(op: str, dtype: str) -> float:
 def nanoseconds(
     body: Body, size: int, arrays: Sequence[Array], strides: Sequence[int] = ()
 ) -> float:
-    """All of a walk over `size` elements; `strides` are those along the axis of vectors."""
+    """Estimate the nanoseconds of a nest of `size` elements; `strides` are along the vector
+    axis."""
     each = sum(
         step_price(step.op, step.dtype) for step in body.steps if step.kind in (APPLY, REDUCE)
     )
     moved = 0.0
     for array, stride in zip(arrays, strides or [0] * len(arrays), strict=True):
         if array.view is not None:
-            some = prod(n for n, s in zip(array.view.shape, array.view.strides, strict=True) if s)
-            moved += min(some, size) * array.step * BYTE
+            distinct = prod(
+                n for n, s in zip(array.view.shape, array.view.strides, strict=True) if s
+            )
+            moved += min(distinct, size) * array.step * BYTE
             if lying(array, stride) == GENERAL:
                 moved += size * 0.7
     return max(size * each, moved) + 0.3 * min(size * each, moved) + 20.0

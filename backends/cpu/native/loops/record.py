@@ -1,6 +1,6 @@
-"""The record of a phase: words by name, so that a kernel reads what its phase wrote.
+"""The record of a phase: the words that a kernel reads, in the order in which the phase wrote them.
 
-Blocks of loops are numbered along a table of outer axes; `located` finds where a block lies.
+Blocks of loops are numbered along a table of outer axes; `locate_block` computes their addresses.
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
 from shardir.backends.cpu.native.loops.axes import Array, Axis
 
 PARAMS = ("ptr", "ptr", "i64", "i64")
-"""What a kernel takes: the bases, its record, the task, the worker."""
+"""The parameters of a kernel: base addresses, record, task, worker."""
 ATTRIBUTES = "nounwind alignstack(64)"
-"""Vectors that wait on the stack while a function is called must not cross the lines of memory: a
-kernel that calls two would take twice the time, in three processes of four."""
+"""Vectors that are spilled around a call must not cross cache lines: a kernel with two calls took
+twice the time otherwise, in three processes of four."""
 
 
 @dataclass
 class Record:
-    """Words in the order of their names."""
+    """The words of a record under construction."""
 
     words: list[int] = field(default_factory=list)
 
@@ -26,7 +26,7 @@ class Record:
         self.words += words
 
     def arrays(self, arrays: Sequence[Array]) -> None:
-        """The slot and the offset of each array; where counted indices begin."""
+        """Add the slot and the offset of each array, and the start of iota indices."""
         for array in arrays:
             if array.view is not None:
                 self.words += [array.view.slot, array.view.offset]
@@ -34,7 +34,8 @@ class Record:
                 self.words.append(array.begin)
 
     def table(self, axes: Sequence[Axis]) -> None:
-        """Axes to number blocks along, outermost first, and all their strides."""
+        """Add a table of axes to number blocks along, outermost first, with all of their
+        strides."""
         self.words.append(len(axes))
         for axis in reversed(axes):
             self.words += [axis.extent, *axis.strides]
@@ -58,23 +59,24 @@ class Reader:
         return [self.word() for _ in range(count)]
 
     def arrays(self, count: int, indices: int) -> list[Value]:
-        """The addresses of arrays, then where counted indices begin."""
+        """Return the addresses of arrays, then the starts of iota indices."""
         f = self.function
-        made = []
+        result = []
         for _ in range(count):
             base = f.load(f.offset(self.bases, self.word(), "ptr"), "ptr")
-            made.append(f.offset(base, self.word()))
-        return made + self.words(indices)
+            result.append(f.offset(base, self.word()))
+        return result + self.words(indices)
 
     def table(self) -> Value:
-        """Where a table begins; it has to be what is read last, or skipped by its length."""
+        """Return the address of a table; it must be read last, or skipped by its length."""
         return self.function.offset(self.record, 8 * self.at)
 
 
 def located(
     f: Function, table: Value, number: Value, starts: Sequence[Value]
 ) -> tuple[list[Value], Value]:
-    """Where arrays are at step `number` along the axes of a table, and the end of the table."""
+    """Return the addresses of arrays at block `number` along the axes of a table, and the table's
+    end."""
     left = f.variable("i64", number)
     places = [moved(f, start) for start in starts]
     depth = f.load(table, "i64")
@@ -94,10 +96,10 @@ def located(
 
 
 def moved(f: Function, start: Value) -> Variable:
-    """A variable that begins at an address or a number."""
+    """Return a variable that is initialized with an address or an integer."""
     return f.variable(start.type, start)
 
 
 def further(f: Function, start: Value, distance: Value) -> Value:
-    """An address, or a number, further on."""
+    """Return an address, or an integer, advanced by a distance."""
     return f.offset(start, distance) if start.type == "ptr" else start + distance

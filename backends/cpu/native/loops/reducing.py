@@ -1,7 +1,7 @@
-"""Accumulators: what a reduction starts with, takes up, and ends as.
+"""Accumulators of reductions: initial value, update, and final value.
 
-Floats are summed and multiplied in f64, and rounded once: that is more exact than any order of
-summation in f32, and it is what the reference interpreter says.
+Floats are summed and multiplied in f64 and rounded once: this is more accurate than any order of
+summation in f32, and it is what the reference interpreter does.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
 COMBINE = {
     "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and",
 }  # fmt: skip
-"""The elementwise operation that takes up one element more."""
+"""The elementwise operation that combines an accumulator with an element."""
 
 
 def wide_of(op: str, dtype: str) -> str:
-    """The element type of an accumulator."""
+    """Return the element type of an accumulator."""
     if op not in ("sum", "prod"):
         return dtype
     return "f64" if dtype in FLOATS else "c128" if dtype in COMPLEX else dtype
 
 
 def identity(op: str, dtype: str) -> complex:
-    """What changes nothing."""
+    """Return the identity element of a reduction."""
     if op in ("sum", "prod"):
         return int(op == "prod")
     if op in ("any", "all"):
@@ -43,64 +43,64 @@ def identity(op: str, dtype: str) -> complex:
 
 
 def start(f: Function, op: str, dtype: str, count: int) -> Held:
-    """An accumulator of nothing."""
+    """Return the initial value of an accumulator."""
     return registers.constant(f, identity(op, dtype), dtype, count)
 
 
-def combined(f: Function, op: str, dtype: str, a: Held, b: Held, numbers: bool = False) -> Held:
-    """Two accumulators as one; `numbers`: none is NaN."""
+def combined(f: Function, op: str, dtype: str, a: Held, b: Held, no_nan: bool = False) -> Held:
+    """Combine two accumulators; `no_nan` means that neither is NaN."""
     if op in ("max", "min") and dtype in FLOATS:
-        return extreme(f, op, registers.single(a), registers.single(b), numbers)
-    made = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
-    assert made is not None
-    return made
+        return extreme(f, op, registers.single(a), registers.single(b), no_nan)
+    result = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
+    assert result is not None
+    return result
 
 
-def converted(f: Function, held: Held, source: str, to: str) -> Held:
-    """A vector as another element type."""
+def converted(f: Function, value: Held, source: str, to: str) -> Held:
+    """Convert a vector to another element type."""
     if source == to:
-        return held
-    made = inline.emit(f, "convert", {}, [held], [source], to)
-    assert made is not None
-    return made
+        return value
+    result = inline.emit(f, "convert", {}, [value], [source], to)
+    assert result is not None
+    return result
 
 
-def present_or(f: Function, held: Held, there: Value | None, other: Held) -> Held:
-    """The lanes that are there, and `other` in those that are not."""
+def present_or(f: Function, value: Held, there: Value | None, other: Held) -> Held:
+    """Return the lanes that exist, and `other` in the others."""
     if there is None:
-        return held
-    if isinstance(held, tuple):
+        return value
+    if isinstance(value, tuple):
         assert isinstance(other, tuple)
-        return f.select(there, held[0], other[0]), f.select(there, held[1], other[1])
+        return f.select(there, value[0], other[0]), f.select(there, value[1], other[1])
     assert isinstance(other, Value)
-    return f.select(there, held, other)
+    return f.select(there, value, other)
 
 
-def folded(f: Function, op: str, dtype: str, held: Held) -> Held:
-    """All lanes combined, halves with halves."""
-    count = registers.count_of(held)
+def folded(f: Function, op: str, dtype: str, value: Held) -> Held:
+    """Combine all lanes, half by half."""
+    count = registers.count_of(value)
     while count > 1:
         count //= 2
-        low = _lanes(f, held, range(count))
-        high = _lanes(f, held, range(count, 2 * count))
-        held = combined(f, op, dtype, low, high)
-    return held
+        low = _lanes(f, value, range(count))
+        high = _lanes(f, value, range(count, 2 * count))
+        value = combined(f, op, dtype, low, high)
+    return value
 
 
-def first_lane(f: Function, held: Held) -> Held:
-    """The first lane alone."""
-    return _lanes(f, held, range(1))
+def first_lane(f: Function, value: Held) -> Held:
+    """Return the first lane."""
+    return _lanes(f, value, range(1))
 
 
-def spread(f: Function, held: Held, count: int) -> Held:
-    """One element in all lanes."""
-    return splat(f, held, count)
+def spread(f: Function, value: Held, count: int) -> Held:
+    """Return one element in all lanes."""
+    return splat(f, value, count)
 
 
-def _lanes(f: Function, held: Held, taken: Sequence[int]) -> Held:
-    if isinstance(held, tuple):
-        return _of(f, held[0], taken), _of(f, held[1], taken)
-    return _of(f, held, taken)
+def _lanes(f: Function, value: Held, taken: Sequence[int]) -> Held:
+    if isinstance(value, tuple):
+        return _of(f, value[0], taken), _of(f, value[1], taken)
+    return _of(f, value, taken)
 
 
 def _of(f: Function, value: Value, taken: Sequence[int]) -> Value:
@@ -115,18 +115,18 @@ def _of(f: Function, value: Value, taken: Sequence[int]) -> Value:
 class Accumulator:
     """Variables that hold a vector of any element type.
 
-    The extremes of floats wait for one comparison a vector, as which NaN would be lost: which
-    lanes have met one is remembered beside, unless what is taken up are `numbers`.
+    The maximum or minimum of floats takes one comparison per vector, which would lose NaN: a mask
+    records the lanes that met one, unless `no_nan` is set.
     """
 
-    def __init__(self, f: Function, op: str, dtype: str, count: int, numbers: bool = False) -> None:
+    def __init__(self, f: Function, op: str, dtype: str, count: int, no_nan: bool = False) -> None:
         self.f, self.op, self.dtype, self.count = f, op, dtype, count
         type = vector(registers.REGISTERS[dtype], count)
         parts = 2 if dtype in COMPLEX else 1
         self._variables = [f.variable(type) for _ in range(parts)]
         extreme = op in ("max", "min") and dtype in FLOATS
         self._extreme = extreme
-        self._unordered = f.variable(vector("i1", count)) if extreme and not numbers else None
+        self._unordered = f.variable(vector("i1", count)) if extreme and not no_nan else None
 
     def clear(self) -> None:
         self.set(start(self.f, self.op, self.dtype, self.count))
@@ -139,21 +139,21 @@ class Accumulator:
             return value
         return self.f.select(self._unordered.get(), float("nan"), value)
 
-    def set(self, held: Held) -> None:
-        parts = held if isinstance(held, tuple) else (held,)
+    def set(self, value: Held) -> None:
+        parts = value if isinstance(value, tuple) else (value,)
         for variable, part in zip(self._variables, parts, strict=True):
             variable.set(part)
         if self._unordered is not None:
             self._unordered.set(self.f.value(0, self._unordered.type))
 
-    def add(self, held: Held) -> None:
-        """Take up a vector of the accumulator's own type."""
+    def add(self, value: Held) -> None:
+        """Update with a vector of the accumulator's type."""
         if not self._extreme:
-            self.set(combined(self.f, self.op, self.dtype, self.get(), held))
+            self.set(combined(self.f, self.op, self.dtype, self.get(), value))
             return
-        assert isinstance(held, Value)
+        assert isinstance(value, Value)
         best = self._variables[0]
-        further = held.is_("ogt" if self.op == "max" else "olt", best.get())
-        best.set(self.f.select(further, held, best.get()))
+        further = value.is_("ogt" if self.op == "max" else "olt", best.get())
+        best.set(self.f.select(further, value, best.get()))
         if self._unordered is not None:
-            self._unordered.set(self._unordered.get() | held.is_("uno", held))
+            self._unordered.set(self._unordered.get() | value.is_("uno", value))

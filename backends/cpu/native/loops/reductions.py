@@ -1,8 +1,8 @@
-"""Walks with reductions: which way vectors go, and how the work is dealt.
+"""Loop nests with reductions: choose the vector axis, and divide the work.
 
-Where there are rows or columns enough, each task does some, with all their passes. Where there
-are few, what is reduced is cut into blocks: the passes are phases, each of which writes a partial
-result per block, and combines them. Cuts follow from the shape alone, so that results do not
+If there are enough rows or columns, each task processes some of them, with all of their passes.
+Otherwise the reduced axis is split into blocks: the passes are phases, each of which writes a
+partial result per block, and combines them. Splits depend on the shape only, so that results do not
 depend on the number of workers.
 """
 
@@ -26,19 +26,19 @@ from shardir.backends.cpu.native.loops.streaming import layout_streams
 from shardir.backends.cpu.native.vector.registers import itemsize
 
 COLUMNS = 4096
-"""Columns of a block at most: their accumulators stay in the caches of a core."""
+"""Upper limit of the columns of a block: their accumulators stay in the caches of a core."""
 NARROW = 128
-"""Columns of a block at least, where there are so many."""
+"""Lower limit of the columns of a block, if there are as many."""
 BLOCK_ROWS = 64
-"""Rows from a few times which on a sum of columns is cut: short walks down many rows are slow."""
+"""A sum of columns with a few times this many rows is split: many short rows are slow."""
 WIDEST = 64
-"""Bytes of registers of which a vector of floats is one; of shorter ones it is several."""
+"""With registers of this width a vector of floats is one register; narrower ones need several."""
 ROW_NANOSECONDS = 15.0
-"""What a row costs besides its elements, and again for each of its reductions."""
+"""The overhead of a row, and of each of its reductions."""
 FEW = 8
-"""With fewer rows or blocks of columns than this, large walks are cut."""
+"""With fewer rows or blocks of columns than this, large loop nests are split."""
 LARGE = 1 << 17
-"""Elements from which on cutting is worth further phases."""
+"""Elements from which on a split is worth more phases."""
 
 
 def phases_of_reduction(
@@ -49,7 +49,8 @@ def phases_of_reduction(
     context: Context,
     label: str,
 ) -> list[Phase]:
-    """The phases of a walk with reductions; `arrays` end with `counted` indices."""
+    """Return the phases of a loop nest with reductions; `arrays` end with `counted` iota
+    indices."""
     lanes = lanes_of(stages.body, context.machine)
     if not _is_cut(layout_of(axes, arrays, counted, lanes), stages):
         return [_one_phase(axes, stages, arrays, counted, context, label)]
@@ -68,7 +69,8 @@ def _one_phase(
     if layout.column.reduced:
         widest = context.machine.vector_bytes == WIDEST
         if layout.column.extent >= 4 * layout.lanes and widest:
-            # Two vectors at a time: an accumulator of one would wait for itself.
+            # Two vectors per step: a single accumulator would be bound by the latency of the
+            # addition.
             layout = layout._replace(lanes=2 * layout.lanes)
         return _rows(layout, stages, context, label)
     if few_rows(layout, stages):
@@ -77,21 +79,21 @@ def _one_phase(
 
 
 def _is_cut(layout: Layout, stages: Stages) -> bool:
-    """Whether passes are phases of their own."""
+    """Return whether the reduction is split into a phase for each pass."""
     if layout.size < LARGE or few_rows(layout, stages):
         return False
-    around = prod(axis.extent for axis in layout.kept)
+    batch_size = prod(axis.extent for axis in layout.kept)
     rows = prod(axis.extent for axis in layout.reduced)
     if layout.column.reduced:
-        alone = around
+        independent_blocks = batch_size
         fits = _row_regions(layout, stages) is not None
     else:
         cut = _columns_cut(layout, stages)
-        alone = around * -(-layout.column.extent // cut)
+        independent_blocks = batch_size * -(-layout.column.extent // cut)
         fits = _column_regions(layout, stages, cut) is not None
-        if stages.passes == 1 and rows > 4 * BLOCK_ROWS and alone < 4 * FEW:
+        if stages.passes == 1 and rows > 4 * BLOCK_ROWS and independent_blocks < 4 * FEW:
             return True
-    return alone < FEW or not fits
+    return independent_blocks < FEW or not fits
 
 
 def _row_regions(layout: Layout, stages: Stages) -> list[int] | None:
@@ -127,8 +129,10 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
 
 
 def _is_ahead(layout: Layout, stages: Stages, machine: Machine) -> bool:
-    """Whether a row is asked for before its turn: it is read again and again while it is in the
-    nearest cache, and memory would have nothing to do meanwhile."""
+    """Return whether the next row is prefetched while a row is processed.
+
+    A row that is read several times from the first-level cache would leave memory idle meanwhile.
+    """
     operands = layout.arrays[: len(layout.arrays) - layout.counted - len(stages.body.results)]
     if stages.passes == 1 or layout.reduced:
         return False
@@ -139,7 +143,7 @@ def _is_ahead(layout: Layout, stages: Stages, machine: Machine) -> bool:
 
 
 def _columns_cut(layout: Layout, stages: Stages) -> int:
-    """How many columns a block has: as many as scratch memory has room for, within reason."""
+    """Return the columns of a block: as many as scratch memory holds, within limits."""
     cut = min(-(-layout.column.extent // layout.lanes) * layout.lanes, COLUMNS)
     while cut > NARROW and _column_regions(layout, stages, cut) is None:
         cut = max(NARROW, cut // 2 // layout.lanes * layout.lanes)
@@ -179,7 +183,7 @@ def _columns(layout: Layout, stages: Stages, context: Context, label: str) -> Ph
 
 
 def _regions(regions: Sequence[tuple[str, int]]) -> list[int] | None:
-    """Where regions of so many elements begin in scratch memory; `None` if they do not fit."""
+    """Return the offsets of regions in scratch memory; `None` if they do not fit."""
     ends, at = [], 0
     for dtype, count in regions:
         ends.append(at)

@@ -1,7 +1,7 @@
-"""Reductions along the axis of vectors: a row after the other, each in as many passes as it takes.
+"""Reductions along the vector axis: one row after the other, each in as many passes as it needs.
 
-A row is walked over while it is in the caches; accumulators stay in registers, and what is
-expensive and needed again waits in scratch memory.
+A row is processed while it is in the caches; accumulators stay in registers, and expensive values
+that are needed again are stored in scratch memory.
 """
 
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ from shardir.backends.cpu.native.vector import registers
 from shardir.backends.cpu.native.vector.registers import itemsize
 
 CHUNK = 64
-"""Vectors that one accumulator takes up before it is added to another: sums of many f64 numbers
-lose less so."""
+"""Vectors that one accumulator sums before it is added to another, which limits the rounding error
+of sums of many f64 elements."""
 
 
 class RowShape(NamedTuple):
-    """What the text of a kernel for rows depends on.
+    """The parameters of the text of a row kernel.
 
-    `nested`: rows lie along several axes; `streaming`: results along rows go past the caches;
-    `ahead`: a row is asked for while the one before it is in its second pass.
+    `nested`: rows span several axes; `streaming`: results along rows are stored past the caches;
+    `ahead`: a row is prefetched during the second pass of the row before it.
     """
 
     stages: Stages
@@ -57,11 +57,11 @@ class RowShape(NamedTuple):
 
 @cache
 def row_kernel(shape: RowShape) -> Kernel:
-    """The kernel for rows; equal shapes give one kernel.
+    """Return the kernel for rows; equal shapes share one kernel.
 
-    Its record: rows, rows a task; columns, the length of a row with the vectors filled up; how
-    many times the columns are walked over; where each stored value lies in scratch memory; arrays;
-    strides along the columns; the table of kept axes and that of the other reduced ones.
+    Its record: rows, rows of a task; columns, the row length padded to full vectors; repetitions of
+    the columns; the scratch offset of each stored value; arrays; strides along the columns; the
+    table of parallel axes, and that of the other reduced ones.
     """
     return written("rows", shape, lambda shape, name: _Rows(shape, name).module)
 
@@ -96,7 +96,7 @@ class _Rows:
         f.leave()
 
     def row(self, begins: Sequence[Value]) -> None:
-        """All passes over one row."""
+        """Emit all passes over one row."""
         shape = self.shape
         known = Values(self.f, self.body, shape.lanes)
         self.between(-1, known, begins)
@@ -105,7 +105,8 @@ class _Rows:
             self.between(number, known, begins)
 
     def between(self, number: int, known: Values, at: Sequence[Value]) -> None:
-        """What lies along kept axes alone, the same in all lanes; results of that kind."""
+        """Emit the steps that vary along parallel axes only, and results of that kind; all lanes
+        are equal."""
         steps = self.stages.between_after(number)
         vectors = Vectors(self.f, self.shape.lanes)
         known.evaluate(
@@ -122,14 +123,14 @@ class _Rows:
                 registers.store(self.f, one, place.address, place.dtype)
 
     def walk(self, number: int, known: Values, begins: Sequence[Value]) -> None:
-        """One pass over the row."""
+        """Emit one pass over the row."""
         f, shape, steps = self.f, self.shape, self.body.steps
         sums = {}
         for i in self.stages.reductions(number):
             step = steps[i]
             wide = wide_of(step.op, steps[step.operands[0]].dtype)
-            numbers = never_nan(self.body, step.operands[0])
-            sums[i] = Accumulator(f, step.op, wide, shape.lanes, numbers)
+            no_nan = never_nan(self.body, step.operands[0])
+            sums[i] = Accumulator(f, step.op, wide, shape.lanes, no_nan)
             sums[i].clear()
         if shape.nested:
             with f.loop(0, self.repeats) as repeat:
@@ -150,7 +151,7 @@ class _Rows:
         before: Value,
         sums: dict[int, Accumulator],
     ) -> None:
-        """One walk along the columns."""
+        """Emit one loop along the columns."""
         f, shape = self.f, self.shape
         here = known.inner()
         steps = self.stages.steps(number)
@@ -166,7 +167,7 @@ class _Rows:
         def vector(i: Value, into: dict[int, Accumulator] = sums, streaming: bool = False) -> None:
             self.vector(number, here.inner(), at, before, i, into, streaming)
 
-        deep = {
+        partial_sums = {
             i: Accumulator(f, total.op, total.dtype, shape.lanes)
             for i, total in sums.items()
             if total.op == "sum" and self.body.steps[i].dtype in ("f64", "c128")
@@ -177,20 +178,20 @@ class _Rows:
             with f.loop(0, self.columns, shape.lanes) as i:
                 vector(i, streaming=streaming)
 
-        if shape.streaming and results and not deep:
+        if shape.streaming and results and not partial_sums:
             aligned = are_aligned(f, results, shape.lanes)
             f.choose(aligned, partial(walk, True), partial(walk, False))
             return
-        if not deep:
+        if not partial_sums:
             walk(False)
             return
         length = CHUNK * shape.lanes
         with f.loop(0, self.columns, length) as begin:
-            for one in deep.values():
+            for one in partial_sums.values():
                 one.clear()
             with f.loop(begin, f.least(begin + length, self.columns), shape.lanes) as i:
-                vector(i, {**sums, **deep})
-            for number_of, one in deep.items():
+                vector(i, {**sums, **partial_sums})
+            for number_of, one in partial_sums.items():
                 sums[number_of].add(one.get())
 
     def vector(
@@ -203,7 +204,7 @@ class _Rows:
         sums: dict[int, Accumulator],
         streaming: bool,
     ) -> None:
-        """One vector of a row in a pass."""
+        """Emit one vector of a row in a pass."""
         f, shape, steps = self.f, self.shape, self.body.steps
         vectors = Vectors(f, shape.lanes, None if shape.whole else self.columns - i, streaming)
         if shape.ahead and number == 1:

@@ -20,7 +20,7 @@ from shardir.opset import OPS, Attr
 def rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> Sequence[Phase] | None:
-    """The phases of an operation; `None` if it has a step without vector instructions."""
+    """Return the phases of an operation; `None` if it has a step without vector instructions."""
     walk = walk_of(op)
     if not is_supported(walk.body):
         return None
@@ -31,9 +31,9 @@ def rule(
     counted = len(walk.counted)
     written = range(len(walk.operands), len(walk.operands) + len(results))
     lanes = lanes_of(walk.body, context.machine)
-    straight = straightened(axes, arrays, written, lanes, context)
-    made = _walked(walk, straight.axes, straight.arrays, counted, context, label)
-    return [*straight.before, *made, *straight.after]
+    transposed = straightened(axes, arrays, written, lanes, context)
+    phases = _walked(walk, transposed.axes, transposed.arrays, counted, context, label)
+    return [*transposed.before, *phases, *transposed.after]
 
 
 def _walked(
@@ -57,7 +57,7 @@ def _walked(
 
 
 def is_supported(body: Body) -> bool:
-    """Whether every step has instructions."""
+    """Return whether every step has instructions."""
     for step in body.steps:
         if step.kind == APPLY:
             dtypes = tuple(body.steps[i].dtype for i in step.operands)
@@ -67,7 +67,7 @@ def is_supported(body: Body) -> bool:
 
 
 def accepts(op: Op) -> bool:
-    """Whether a group that holds an operation has a kernel: what `passes.fuse` may take."""
+    """Return whether a fused group may contain an operation, for `passes.fuse`."""
     dtypes = tuple(value.type.dtype for value in op.operands)
     if op.spec in REDUCTIONS:
         return "key" not in dtypes
@@ -80,7 +80,7 @@ def accepts(op: Op) -> bool:
 def has_instructions(
     op: str, attrs: tuple[tuple[str, Attr], ...], dtypes: tuple[str, ...], result: str
 ) -> bool:
-    """Whether an elementwise operation can be computed on vectors of these element types."""
+    """Return whether an elementwise operation has vector instructions for these element types."""
     f = Function(Module(), "probe", [])
     held = [registers.constant(f, 1, dtype, 8) for dtype in dtypes]
     return inline.emit(f, op, dict(attrs), held, dtypes, result) is not None
@@ -92,4 +92,4 @@ RULES: dict[str, Rule] = {
     "iota": rule,
     **{spec.name: rule for spec in REDUCTIONS},
 }
-"""By the name of the operation."""
+"""Rules by the name of the operation."""

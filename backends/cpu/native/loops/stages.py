@@ -1,8 +1,8 @@
-"""In how many passes a body with reductions is computed, and what is done in each.
+"""Plan the passes of a body with reductions, and the steps of each.
 
-A reduction is known after the pass that walks over what it reduces; what uses it is computed in a
-later pass (or, where it lies along kept axes alone, between passes). A value that is expensive and
-needed in several passes is stored in the first of them; what is cheap is computed again.
+A reduction is complete after the pass over its operand; its users are computed in a later pass, or
+between passes if they vary along parallel axes only. An expensive value that several passes need is
+stored in the first of them; a cheap one is recomputed.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -15,18 +15,17 @@ from shardir.backends.cpu.native.loops.prices import CHEAP
 
 @dataclass(frozen=True)
 class Stages:
-    """A body, for each of its steps whether it lies along kept axes alone, and for each of its
-    results whether it does."""
+    """A body, and for each step and result whether it varies along parallel axes only."""
 
     body: Body
     kept: tuple[bool, ...]
     kept_results: tuple[bool, ...]
     storing: bool = True
-    """Whether there is room for values that are needed again."""
+    """Whether there is memory for values that are needed again."""
 
     @cached_property
     def stage(self) -> tuple[int, ...]:
-        """For each step the first pass in which it can be computed."""
+        """The first pass in which each step can be computed."""
         stages: list[int] = []
         for step in self.body.steps:
             latest = max((stages[i] for i in step.operands), default=0)
@@ -35,7 +34,7 @@ class Stages:
 
     @cached_property
     def passes(self) -> int:
-        """How many walks over the whole nest there are."""
+        """The number of passes over the whole loop nest."""
         ends = [self.stage[self.body.steps[i].operands[0]] for i in self.body.reductions]
         ends += [self.stage[v] for v, kept in self._results() if not kept]
         return 1 + max(ends, default=0)
@@ -44,12 +43,12 @@ class Stages:
         return zip(self.body.results, self.kept_results, strict=True)
 
     def reductions(self, number: int) -> list[int]:
-        """The steps that are reduced in a pass."""
+        """Return the steps that are reduced in a pass."""
         steps = self.body.steps
         return [i for i in self.body.reductions if self.stage[steps[i].operands[0]] == number]
 
     def results(self, number: int) -> list[int]:
-        """Which results are written in a pass."""
+        """Return the results that are written in a pass."""
         return [
             i
             for i, (value, kept) in enumerate(self._results())
@@ -57,17 +56,17 @@ class Stages:
         ]
 
     def ends(self) -> list[int]:
-        """Which results lie along kept axes, and are written when all is known."""
+        """Return the results along parallel axes, which are written when they are complete."""
         return [i for i, kept in enumerate(self.kept_results) if kept]
 
     def targets(self, number: int) -> list[int]:
-        """The values that a pass is about."""
-        made = [self.body.steps[i].operands[0] for i in self.reductions(number)]
-        return made + [self.body.results[i] for i in self.results(number)]
+        """Return the values that a pass computes."""
+        result = [self.body.steps[i].operands[0] for i in self.reductions(number)]
+        return result + [self.body.results[i] for i in self.results(number)]
 
     @cached_property
     def stored(self) -> frozenset[int]:
-        """The values that a later pass loads rather than computes again."""
+        """The values that a later pass loads instead of recomputing them."""
         first: dict[int, int] = {}
         found: set[int] = set()
         if not self.storing:
@@ -85,18 +84,19 @@ class Stages:
         return dear and not self.kept[i]
 
     def stores(self, number: int) -> list[int]:
-        """The stored values that are computed in a pass."""
+        """Return the stored values that are computed in a pass."""
         earlier = {i for n in range(number) for i in self.walk(self.targets(n), frozenset())}
         needed = self.walk(self.targets(number), frozenset())
         return [i for i in needed if i in self.stored and i not in earlier]
 
     def steps(self, number: int) -> list[int]:
-        """The steps of a pass in order; among them those that are loaded again."""
+        """Return the steps of a pass in order, including those that are loaded."""
         known = self.stored - set(self.stores(number))
         return self.walk(self.targets(number), known)
 
     def walk(self, targets: Sequence[int], known: Set[int]) -> list[int]:
-        """What has to be there for some values, in order; nothing before what is known or kept."""
+        """Return the steps that some values need, in order, without operands of known or parallel
+        steps."""
         found: set[int] = set()
         left = list(targets)
         while left:
@@ -110,7 +110,8 @@ class Stages:
 
     @cached_property
     def between(self) -> tuple[int, ...]:
-        """The steps along kept axes that passes or results need, reductions aside, in order."""
+        """The steps along parallel axes that passes or results need, in order, without
+        reductions."""
         needed: set[int] = set()
         left = [self.body.results[i] for i in self.ends()]
         for number in range(self.passes):
@@ -124,7 +125,7 @@ class Stages:
         return tuple(sorted(needed))
 
     def between_after(self, number: int) -> list[int]:
-        """The steps along kept axes that are known after a pass and not before (-1: at first)."""
+        """Return the parallel steps that become available after a pass (-1: before the first)."""
         return [i for i in self.between if self.stage[i] == number + 1]
 
 
@@ -135,7 +136,7 @@ def stages_of(
     result_axes: Sequence[Set[int]],
     reduced: Set[int],
 ) -> Stages:
-    """The stages of a body, told along which axes its arrays, indices and results lie."""
+    """Plan the passes of a body, given the axes of its arrays, indices and results."""
     axes: list[Set[int]] = []
 
     def of(step: Step) -> Set[int]:

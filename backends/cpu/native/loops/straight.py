@@ -1,7 +1,7 @@
-"""Arrays that lie across the axis of vectors, copied so that they lie along it.
+"""Copy arrays that are strided along the vector axis so that they are contiguous along it.
 
-Reading a transposed array element by element costs more than transposing it first, tile by tile,
-which the copies of `moves` do at nearly the speed of memory.
+Strided reads cost more than a tiled transpose beforehand, which the copies of
+`kernels.data_movement` do at nearly memory bandwidth.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,11 @@ from shardir.backends.cpu.native.moves.copying import copy_phases
 LEAST = 1 << 12
 """Elements from which on a copy is worth a phase."""
 SHORT = 8
-"""Axes shorter than this are walked along anyhow."""
+"""Axes shorter than this are traversed with any stride."""
 
 
 class Straight(NamedTuple):
-    """The arrays and the axes of a walk whose large arrays do not lie across it; what is done
-    before it, and after it."""
+    """The arrays and axes of a loop nest after the copies, and the phases before and after it."""
 
     arrays: list[Array]
     axes: list[Axis]
@@ -39,32 +38,32 @@ class Straight(NamedTuple):
 def straightened(
     axes: Sequence[Axis], arrays: Sequence[Array], written: range, lanes: int, context: Context
 ) -> Straight:
-    """Copy what lies across; `written` are the numbers of results."""
-    made = Straight(list(arrays), list(axes), [], [])
+    """Copy strided arrays; `written` are the numbers of results."""
+    transposed = Straight(list(arrays), list(axes), [], [])
     column = min(ordered(axes, arrays), key=lambda axis: price(arrays, axis, lanes), default=None)
     if column is None or column.extent < SHORT:
-        return made
+        return transposed
     inner = _innermost(axes, column)
     for i, array in enumerate(arrays):
         if inner is None or array.view is None or not _is_across(axes, i, array, inner):
             continue
         copy, strides = _dense(axes, i, array.view, inner, context)
-        seen = _seen(axes, i, array.view)
-        straight = View(copy, 0, seen.shape, _along(axes, i, strides), array.dtype)
+        strided_view = _seen(axes, i, array.view)
+        copied_view = View(copy, 0, strided_view.shape, _along(axes, i, strides), array.dtype)
         if i in written:
-            made.after.extend(copy_phases(straight, seen, context))
+            transposed.after.extend(copy_phases(copied_view, strided_view, context))
         else:
-            made.before.extend(copy_phases(seen, straight, context))
-        made.arrays[i] = array._replace(view=straight)
-        for k, axis in enumerate(made.axes):
+            transposed.before.extend(copy_phases(strided_view, copied_view, context))
+        transposed.arrays[i] = array._replace(view=copied_view)
+        for k, axis in enumerate(transposed.axes):
             changed = list(axis.strides)
             changed[i] = strides[k]
-            made.axes[k] = axis._replace(strides=tuple(changed))
-    return made
+            transposed.axes[k] = axis._replace(strides=tuple(changed))
+    return transposed
 
 
 def _innermost(axes: Sequence[Axis], column: Axis) -> int | None:
-    """Which axis the inner end of a column is, which may be several axes joined."""
+    """Return the axis at the inner end of the vector axis, which may be several merged axes."""
     for k, axis in enumerate(axes):
         if axis.strides == column.strides and axis.reduced == column.reduced:
             return k
@@ -81,7 +80,7 @@ def _is_across(axes: Sequence[Axis], i: int, array: Array, inner: int) -> bool:
 def _dense(
     axes: Sequence[Axis], i: int, view: View, inner: int, context: Context
 ) -> tuple[int, list[int]]:
-    """A buffer for a copy, and its strides along the axes: `inner` is innermost."""
+    """Allocate a buffer for a copy; return its slot and its strides, with `inner` innermost."""
     step, strides = view.itemsize, [0] * len(axes)
     order = [k for k in range(len(axes)) if k != inner]
     for k in [inner, *reversed(order)]:
@@ -92,7 +91,7 @@ def _dense(
 
 
 def _seen(axes: Sequence[Axis], i: int, view: View) -> View:
-    """An array as it lies along the axes."""
+    """Return an array as a view along the axes."""
     extents = tuple(axis.extent for axis in axes if axis.strides[i])
     strides = tuple(axis.strides[i] for axis in axes if axis.strides[i])
     return view._replace(shape=extents, strides=strides)

@@ -1,4 +1,4 @@
-"""Results that are written past the caches, by vectors."""
+"""Decide which results are stored past the caches."""
 
 from collections.abc import Sequence
 from math import prod
@@ -18,9 +18,11 @@ def streams(
     arrays: Sequence[Array], written: Sequence[int], axes: Sequence[Axis], column: Axis,
     lanes: int, machine: Machine,
 ) -> bool:  # fmt: skip
-    """Whether results go past the caches: so much is moved, and full vectors of all of them are
-    aligned wherever columns begin, if the buffer is (which a kernel looks at: an argument that is
-    donated need not be)."""
+    """Return whether to stream results.
+
+    This requires much traffic, and aligned full vectors at the start of all columns if the buffer
+    is aligned, which the kernel checks: a donated argument may not be.
+    """
     if column.extent % lanes or not written:
         return False
     others = [axis for axis in axes if axis is not column]
@@ -38,7 +40,7 @@ def streams(
 
 
 def layout_streams(layout: Layout, stages: Stages, machine: Machine) -> bool:
-    """Whether the results along the axis of vectors go past the caches."""
+    """Return whether to stream the results along the vector axis of a reduction."""
     first = len(layout.arrays) - layout.counted - len(stages.body.results)
     along = [first + i for i in range(len(stages.body.results))]
     if layout.column.reduced:
@@ -48,12 +50,12 @@ def layout_streams(layout: Layout, stages: Stages, machine: Machine) -> bool:
 
 
 def _moved(array: Array, number: int, axes: Sequence[Axis]) -> int:
-    """Bytes of an array, repeated ones once."""
+    """Return the bytes of an array; repeated elements count once."""
     return array.step * prod(axis.extent for axis in axes if axis.strides[number])
 
 
 def are_aligned(f: Function, places: Sequence[Place], lanes: int) -> Value:
-    """Whether full vectors may be streamed to where results begin."""
+    """Return whether all results begin at addresses where full vectors can be streamed."""
     wrong = f.value(0, "i64")
     for place in places:
         size = min(lanes * itemsize(place.dtype), LINE)

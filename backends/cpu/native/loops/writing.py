@@ -1,4 +1,4 @@
-"""Kernels of loops by what their text depends on."""
+"""Name loop kernels by the parameters of their text."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -12,7 +12,7 @@ Shape = TypeVar("Shape")
 
 
 def written(word: str, shape: Shape, write: Callable[[Shape, str], Module]) -> Kernel:
-    """The kernel that `write(shape, name)` writes; its name tells `word` and `shape`."""
+    """Return the kernel of `write(shape, name)`; its name contains `word` and a hash of `shape`."""
     name = f"{word}_{sha256(repr(shape).encode()).hexdigest()[:24]}"
     module = write(shape, name)
     text = module.text()

@@ -1,10 +1,11 @@
-"""Kernels of matrices that a worker holds as a whole: factors, equations, spectra.
+"""Kernels of linear algebra on matrices that fit into the memory of one worker.
 
-A task takes some matrices of a batch, one after the other: each is brought to scratch memory,
-worked on there in f64, and written once. Eigenvalues, singular values and least squares are
-LAPACK's work, which machine code calls (`calling.py`), as it does for Q R of complex and of large
-matrices; of f32 ones up to some size it does the inner part alone. Other matrices that are too
-large are left to NumPy.
+Input: an operation on batches of matrices, and its views. Output: phases. A task processes some
+matrices of a batch one by one: each is loaded to scratch memory, processed there in f64, and stored
+once. Eigenvalues, singular values and least squares are computed by LAPACK (`lapack_calls.py`), as
+are QR decompositions of complex and of large matrices; for f32 matrices up to some size LAPACK
+computes only the inner part. Other matrices that are too large are left to NumPy. Start reading in
+`rules.py`.
 """
 
 from shardir.backends.cpu.native.matrices.rules import RULES as RULES

@@ -1,7 +1,8 @@
-"""Singular values of f32 matrices: made bidiagonal by reflections from both sides, in f64.
+"""Singular values of f32 matrices, reduced to bidiagonal form by Householder reflections in f64.
 
-As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 5.4.3; LAPACK's `bdsdc` finds
-the values of what is left. Squares of f32 cannot overflow in f64.
+The algorithm follows G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 5.4.3; LAPACK's
+`bdsdc` computes the singular values of the bidiagonal matrix. Squares of f32 do not overflow in
+f64.
 """
 
 from collections.abc import Sequence
@@ -32,13 +33,13 @@ from shardir.backends.cpu.native.matrices.tridiagonal import (
 from shardir.ir import Op
 
 MOST = 400
-"""Rows and columns up to which that is quicker than LAPACK alone."""
+"""Rows and columns up to which this is faster than LAPACK alone."""
 SLENDER = 2
-"""Of matrices that are longer by this, LAPACK takes Q R first."""
+"""For matrices that are more elongated than this, LAPACK computes a QR decomposition first."""
 
 
 def bidiagonal_pays(x: View) -> bool:
-    """Whether it is worth it for these matrices."""
+    """Return whether this is faster than LAPACK for these matrices."""
     least, most = sorted(x.shape[-2:])
     return x.dtype == "f32" and most <= min(MOST, SLENDER * least)
 
@@ -46,59 +47,60 @@ def bidiagonal_pays(x: View) -> bool:
 def singular_values_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Broad matrices are turned, which changes no singular value."""
-    (x,), (made,) = operands, results
+    """Lower the singular values of a batch; a broad matrix is transposed, which preserves them."""
+    (x,), (result,) = operands, results
     least, most = sorted(x.shape[-2:])
-    broad = x.shape[-1] > x.shape[-2]
+    is_broad = x.shape[-1] > x.shape[-2]
     called = Routine(
         "dbdsdc",
         "'U 'N n *values *beside *none one *none one *none *iwork *work *iwork info",
     )
-    line, beside = padded(least) * ITEM, x.strides[-2 if broad else -1] == x.itemsize
+    line, is_contiguous = padded(least) * ITEM, x.strides[-2 if is_broad else -1] == x.itemsize
     return phases(
         Work(
-            f"singular{'t' if broad else ''}{'n' if beside else 's'}", x.dtype,
-            [(x, 2), (made, 1)], [called],
+            f"singular{'t' if is_broad else ''}{'n' if is_contiguous else 's'}", x.dtype,
+            [(x, 2), (result, 1)], [called],
             {"m": most, "n": least, "one": 1, "apart": row_bytes(least)},
             {"*a": most * row_bytes(least), "*values": line, "*beside": line, "*space": line,
              "*none": 64, "*work": 64 * least, "*iwork": 64 * least},
-            most * least * least * 0.3 + 40 * least**2, partial(_values, called, broad, beside),
+            most * least * least * 0.3 + 40 * least**2,
+            partial(_values, called, is_broad, is_contiguous),
         ),
         context,
     )  # fmt: skip
 
 
-def _values(called: Routine, broad: bool, beside: bool, e: Emitter) -> None:
+def _values(called: Routine, broad: bool, is_contiguous: bool, e: Emitter) -> None:
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
     emit_bidiagonal(f.module)
     x = Held(e.piece("*a"), e.sizes["apart"], f.value(0, "i64"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
     steps = steps[::-1] if broad else steps
-    Copying(f, e.dtype, beside).bring(e.addresses[0], steps, m, n, x)
+    Copying(f, e.dtype, is_contiguous).bring(e.addresses[0], steps, m, n, x)
     pieces = [e.piece(name) for name in ("*values", "*beside", "*space")]
-    lost = f.call("bidiagonal", [m, n, *x, *pieces], "double")
-    good, one = tried(e, lost.is_("oeq", 0.0), called), f.value(1, "i64")
+    nan_if_nonfinite = f.call("bidiagonal", [m, n, *x, *pieces], "double")
+    good, one = tried(e, nan_if_nonfinite.is_("oeq", 0.0), called), f.value(1, "i64")
     put(e, "*values", e.dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
 
 
 def emit_bidiagonal(module: Module, kept: bool = False) -> None:
-    """`bidiagonal(rows, columns, x, diagonal, beside, space)` of no fewer rows than columns.
+    """Define `bidiagonal(rows, columns, x, diagonal, beside, space)` for rows >= columns.
 
-    Its result is 0, or NaN where a number is not finite. `space` is as long as a row.
-    `bidiagonal_kept(..., space, left, taus, turns)` keeps the reflections from the left in the
-    columns of `left`, below the diagonal, those from the right in the rows of x, from 1 on beside
-    it, and their factors, with zeros up to whole vectors.
+    It returns 0, or NaN if an element is not finite. `space` has the length of a row.
+    `bidiagonal_kept(..., space, left, taus, turns)` also stores the left reflections in the columns
+    of `left`, below the diagonal, the right ones in the rows of x, from superdiagonal 1 on, and
+    their factors, padded with zeros to full vectors.
     """
     params = ["i64", "i64", *HELD, "ptr", "ptr", "ptr", *(["ptr"] * 3 if kept else [])]
     name = "bidiagonal_kept" if kept else "bidiagonal"
     f = Function(module, name, params, "double", APART, internal=True)
     rows, columns, x = f.params[0], f.params[1], Held(*f.params[2:5])
-    diagonal, beside, space, *more = f.params[5:]
+    diagonal, superdiagonal, space, *more = f.params[5:]
     filled = (columns + (LANES - 1)) & -LANES
-    lost = f.variable(VECTOR, 0.0)
+    nan_if_nonfinite = f.variable(VECTOR, 0.0)
     with f.loop(0, rows) as i, f.loop(0, filled, LANES) as j:
         row = f.load(x.at(i, j).start, VECTOR, ITEM)
-        lost.set(lost.get() + (row - row))
+        nan_if_nonfinite.set(nan_if_nonfinite.get() + (row - row))
     for factors in more[1:]:
         with f.loop(0, filled, LANES) as j:
             f.store(f.value(0.0, VECTOR), f.offset(factors, j, "double"), ITEM)
@@ -111,20 +113,21 @@ def emit_bidiagonal(module: Module, kept: bool = False) -> None:
                 f.store(one, x._replace(start=more[0]).at(i, k).start, ITEM)
         tau = f.variable("double", 0.0)
         with f.when((k + 1).is_("slt", columns)):
-            tau.set(row_reflection(f, x, k, filled, beside))
+            tau.set(row_reflection(f, x, k, filled, superdiagonal))
             if kept:
                 f.store(tau.get(), f.offset(more[2], k, "double"), ITEM)
         with f.loop(k + 1, rows) as i:
             _both(f, x, k, i, filled, space, scale, tau.get())
-    f.leave(lane_sum(f, lost.get()))
+    f.leave(lane_sum(f, nan_if_nonfinite.get()))
 
 
 def _column(
     f: Function, x: Held, k: Value, rows: Value, filled: Value, diagonal: Value, space: Value
 ) -> tuple[Value, Value]:
-    """Reflect row `k` from the left; what column `k` times is the reflection, and its factor.
+    """Reflect row `k` from the left; return the scale of column `k` as reflection vector, and its
+    factor.
 
-    `space` is then what is taken from the other rows, as often as the reflection says.
+    `space` then holds what is subtracted from the other rows, times their reflection entry.
     """
     start, last = k & -LANES, f.offset(space, k, "double")
     wide = start + ((filled - start) & -(BESIDE * LANES))
@@ -144,33 +147,35 @@ def _column(
     with f.loop(wide, filled, LANES) as j:
         products(j, 1)
     first, rest = f.load(x.at(k, k).start, "double", ITEM), f.load(last, "double", ITEM)
-    none = rest.is_("olt", NOTHING)
+    is_trivial = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
-    f.store(f.select(none, first, beta), f.offset(diagonal, k, "double"), ITEM)
-    tau = f.select(none, 0.0, (beta - first) / beta)
-    scale = f.select(none, 0.0, 1.0 / (first - beta))
+    f.store(f.select(is_trivial, first, beta), f.offset(diagonal, k, "double"), ITEM)
+    tau = f.select(is_trivial, 0.0, (beta - first) / beta)
+    scale = f.select(is_trivial, 0.0, 1.0 / (first - beta))
     with f.loop(start, filled, LANES) as j:
         at, line = f.offset(space, j, "double"), x.at(k, j).start
         row = f.load(line, VECTOR, ITEM)
-        taken = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * f.splat(tau, LANES)
+        subtrahend = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * f.splat(
+            tau, LANES
+        )
         right = numbered(f).is_("sgt", f.splat(k - j, LANES))
-        taken = f.select(right, taken, 0.0)
-        f.store(taken, at, ITEM)
-        f.store(row - taken, line, ITEM)
+        subtrahend = f.select(right, subtrahend, 0.0)
+        f.store(subtrahend, at, ITEM)
+        f.store(row - subtrahend, line, ITEM)
     return scale, tau
 
 
 def _both(
     f: Function, x: Held, k: Value, i: Value, filled: Value, space: Value, scale: Value, tau: Value
 ) -> None:
-    """Row `i` is reflected from the left, and then by row `k` from the right."""
+    """Reflect row `i` from the left, and then by row `k` from the right."""
     one = -f.splat(f.load(x.at(i, k).start, "double", ITEM) * scale, LANES)
     dot, start = f.variable(VECTOR, 0.0), (k + 1) & -LANES
     with f.loop(start, filled, LANES) as j:
         at = x.at(i, j).start
-        taken = f.load(f.offset(space, j, "double"), VECTOR, ITEM)
-        row = f.fma(one, taken, f.load(at, VECTOR, ITEM))
+        subtrahend = f.load(f.offset(space, j, "double"), VECTOR, ITEM)
+        row = f.fma(one, subtrahend, f.load(at, VECTOR, ITEM))
         f.store(row, at, ITEM)
         dot.set(f.fma(row, f.load(x.at(k, j).start, VECTOR, ITEM), dot.get()))
     part = -f.splat(lane_sum(f, dot.get()) * tau, LANES)

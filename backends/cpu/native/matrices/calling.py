@@ -1,7 +1,7 @@
-"""Decompositions by LAPACK, called from machine code: a task takes some matrices, one by one.
+"""Decompositions by LAPACK, called from native code: a task processes some matrices one by one.
 
-Each is copied to columns of f64 or c128, as LAPACK has matrices, worked on there, and its results
-are written once: the numbers are NumPy's. What LAPACK gives up, or is not finite, becomes NaN.
+Each matrix is copied to columns of f64 or c128, as LAPACK requires, and the results are stored
+once: the values equal NumPy's. Results that are not finite, or for which LAPACK fails, become NaN.
 """
 
 import ctypes
@@ -22,14 +22,15 @@ from shardir.types import COMPLEX
 
 WORK_SPACES = ("*work", "*rwork", "*iwork")
 MATRIX = 2000.0
-"""Nanoseconds that a call takes beside its arithmetic, about."""
+"""The approximate overhead of a call."""
 
 
 class Routine(NamedTuple):
-    """A function of LAPACK and its arguments, each a word.
+    """A LAPACK routine and its arguments, each a word.
 
-    `'V` is a letter, `*a` a piece of memory, and others are integers by their names; whether it
-    succeeded is told by the integer `info`. `lwork` and such are asked of the function itself.
+    `'V` is a letter, `*a` a piece of memory, and other words are integers by name; the integer
+    `info` reports success. `lwork` and the like are workspace sizes, which the routine itself
+    reports.
     """
 
     name: str
@@ -42,14 +43,14 @@ class Routine(NamedTuple):
 
 @cache
 def spaces(called: Routine, sizes: tuple[tuple[str, int], ...]) -> dict[str, int] | None:
-    """What the function wants `lwork`, `lrwork` and `liwork` to be; 0 for what it does not tell.
+    """Query the routine for `lwork`, `lrwork` and `liwork`; 0 for sizes that it does not report.
 
-    `None` where there is no such function.
+    Returns `None` if LAPACK has no such routine.
     """
     found = routine(called.name)
     if found is None:
         return None
-    known, asked = dict(sizes), [word for word in called.words if word in WORK_SPACES]
+    known, workspace_words = dict(sizes), [word for word in called.words if word in WORK_SPACES]
     if "lwork" not in called.words:
         return {}
     memory = {word: np.zeros(16, np.int64) for word in called.words if word[0] == "*"}
@@ -63,32 +64,38 @@ def spaces(called: Routine, sizes: tuple[tuple[str, int], ...]) -> dict[str, int
     ]
     letters = sum(word[0] == "'" for word in called.words)
     found.call(*pointers, *[ctypes.c_size_t(1)] * letters)
-    told = [memory[word] if word == "*iwork" else memory[word].view(np.float64) for word in asked]
-    return {f"l{word[1:]}": int(numbers[0]) for word, numbers in zip(asked, told, strict=True)}
+    reported = [
+        memory[word] if word == "*iwork" else memory[word].view(np.float64)
+        for word in workspace_words
+    ]
+    return {
+        f"l{word[1:]}": int(numbers[0])
+        for word, numbers in zip(workspace_words, reported, strict=True)
+    }
 
 
 class Emitter(NamedTuple):
-    """What the body for one matrix writes with."""
+    """The parameters of the code that processes one matrix."""
 
     f: Function
     dtype: str
     addresses: Sequence[Value]
-    """Of the matrices, and vectors, in the order of the views."""
+    """The addresses of matrices and vectors, in the order of the views."""
     sizes: Mapping[str, Value]
-    """Integers by name: of arguments, and where pieces of memory begin."""
+    """Integers by name: arguments, and offsets of pieces of memory."""
     memory: Value
 
     @property
     def item(self) -> int:
-        """Bytes of a number that is worked with."""
+        """Bytes of an element during computation."""
         return 16 if self.dtype in COMPLEX else 8
 
     def piece(self, name: str) -> Value:
-        """The address of a piece of memory."""
+        """Return the address of a piece of memory."""
         return self.f.offset(self.memory, self.sizes[name])
 
     def call(self, called: Routine) -> Value:
-        """Call a function; whether it succeeded."""
+        """Call a routine; return whether it succeeded."""
         f, found = self.f, routine(called.name)
         assert found is not None
         kind = "i64" if found.integer is np.int64 else "i32"
@@ -114,7 +121,8 @@ class Emitter(NamedTuple):
 
 
 def tried(e: Emitter, finite: Value, called: Routine) -> Value:
-    """Call a function if its matrix is finite, else it might never find an end; whether it did."""
+    """Call a routine if its matrix is finite, or it might not terminate; return whether it
+    succeeded."""
     good = e.f.variable("i1", 0)
     with e.f.when(finite):
         good.set(e.call(called))
@@ -125,48 +133,48 @@ Emit = Callable[[Emitter], None]
 
 
 class Work(NamedTuple):
-    """What is to be done to each matrix of a batch."""
+    """The processing of each matrix of a batch."""
 
     name: str
     dtype: str
     views: Sequence[tuple[View, int]]
-    """And how many dimensions a matrix has, or a vector."""
+    """The views, each with the rank of its matrices or vectors."""
     routines: Sequence[Routine]
     sizes: Mapping[str, int]
     pieces: Mapping[str, int]
-    """Bytes of memory by name, beside the work space that routines ask for."""
+    """Bytes of memory by name, without the workspace that routines report."""
     cost: float
     emit: Emit
 
 
 def phases(work: Work, context: Context) -> list[Phase] | None:
-    """A phase for all matrices; `None` where LAPACK lacks a function."""
+    """Return a phase for all matrices; `None` if LAPACK lacks a routine."""
     sizes, pieces = dict(work.sizes), dict(work.pieces)
     wide = 16 if work.dtype in COMPLEX else 8
     for called in work.routines:
-        asked = spaces(called, tuple(work.sizes.items()))
-        if asked is None:
+        workspace = spaces(called, tuple(work.sizes.items()))
+        if workspace is None:
             return None
-        for word, count in asked.items():
+        for word, count in workspace.items():
             sizes[word] = max(count, sizes.get(word, 1))
             nbytes = sizes[word] * (wide if word == "lwork" else 8)
             pieces[f"*{word[1:]}"] = max(nbytes, pieces.get(f"*{word[1:]}", 0))
-    need = 0
+    total_bytes = 0
     for name, nbytes in pieces.items():
-        sizes[name] = need
-        need += -(-nbytes // 64) * 64
+        sizes[name] = total_bytes
+        total_bytes += -(-nbytes // 64) * 64
     steps = [step for view, dims in work.views for step in view.strides[len(view.shape) - dims :]]
     views = [outer(view, dims) for view, dims in work.views]
-    count, shape, fits = prod(views[0].shape), views[0].shape, need <= SCRATCH_BYTES
+    count, shape, fits = prod(views[0].shape), views[0].shape, total_bytes <= SCRATCH_BYTES
     workers = context.workers if fits else max(1, context.workers // 4)
     if not fits:
-        slot = context.temporary(need * max(1, min(count, 4 * workers)))
+        slot = context.temporary(total_bytes * max(1, min(count, 4 * workers)))
         views.insert(0, View(slot, 0, shape, (0,) * len(shape), "f64"))
     found = nest(views)
-    many = max(found.loops, key=lambda loop: loop.extent, default=None)
-    each = -(-(many.extent if many else 1) // max(1, min(4 * workers, count)))
-    grid = grid_of(views, found, None, many, 1, each)
-    extra = (need, *steps, *sizes.values())
+    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
+    each = -(-(longest_loop.extent if longest_loop else 1) // max(1, min(4 * workers, count)))
+    grid = grid_of(views, found, None, longest_loop, 1, each)
+    extra = (total_bytes, *steps, *sizes.values())
     body = partial(_body, work.dtype, fits, len(steps), tuple(sizes), work.emit)
     integers = {str(np.dtype(known.integer)) for r in work.routines if (known := routine(r.name))}
     name = "_".join((work.name, work.dtype, *sorted(integers), "near" if fits else "far"))

@@ -1,4 +1,4 @@
-"""Copies between matrices of any strides and columns of f64 or c128, as LAPACK has them."""
+"""Copies between matrices of any strides and the f64 or c128 columns of LAPACK."""
 
 from collections.abc import Callable
 
@@ -8,17 +8,17 @@ from shardir.backends.cpu.native.matrices.calling import Emitter
 from shardir.types import COMPLEX, NUMPY_DTYPES
 
 TOGETHER = 8
-"""Rows that are copied at once, so that columns are read or written in whole lines."""
+"""Rows that are copied in one step, so that columns are read or written in full cache lines."""
 
 
 def bring(
     e: Emitter, view: int, steps: int, rows: Value, columns: Value, name: str,
     apart: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Read the matrix of a view into a piece of memory; whether all of it is finite.
+    """Load the matrix of a view into a piece of memory; return whether all of it is finite.
 
-    `steps`: which of the work's steps is that between rows, the next is that between columns.
-    Columns are `apart` rows there, as many as there are unless told.
+    `steps` is the index of the view's row step, which its column step follows. Columns are `apart`
+    rows apart in memory, by default `rows`.
     """
     emit_bring(e.f.module, e.dtype)
     between = [e.sizes[f"step{steps}"], e.sizes[f"step{steps + 1}"]]
@@ -30,7 +30,7 @@ def put(
     e: Emitter, name: str, dtype: str, apart: Value, size: tuple[Value, Value], view: int,
     steps: tuple[Value, Value], good: Value,
 ) -> None:  # fmt: skip
-    """Write what lies in a piece of memory, its columns `apart` rows, to a view; NaN unless good.
+    """Store a piece of memory, whose columns are `apart` rows apart, to a view; NaN unless `good`.
 
     `size` are rows and columns, `steps` the bytes between them.
     """
@@ -40,21 +40,21 @@ def put(
 
 
 def emit_bring(module: Module, dtype: str) -> None:
-    """`bring(source, row step, column step, rows, columns, target, rows apart)`.
+    """Define `bring(source, row step, column step, rows, columns, target, rows apart)`.
 
-    Its result is 0, or NaN where an element is not finite.
+    It returns 0, or NaN if an element is not finite.
     """
     if any(each.name == f"bring_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "i64", "ptr", "i64"]
     f = Function(module, f"bring_{dtype}", params, "double", APART, internal=True)
-    source, down, along, rows, columns, target, apart = f.params
+    source, down, along, rows, columns, target, column_rows = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
     kind = vector(stored(dtype), planes)
     wide, wider = vector("double", planes), vector("double", planes * TOGETHER)
-    lost, lost_one = f.variable(wider, 0.0), f.variable(wide, 0.0)
+    nan_if_nonfinite, nan_if_nonfinite_row = f.variable(wider, 0.0), f.variable(wide, 0.0)
 
-    def widened(x: Value, type: str) -> Value:
+    def widen(x: Value, type: str) -> Value:
         return x if x.type == type else x.to(type, "fpext")
 
     def some(i: Value, count: int) -> None:
@@ -62,36 +62,39 @@ def emit_bring(module: Module, dtype: str) -> None:
         with f.loop(0, columns) as j:
             at = f.offset(start, j * along)
             loaded = [f.load(f.offset(at, down * k), kind, item // planes) for k in range(count)]
-            there = f.offset(target, (j * apart + i) * (8 * planes))
+            there = f.offset(target, (j * column_rows + i) * (8 * planes))
             if count == 1:
-                x = widened(loaded[0], wide)
-                lost_one.set(lost_one.get() + (x - x))
+                x = widen(loaded[0], wide)
+                nan_if_nonfinite_row.set(nan_if_nonfinite_row.get() + (x - x))
             else:
-                x = widened(_joined(f, loaded), wider)
-                lost.set(lost.get() + (x - x))
+                x = widen(_joined(f, loaded), wider)
+                nan_if_nonfinite.set(nan_if_nonfinite.get() + (x - x))
             f.store(x, there, 8)
 
     _by_rows(f, rows, some)
     total = f.value(0.0, "double")
-    for found, count in ((lost.get(), planes * TOGETHER), (lost_one.get(), planes)):
+    for found, count in (
+        (nan_if_nonfinite.get(), planes * TOGETHER),
+        (nan_if_nonfinite_row.get(), planes),
+    ):
         for lane in range(count):
             total = total + (_lane(f, found, lane) if count > 1 else found)
     f.leave(total)
 
 
 def emit_put(module: Module, dtype: str) -> None:
-    """`put(source, rows apart, rows, columns, target, row step, column step, good)`."""
+    """Define `put(source, rows apart, rows, columns, target, row step, column step, good)`."""
     if any(each.name == f"put_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "ptr", "i64", "i64", "i1"]
     f = Function(module, f"put_{dtype}", params, attributes=APART, internal=True)
-    source, apart, rows, columns, target, down, along, good = f.params
+    source, column_rows, rows, columns, target, down, along, good = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
 
     def some(i: Value, count: int) -> None:
         start = f.offset(target, i * down)
         with f.loop(0, columns) as j:
-            from_ = f.offset(source, (j * apart + i) * (8 * planes))
+            from_ = f.offset(source, (j * column_rows + i) * (8 * planes))
             x = f.load(from_, vector("double", planes * count), 8)
             x = f.select(good, x, f.value(float("nan"), x.type))
             if item == 4 * planes:
@@ -119,7 +122,7 @@ def _by_rows(f: Function, rows: Value, some: Callable[[Value, int], None]) -> No
 
 
 def _joined(f: Function, parts: list[Value]) -> Value:
-    """Numbers, or pairs, as one vector."""
+    """Concatenate numbers, or pairs, to one vector."""
     type = parts[0].type
     if type[0] == "<":
         while len(parts) > 1:
@@ -128,10 +131,10 @@ def _joined(f: Function, parts: list[Value]) -> Value:
             parts = [f.shuffle(a, b, range(count)) for a, b in pairs]
         return parts[0]
     whole = vector(type, len(parts))
-    made = f.value(0, whole)
+    result = f.value(0, whole)
     for lane, part in enumerate(parts):
-        made = f.emit(f"insertelement {whole} {made}, {type} {part}, i64 {lane}", whole)
-    return made
+        result = f.emit(f"insertelement {whole} {result}, {type} {part}, i64 {lane}", whole)
+    return result
 
 
 def _lane(f: Function, x: Value, lane: int) -> Value:

@@ -1,7 +1,7 @@
-"""The triangular factors of positive definite matrices: those of LU, columns scaled.
+"""Cholesky factors of positive definite matrices, from LU decompositions with scaled columns.
 
-Of L U = x for Hermitian x, U is L^H with its rows multiplied by the diagonal of U, so L times the
-roots of the diagonal is the factor. No row needs to be exchanged.
+If L U = x for Hermitian x, then U is L^H with its rows multiplied by the diagonal of U, so L times
+the square roots of the diagonal is the factor. No pivoting is needed.
 """
 
 from collections.abc import Sequence
@@ -33,73 +33,77 @@ from shardir.ir import Op
 def cholesky_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Matrices that scratch memory holds."""
-    (x,), (made,) = operands, results
+    """Lower Cholesky decompositions of matrices that fit into scratch memory."""
+    (x,), (result,) = operands, results
     rows = x.shape[-1]
     if x.size == 0:
         return []
     if held_bytes(rows, rows, x.dtype) + row_bytes(rows) > SCRATCH_BYTES:
         return None
-    views = [outer(x, 2), outer(made, 2)]
+    views = [outer(x, 2), outer(result, 2)]
     found = nest(views)
-    many = max(found.loops, key=lambda loop: loop.extent, default=None)
+    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count, planes = prod(x.shape[:-2]), wide(x.dtype).planes
     work = rows * (rows * rows / RATE * planes**2 + 20.0) + 50.0
-    each = -(-(many.extent if many else 1) // max(1, min(4 * context.workers, count)))
-    grid = grid_of(views, found, None, many, 1, each)
-    beside = neighbours(x), neighbours(made)
-    name = f"cholesky_{x.dtype}_{'n' if beside[0] else 's'}{'n' if beside[1] else 's'}"
-    kernel = grid_kernel(name, Form(2, extras=6), partial(_factored, x.dtype, beside))
-    extra = (rows, *x.strides[-2:], *made.strides[-2:], row_bytes(rows))
+    each = -(
+        -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
+    )
+    grid = grid_of(views, found, None, longest_loop, 1, each)
+    is_contiguous = neighbours(x), neighbours(result)
+    name = (
+        f"cholesky_{x.dtype}_{'n' if is_contiguous[0] else 's'}{'n' if is_contiguous[1] else 's'}"
+    )
+    kernel = grid_kernel(name, Form(2, extras=6), partial(_factored, x.dtype, is_contiguous))
+    extra = (rows, *x.strides[-2:], *result.strides[-2:], row_bytes(rows))
     return [grid.phase(kernel, count * work, context.workers, "cholesky", extra)]
 
 
-def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) -> None:
+def _factored(dtype: str, is_contiguous: tuple[bool, bool], f: Function, block: Block) -> None:
     emit_update(f.module, dtype)
     emit_substitute(f.module, dtype, unit=True)
     numbers = wide(dtype)
-    rows, *steps, apart = map(block.extra, range(6))
-    held = Held(block.scratch, apart, rows * apart)
-    roots = f.offset(block.scratch, rows * apart * numbers.planes)
+    rows, *steps, row_step = map(block.extra, range(6))
+    matrix = Held(block.scratch, row_step, rows * row_step)
+    roots = f.offset(block.scratch, rows * row_step * numbers.planes)
     with f.loop(0, block.columns) as which:
         source, target = (
             f.offset(address, which * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        Copying(f, dtype, beside[0]).bring(source, steps[:2], rows, rows, held)
+        Copying(f, dtype, is_contiguous[0]).bring(source, steps[:2], rows, rows, matrix)
         with f.loop(0, rows) as i:
             with f.loop(0, i) as j:
-                lower = load(f, held.at(i, j), numbers, "double")
-                store(f, [lower[0], *(-part for part in lower[1:])], held.at(j, i), numbers)
-            for part in held.at(i, i).planes(numbers)[1:]:
+                lower = load(f, matrix.at(i, j), numbers, "double")
+                store(f, [lower[0], *(-part for part in lower[1:])], matrix.at(j, i), numbers)
+            for part in matrix.at(i, i).planes(numbers)[1:]:
                 f.store(f.value(0.0, "double"), part, 8)
-        eliminate(f, numbers, held, rows, rows)
+        eliminate(f, numbers, matrix, rows, rows)
         definite = f.variable("i1", 1)
         with f.loop(0, rows) as k:
-            pivot = load(f, held.at(k, k), numbers, "double")[0]
+            pivot = load(f, matrix.at(k, k), numbers, "double")[0]
             definite.set(definite.get() & pivot.is_("ogt", 0.0))
             f.store(f.intrinsic("sqrt", pivot), f.offset(roots, k, "double"), 8)
-        # One pivot that is not positive says that there is no factor at all.
-        none = f.select(definite.get(), f.value(0.0, "double"), f.value(np.nan, "double"))
+        # A single pivot that is not positive means that no factor exists.
+        nan_or_zero = f.select(definite.get(), f.value(0.0, "double"), f.value(np.nan, "double"))
         with f.loop(0, rows) as i:
-            _scaled(f, dtype, held, roots, i, rows, none)
-        Copying(f, dtype, beside[1]).put(held, rows, rows, target, steps[2:])
+            _scaled(f, dtype, matrix, roots, i, rows, nan_or_zero)
+        Copying(f, dtype, is_contiguous[1]).put(matrix, rows, rows, target, steps[2:])
 
 
 def _scaled(
-    f: Function, dtype: str, held: Held, roots: Value, i: Value, rows: Value, none: Value
+    f: Function, dtype: str, matrix: Held, roots: Value, i: Value, rows: Value, nan_or_zero: Value
 ) -> None:
-    """A row of the factor; `none` is NaN where there is none, and else zero."""
+    """Scale a row of the factor; `nan_or_zero` is NaN if there is no factor."""
     numbers = wide(dtype)
     with f.loop(0, i) as j:
         root = f.load(f.offset(roots, j, "double"), "double", 8)
-        below = load(f, held.at(i, j), numbers, "double")
-        store(f, [part * root + none for part in below], held.at(i, j), numbers)
-    zero = [none] * (numbers.planes - 1)
+        below = load(f, matrix.at(i, j), numbers, "double")
+        store(f, [part * root + nan_or_zero for part in below], matrix.at(i, j), numbers)
+    zero = [nan_or_zero] * (numbers.planes - 1)
     root = f.load(f.offset(roots, i, "double"), "double", 8)
-    store(f, [root + none, *zero], held.at(i, i), numbers)
+    store(f, [root + nan_or_zero, *zero], matrix.at(i, i), numbers)
     with f.loop(i + 1, rows) as j:
-        store(f, [none, *zero], held.at(i, j), numbers)
+        store(f, [nan_or_zero, *zero], matrix.at(i, j), numbers)
 
 
 RULES: dict[str, Rule] = {"cholesky": cholesky_rule}

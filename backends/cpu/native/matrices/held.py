@@ -1,7 +1,8 @@
-"""A matrix in scratch memory: rows of f64, which vectors of `LANES` columns are read from.
+"""Matrices in scratch memory: rows of f64, which are accessed as vectors of `BLOCK_COLUMNS`
+columns.
 
-Rows are filled up with zeros to whole vectors. Complex matrices have two planes, all real parts
-and all imaginary ones. What is done to them is done in blocks of `LANES` columns, or rows.
+Rows are padded with zeros to full vectors. Complex matrices have two planes, for real and imaginary
+parts. Algorithms work on blocks of `BLOCK_COLUMNS` columns or rows.
 """
 
 from collections.abc import Sequence
@@ -27,67 +28,68 @@ LANES = 8
 ITEM = 8
 VECTOR = vector("double", LANES)
 AWAY = 64
-"""Bytes between rows, so that columns of large matrices do not compete for places in the caches."""
+"""Padding between rows, so that the columns of large matrices do not conflict in the caches."""
 
 Planes = list[Value]
 
 
 def wide(dtype: str) -> Arithmetic:
-    """What numbers are computed in."""
+    """Return the arithmetic that a dtype is computed in."""
     return arithmetic("c128" if dtype in COMPLEX else "f64")
 
 
 def padded(extent: int) -> int:
-    """In whole vectors."""
+    """Round an extent up to full vectors."""
     return -(-extent // LANES) * LANES
 
 
 def row_bytes(columns: int) -> int:
-    """From one row to the next."""
+    """Return the bytes between rows."""
     return padded(columns) * ITEM + AWAY
 
 
 def held_bytes(rows: int, columns: int, dtype: str) -> int:
-    """What a matrix takes in scratch memory."""
+    """Return the bytes of a matrix in scratch memory."""
     return rows * row_bytes(columns) * wide(dtype).planes
 
 
 class Held(NamedTuple):
-    """Where a matrix, or a part of one, lies: bytes from row to row, and from plane to plane."""
+    """A matrix, or a part of one, in scratch memory: bytes between rows, and between planes."""
 
     start: Value
     row: Value
     plane: Value
 
     def at(self, row: Number, column: Number) -> "Held":
-        """What begins at an element of it."""
+        """Return the submatrix that begins at an element."""
         f = self.start.function
         down = f.value(row, "i64") * self.row
         return self._replace(start=f.offset(f.offset(self.start, down), column, "double"))
 
     def planes(self, numbers: Arithmetic) -> list[Value]:
-        """The addresses of the first element's parts."""
+        """Return the addresses of the first element's parts."""
         f = self.start.function
         return [self.start, f.offset(self.start, self.plane)][: numbers.planes]
 
 
-def load(f: Function, held: Held, numbers: Arithmetic, type: str = VECTOR) -> Planes:
-    """A vector of columns, or one number."""
-    return [f.load(address, type, ITEM) for address in held.planes(numbers)]
+def load(f: Function, matrix: Held, numbers: Arithmetic, type: str = VECTOR) -> Planes:
+    """Load a vector of columns, or one element."""
+    return [f.load(address, type, ITEM) for address in matrix.planes(numbers)]
 
 
-def store(f: Function, values: Sequence[Value], held: Held, numbers: Arithmetic) -> None:
-    for value, address in zip(values, held.planes(numbers), strict=True):
+def store(f: Function, values: Sequence[Value], matrix: Held, numbers: Arithmetic) -> None:
+    """Store a vector of columns, or one element."""
+    for value, address in zip(values, matrix.planes(numbers), strict=True):
         f.store(value, address, ITEM)
 
 
 def spread(f: Function, values: Sequence[Value]) -> Planes:
-    """One number in all lanes."""
+    """Return one element in all lanes."""
     return [f.splat(value, LANES) for value in values]
 
 
 def less_product(f: Function, numbers: Arithmetic, a: Planes, b: Planes, c: Planes) -> Planes:
-    """`c - a * b`."""
+    """Return `c - a * b`."""
 
     def step(x: Value, y: Value, z: Value, minus: bool) -> Value:
         return numbers.add_product(f, host(), x, y, z, minus)
@@ -99,34 +101,34 @@ def less_product(f: Function, numbers: Arithmetic, a: Planes, b: Planes, c: Plan
 
 
 def product(a: Planes, b: Planes) -> Planes:
-    """`a * b`, of complex numbers."""
+    """Return `a * b` of complex numbers."""
     return [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 
 
 def inverse(f: Function, x: Planes) -> Planes:
-    """`1 / x` of a complex number: divided by its larger part first, so that none overflows."""
+    """Return `1 / x` of a complex number, scaled by its larger part to avoid overflow."""
     real, imag = x
     large = size(f, [real]).is_("oge", size(f, [imag]))
-    most, least = f.select(large, real, imag), f.select(large, imag, real)
-    ratio = least / most
-    scale = 1.0 / (most + least * ratio)
+    larger_part, smaller_part = f.select(large, real, imag), f.select(large, imag, real)
+    ratio = smaller_part / larger_part
+    scale = 1.0 / (larger_part + smaller_part * ratio)
     return [f.select(large, scale, ratio * scale), -f.select(large, ratio * scale, scale)]
 
 
 def size(f: Function, x: Sequence[Value]) -> Value:
-    """What pivots are chosen by: of complex numbers the sum of both parts, as LAPACK has it."""
+    """Return the magnitude for pivoting: of complex numbers the sum of both parts, as in LAPACK."""
     parts = [f.intrinsic("fabs", part) for part in x]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 @dataclass
 class Copying:
-    """Copies between a matrix in memory, `view`'s last two dimensions, and one that is held."""
+    """Copies between the last two dimensions of a view and a matrix in scratch memory."""
 
     f: Function
     dtype: str
     beside: bool
-    """Whether columns are neighbours in memory."""
+    """Whether the elements of a row are contiguous in memory."""
 
     @property
     def numbers(self) -> Arithmetic:
@@ -137,20 +139,20 @@ class Copying:
         return NUMPY_DTYPES[self.dtype].itemsize
 
     def bring(
-        self, source: Value, steps: Sequence[Value], rows: Value, columns: Value, held: Held,
+        self, source: Value, steps: Sequence[Value], rows: Value, columns: Value, matrix: Held,
         conjugate: bool = False,
     ) -> None:  # fmt: skip
-        """Read; `steps` are the bytes between rows and between columns."""
+        """Load a matrix; `steps` are the bytes between rows and between columns."""
         f, numbers = self.f, self.numbers
 
         def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
             address = f.offset(start, j * steps[1])
             if left is None:
-                made = read(f, address, self.dtype, numbers, count)
+                result = read(f, address, self.dtype, numbers, count)
             else:
-                made = self._tail(address, left)
-            made = [made[0], -made[1]] if conjugate and numbers.planes == 2 else made
-            store(f, made, held.at(i, j), numbers)
+                result = self._tail(address, left)
+            result = [result[0], -result[1]] if conjugate and numbers.planes == 2 else result
+            store(f, result, matrix.at(i, j), numbers)
 
         whole = columns - columns % LANES
         with f.loop(0, rows) as i:
@@ -162,12 +164,12 @@ class Copying:
                     one(start, i, whole, LANES, columns - whole)
             else:
                 with f.loop(whole, columns, LANES) as j:
-                    store(f, [f.value(0, VECTOR)] * numbers.planes, held.at(i, j), numbers)
+                    store(f, [f.value(0, VECTOR)] * numbers.planes, matrix.at(i, j), numbers)
                 with f.loop(0, columns) as j:
                     one(start, i, j, 1)
 
     def _tail(self, address: Value, count: Value) -> Planes:
-        """The first few lanes, and zeros."""
+        """Load the first `count` lanes, with zeros in the others."""
         f, numbers = self.f, self.numbers
         part = self.item // numbers.planes
         lanes = LANES * numbers.planes
@@ -177,22 +179,22 @@ class Copying:
         return [widened(f, plane, self.dtype, numbers) for plane in planes]
 
     def put(
-        self, held: Held, rows: Value, columns: Value, target: Value, steps: Sequence[Value]
+        self, matrix: Held, rows: Value, columns: Value, target: Value, steps: Sequence[Value]
     ) -> None:
-        """Write."""
+        """Store a matrix."""
         f, numbers = self.f, self.numbers
         narrow = self.item // numbers.planes == 4
 
         def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
-            made = load(f, held.at(i, j), numbers, vector("double", count))
+            result = load(f, matrix.at(i, j), numbers, vector("double", count))
             if narrow:
-                made = [part.to(vector("float", count), "fptrunc") for part in made]
+                result = [part.to(vector("float", count), "fptrunc") for part in result]
             address, part = f.offset(start, j * steps[1]), self.item // numbers.planes
             if left is None:
-                f.store(joined(f, made), address, part)
+                f.store(joined(f, result), address, part)
             else:
                 mask = within(f, left, LANES, numbers.planes)
-                masked_store(f, joined(f, made), address, mask, part)
+                masked_store(f, joined(f, result), address, mask, part)
 
         with f.loop(0, rows) as i:
             start = f.offset(target, i * steps[0])
@@ -208,7 +210,7 @@ class Copying:
 
 
 def neighbours(view: View) -> bool:
-    """Whether its last dimension's elements are."""
+    """Return whether the last dimension is contiguous."""
     return view.strides[-1] == view.itemsize
 
 
@@ -216,9 +218,10 @@ HELD = ["ptr", "i64", "i64"]
 
 
 def emit_update(module: Module, dtype: str) -> None:
-    """`update(rows, columns, left, right, out)`: out -= left @ right.
+    """Define `update(rows, columns, left, right, out)`: out -= left @ right.
 
-    `left` has `LANES` columns, `right` as many rows; each is a `Held`, three words.
+    `left` has `BLOCK_COLUMNS` columns, `right` as many rows; each is a `ScratchMatrix` of three
+    words.
     """
     numbers = wide(dtype)
     params = ["i64", "i64", *HELD * 3]
@@ -238,9 +241,10 @@ def emit_update(module: Module, dtype: str) -> None:
 
 
 def emit_substitute(module: Module, dtype: str, unit: bool) -> None:
-    """`substitute(rows, columns, left, x)`: x becomes the solution of left @ _ = x.
+    """Define `substitute(rows, columns, left, x)`: replace x by the solution of left @ _ = x.
 
-    `left` is lower triangular, of at most `LANES` rows; `unit`: its diagonal counts as ones.
+    `left` is lower triangular with at most `BLOCK_COLUMNS` rows; `unit`: its diagonal counts as
+    ones.
     """
     numbers = wide(dtype)
     params = ["i64", "i64", *HELD * 2]
@@ -255,12 +259,12 @@ def emit_substitute(module: Module, dtype: str, unit: bool) -> None:
             now = less_product(f, numbers, each, load(f, x.at(k, j), numbers), now)
             for part, value in zip(total, now, strict=True):
                 part.set(value)
-        made = [part.get() for part in total]
+        result = [part.get() for part in total]
         if not unit:
             divisor = load(f, left.at(i, i), numbers, "double")
             if numbers.planes == 1:
-                made = [made[0] / f.splat(divisor[0], LANES)]
+                result = [result[0] / f.splat(divisor[0], LANES)]
             else:
-                made = product(made, spread(f, inverse(f, divisor)))
-        store(f, made, x.at(i, j), numbers)
+                result = product(result, spread(f, inverse(f, divisor)))
+        store(f, result, x.at(i, j), numbers)
     f.leave()

@@ -1,4 +1,4 @@
-"""Q and R by LAPACK: `geqrf` and `orgqr`."""
+"""QR decompositions by LAPACK: `geqrf` and `orgqr`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from shardir.types import COMPLEX
 def called_qr(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """The numbers of NumPy."""
+    """Lower QR decompositions to LAPACK calls; the values equal NumPy's."""
     (x,), (q, r) = operands, results
     rows, columns = x.shape[-2:]
     left, least = q.shape[-1], min(rows, columns)
@@ -48,7 +48,7 @@ def _qr(factor: Routine, form: Routine, e: Emitter) -> None:
 
 
 def _column(e: Emitter, j: Value, words: Value) -> None:
-    """Reflector `j` goes to `q`, and 0 to where it was, below the diagonal."""
+    """Move reflector `j` to `q`, and clear its place below the diagonal."""
     f, parts = e.f, e.item // 8
     source, target = (f.offset(e.piece(name), j * words * 8) for name in ("*a", "*q"))
     with f.loop(0, words) as i:

@@ -1,8 +1,8 @@
-"""Blocks of Householder reflections: made of columns, and applied to others.
+"""Blocks of Householder reflections: computed from columns, and applied to other columns.
 
-Those of a block are applied together, as I - V T V^T (R. Schreiber and C. Van Loan, "A
-storage-efficient WY representation for products of Householder transformations", 1989). Signs are
-LAPACK's.
+The reflections of a block are applied together, as I - V T V^T (R. Schreiber and C. Van Loan, "A
+storage-efficient WY representation for products of Householder transformations", 1989). Signs
+follow LAPACK.
 """
 
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ from shardir.backends.cpu.native.matrices.held import (
 
 REAL = wide("f64")
 TRIANGLE = LANES * LANES * ITEM
-"""Bytes of a block's T."""
+"""Bytes of the T of a block."""
 SQUARES = (2.0**-200, 2.0**200)
-"""Between these a column's sum of squares tells its length as well as that of multiples of it."""
+"""The range of sums of squares in which no scaling of the column is needed."""
 CHAINS = 4
-"""Sums that are taken beside each other, so that none waits for the one before."""
+"""Independent sums, which hide the latency of additions."""
 
 
 def numbered(f: Function) -> Value:
-    """The number of each lane."""
+    """Return the index of each lane."""
     text = f"<{', '.join(f'i64 {lane}' for lane in range(LANES))}>"
     return Value(text, vector("i64", LANES), f)
 
 
 def emit_panel(module: Module) -> None:
-    """`panel(rows, width, x, taus)`: reflections of the first `width` columns of a block.
+    """Define `panel(rows, width, x, taus)`: reflections of the first `width` columns of a block.
 
-    Below its diagonal each column becomes the vector of its reflection, whose first number is 1;
-    all columns of the block that are right of it are reflected.
+    Below the diagonal each column becomes its reflection vector, whose first element is an implicit
+    1; all columns of the block right of it are reflected.
     """
     f = Function(module, "panel", ["i64", "i64", *HELD, "ptr"], attributes=APART, internal=True)
     rows, width, x, taus = *f.params[:2], Held(*f.params[2:5]), f.params[5]
@@ -49,7 +49,7 @@ def emit_panel(module: Module) -> None:
 
 
 def _reflected(f: Function, rows: Value, x: Held, s: Value, taus: Value) -> None:
-    """The reflection of column `s` of a block."""
+    """Emit the reflection of column `s` of a block."""
     step = f.splat(s, LANES)
     here, after = (numbered(f).is_(how, step) for how in ("eq", "sgt"))
     line, diagonal = load(f, x.at(s, 0), REAL)[0], load(f, x.at(s, s), REAL, "double")[0]
@@ -58,8 +58,8 @@ def _reflected(f: Function, rows: Value, x: Held, s: Value, taus: Value) -> None
     _multiplied(f, rows, x, s, factor, sums)
     below = f.variable("double", _own(f, sums, s))
     square = f.fma(diagonal, diagonal, below.get())
-    usual = square.is_("ogt", SQUARES[0]) & square.is_("olt", SQUARES[1])
-    with f.when(~usual, seldom=True):
+    needs_no_scaling = square.is_("ogt", SQUARES[0]) & square.is_("olt", SQUARES[1])
+    with f.when(~needs_no_scaling, seldom=True):
         factor.set(_factor(f, rows, x, s))
         _multiplied(f, rows, x, s, factor, sums)
         below.set(0.0)
@@ -67,15 +67,15 @@ def _reflected(f: Function, rows: Value, x: Held, s: Value, taus: Value) -> None
             one = load(f, x.at(i, s), REAL, "double")[0] * factor.get()
             below.set(f.fma(one, one, below.get()))
     first, rest = diagonal * factor.get(), below.get()
-    none = rest.is_("oeq", 0.0)
+    is_trivial = rest.is_("oeq", 0.0)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
-    tau = f.select(none, 0.0, (beta - first) / beta)
-    scale = f.select(none, 0.0, 1.0 / (first - beta))
+    tau = f.select(is_trivial, 0.0, (beta - first) / beta)
+    scale = f.select(is_trivial, 0.0, 1.0 / (first - beta))
     f.store(tau, f.offset(taus, s, "double"), ITEM)
     weights = f.fma(sums[0].get(), f.splat(scale, LANES), line) * f.splat(tau, LANES)
     weights = f.select(after, weights, 0.0)
-    corner = f.splat(f.select(none, diagonal, beta / factor.get()), LANES)
+    corner = f.splat(f.select(is_trivial, diagonal, beta / factor.get()), LANES)
     store(f, [f.select(here, corner, line - weights)], x.at(s, 0), REAL)
     with f.loop(s + 1, rows) as i:
         (row,), (one,) = load(f, x.at(i, 0), REAL), load(f, x.at(i, s), REAL, "double")
@@ -86,9 +86,9 @@ def _reflected(f: Function, rows: Value, x: Held, s: Value, taus: Value) -> None
 def _multiplied(
     f: Function, rows: Value, x: Held, s: Value, factor: Variable, sums: Sequence[Variable]
 ) -> None:
-    """The products of what is below the diagonal in column `s`, times a factor, with all columns.
+    """Compute the products of column `s` below the diagonal, times a factor, with all columns.
 
-    They are the first of `sums`.
+    The result is in the first of `sums`.
     """
     for each in sums:
         each.set(0.0)
@@ -109,26 +109,28 @@ def _multiplied(
 
 
 def _own(f: Function, sums: Sequence[Variable], s: Value) -> Value:
-    """The product of column `s` with itself."""
+    """Return the product of column `s` with itself."""
     return f.emit(f"extractelement {VECTOR} {sums[0].get()}, i64 {s}", "double")
 
 
 def _factor(f: Function, rows: Value, x: Held, s: Value) -> Value:
-    """A power of 2 that makes the largest of a column, from the diagonal on, about 1."""
-    most = f.variable("double", 0.0)
+    """Return a power of 2 that scales the largest element of a column, from the diagonal on, to
+    about 1."""
+    largest = f.variable("double", 0.0)
     with f.loop(s, rows) as i:
         size = f.intrinsic("fabs", load(f, x.at(i, s), REAL, "double")[0])
-        most.set(f.select(size.is_("ogt", most.get()), size, most.get()))
-    # The exponent's bits, turned around: 2^(2 * 1023 - e) of 2^e, and of none of it subnormal.
-    bits = most.get().to("i64", "bitcast") >> 52
-    turned = f.value(2046, "i64") - bits
-    turned = f.select(turned.is_("sgt", 2045), f.value(2045, "i64"), turned)
-    turned = f.select(turned.is_("slt", 1), f.value(1, "i64"), turned)
-    return (turned << 52).to("double", "bitcast")
+        largest.set(f.select(size.is_("ogt", largest.get()), size, largest.get()))
+    # Mirror the exponent bits: 2^(2 * 1023 - e) for 2^e, clamped to normal numbers.
+    bits = largest.get().to("i64", "bitcast") >> 52
+    mirrored = f.value(2046, "i64") - bits
+    mirrored = f.select(mirrored.is_("sgt", 2045), f.value(2045, "i64"), mirrored)
+    mirrored = f.select(mirrored.is_("slt", 1), f.value(1, "i64"), mirrored)
+    return (mirrored << 52).to("double", "bitcast")
 
 
 def emit_reflectors(module: Module) -> None:
-    """`reflectors(rows, width, x, v)` and `triangle(rows, v, t)`: V, and its T, turned."""
+    """Define `reflectors(rows, width, x, v)` and `triangle(rows, v, t)`: V, and its T,
+    transposed."""
     f = Function(
         module, "reflectors", ["i64", "i64", *HELD, "ptr"], attributes=APART, internal=True
     )
@@ -151,25 +153,25 @@ def emit_reflectors(module: Module) -> None:
         for k, total in enumerate(sums):
             one = f.splat(f.load(f.offset(start, k, "double"), "double", ITEM), LANES)
             total.set(f.fma(row, one, total.get()))
-    made: list[Value] = []
+    result: list[Value] = []
     taus = f.load(t, VECTOR, ITEM)
     for s in range(LANES):
         found = f.value(0.0, VECTOR)
-        for b, above in enumerate(made):
+        for b, above in enumerate(result):
             dot = f.emit(f"extractelement {VECTOR} {sums[b].get()}, i64 {s}", "double")
             found = f.fma(above, f.splat(dot, LANES), found)
         tau = f.splat(f.emit(f"extractelement {VECTOR} {taus}, i64 {s}", "double"), LANES)
         here = numbered(f).is_("eq", f.value(s, vector("i64", LANES)))
-        made.append(f.select(here, tau, -(found * tau)))
-    for s, line in enumerate(made):
+        result.append(f.select(here, tau, -(found * tau)))
+    for s, line in enumerate(result):
         f.store(line, f.offset(t, s * LANES * ITEM), ITEM)
     f.leave()
 
 
 def emit_apply(module: Module, turned: bool) -> None:
-    """`apply(rows, columns, v, t, x)`: x becomes (I - V T V^T) x; `apply_turned` with T turned.
+    """Define `apply(rows, columns, v, t, x)`: x becomes (I - V T V^T) x; `apply_turned` uses T^T.
 
-    `t` holds T turned, row by row.
+    `t` holds T transposed, row by row.
     """
     name = "apply_turned" if turned else "apply"
     params = ["i64", "i64", "ptr", "ptr", *HELD]
@@ -177,10 +179,10 @@ def emit_apply(module: Module, turned: bool) -> None:
     rows, columns, v, t = f.params[:4]
     x = Held(*f.params[4:])
 
-    def applied(j: Value, beside: int) -> None:
-        sums = [[f.variable(VECTOR, 0.0) for _ in range(beside)] for _ in range(LANES)]
+    def apply_to_columns(j: Value, vector_count: int) -> None:
+        sums = [[f.variable(VECTOR, 0.0) for _ in range(vector_count)] for _ in range(LANES)]
         with f.loop(0, rows) as i:
-            lines = [load(f, x.at(i, j + k * LANES), REAL)[0] for k in range(beside)]
+            lines = [load(f, x.at(i, j + k * LANES), REAL)[0] for k in range(vector_count)]
             for s, totals in enumerate(sums):
                 at = f.offset(v, i * (LANES * ITEM) + s * ITEM)
                 one = f.splat(f.load(at, "double", ITEM), LANES)
@@ -188,7 +190,7 @@ def emit_apply(module: Module, turned: bool) -> None:
                     total.set(f.fma(line, one, total.get()))
         shares = []
         for s in range(LANES):
-            found = [f.value(0.0, VECTOR)] * beside
+            found = [f.value(0.0, VECTOR)] * vector_count
             for a in range(s + 1) if turned else range(s, LANES):
                 at = f.offset(t, ((s * LANES + a) if turned else (a * LANES + s)) * ITEM)
                 one = f.splat(f.load(at, "double", ITEM), LANES)
@@ -197,7 +199,7 @@ def emit_apply(module: Module, turned: bool) -> None:
                 ]
             shares.append(found)
         with f.loop(0, rows) as i:
-            places = [x.at(i, j + k * LANES) for k in range(beside)]
+            places = [x.at(i, j + k * LANES) for k in range(vector_count)]
             lines = [load(f, place, REAL)[0] for place in places]
             for s, parts in enumerate(shares):
                 at = f.offset(v, i * (LANES * ITEM) + s * ITEM)
@@ -209,7 +211,7 @@ def emit_apply(module: Module, turned: bool) -> None:
     filled = (columns + (LANES - 1)) & -LANES
     pairs = filled & -(2 * LANES)
     with f.loop(0, pairs, 2 * LANES) as j:
-        applied(j, 2)
+        apply_to_columns(j, 2)
     with f.loop(pairs, filled, LANES) as j:
-        applied(j, 1)
+        apply_to_columns(j, 1)
     f.leave()

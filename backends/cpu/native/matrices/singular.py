@@ -1,4 +1,5 @@
-"""Singular values and what is made of them, by LAPACK: `gesdd`, and `gelsd` of equations."""
+"""Singular value decompositions, pseudoinverses and least squares by LAPACK: `gesdd` and
+`gelsd`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,12 +24,12 @@ from shardir.types import COMPLEX, REAL_OF
 
 
 def _item(dtype: str) -> int:
-    """Bytes of a number that is worked with."""
+    """Return the bytes of an element during computation."""
     return 16 if dtype in COMPLEX else 8
 
 
 def _gesdd(dtype: str, letter: str) -> Routine:
-    """`m` rows and `n` columns; `k` rows of V^H."""
+    """Return the routine for `m` rows, `n` columns, and `k` rows of V^H."""
     more = "*rwork" if dtype in COMPLEX else ""
     name = "zgesdd" if dtype in COMPLEX else "dgesdd"
     arguments = f"'{letter} m n *a m *values *u m *vh k *work lwork {more} *iwork info"
@@ -36,7 +37,7 @@ def _gesdd(dtype: str, letter: str) -> Routine:
 
 
 def _pieces(dtype: str, rows: int, columns: int, left: int, right: int) -> dict[str, int]:
-    """Bytes that `gesdd` takes beside what it is asked for, of so many vectors."""
+    """Return the bytes of memory that `gesdd` takes for these numbers of vectors."""
     item, least, most = _item(dtype), min(rows, columns), max(rows, columns)
     pieces = {"*a": rows * columns * item, "*values": least * 8, "*iwork": 64 * least,
               "*u": max(rows * left, 1) * item, "*vh": max(right * columns, 1) * item}  # fmt: skip
@@ -48,7 +49,7 @@ def _pieces(dtype: str, rows: int, columns: int, left: int, right: int) -> dict[
 def svd_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """All vectors, as many as there are values, or none."""
+    """Lower singular value decompositions with all vectors, as many as values, or none."""
     (x,), vectors = operands, bool(op.attrs["vectors"])
     rows, columns = x.shape[-2:]
     least = min(rows, columns)
@@ -89,23 +90,23 @@ def _svd(called: Routine, vectors: bool, e: Emitter) -> None:
 def pinv_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """V, divided by the singular values that count, times U^H."""
-    (x, cutoff), (made,) = operands, results
+    """Lower pseudoinverses: V, divided by the singular values above the cutoff, times U^H."""
+    (x, cutoff), (result,) = operands, results
     rows, columns = x.shape[-2:]
     least, item = min(rows, columns), _item(x.dtype)
     if x.size == 0:
-        return None if made.size else []
+        return None if result.size else []
     if turning_pays(x):
         return turned_pinv_rule(op, operands, results, context)
     called = _gesdd(x.dtype, "S")
-    turned = "C" if x.dtype in COMPLEX else "T"
+    transpose = "C" if x.dtype in COMPLEX else "T"
     multiplied = Routine(
         "zgemm" if x.dtype in COMPLEX else "dgemm",
-        f"'{turned} '{turned} n m k *one *vh k *u m *zero *a n",
+        f"'{transpose} '{transpose} n m k *one *vh k *u m *zero *a n",
     )
     return phases(
         Work(
-            "pinv", x.dtype, [(x, 2), (cutoff, 0), (made, 2)], [called, multiplied],
+            "pinv", x.dtype, [(x, 2), (cutoff, 0), (result, 2)], [called, multiplied],
             {"m": rows, "n": columns, "k": least},
             {**_pieces(x.dtype, rows, columns, least, least), "*one": item, "*zero": item},
             rows * columns * least * 1.7, partial(_pinv, called, multiplied),
@@ -122,7 +123,8 @@ def _pinv(called: Routine, multiplied: Routine, e: Emitter) -> None:
         limit = limit * f.load(values, "double", 8)
         with f.loop(0, k) as i:
             value = f.load(f.offset(values, i, "double"), "double", 8)
-            # One that counts though it is 0 is one of nothing but zeros, divided by 1.
+            # A singular value of 0 above the cutoff occurs only for a zero matrix; it is divided by
+            # 1.
             divisor = f.select(value.is_("oeq", 0.0), 1.0, value)
             factor = f.select(value.is_("ugt", limit), f.value(1.0, "double") / divisor, 0.0)
             _row_scaled(e, i, factor)
@@ -133,7 +135,7 @@ def _pinv(called: Routine, multiplied: Routine, e: Emitter) -> None:
 
 
 def _number(e: Emitter, view: int) -> Value:
-    """A real number in memory, in f64."""
+    """Load a real number as f64."""
     f, kind = e.f, REAL_OF.get(e.dtype, e.dtype)
     if kind == "f64":
         return f.load(e.addresses[view], "double", 8)
@@ -147,7 +149,7 @@ def _constant(e: Emitter, name: str, number: float) -> None:
 
 
 def _row_scaled(e: Emitter, i: Value, factor: Value) -> None:
-    """Row `i` of V^H multiplied by a number."""
+    """Multiply row `i` of V^H by a factor."""
     f, k = e.f, e.sizes["k"]
     with f.loop(0, e.sizes["n"]) as j:
         for part in range(e.item // 8):
@@ -158,11 +160,11 @@ def _row_scaled(e: Emitter, i: Value, factor: Value) -> None:
 def least_squares_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """What is not finite in a column of `y` makes NaN of that column of the solution alone."""
-    (a, y, cutoff), (made, values) = operands, results
+    """Lower least squares; a column of `y` that is not finite makes only its solution NaN."""
+    (a, y, cutoff), (result, values) = operands, results
     rows, columns = a.shape[-2:]
-    beside = y.shape[-1]
-    if not a.size or not beside:
+    rhs_count = y.shape[-1]
+    if not a.size or not rhs_count:
         return None
     item, least, most = _item(a.dtype), min(rows, columns), max(rows, columns)
     more = "*rwork" if a.dtype in COMPLEX else ""
@@ -172,11 +174,11 @@ def least_squares_rule(
     )
     return phases(
         Work(
-            "least_squares", a.dtype, [(a, 2), (y, 2), (cutoff, 0), (made, 2), (values, 1)],
-            [called], {"m": rows, "n": columns, "r": beside, "h": most, "size": least},
-            {"*a": rows * columns * item, "*y": most * beside * item, "*values": least * 8,
-             "*limit": 8, "*rank": 8, "*lost": 8 * beside},
-            rows * columns * (least + beside) * 1.0, partial(_solved, called),
+            "least_squares", a.dtype, [(a, 2), (y, 2), (cutoff, 0), (result, 2), (values, 1)],
+            [called], {"m": rows, "n": columns, "r": rhs_count, "h": most, "size": least},
+            {"*a": rows * columns * item, "*y": most * rhs_count * item, "*values": least * 8,
+             "*limit": 8, "*rank": 8, "*lost": 8 * rhs_count},
+            rows * columns * (least + rhs_count) * 1.0, partial(_solved, called),
         ),
         context,
     )  # fmt: skip
@@ -191,8 +193,8 @@ def _solved(called: Routine, e: Emitter) -> None:
         _without_lost(e, j)
     good = tried(e, finite, called)
     with f.loop(0, r) as j:
-        lost = f.load(f.offset(e.piece("*lost"), j, "double"), "double", 8)
-        with f.when(lost.is_("uno", 0.0)):
+        nan_if_nonfinite = f.load(f.offset(e.piece("*lost"), j, "double"), "double", 8)
+        with f.when(nan_if_nonfinite.is_("uno", 0.0)):
             _filled(e, j, n, np.nan)
     one, real = f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
     step = [e.sizes[f"step{i}"] for i in range(7)]
@@ -201,16 +203,16 @@ def _solved(called: Routine, e: Emitter) -> None:
 
 
 def _without_lost(e: Emitter, j: Value) -> None:
-    """Column `j` of `y` is 0 if it is not finite; `lost` is then NaN, and else 0."""
+    """Replace column `j` of `y` by 0 if it is not finite; `lost` is then NaN, and 0 otherwise."""
     f, rows = e.f, e.sizes["m"]
     start = f.offset(e.piece("*y"), j * e.sizes["h"] * e.item)
     total = f.variable("double", 0.0)
     with f.loop(0, rows * (e.item // 8)) as i:
         part = f.load(f.offset(start, i, "double"), "double", 8)
         total.set(total.get() + (part - part))
-    lost = total.get()
-    f.store(lost, f.offset(e.piece("*lost"), j, "double"), 8)
-    with f.when(lost.is_("uno", 0.0)):
+    nan_if_nonfinite = total.get()
+    f.store(nan_if_nonfinite, f.offset(e.piece("*lost"), j, "double"), 8)
+    with f.when(nan_if_nonfinite.is_("uno", 0.0)):
         _filled(e, j, rows, 0.0)
 
 

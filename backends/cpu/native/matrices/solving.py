@@ -1,7 +1,7 @@
-"""Triangular equations of a batch, by substitution in blocks of rows.
+"""Triangular systems of a batch, by substitution in blocks of rows.
 
-Upper triangular ones are lower ones read backwards. Right-hand sides are dealt to tasks in blocks,
-which do not depend on each other.
+An upper triangular system is a lower one with reversed rows and columns. Right-hand sides are
+divided among tasks in independent blocks.
 """
 
 from collections.abc import Sequence
@@ -28,52 +28,57 @@ from shardir.backends.cpu.native.moves.loops import nest
 from shardir.ir import Op
 
 BESIDE = 128
-"""Right-hand sides that a task solves for, where there are more."""
+"""Right-hand sides of one task, if there are as many."""
 
 
 def triangular_solve_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Equations that scratch memory holds, with some of their right-hand sides."""
+    """Lower triangular systems that fit into scratch memory with a block of right-hand sides."""
     (a, y), (x,) = operands, results
     if x.size == 0:
         return []
     rows, columns = x.shape[-2:]
-    beside = min(BESIDE, columns)
-    if held_bytes(rows, rows, a.dtype) + held_bytes(rows, beside, a.dtype) > SCRATCH_BYTES:
+    rhs_block = min(BESIDE, columns)
+    if held_bytes(rows, rows, a.dtype) + held_bytes(rows, rhs_block, a.dtype) > SCRATCH_BYTES:
         return None
     lower = bool(op.attrs["lower"])
     if op.attrs["transpose"] != "no":
         a, lower = _turned(a), not lower
     if not lower:
         a, y, x = _backwards(a, (-2, -1)), _backwards(y, (-2,)), _backwards(x, (-2,))
-    blocks = -(-columns // beside)
-    starts = [_blocks(a, blocks, 0), *(_blocks(v, blocks, beside * v.strides[-1]) for v in (y, x))]
-    counted = starts[0]._replace(offset=0, strides=(*(0,) * (len(x.shape) - 2), beside))
+    blocks = -(-columns // rhs_block)
+    starts = [
+        _blocks(a, blocks, 0),
+        *(_blocks(v, blocks, rhs_block * v.strides[-1]) for v in (y, x)),
+    ]
+    counted = starts[0]._replace(offset=0, strides=(*(0,) * (len(x.shape) - 2), rhs_block))
     found = nest([*starts, counted], counters=1)
-    many = max(found.loops, key=lambda loop: loop.extent, default=None)
+    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count = prod(x.shape[:-2]) * blocks
     planes = wide(a.dtype).planes
-    work = rows * rows * (1.0 + padded(beside) / RATE * planes**2) + 20.0 * rows + 50.0
-    each = -(-(many.extent if many else 1) // max(1, min(4 * context.workers, count)))
-    grid = grid_of(starts, found, None, many, 1, each)
+    work = rows * rows * (1.0 + padded(rhs_block) / RATE * planes**2) + 20.0 * rows + 50.0
+    each = -(
+        -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
+    )
+    grid = grid_of(starts, found, None, longest_loop, 1, each)
     flags = neighbours(a), neighbours(y), neighbours(x)
     unit, conjugate = bool(op.attrs["unit"]), op.attrs["transpose"] == "adjoint"
-    told = "".join("n" if flag else "s" for flag in flags) + "u" * unit + "c" * conjugate
+    layout_letters = "".join("n" if flag else "s" for flag in flags) + "u" * unit + "c" * conjugate
     kernel = grid_kernel(
-        f"triangular_{a.dtype}_{told}",
+        f"triangular_{a.dtype}_{layout_letters}",
         Form(3, counters=1, extras=11),
         partial(_solved, a.dtype, flags, unit, conjugate),
     )
-    extra = (rows, columns, beside, *a.strides[-2:], *y.strides[-2:], *x.strides[-2:],
-             row_bytes(rows), row_bytes(beside))  # fmt: skip
+    extra = (rows, columns, rhs_block, *a.strides[-2:], *y.strides[-2:], *x.strides[-2:],
+             row_bytes(rows), row_bytes(rhs_block))  # fmt: skip
     return [grid.phase(kernel, count * work, context.workers, "triangular solve", extra)]
 
 
 def _turned(view: View) -> View:
-    """Rows as columns."""
-    *around, row, column = view.strides
-    return view._replace(strides=(*around, column, row))
+    """Swap rows and columns."""
+    *batch, row, column = view.strides
+    return view._replace(strides=(*batch, column, row))
 
 
 def _backwards(view: View, dims: Sequence[int]) -> View:
@@ -85,9 +90,9 @@ def _backwards(view: View, dims: Sequence[int]) -> View:
 
 
 def _blocks(view: View, count: int, step: int) -> View:
-    """Where matrices begin, and each of `count` blocks of their columns."""
-    whole = outer(view, 2)
-    return whole._replace(shape=(*whole.shape, count), strides=(*whole.strides, step))
+    """Return the view of matrix starts, and of each of `count` blocks of their columns."""
+    starts = outer(view, 2)
+    return starts._replace(shape=(*starts.shape, count), strides=(*starts.strides, step))
 
 
 def _solved(
@@ -101,16 +106,16 @@ def _solved(
     emit_update(f.module, dtype)
     emit_substitute(f.module, dtype, unit)
     planes = wide(dtype).planes
-    rows, columns, beside, *steps, apart, apart_x = map(block.extra, range(11))
-    left = Held(block.scratch, apart, rows * apart)
-    x = Held(f.offset(block.scratch, rows * apart * planes), apart_x, rows * apart_x)
+    rows, columns, rhs_block, *steps, row_step, row_step_x = map(block.extra, range(11))
+    left = Held(block.scratch, row_step, rows * row_step)
+    x = Held(f.offset(block.scratch, rows * row_step * planes), row_step_x, rows * row_step_x)
     with f.loop(0, block.columns) as which:
         coefficients, source, target = (
             f.offset(address, which * stride)
             for address, stride in zip(block.addresses[:3], block.column_strides[:3], strict=True)
         )
         done = block.addresses[3] + which * block.column_strides[3]
-        here = f.least(columns - done, beside)
+        here = f.least(columns - done, rhs_block)
         copying = [Copying(f, dtype, flag) for flag in flags]
         copying[0].bring(coefficients, steps[:2], rows, rows, left, conjugate)
         copying[1].bring(source, steps[2:4], rows, here, x)

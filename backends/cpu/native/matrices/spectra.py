@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors, by LAPACK: `syevd` of Hermitian matrices, else `geev`."""
+"""Eigenvalues and eigenvectors by LAPACK: `syevd` of Hermitian matrices, and `geev`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from shardir.types import COMPLEX, REAL_OF
 def eigh_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """The lower triangle is read."""
+    """Lower Hermitian eigenvalue problems; the lower triangle is read."""
     (x,), vectors = operands, bool(op.attrs["vectors"])
     rows = x.shape[-1]
     if x.size == 0:
@@ -40,7 +40,7 @@ def eigh_rule(
 
 def _eigh(called: Routine, vectors: bool, e: Emitter) -> None:
     n = e.sizes["n"]
-    # Above the diagonal there may be anything, and so whether it is finite says nothing.
+    # Elements above the diagonal are arbitrary, so whether they are finite has no meaning.
     bring(e, 0, 0, n, n, "*a")
     good = e.call(called)
     one, real = e.f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
@@ -52,7 +52,7 @@ def _eigh(called: Routine, vectors: bool, e: Emitter) -> None:
 def eig_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """As NumPy has it, but that all is complex."""
+    """Lower general eigenvalue problems; as in NumPy, but all results are complex."""
     (x,), vectors = operands, bool(op.attrs["vectors"])
     rows = x.shape[-1]
     if x.size == 0:
@@ -83,7 +83,7 @@ def eig_rule(
 def _eig(called: Routine, vectors: bool, e: Emitter) -> None:
     f, n = e.f, e.sizes["n"]
     good = tried(e, bring(e, 0, 0, n, n, "*a"), called)
-    made, done = {"f32": "c64", "f64": "c128"}.get(e.dtype, e.dtype), "*vectors"
+    result_dtype, done = {"f32": "c64", "f64": "c128"}.get(e.dtype, e.dtype), "*vectors"
     if e.dtype not in COMPLEX:
         _paired(e)
         if vectors:
@@ -91,13 +91,13 @@ def _eig(called: Routine, vectors: bool, e: Emitter) -> None:
             with f.loop(0, n) as j:
                 _unfolded(e, j)
     one = f.value(1, "i64")
-    put(e, "*values", made, n, (n, one), 1, (e.sizes["step2"], one), good)
+    put(e, "*values", result_dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
     if vectors:
-        put(e, done, made, n, (n, n), 2, (e.sizes["step3"], e.sizes["step4"]), good)
+        put(e, done, result_dtype, n, (n, n), 2, (e.sizes["step3"], e.sizes["step4"]), good)
 
 
 def _paired(e: Emitter) -> None:
-    """Eigenvalues from their parts."""
+    """Combine the real and imaginary parts of eigenvalues."""
     f = e.f
     with f.loop(0, e.sizes["n"]) as i:
         at = f.offset(e.piece("*values"), i * 16)
@@ -107,7 +107,8 @@ def _paired(e: Emitter) -> None:
 
 
 def _unfolded(e: Emitter, j: Value) -> None:
-    """Vector `j`: of a conjugate pair LAPACK gives the real part first, then the imaginary one."""
+    """Expand vector `j`: for a conjugate pair LAPACK returns the real part, then the imaginary
+    part."""
     f, n = e.f, e.sizes["n"]
     imag = f.load(f.offset(e.piece("*imag"), j, "double"), "double", 8)
     first, second = imag.is_("ogt", 0.0), imag.is_("olt", 0.0)

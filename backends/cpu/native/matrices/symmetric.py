@@ -1,7 +1,8 @@
-"""Eigenvalues and eigenvectors of symmetric matrices of f32.
+"""Eigenvalues and eigenvectors of symmetric f32 matrices.
 
-What takes most products is machine code: they are made tridiagonal, and vectors are turned back.
-Between these are LAPACK's `sterf`, or `stedc`, as in its `syevd`.
+Native code does most of the arithmetic: the reduction to tridiagonal form, and the
+back-transformation of vectors. LAPACK's `sterf` or `stedc` solves the tridiagonal problem, as in
+its `syevd`.
 """
 
 from collections.abc import Sequence
@@ -36,27 +37,27 @@ from shardir.backends.cpu.native.matrices.tridiagonal import (
 from shardir.ir import Op
 
 MOST = 400
-"""Rows up to which that is quicker than LAPACK alone."""
+"""Rows up to which this is faster than LAPACK alone."""
 
 
 def symmetric_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """The lower triangle is read."""
+    """Lower symmetric eigenvalue problems; the lower triangle is read."""
     (x,), vectors = operands, bool(op.attrs["vectors"])
     rows = x.shape[-1]
-    held, line = rows * row_bytes(rows), padded(rows) * ITEM
+    matrix_bytes, line = rows * row_bytes(rows), padded(rows) * ITEM
     called = Routine("dsterf", "n *values *beside info")
-    pieces = {"*a": held, "*values": line, "*beside": line, "*taus": line, "*space": line}
+    pieces = {"*a": matrix_bytes, "*values": line, "*beside": line, "*taus": line, "*space": line}
     if vectors:
         called = Routine("dstedc", "'I n *values *beside *z n *work lwork *iwork liwork info")
-        pieces |= {"*z": rows * rows * ITEM, "*turned": held, "*v": rows * LANES * ITEM,
+        pieces |= {"*z": rows * rows * ITEM, "*turned": matrix_bytes, "*v": rows * LANES * ITEM,
                    "*t": TRIANGLE}  # fmt: skip
     flags = neighbours(x), vectors and neighbours(results[1])
-    told = "".join("n" if flag else "s" for flag in flags)
+    layout_letters = "".join("n" if flag else "s" for flag in flags)
     return phases(
         Work(
-            f"symmetric{'V' if vectors else 'N'}{told}", x.dtype,
+            f"symmetric{'V' if vectors else 'N'}{layout_letters}", x.dtype,
             [(x, 2), *zip(results, (1, 2), strict=False)], [called],
             {"n": rows, "apart": row_bytes(rows)}, pieces,
             rows**3 * (0.4 if vectors else 0.15) + 40 * rows**2, partial(_values, called, flags),
@@ -81,15 +82,15 @@ def _values(called: Routine, flags: tuple[bool, bool], e: Emitter) -> None:
         _vectors(e, a, good, flags[1])
 
 
-def _vectors(e: Emitter, a: Held, good: Value, beside: bool) -> None:
-    """Those of the tridiagonal matrix turned by all reflections, the last first."""
+def _vectors(e: Emitter, a: Held, good: Value, is_contiguous: bool) -> None:
+    """Apply all reflections to the vectors of the tridiagonal matrix, the last one first."""
     f, n = e.f, e.sizes["n"]
     emit_gather(f.module)
     emit_reflectors(f.module)
     emit_apply(f.module, turned=False)
-    turned = a._replace(start=e.piece("*turned"))
+    vectors = a._replace(start=e.piece("*turned"))
     item = f.value(ITEM, "i64")
-    Copying(f, "f64", False).bring(e.piece("*z"), [item, n * ITEM], n, n, turned)
+    Copying(f, "f64", False).bring(e.piece("*z"), [item, n * ITEM], n, n, vectors)
     v, t = e.piece("*v"), e.piece("*t")
     with f.loop(1, n, LANES) as done:
         first = ((n - 2) & -LANES) - (done - 1)
@@ -98,8 +99,8 @@ def _vectors(e: Emitter, a: Held, good: Value, beside: bool) -> None:
         f.store(taus, t, ITEM)
         f.call("gather", [n, first, *a, v])
         f.call("triangle", [high, v, t])
-        f.call("apply", [high, n, v, t, *turned.at(first + 1, 0)])
+        f.call("apply", [high, n, v, t, *vectors.at(first + 1, 0)])
     with f.when(~good, seldom=True), f.loop(0, n) as i, f.loop(0, n) as j:
-        f.store(f.value(np.nan, "double"), turned.at(i, j).start, ITEM)
+        f.store(f.value(np.nan, "double"), vectors.at(i, j).start, ITEM)
     steps = [e.sizes["step3"], e.sizes["step4"]]
-    Copying(f, e.dtype, beside).put(turned, n, n, e.addresses[2], steps)
+    Copying(f, e.dtype, is_contiguous).put(vectors, n, n, e.addresses[2], steps)

@@ -1,8 +1,9 @@
-"""Symmetric matrices of f32 made tridiagonal by reflections from both sides, in f64.
+"""Reduction of symmetric f32 matrices to tridiagonal form by two-sided reflections in f64.
 
-As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 8.3.1, with LAPACK's signs. Both
-triangles are kept, so that a reflection is a row and all that is done is done to whole vectors.
-Squares of f32 cannot overflow in f64, nor those of differences from f32 vanish that say anything.
+The algorithm follows G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 8.3.1, with
+LAPACK's signs. Both triangles are stored, so that a reflection is a row and all steps are on full
+vectors. Squares of f32 do not overflow in f64, and squares of significant differences of f32 values
+do not underflow.
 """
 
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
@@ -10,49 +11,50 @@ from shardir.backends.cpu.native.matrices.held import HELD, ITEM, LANES, VECTOR,
 from shardir.backends.cpu.native.matrices.reflections import numbered
 
 BESIDE = 4
-"""Vectors of columns that are worked on at once."""
+"""Vectors of columns that are processed in one step."""
 WORDS = LANES * ITEM
 NOTHING = 2.0**-900
-"""A sum of squares below it is rounding of numbers of f32, and counts as 0: the squares themselves
-are rounded there, and what they make is no reflection any more."""
+"""A smaller sum of squares is rounding noise of f32 values and counts as 0: such squares are
+themselves inaccurate, and would make no orthogonal reflection."""
 
 
 def emit_mirror(module: Module) -> None:
-    """`mirror(rows, x)`: what is below the diagonal is also above it; whether it is finite: 0."""
+    """Define `mirror(rows, x)`: copy the lower triangle to the upper one; return 0 if it is
+    finite."""
     f = Function(module, "mirror", ["i64", *HELD], "double", APART, internal=True)
     rows, x = f.params[0], Held(*f.params[1:])
-    lost = f.variable("double", 0.0)
+    nan_if_nonfinite = f.variable("double", 0.0)
     with f.loop(0, rows) as i, f.loop(0, i + 1) as j:
         one = f.load(x.at(i, j).start, "double", ITEM)
-        lost.set(lost.get() + (one - one))
+        nan_if_nonfinite.set(nan_if_nonfinite.get() + (one - one))
         f.store(one, x.at(j, i).start, ITEM)
-    f.leave(lost.get())
+    f.leave(nan_if_nonfinite.get())
 
 
 def emit_tridiagonal(module: Module) -> None:
-    """`tridiagonal(rows, x, diagonal, beside, taus, space)`: a row of x is then its reflection.
+    """Define `tridiagonal(rows, x, diagonal, beside, taus, space)`: rows of x become reflections.
 
-    That of row k begins at column k + 1, with 1. `space` is as long as a row. The places in `taus`
-    beyond the last are 0, up to whole vectors.
+    The reflection of row k begins at column k + 1 with a 1. `space` has the length of a row. `taus`
+    is padded with zeros to full vectors.
     """
     params = ["i64", *HELD, "ptr", "ptr", "ptr", "ptr"]
     f = Function(module, "tridiagonal", params, attributes=APART, internal=True)
-    rows, x, (diagonal, beside, taus, space) = f.params[0], Held(*f.params[1:4]), f.params[4:]
+    rows, x, (diagonal, off_diagonal, taus, space) = f.params[0], Held(*f.params[1:4]), f.params[4:]
     filled = (rows + (LANES - 1)) & -LANES
     with f.loop(0, filled, LANES) as j:
         f.store(f.value(0.0, VECTOR), f.offset(taus, j, "double"), ITEM)
     with f.loop(0, rows) as k:
         f.store(f.load(x.at(k, k).start, "double", ITEM), f.offset(diagonal, k, "double"), ITEM)
         with f.when((k + 1).is_("slt", rows)):
-            tau = row_reflection(f, x, k, filled, beside)
+            tau = row_reflection(f, x, k, filled, off_diagonal)
             f.store(tau, f.offset(taus, k, "double"), ITEM)
             with f.when(tau.is_("une", 0.0)):
                 _both_sides(f, x, k, rows, filled, tau, space)
     f.leave()
 
 
-def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) -> Value:
-    """Row `k` beyond its diagonal becomes a reflection; its factor."""
+def row_reflection(f: Function, x: Held, k: Value, filled: Value, off_diagonal: Value) -> Value:
+    """Turn row `k` beyond its diagonal into a reflection; return its factor."""
     start, next_ = (k + 1) & -LANES, x.at(k, k + 1).start
     first = f.load(next_, "double", ITEM)
     f.store(f.value(0.0, "double"), next_, ITEM)
@@ -64,20 +66,20 @@ def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value)
         row = f.load(x.at(k, j).start, VECTOR, ITEM)
         total.set(f.fma(row, row, total.get()))
     rest = lane_sum(f, total.get())
-    none = rest.is_("olt", NOTHING)
+    is_trivial = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
-    f.store(f.select(none, first, beta), f.offset(beside, k, "double"), ITEM)
-    scale = f.splat(f.select(none, 0.0, 1.0 / (first - beta)), LANES)
+    f.store(f.select(is_trivial, first, beta), f.offset(off_diagonal, k, "double"), ITEM)
+    scale = f.splat(f.select(is_trivial, 0.0, 1.0 / (first - beta)), LANES)
     with f.loop(start, filled, LANES) as j:
         at = x.at(k, j).start
         f.store(f.load(at, VECTOR, ITEM) * scale, at, ITEM)
     f.store(f.value(1.0, "double"), next_, ITEM)
-    return f.select(none, 0.0, (beta - first) / beta)
+    return f.select(is_trivial, 0.0, (beta - first) / beta)
 
 
 def lane_sum(f: Function, x: Value) -> Value:
-    """Of all lanes."""
+    """Return the sum of all lanes."""
     half = LANES // 2
     while half:
         x = x + f.shuffle(x, x, [(lane + half) % LANES for lane in range(LANES)])
@@ -88,13 +90,13 @@ def lane_sum(f: Function, x: Value) -> Value:
 def _both_sides(
     f: Function, x: Held, k: Value, rows: Value, filled: Value, tau: Value, space: Value
 ) -> None:
-    """What is below and right of place (k, k) is reflected from the left and from the right."""
+    """Reflect the submatrix below and right of (k, k) from the left and from the right."""
     start, v = (k + 1) & -LANES, x.at(k, 0).start
     wide = start + ((filled - start) & -(BESIDE * LANES))
     dot = f.variable(VECTOR, 0.0)
 
-    def product(j: Value, beside: int) -> None:
-        sums = [f.variable(VECTOR, 0.0) for _ in range(beside)]
+    def product(j: Value, vector_count: int) -> None:
+        sums = [f.variable(VECTOR, 0.0) for _ in range(vector_count)]
         with f.loop(k + 1, rows) as i:
             one = f.splat(f.load(f.offset(v, i, "double"), "double", ITEM), LANES)
             line = x.at(i, j).start
@@ -102,10 +104,10 @@ def _both_sides(
                 row = f.load(f.offset(line, n * WORDS), VECTOR, ITEM)
                 total.set(f.fma(row, one, total.get()))
         for n, total in enumerate(sums):
-            made = total.get() * f.splat(tau, LANES)
+            result = total.get() * f.splat(tau, LANES)
             at = j + n * LANES
-            f.store(made, f.offset(space, at, "double"), ITEM)
-            dot.set(f.fma(made, f.load(f.offset(v, at, "double"), VECTOR, ITEM), dot.get()))
+            f.store(result, f.offset(space, at, "double"), ITEM)
+            dot.set(f.fma(result, f.load(f.offset(v, at, "double"), VECTOR, ITEM), dot.get()))
 
     with f.loop(start, wide, BESIDE * LANES) as j:
         product(j, BESIDE)
@@ -117,10 +119,10 @@ def _both_sides(
         line = f.load(f.offset(v, j, "double"), VECTOR, ITEM)
         f.store(f.fma(half, line, f.load(at, VECTOR, ITEM)), at, ITEM)
 
-    def less(j: Value, beside: int) -> None:
+    def subtract(j: Value, vector_count: int) -> None:
         pairs = [
             [f.load(f.offset(of, j + n * LANES, "double"), VECTOR, ITEM) for of in (v, space)]
-            for n in range(beside)
+            for n in range(vector_count)
         ]
         with f.loop(k + 1, rows) as i:
             one, other = (
@@ -128,21 +130,21 @@ def _both_sides(
                 for of in (v, space)
             )
             line = x.at(i, j).start
-            for n, (reflection, made) in enumerate(pairs):
+            for n, (reflection, result) in enumerate(pairs):
                 at = f.offset(line, n * WORDS)
-                row = f.fma(one, made, f.load(at, VECTOR, ITEM))
+                row = f.fma(one, result, f.load(at, VECTOR, ITEM))
                 f.store(f.fma(other, reflection, row), at, ITEM)
 
     with f.loop(start, wide, BESIDE * LANES) as j:
-        less(j, BESIDE)
+        subtract(j, BESIDE)
     with f.loop(wide, filled, LANES) as j:
-        less(j, 1)
+        subtract(j, 1)
 
 
 def emit_gather(module: Module) -> None:
-    """`gather(rows, first, x, v)`: V of the reflections in `LANES` rows of x from `first` on.
+    """Define `gather(rows, first, x, v)`: V of the reflections in rows of x from `first` on.
 
-    Its rows are those from `first` + 1 on.
+    There are `BLOCK_COLUMNS` of them; the rows of V begin with row `first` + 1.
     """
     f = Function(module, "gather", ["i64", "i64", *HELD, "ptr"], attributes=APART, internal=True)
     rows, first, x, v = *f.params[:2], Held(*f.params[2:5]), f.params[5]

@@ -1,6 +1,8 @@
-"""Singular vectors of f32 matrices that are not slender: those of a bidiagonal one, turned back.
+"""Singular vectors of f32 matrices that are nearly square: those of a bidiagonal matrix,
+transformed back.
 
-Reflections are machine code, in f64; between them LAPACK's `bdsdc` works, as in its `gesdd`.
+Native code applies the reflections in f64; LAPACK's `bdsdc` solves the bidiagonal problem, as in
+its `gesdd`.
 """
 
 from collections.abc import Sequence
@@ -36,8 +38,10 @@ from shardir.ir import Op
 
 
 def turning_pays(x: View) -> bool:
-    """Whether it is worth it for these matrices; LAPACK takes Q R of those that are longer first,
-    and other signs where there are more columns than rows."""
+    """Return whether this is faster than LAPACK for these matrices.
+
+    LAPACK computes a QR decomposition of longer ones first, and has other signs for broad ones.
+    """
     rows, columns = x.shape[-2:]
     return x.dtype == "f32" and columns <= rows < 11 * columns // 6 and rows <= MOST
 
@@ -49,7 +53,7 @@ def _called() -> Routine:
 def _work(
     name: str, views: Sequence[tuple[View, int]], left: int, routines: Sequence[Routine], emit: Emit
 ) -> Work:
-    """The matrices of the first view decomposed, with `left` columns of U."""
+    """Describe the decomposition of the matrices of the first view, with `left` columns of U."""
     x = views[0][0]
     rows, columns = x.shape[-2:]
     line, held = padded(columns) * ITEM, rows * row_bytes(columns)
@@ -70,13 +74,13 @@ def _work(
 def singular_vectors_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Of no fewer rows than columns."""
+    """Lower singular value decompositions of matrices with rows >= columns."""
     (x,), (u, values, vh), called = operands, results, _called()
     flags = neighbours(x), neighbours(u), vh.strides[-2] == vh.itemsize
-    told = "".join("n" if flag else "s" for flag in flags)
+    layout_letters = "".join("n" if flag else "s" for flag in flags)
     views = [(x, 2), (u, 2), (values, 1), (vh, 2)]
     emit = partial(_svd, called, flags)
-    return phases(_work(f"turned{told}", views, u.shape[-1], [called], emit), context)
+    return phases(_work(f"turned{layout_letters}", views, u.shape[-1], [called], emit), context)
 
 
 def _svd(called: Routine, flags: tuple[bool, bool, bool], e: Emitter) -> None:
@@ -94,21 +98,24 @@ def _svd(called: Routine, flags: tuple[bool, bool, bool], e: Emitter) -> None:
 def turned_pinv_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Of no fewer rows than columns: V, divided by the singular values that count, times U^T."""
-    (x, cutoff), (made,), called = operands, results, _called()
+    """Lower pseudoinverses of matrices with rows >= columns.
+
+    The result is V, divided by the singular values above the cutoff, times U^T.
+    """
+    (x, cutoff), (result,), called = operands, results, _called()
     multiplied = Routine("dgemm", "'T 'N n m n *one *v_held w *u_held w *zero *made n")
     emit = partial(_pinv, called, multiplied, neighbours(x))
     name = f"turned_pinv{'n' if neighbours(x) else 's'}"
-    views, columns = [(x, 2), (cutoff, 0), (made, 2)], x.shape[-1]
+    views, columns = [(x, 2), (cutoff, 0), (result, 2)], x.shape[-1]
     work = _work(name, views, columns, [called, multiplied], emit)
     sizes = {**work.sizes, "w": row_bytes(columns) // ITEM}
-    pieces = {**work.pieces, "*made": made.shape[-1] * columns * ITEM, "*one": 64, "*zero": 64}
+    pieces = {**work.pieces, "*made": result.shape[-1] * columns * ITEM, "*one": 64, "*zero": 64}
     return phases(work._replace(sizes=sizes, pieces=pieces), context)
 
 
-def _pinv(called: Routine, multiplied: Routine, beside: bool, e: Emitter) -> None:
+def _pinv(called: Routine, multiplied: Routine, is_contiguous: bool, e: Emitter) -> None:
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
-    _, v, good = _decomposed(called, beside, e)
+    _, v, good = _decomposed(called, is_contiguous, e)
     with f.when(good):
         values = e.piece("*values")
         limit = f.load(e.addresses[1], "float", 4).to("double", "fpext")
@@ -129,8 +136,9 @@ def _pinv(called: Routine, multiplied: Routine, beside: bool, e: Emitter) -> Non
     put(e, "*made", e.dtype, n, (n, m), 2, (e.sizes["step2"], e.sizes["step3"]), good)
 
 
-def _decomposed(called: Routine, beside: bool, e: Emitter) -> tuple[Held, Held, Value]:
-    """U and V of the matrix of the first view, and whether they were found."""
+def _decomposed(called: Routine, is_contiguous: bool, e: Emitter) -> tuple[Held, Held, Value]:
+    """Emit U and V of the matrix of the first view; return them and whether the routine
+    succeeded."""
     f, m, n = e.f, e.sizes["m"], e.sizes["n"]
     emit_bidiagonal(f.module, kept=True)
     emit_gather(f.module)
@@ -141,7 +149,7 @@ def _decomposed(called: Routine, beside: bool, e: Emitter) -> tuple[Held, Held, 
     u = Held(e.piece("*u_held"), e.sizes["apart_u"], none)
     v = a._replace(start=e.piece("*v_held"))
     steps = [e.sizes["step0"], e.sizes["step1"]]
-    Copying(f, e.dtype, beside).bring(e.addresses[0], steps, m, n, a)
+    Copying(f, e.dtype, is_contiguous).bring(e.addresses[0], steps, m, n, a)
     names = ("*values", "*beside", "*space", "*reflected", "*taus", "*turns")
     pieces = [e.piece(name) for name in names]
     finite = f.call("bidiagonal_kept", [m, n, *a, *pieces], "double").is_("oeq", 0.0)
@@ -152,7 +160,7 @@ def _decomposed(called: Routine, beside: bool, e: Emitter) -> tuple[Held, Held, 
 
 
 def _from_left(e: Emitter, a: Held, u: Held) -> None:
-    """U: the columns of the bidiagonal matrix's, and further ones of the identity, reflected."""
+    """Emit U: reflect the left vectors of the bidiagonal matrix, and columns of the identity."""
     f, m, n, left = e.f, e.sizes["m"], e.sizes["n"], e.sizes["left"]
     with f.loop(0, m) as i, f.loop(0, left, LANES) as j:
         ones = numbered(f).is_("eq", f.splat(i - j, LANES))
@@ -171,7 +179,7 @@ def _from_left(e: Emitter, a: Held, u: Held) -> None:
 
 
 def _from_right(e: Emitter, a: Held, turned: Held) -> None:
-    """V: LAPACK's V^H, column by column, is V row by row."""
+    """Emit V: the columns of LAPACK's V^H are the rows of V."""
     f, n = e.f, e.sizes["n"]
     steps: list[Value] = [n * ITEM, f.value(ITEM, "i64")]
     Copying(f, "f64", True).bring(e.piece("*vh"), steps, n, n, turned)
@@ -186,7 +194,7 @@ def _from_right(e: Emitter, a: Held, turned: Held) -> None:
 
 
 def _lost(e: Emitter, x: Held, rows: Value, columns: Value) -> None:
-    """All of it becomes NaN."""
+    """Fill a matrix with NaN."""
     f = e.f
     with f.loop(0, rows) as i, f.loop(0, columns) as j:
         f.store(f.value(np.nan, "double"), x.at(i, j).start, ITEM)

@@ -1,12 +1,13 @@
-"""Objects of Python that machine code is called for: calls like earlier ones are answered at once.
+"""The native call cache: repeated calls of a function run without Python code.
 
-    answers = Answers(code, facts, ...)          # what belongs to one function
-    answers.install(thing)                       # from now on calls of `thing` come here first
-    answers.learn(args, options, ...)            # a call that a launch can answer
+    cache = CallCache(code, facts, ...)          # what belongs to one function
+    cache.install(callable)                      # from now on calls of `callable` come here first
+    cache.insert(key, launch, ...)               # a call that a launch can run
 
-A call is read (`reading`), looked up among those that were learned, and flown (`flight`). What is
-not there, or does not fly, is done by `slow`, a function of the called object and its arguments.
-Objects that share answers under another `slow` are functions with other names for the same.
+A call is turned into a key (`key_builder`), looked up among the inserted ones, and invoked
+(`invoke`). A call that is not found, or whose invocation fails, is passed to `slow`, a function of
+the called object and its arguments. Objects that share a cache under another `slow` are other names
+of the same function.
 """
 
 import ctypes
@@ -32,19 +33,21 @@ from shardir.backends.cpu.native.runtime.tokens import CALL_BYTES, HASH, LEAVES,
 from shardir.backends.forking import held_by_forks
 
 MANY = 4096
-"""What was learned is forgotten when there is so much of it."""
+"""The cache is cleared when it holds this many entries."""
 SOME = 256
-"""Beyond so many answers, or more than `SELDOM` calls that could not be learned, one in so many is
-tried: it takes several times the time of a call."""
+"""Beyond this many entries, or more than `INSERT_INTERVAL_CALLS` failed inserts, only one call in
+`INSERT_INTERVAL_CALLS` is inserted: an insert takes several times the time of a call."""
 SELDOM = 32
 
 LINE = ("hash", "count", "tokens", "owner", "launch", "rows", "row_count", "form")
-"""The words of an answer: its tokens, who keeps it, the words of its launch, the arguments as
-`flight.ROW_WORDS` says, and what makes containers of a list of results; 0: there is one."""
+"""The words of a cache entry: its key, its owner, the words of its launch, the arguments as in
+`invoke.ROW_WORDS`, and the function that rebuilds containers from a list of results; 0 if the
+result is a single array."""
 
 
 class Surroundings(NamedTuple):
-    """What answers depend on beside the arguments; see `reading.HEADER`."""
+    """The context of a call that its key depends on besides the arguments; see
+    `key_builder.HEADER_WORDS`."""
 
     nones: Sequence[Any]
     variables: Sequence[Any]
@@ -53,8 +56,8 @@ class Surroundings(NamedTuple):
 
 
 class Static(NamedTuple):
-    """Which arguments of a function are no arguments of its programs, by position and by name; or
-    `all` but arrays."""
+    """The static arguments of a function, by position and by name; `all` makes all but arrays
+    static."""
 
     positions: Sequence[int] = ()
     names: Sequence[str] = ()
@@ -63,7 +66,7 @@ class Static(NamedTuple):
 
 @final
 class _Line:
-    """An answer: its words, and what has to live for them."""
+    """A cache entry: its words, and the objects that they refer to."""
 
     __slots__ = ("memory", "words")
 
@@ -73,12 +76,12 @@ class _Line:
 
 @final
 class Table:
-    """The answers of functions that share them, by tokens."""
+    """The cache entries of functions that share them, by key."""
 
     def __init__(self) -> None:
         self._lines: dict[bytes, _Line] = {}
         self._leaving: list[object] = []
-        """What machine code may still find, if what a signal's handler raised ended a change."""
+        """Entries that native code may still find, if a signal handler raised during a change."""
         self._kept: list[ctypes.Array[ctypes.c_int64]] = []
         self._asked = self.failed = 0
         self._memory = words([0, 0])
@@ -89,27 +92,27 @@ class Table:
         return len(self._lines)
 
     def is_worth_it(self) -> bool:
-        """Whether one more call should be learned."""
+        """Return whether to insert one more call."""
         self._asked += 1
-        few = len(self._lines) < SOME and self.failed < SELDOM + len(self._lines)
-        return few or self._asked % SELDOM == 0
+        has_few = len(self._lines) < SOME and self.failed < SELDOM + len(self._lines)
+        return has_few or self._asked % SELDOM == 0
 
     def add(self, tokens: bytes, line: _Line) -> None:
-        """Keep an answer; one for the same tokens goes."""
+        """Add an entry; it replaces one of the same key."""
         with _writing:
             if len(self._lines) >= MANY:
                 self.clear()
-            known = self._lines.get(tokens)
-            self._leaving.append(known)
+            replaced_line = self._lines.get(tokens)
+            self._leaving.append(replaced_line)
             self._lines[tokens] = line
-            if known or 2 * len(self._lines) > len(self._places):
+            if replaced_line or 2 * len(self._lines) > len(self._places):
                 self._build()
                 self._leaving.clear()
             else:
                 self._put(self._places, line)
 
     def clear(self) -> None:
-        """Forget all answers."""
+        """Remove all entries."""
         with _writing:
             self._leaving.append(self._lines)
             self._lines = {}
@@ -121,7 +124,7 @@ class Table:
         return self._kept[-1]
 
     def _build(self) -> None:
-        """Let machine code look among new places, at most half of which are taken."""
+        """Let native code use a new array of slots, at most half of which are occupied."""
         size = 4
         while size < 2 * len(self._lines):
             size *= 2
@@ -129,7 +132,7 @@ class Table:
         for line in self._lines.values():
             self._put(places, line)
         self._kept.append(places)
-        # Nobody looks before both words are there: that takes the GIL.
+        # No lookup runs before both words are written: it would need the GIL.
         self._memory[:] = [ctypes.addressof(places), size - 1]
         del self._kept[:-1]
 
@@ -142,55 +145,55 @@ class Table:
 
 
 _writing = threading.RLock()
-"""Held by who changes a table."""
+"""Held while a table changes."""
 held_by_forks(_writing.acquire, _writing.release)
 
 
 @final
 class Answers:
-    """What machine code knows of the calls of one function."""
+    """The native call cache of one function."""
 
     def __init__(
         self,
         code: Library,
         facts: ctypes.Array[ctypes.c_int64],
-        around: Surroundings,
+        context: Surroundings,
         slow: Callable[..., Any],
         static: "Static",
         table: Table | None = None,
         swap: bool = False,
     ) -> None:
         self.code, self.table = code, Table() if table is None else table
-        lists = [words([id(x) for x in each]) for each in (around.nones, around.variables)]
+        lists = [words([id(x) for x in each]) for each in (context.nones, context.variables)]
         names = words([id(name) for name in static.names])
         bits = sum(1 << position for position in static.positions if position < 63)
         known = len(static.names)
         if static.all:
             bits, known = -1, -1
         self._header = words(
-            [ctypes.addressof(facts), ctypes.addressof(lists[0]), len(around.nones),
-             ctypes.addressof(lists[1]), len(around.variables), id(around.process),
-             id(around.stated), bits, ctypes.addressof(names), known, int(swap),
+            [ctypes.addressof(facts), ctypes.addressof(lists[0]), len(context.nones),
+             ctypes.addressof(lists[1]), len(context.variables), id(context.process),
+             id(context.stated), bits, ctypes.addressof(names), known, int(swap),
              self.table.address, id(slow)]
         )  # fmt: skip
-        self._keep = facts, around, lists, names, static, slow
-        self._around = around
+        self._keep = facts, context, lists, names, static, slow
+        self._around = context
 
-    def install(self, thing: Any) -> "Answers":
-        """Have calls of an object answered, by other answers if it has some; returns those.
+    def install(self, target: Any) -> "Answers":
+        """Let calls of an object use this cache, or the one that it already has; return that one.
 
-        The object keeps them from before machine code works by them, and for as
-        long as it lives: they never change.
+        The object refers to the cache before native code uses it, and for as long as it lives: the
+        cache of an object never changes.
         """
         with _writing:
-            if thing._answers is None:
-                thing._answers = self
-            install(thing, self.code["answer"], ctypes.addressof(thing._answers._header))
-        kept: Answers = thing._answers
+            if target._answers is None:
+                target._answers = self
+            install(target, self.code["answer"], ctypes.addressof(target._answers._header))
+        kept: Answers = target._answers
         return kept
 
     def read(self, args: tuple[Any, ...], options: dict[str, Any]) -> "Call | None":
-        """A call as machine code sees it; `None`: it does not go that way."""
+        """Return the key of a call; `None` if native code does not support its arguments."""
         everything = (*args, *options.values())
         given, names = words([id(each) for each in everything]), tuple(options)
         call = (ctypes.c_int64 * (CALL_BYTES // 8))()
@@ -213,15 +216,15 @@ class Answers:
         form: Callable[[list[Any]], Any] | None,
         keep: object,
     ) -> None:
-        """Answer calls like this one by a launch.
+        """Insert a call, so that equal calls run by a launch.
 
-        `rows` are what its arguments are, and then leaves of the call that it has no use for, but
-        that have to be there; `keep` holds all objects that are tokens.
+        `rows` are the sources of its arguments, then leaves of the call that it does not use, but
+        that must be present; `keep` holds all objects that occur in the key.
         """
         header = ctypes.cast(launch.__self__, ctypes.POINTER(ctypes.c_int64))
         made_of = ctypes.cast(header[HEADER.index("made")], ctypes.POINTER(ctypes.c_int64))
         rows = _read_where_they_lie(rows, header)
-        # Into NumPy's arrays somebody may write, so what shows their numbers shows a copy.
+        # Other code may write into NumPy arrays, so a result that aliases one refers to a copy.
         entries = {k: row.entry for k, row in enumerate(rows) if row.kind == "entering"}
         for k in range(header[HEADER.index("results")]):
             argument = -1 - made_of[RESULT_WORDS * k]
@@ -240,21 +243,21 @@ class Answers:
             if k in entering:
                 kind, third = "entering", ctypes.addressof(entering[k][0])
             places.append((slot, KINDS.index(kind), third, row.leaf))
-        made = words(flat(places))
+        result = words(flat(places))
         tokens = ctypes.create_string_buffer(call.tokens, len(call.tokens))
         values = tuple(each.get() for each in self._around.variables)
         process = tuple(self._around.process)
-        line = _Line((made, tokens, launch, form, keep, values, process, entering))
+        line = _Line((result, tokens, launch, form, keep, values, process, entering))
         line.words[:] = [
             call.mixed, len(call.tokens) // 8, ctypes.addressof(tokens), id(line),
-            launch.__self__, ctypes.addressof(made), len(rows), 0 if form is None else id(form),
+            launch.__self__, ctypes.addressof(result), len(rows), 0 if form is None else id(form),
         ]  # fmt: skip
         self.table.add(call.tokens, line)
 
 
 class Row(NamedTuple):
-    """What an argument is: a kind out of `numbers.KINDS`, which leaf of the call, where it lies if
-    it is a constant, and what becomes of it if it is an array of NumPy that enters."""
+    """The source of an argument: its kind in `scalar_arguments.KINDS`, the index of its leaf, its
+    address if it is constant, and its import if it is a NumPy array."""
 
     kind: str
     leaf: int
@@ -263,7 +266,7 @@ class Row(NamedTuple):
 
 
 def _read_where_they_lie(rows: Sequence[Row], header: Any) -> list[Row]:
-    """Rows of which those of truth enter no more where a program takes their bytes as they are."""
+    """Return rows without imports of bool arrays whose bytes a program reads unchanged."""
     count = header[HEADER.index("arguments")]
     truths = ctypes.cast(header[HEADER.index("truths")], ctypes.POINTER(ctypes.c_int64))
     return [
@@ -276,13 +279,12 @@ def _read_where_they_lie(rows: Sequence[Row], header: Any) -> list[Row]:
 
 @cache
 def _describe(code: int) -> Callable[..., Any]:
-    made: Callable[..., Any] = function(code, 0, None)
-    return made
+    result: Callable[..., Any] = function(code, 0, None)
+    return result
 
 
 class Call(NamedTuple):
-    """A call as it was read: its tokens, mixed and one after the other, and the addresses of its
-    leaves."""
+    """The key of a call: its hash, its words as bytes, and the addresses of its leaves."""
 
     mixed: int
     tokens: bytes
@@ -290,8 +292,7 @@ class Call(NamedTuple):
 
 
 def define_answer(module: Module) -> None:
-    """Define `answer`, a function of Python's protocol for quick calls, which calls `fly` of the
-    same module."""
+    """Define `answer`, a vectorcall function, which calls `fly` of the same module."""
     _define_find(module)
     _define_slow(module)
     f = Function(module, "answer", ["ptr", "ptr", "i64", "ptr"], "ptr")
@@ -312,11 +313,11 @@ def define_answer(module: Module) -> None:
         alone = form.is_("eq", 0)
         count, nothing = _word(f, line.get(), "row_count", "i64"), f.value(0, "ptr")
         answer.set(f.call("fly", [launch, leaves, rows, count, nothing, alone], "ptr"))
-        made = answer.get()
-        several = (alone ^ 1) & made.is_("ne", 0) & made.is_("ne", none)
+        result = answer.get()
+        several = (alone ^ 1) & result.is_("ne", 0) & result.is_("ne", none)
         with f.when(several):
-            answer.set(f.call("PyObject_CallOneArg", [form, made], "ptr"))
-            drop(f, made)
+            answer.set(f.call("PyObject_CallOneArg", [form, result], "ptr"))
+            drop(f, result)
         drop(f, owner)
         with f.when(answer.get().is_("eq", none)):
             drop(f, none)
@@ -334,7 +335,7 @@ def _word(f: Function, line: Value, name: str, type: str = "ptr") -> Value:
 
 
 def _define_find(module: Module) -> None:
-    """`find(header, call) -> the line with its tokens, 0 if there is none`."""
+    """Define `find(header, call) -> the entry with this key, 0 if there is none`."""
     f = Function(module, "find", ["ptr", "ptr"], "ptr", "nounwind", internal=True)
     header, call = f.params
     table = reading.word(f, header, "table", "ptr")
@@ -361,7 +362,8 @@ def _define_find(module: Module) -> None:
 
 
 def _define_slow(module: Module) -> None:
-    """`slowly(called, slow, args, positional, names)`: call `slow` with the object in front."""
+    """Define `slowly(called, slow, args, positional, names)`: call `slow` with the object in
+    front."""
     params = ["ptr", "ptr", "ptr", "i64", "ptr"]
     f = Function(module, "slowly", params, "ptr", "nounwind noinline", internal=True)
     called, slow, args, positional, names = f.params

@@ -1,4 +1,4 @@
-"""Arenas: memory out of which small blocks are cut, which may go back when all of them are idle."""
+"""Arenas: memory for small blocks, which returns to the system when all of its blocks are idle."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import final
 
 @final
 class Arenas:
-    """Where arenas begin, and how many bytes of each were cut out of it."""
+    """The start addresses of arenas, and how many bytes of each are allocated."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -17,33 +17,35 @@ class Arenas:
 
     @property
     def mapped(self) -> int:
-        """Bytes of all of them."""
+        """The size of all arenas in bytes."""
         return len(self._cut) * self.nbytes
 
     @property
     def cut(self) -> int:
-        """Bytes that were cut out of them."""
+        """The bytes that are allocated in arenas."""
         return sum(self._cut.values())
 
     def has(self, size: int) -> bool:
-        """Whether so much can be cut out of the latest."""
+        """Return whether the latest arena has `size` free bytes."""
         return self._end - self._free >= size
 
     def add(self, start: int) -> None:
-        """Cut out of new memory from now on."""
+        """Add new memory, from which later blocks are allocated."""
         self._cut[start] = 0
         self._free, self._end = start, start + self.nbytes
 
     def take(self, size: int) -> int:
-        """Cut so much out of the latest, which has it."""
+        """Allocate `size` bytes in the latest arena, which must have them."""
         address = self._free
         self._free += size
         self._cut[self._end - self.nbytes] += size
         return address
 
     def unused(self, idle: Iterable[tuple[int, int]]) -> list[range]:
-        """The arenas all of whose blocks are among those at (address, of so many bytes); the
-        latest is none of them, so that few bytes never need a whole one again."""
+        """Return the arenas whose blocks are all among `idle`, given as (address, bytes).
+
+        The latest arena is never among them, so that a small allocation does not map a new one.
+        """
         starts = sorted(self._cut)
         found: Counter[int] = Counter()
         for address, size in idle:
@@ -56,5 +58,5 @@ class Arenas:
         ]
 
     def forget(self, arena: range) -> None:
-        """Know nothing of an arena any more."""
+        """Remove an arena from the list."""
         del self._cut[arena.start]

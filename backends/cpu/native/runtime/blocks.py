@@ -1,8 +1,8 @@
-"""Small blocks of memory whose objects machine code makes and takes back.
+"""Small memory blocks as Python objects that native code allocates and recycles.
 
-Who drops the last reference to such a block puts the object itself into the list of its size, its
-*home*, from where the next who asks takes it: neither allocates anything, and no Python runs. All
-of that happens under the GIL, in one step for other threads.
+When the last reference to such a block is dropped, the block is pushed onto the free list of its
+size, its *home*, and the next allocation pops it: neither allocates memory or runs Python code. All
+of this happens under the GIL, atomically for other threads.
 """
 
 from collections.abc import Callable
@@ -22,29 +22,33 @@ from shardir.backends.cpu.native.runtime.specs import (
 )
 
 ADDRESS, NBYTES, HOME, NEXT = 16, 24, 32, 40
-"""Bytes from a block to its words: the memory, how much was asked for, the list, who is next."""
+"""Byte offsets in a block: memory address, requested size, free list, and next block in the
+list."""
 COUNT = 8
-"""Bytes from a home to the number of blocks in it; the first of them is at its beginning."""
+"""Byte offset in a free list of its length; the first block is at offset 0."""
 
 Hand = Callable[..., Any]
-"""`hand(type, home, nbytes, address)`: a new block for an address, a block of the home for 0."""
+"""`hand(type, home, nbytes, address)`: a new block at an address, or one of the free list for 0."""
 
 
 @once
 def small_block_type(dealloc: int) -> type | None:
-    """The type of blocks; `dealloc` is the address of `retire`. `None`: not in this Python."""
+    """Return the type of small blocks; `dealloc` is the address of `retire`.
+
+    Returns `None` if this Python has an unknown object layout.
+    """
     if not readable():
         return None
     members = [("address", UNSIGNED, ADDRESS), ("nbytes", UNSIGNED, NBYTES)]
     name = "shardir.backends.cpu.native.runtime.blocks.SmallBlock"
-    made: type = made_type(name, 4, members, {TP_DEALLOC: dealloc}, DISALLOW_INSTANTIATION)
-    return made
+    result: type = made_type(name, 4, members, {TP_DEALLOC: dealloc}, DISALLOW_INSTANTIATION)
+    return result
 
 
 def hand(code: int) -> Hand:
-    """The function of Python over `hand` at an address."""
-    made: Hand = function(code, 0, None)
-    return made
+    """Return a Python function for the native function `hand` at an address."""
+    result: Hand = function(code, 0, None)
+    return result
 
 
 def define_blocks(module: Module) -> None:
@@ -86,7 +90,7 @@ def define_blocks(module: Module) -> None:
 
 
 def _define_retire(module: Module) -> None:
-    """`retire(block)`: what Python calls when nobody refers to a block any longer."""
+    """Define `retire(block)`, which Python calls after the last reference to a block is dropped."""
     f = Function(module, "retire", ["ptr"])
     (block,) = f.params
     home = f.load(f.offset(block, HOME), "ptr")

@@ -1,4 +1,4 @@
-"""Large blocks of memory, copied by all workers, past the caches."""
+"""Copy large memory blocks on all workers with non-temporal stores."""
 
 from functools import lru_cache
 
@@ -9,19 +9,21 @@ from shardir.backends.cpu.native.runtime.program import Run, load
 
 LINE = 64
 EACH = 1 << 20
-"""Bytes that a task copies."""
+"""Bytes that one task copies."""
 BYTES_PER_NANOSECOND = 15
 
 
 @lru_cache(64)
 def bulk_copy(nbytes: int) -> Run:
-    """What copies so many bytes, called with two addresses: from anywhere, to where a line of
-    memory begins. They have nothing in common."""
+    """Return a function that copies `nbytes` from its first address to its second.
+
+    The target must be aligned to a cache line; the two must not overlap.
+    """
     return load([copying(nbytes)], 3)
 
 
 def copying(nbytes: int) -> Phase:
-    """The phase that copies so many bytes from slot 1 to slot 2."""
+    """Return the phase that copies `nbytes` from slot 1 to slot 2."""
     cost = nbytes / BYTES_PER_NANOSECOND
     return Phase(COPY, (nbytes, EACH), -(-nbytes // EACH), cost, "copy")
 

@@ -1,8 +1,8 @@
-"""Classes whose objects machine code can be called for.
+"""Classes whose objects can be called through native code by the vectorcall protocol.
 
-Objects of a class with this base have a word for the address of that code, and one for what it
-works by. As long as the first is 0, a call goes to the class's `__call__` as ever. Python knows
-such objects by a flag of their class, which is set here, and tried out.
+Objects of a class with this base have a word for the address of native code, and one for its data.
+While the first is 0, a call goes to the class's `__call__`. Python recognizes such objects by a
+flag of their class, which is set and verified here.
 """
 
 import ctypes
@@ -27,9 +27,9 @@ Class = TypeVar("Class", bound=type)
 
 _CODE_PLACE = HEAD_BYTES
 HEADER_PLACE = HEAD_BYTES + 8
-"""Bytes from an object to its words."""
+"""Byte offset in an object of the address of its data."""
 _FLAGS_PLACE = 168
-"""Bytes from a class to its flags."""
+"""Byte offset in a class of its flags."""
 
 
 _LEFT_OUT = "__dict__", "__weakref__", "__get__"
@@ -41,44 +41,47 @@ def _base() -> Any:
         "shardir.backends.cpu.native.runtime.callables.Quick",
         2,
         [("__vectorcalloffset__", SIZE, _CODE_PLACE)],
-        # Objects in classes become methods as functions do, which need not be functions for that.
+        # Such objects in a class body become methods, as functions do.
         {TP_DESCR_GET: slot_of(FunctionType, TP_DESCR_GET)},
         BASETYPE | HAVE_VECTORCALL,
     )
 
 
 def quick_class(kind: Class) -> Class:
-    """The class again, so that machine code can be called for its objects where Python is as it is
-    taken for here. It must have no other base, and no slots; its objects become methods anyway."""
+    """Return the class with vectorcall support, or unchanged if this Python's layout is unknown.
+
+    The class must have no other base and no slots; its objects become methods in any case.
+    """
     if not readable():
         return kind
     members = {k: v for k, v in vars(kind).items() if k not in _LEFT_OUT}
-    made: Any = type(kind)(kind.__name__, (_base(),), members)
-    flags = ctypes.c_uint64.from_address(id(made) + _FLAGS_PLACE)
-    if flags.value != made.__flags__:
+    result: Any = type(kind)(kind.__name__, (_base(),), members)
+    flags = ctypes.c_uint64.from_address(id(result) + _FLAGS_PLACE)
+    if flags.value != result.__flags__:
         return kind
     flags.value |= HAVE_VECTORCALL | METHOD_DESCRIPTOR
-    return made if _works(made) else kind
+    return result if _works(result) else kind
 
 
 def _works(kind: Any) -> bool:
-    """Whether Python finds the code of an object where it is put."""
+    """Return whether Python finds the code of an object at the expected offset."""
     pythonapi.PyVectorcall_Function.restype = ctypes.c_void_p
     pythonapi.PyVectorcall_Function.argtypes = [ctypes.py_object]
-    probe, somewhere = object.__new__(kind), 0x1230
+    probe, sentinel = object.__new__(kind), 0x1230
     place = ctypes.c_uint64.from_address(id(probe) + _CODE_PLACE)
-    place.value = somewhere
+    place.value = sentinel
     found = pythonapi.PyVectorcall_Function(probe)
     place.value = 0
-    return bool(found == somewhere and kind.__flags__ & METHOD_DESCRIPTOR)
+    return bool(found == sentinel and kind.__flags__ & METHOD_DESCRIPTOR)
 
 
-def is_quick(thing: object) -> bool:
-    """Whether machine code can be called for an object."""
-    return readable() and isinstance(thing, _base())
+def is_quick(value: object) -> bool:
+    """Return whether native code can be installed for an object."""
+    return readable() and isinstance(value, _base())
 
 
-def install(thing: object, code: int, header: int) -> None:
-    """Call machine code for an object from now on; what is at `header` has to live as long."""
-    ctypes.c_uint64.from_address(id(thing) + HEADER_PLACE).value = header
-    ctypes.c_uint64.from_address(id(thing) + _CODE_PLACE).value = code
+def install(target: object, code: int, header: int) -> None:
+    """Let calls of an object run native code; the data at `header` must live as long as the
+    object."""
+    ctypes.c_uint64.from_address(id(target) + HEADER_PLACE).value = header
+    ctypes.c_uint64.from_address(id(target) + _CODE_PLACE).value = code

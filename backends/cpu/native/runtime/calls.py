@@ -1,8 +1,8 @@
-"""What takes calls of Python to programs, as machine code: there at once, and good soon.
+"""Tiered compilation of the code that dispatches Python calls to programs.
 
-The first call of a process waits for what launches its program, which is therefore made in haste.
-When enough calls have come, another thread makes the same anew, well, and with it what answers
-calls; Python functions over the code of the one are then over that of the other.
+The first call of a process waits for the launch code, which is therefore compiled at -O0. After
+enough calls, another thread compiles the same code at -O2 together with the call cache, and Python
+functions over the first code are redirected to the second.
 """
 
 import sys
@@ -30,40 +30,40 @@ from shardir.backends.cpu.native.runtime.workers import pool
 from shardir.backends.forking import held_by_forks
 
 ENOUGH = 16
-"""So many calls like earlier ones, and what answers them is compiled."""
+"""The call cache is compiled after this many calls that it could run."""
 
 _LAUNCHING = ("launch", "gather", "retire", "hand")
 _METHODS = ("launch", "gather", "hand")
-"""Those that Python functions are over."""
+"""The exports that Python functions wrap."""
 _ANSWERING = ("answer", "describe", "wait")
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-"""How references are counted differs from one to the next."""
+"""Reference counting differs between versions of Python."""
 
 _launching: list[Library] = []
 _answering: list[Library] = []
 _asked = [0]
 _making = threading.RLock()
-"""Held by who makes them."""
+"""Held while code is compiled."""
 
 
 def are_on_disk() -> bool:
-    """Whether `launches` will not take long."""
+    """Return whether `launches` will load its code from disk."""
     return any(is_on_disk(name) for name in (_name(), _hasty_name()))
 
 
 def launches() -> Library:
-    """What launches programs, and takes arrays out of containers."""
+    """Return the code that launches programs and flattens arguments."""
     with _making:
         if not _launching:
             _find()
         if not _launching:
             name = _hasty_name()
-            _launching.append(named(name, _launch_text, _LAUNCHING, _imports(), haste=True))
+            _launching.append(named(name, _launch_text, _LAUNCHING, _imports(), unoptimized=True))
         return _launching[0]
 
 
 def calls() -> Library:
-    """What answers calls like earlier ones."""
+    """Return the optimized code with the call cache; compile it if necessary."""
     with _making:
         if not _answering:
             _find()
@@ -73,19 +73,21 @@ def calls() -> Library:
 
 
 def calls_soon() -> Library | None:
-    """`calls` where it is on disk, or else from when enough calls have come for another thread to
-    have compiled it: nobody waits."""
+    """Return the code of `calls` if it is compiled or on disk, else `None`.
+
+    The call that reaches the limit starts to compile it on another thread; no call waits.
+    """
     if _answering:
         return _answering[0]
     _asked[0] += 1
     if _asked[0] == ENOUGH:
-        # What goes wrong is told to who asks for it by `calls`.
+        # An error is raised again by `calls`.
         started(Thread(target=_quietly, name="shardir-prepare"))
     return None
 
 
 def answers_calls() -> bool:
-    """Whether there is machine code yet that answers calls."""
+    """Return whether the native call cache is available."""
     return bool(_answering)
 
 
@@ -95,7 +97,7 @@ def _quietly() -> None:
 
 
 def _find() -> None:
-    """Have what is on disk."""
+    """Load the optimized code from disk."""
     if found := known(_name(), (*_LAUNCHING, *_ANSWERING), _imports()):
         _keep(found)
 

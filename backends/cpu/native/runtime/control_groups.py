@@ -1,7 +1,7 @@
-"""What the control groups of this process allow it, on Linux: the least from its own to the root.
+"""The limits of the control groups of this process on Linux: the least from its own to the root.
 
-Version 2 has one tree of groups for all kinds of limits, version 1 one for each kind. In a
-container the root may be what the group is outside.
+Version 2 has one hierarchy for all controllers, version 1 one for each. In a container the root may
+be the group that the host assigned.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ OWN = "/proc/self/cgroup"
 
 
 def memory() -> int | None:
-    """Bytes that this process may have; `None`: no group says so."""
+    """Return the memory limit in bytes; `None` if no group has one."""
     names = ("memory.max", "memory.limit_in_bytes")
     texts = (_text(group / name) for group in _groups("memory") for name in names)
     return min((int(text) for text in texts if text.isdecimal()), default=None)
@@ -21,7 +21,7 @@ def memory() -> int | None:
 
 @cache
 def cores() -> int | None:
-    """The cores whose time this process may use up, a part of one counted whole; `None`: all."""
+    """Return the CPU quota in cores, rounded up; `None` if there is none."""
     found = []
     for group in _groups("cpu"):
         second = _text(group / "cpu.max")
@@ -33,7 +33,8 @@ def cores() -> int | None:
 
 
 def _groups(kind: str) -> Iterator[Path]:
-    """The folders of the groups that limit a kind (`cpu`, `memory`), each after those in it."""
+    """Yield the folders of the groups of a controller (`cpu`, `memory`), from the own group to the
+    root."""
     for line in _text(Path(OWN)).splitlines():
         _, kinds, path = line.split(":", 2)
         if not kinds or kind in kinds.split(","):
@@ -44,7 +45,7 @@ def _groups(kind: str) -> Iterator[Path]:
 
 
 def _text(file: Path) -> str:
-    """What is in a file, nothing where there is none."""
+    """Return the contents of a file, empty if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

@@ -1,11 +1,11 @@
-"""Arrays of NumPy that become arrays of ours on the way into a program.
+"""Import NumPy arrays as arrays of this library on their way into a program.
 
-    enter(facts, entry, array) -> a storage with its numbers, 0 where there is none
+    enter(facts, entry, array) -> a storage with its elements, 0 if there is none
 
-What a program only reads it reads where NumPy has it. Numbers of 64 bits that become narrower ones,
-truth values, which may have any bytes there, and numbers that a result shows as they are, are
-copied into a block of the pool first: into NumPy's memory somebody may write later. Integers that
-do not fit make no storage.
+A program reads NumPy's memory in place if it only reads it. 64-bit elements that are narrowed, bool
+arrays, whose bytes may have any value, and elements that a result aliases are copied into a block
+of the pool first, because other code may write into NumPy's memory later. Integers that do not fit
+produce no storage.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ from shardir.backends.cpu.native.runtime.facts import SIZE_WORDS, Part
 from shardir.backends.cpu.native.runtime.references import drop
 
 KINDS = ("same", "truth", "float", "signed", "unsigned")
-"""What is done to numbers: nothing, every byte but 0 becomes 1, or they become half as wide."""
+"""The conversion of elements: none, nonzero bytes to 1, or to half their width."""
 ENTRY = ("shape", "dtype", "kind", "count")
-"""The words of an entry behind those of `facts.SIZE_WORDS`: objects, what is done, and to how many
-numbers, or bytes that stay the same."""
+"""The words of an import after those of `type_offsets.SIZE_WORDS`: shape and dtype as objects, the
+conversion, and the number of elements, or of bytes that stay the same."""
 LANES, OCTETS = 16, 64
-"""Numbers, and bytes, that are done at once."""
+"""Elements, and bytes, that are converted in one step."""
 
 _NARROWED = {
     ("f", 8): ("float", 1), ("c", 16): ("float", 2), ("i", 8): ("signed", 1),
@@ -33,7 +33,7 @@ _NARROWED = {
 
 
 class Entry(NamedTuple):
-    """An array of NumPy's: its shape and element type, and the one that it gets."""
+    """A NumPy array: its shape, its element type, and the element type after import."""
 
     shape: tuple[int, ...]
     given: np.dtype[Any]
@@ -41,8 +41,10 @@ class Entry(NamedTuple):
 
 
 def entry_words(entry: Entry) -> tuple[ctypes.Array[ctypes.c_int64], object] | None:
-    """An entry for machine code, and what has to live for it; `None`: Python does the work, which
-    is that of large arrays, too."""
+    """Return the words of an import, and objects to keep alive; `None` leaves the import to Python.
+
+    Python also imports large arrays.
+    """
     size = int(np.prod(entry.shape, dtype=np.int64))
     nbytes = size * entry.kept.itemsize
     if entry.given == entry.kept == np.bool_:
@@ -97,7 +99,7 @@ class _Entering(Part):
         return self.f.load(self.f.offset(entry, 8 * (SIZE_WORDS + ENTRY.index(name))), type)
 
     def _copied(self, entry: Value, array: Value, target: Value) -> Value:
-        """Write the numbers; whether all of them fit."""
+        """Write the converted elements; return whether all of them fit."""
         f = self.f
         source = f.load(f.offset(array, foreign.DATA), "ptr")
         kind, count = (self._word(entry, name) for name in ("kind", "count"))
@@ -117,7 +119,7 @@ def _define_copy(module: Module) -> None:
 
 
 def _define_truth(module: Module) -> None:
-    """`enter_truth(target, source, count) -> i1`: 1 for every byte but 0."""
+    """Define `enter_truth(target, source, count) -> i1`: 1 for every nonzero byte."""
     f = Function(module, "enter_truth", ["ptr", "ptr", "i64"], "i1", "nounwind", internal=True)
     target, source, count = f.params
 
@@ -134,12 +136,13 @@ def _define_truth(module: Module) -> None:
 
 
 def _define_narrowed(module: Module, name: str, wide: str, narrow: str) -> None:
-    """`enter_NAME(target, source, count) -> i1`: numbers half as wide; whether all fit."""
+    """Define `enter_NAME(target, source, count) -> i1`: elements of half the width; whether all
+    fit."""
     params = ["ptr", "ptr", "i64"]
     f = Function(module, f"enter_{name}", params, "i1", "nounwind", internal=True)
     target, source, count = f.params
-    many = vector("i64", LANES)
-    lost, lost_after = f.variable(many, 0), f.variable("i64", 0)
+    lanes_type = vector("i64", LANES)
+    lost, lost_after = f.variable(lanes_type, 0), f.variable("i64", 0)
 
     def step(k: Value, lanes: int, lost: Any) -> None:
         given = f.load(f.offset(source, k, wide), vector(wide, lanes), 8)

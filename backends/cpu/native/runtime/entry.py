@@ -1,10 +1,9 @@
-"""From Python into a program without ctypes: a built-in function over compiled code.
+"""Call a program from Python without ctypes: a built-in function over native code.
 
-`PyCFunction_NewEx` makes a Python function of any machine code of the right signature. One piece
-of code serves all programs: what a program is lies behind the function's `self`, an integer that
-is the address of its header (`control.PROGRAM_TABLE` and so on). A call takes the addresses of
-slots 1, 2, ... and returns None. It gives up the GIL only when the program is long enough to be
-worth it, and lets Python's signal handlers run between phases of long programs.
+`PyCFunction_NewEx` makes a Python function of native code with the right signature. One piece of
+code serves all programs: the function's `self` is an integer, the address of the program's header.
+A call takes the addresses of slots 1, 2, ... and returns None. It releases the GIL only if the
+program is long enough, and runs Python's signal handlers between the phases of long programs.
 """
 
 import ctypes
@@ -34,12 +33,13 @@ def _method(code: int) -> _MethodDef:
 
 
 def replace(code: int, better: int) -> None:
-    """Let the Python functions over a piece of code, and all to come, be over a better one."""
+    """Redirect existing and future Python functions over a piece of code to a better one."""
     _method(code).code = better
 
 
 def function(code: int, program: int, keep: object) -> Any:
-    """A Python function over the code of an entry; it keeps `keep` alive, and little else."""
+    """Return a Python function over native code with `self` set to an address; it keeps `keep`
+    alive."""
     make = pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
@@ -47,7 +47,8 @@ def function(code: int, program: int, keep: object) -> Any:
 
 
 def define_entry(module: Module) -> None:
-    """Define `entry` and `run`, which call functions of `phases` and `looping` in the module."""
+    """Define `entry` and `run`, which call functions of `phase_interpreter` and
+    `control_interpreter`."""
     _define_start(module)
     _define_run_phases(module)
     _define_run(module)
@@ -65,7 +66,7 @@ def define_entry(module: Module) -> None:
 
 
 def _read(f: Function, program: Value, args: Value, count: Value, result: Variable) -> None:
-    """Read the addresses and run, unless one of them is no integer."""
+    """Read the addresses and run the program, unless one of them is not an integer."""
     bases = f.emit(f"alloca i64, i64 {count + 1}, align 64", "ptr")
     good = f.variable("i1", 1)
     with f.loop(0, count) as k:
@@ -84,7 +85,7 @@ def _read(f: Function, program: Value, args: Value, count: Value, result: Variab
 
 
 def _define_start(module: Module) -> None:
-    """`start(control, flags) -> i1`: have workers for a program that can use them."""
+    """Define `start(control, flags) -> i1`: start the workers if the program can use them."""
     f = Function(module, "start", ["ptr", "i64"], "i1", "nounwind", internal=True)
     control, flags = f.params
     good = f.variable("i1", 1)
@@ -93,19 +94,19 @@ def _define_start(module: Module) -> None:
         starter = f.load(f.offset(control, at.STARTER), "ptr")
         answer = f.call("PyObject_CallNoArgs", [starter], "ptr")
 
-        def failed() -> None:
+        def mark_failed() -> None:
             good.set(0)
 
-        f.choose(answer.is_("eq", 0), failed, lambda: _discard(f, answer))
+        f.choose(answer.is_("eq", 0), mark_failed, lambda: _discard(f, answer))
     f.leave(good.get())
 
 
-def _discard(f: Function, thing: Value) -> None:
-    f.call("Py_DecRef", [thing])
+def _discard(f: Function, value: Value) -> None:
+    f.call("Py_DecRef", [value])
 
 
 def _define_run(module: Module) -> None:
-    """`run(program, bases) -> i1`: run a program; false when a signal's handler raised."""
+    """Define `run(program, bases) -> i1`: run a program; false if a signal handler raised."""
     f = Function(module, "run", ["ptr", "ptr"], "i1")
     program, bases = f.params
     flags = f.load(f.offset(program, at.PROGRAM_FLAGS), "i64")
@@ -119,7 +120,7 @@ def _define_run(module: Module) -> None:
 
 
 def _define_run_phases(module: Module) -> None:
-    """`run_phases(program, bases) -> i1`: run all phases of a table."""
+    """Define `run_phases(program, bases) -> i1`: run all phases of a table."""
     f = Function(module, "run_phases", ["ptr", "ptr"], "i1", "nounwind", internal=True)
     program, bases = f.params
     control = f.load(f.offset(program, at.PROGRAM_CONTROL), "ptr")

@@ -1,11 +1,11 @@
-"""What can go wrong while a native program runs."""
+"""Errors of native programs and of their settings."""
 
 from shardir.errors import ShardirError
 
 
 class OutOfMemoryError(ShardirError, MemoryError):
-    """Memory that the system, or the limit of the pool, does not give. Nothing was changed."""
+    """Memory that the system, or the limit of the pool, refuses. No state was changed."""
 
 
 class SettingError(ShardirError, ValueError):
-    """A setting in the environment that cannot be read."""
+    """An environment variable with an invalid value."""

@@ -1,4 +1,4 @@
-"""What machine code knows of arrays, storages and blocks: their types, and where slots are."""
+"""The types of arrays, storages and blocks, and the offsets of their slots, for native code."""
 
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.runtime import blocks as small
@@ -13,13 +13,13 @@ FACTS = (
     "array", *ARRAY_SLOTS, "storage", *(f"storage.{name}" for name in STORAGE_SLOTS), "block",
     "small",
 )  # fmt: skip
-"""The words that say what arrays, storages and blocks are: types, and offsets of slots."""
+"""The words that describe arrays, storages and blocks: types, and offsets of slots."""
 SIZE_WORDS = 4
-"""(home, bytes, the bytes as an object of Python, what gives memory where the home is empty)"""
+"""The words of a block size: free list, bytes, the bytes as a Python object, fallback allocator."""
 
 
 class Part:
-    """Instructions that know the facts about arrays."""
+    """Emits instructions that access arrays, storages and blocks."""
 
     def __init__(self, f: Function, facts: Value) -> None:
         self.f, self.facts = f, facts
@@ -29,7 +29,7 @@ class Part:
         return self.f.load(self.f.offset(self.facts, 8 * FACTS.index(name)), type)
 
     def start(self, block: Value) -> Value:
-        """Where a block lies."""
+        """Return the address of a block's memory."""
         f = self.f
         place = f.variable("ptr", 0)
         f.choose(
@@ -46,16 +46,16 @@ class Part:
     def is_storage(self, held: Value) -> Value:
         return type_of(self.f, held).is_("eq", self.fact("storage", "ptr"))
 
-    def address(self, thing: Value, name: str) -> Value:
-        number = self.f.load(self.f.offset(thing, self.fact(name)), "ptr")
+    def address(self, value: Value, name: str) -> Value:
+        number = self.f.load(self.f.offset(value, self.fact(name)), "ptr")
         return self.f.call("PyLong_AsVoidPtr", [number], "ptr")
 
     def new_storage(self, address: Value, owner: Value, shape: Value, dtype: Value) -> Value:
-        """A storage in memory that its owner keeps, 0 where there is no memory for it."""
+        """Make a storage of memory that `owner` keeps alive; 0 if no memory is left."""
         f = self.f
         zero = f.value(0, "i64")
         storage = f.call("PyType_GenericAlloc", [self.fact("storage", "ptr"), zero], "ptr")
-        made = f.variable("ptr", 0)
+        result = f.variable("ptr", 0)
         with f.when(storage.is_("ne", 0)):
             number = f.call("PyLong_FromVoidPtr", [address], "ptr")
 
@@ -65,14 +65,13 @@ class Part:
                     ("owner", owner), ("shape", shape), ("dtype", dtype), ("_array", self.none),
                 ):  # fmt: skip
                     self.set(storage, f"storage.{name}", given)
-                made.set(storage)
+                result.set(storage)
 
             f.choose(number.is_("ne", 0), fill, lambda: drop(f, storage))
-        return made.get()
+        return result.get()
 
     def new_block(self, row: Value) -> Value:
-        """A block as `SIZE_WORDS` say, from its home or from Python; 0: no memory, and what Python
-        says of that was raised."""
+        """Allocate a block of a size row, from its free list or by Python; 0 if Python raised."""
         f = self.f
         home = f.load(row, "ptr")
         block = f.variable("ptr", 0)

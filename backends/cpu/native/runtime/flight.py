@@ -1,10 +1,10 @@
-"""One call of a program, from arrays to arrays.
+"""Invoke a program once, from arrays to arrays.
 
     fly(header, leaves, rows, count, given, alone) -> a list of arrays, or with `alone` the only one
 
-There are `count` rows, one for each argument, and perhaps more. `None` where an argument is no
-array in one piece or a number that does not fit, 0 where something was raised. `given` are blocks
-of memory for results, 0: it gets them itself.
+There are `count` rows, one for each argument, and possibly more. The result is `None` if an
+argument is not a single-storage array or a number that fits, and 0 if an exception was raised.
+`given` are memory blocks for results; with 0 they are allocated.
 """
 
 from collections.abc import Callable
@@ -21,31 +21,32 @@ HEADER = (
     "made", "blocks", "sizes", "truths",
 )  # fmt: skip
 """The words of a launch: counts, and addresses of tables. Without a program nothing runs. `truths`
-says for each argument whether all that reads it takes every byte but 0 for true."""
+says for each argument whether all of its readers treat any nonzero byte as true."""
 ROW_WORDS = 4
-"""(slot, kind, shape, leaf) of an argument: where its address goes (below 0: nowhere), its kind out
-of `numbers.KINDS`, the shape that its storage must have (0: any), and which of the leaves it is. Of
-a constant, its address is in the place of the shape; of what is entering, where its entry is."""
+"""(slot, kind, shape, leaf) of an argument: the slot of its address (below 0: none), its kind in
+`scalar_arguments.KINDS`, the shape that its storage must have (0: any), and the index of its leaf.
+A constant has its address in place of the shape, an imported array the address of its import."""
 PLACE_WORDS = 3
 """(slot, block, offset)"""
 RESULT_WORDS = 7
-"""(block, offset, shape, type, signature, sharding, part). A block below 0 is argument -1 - block,
-of which a result is all, or a `part`."""
+"""(block, offset, shape, type, signature, sharding, part). A block below 0 refers to the argument
+-1 - block, of which the result is all, or a `part`."""
 
 
 def word(f: Function, header: Value, name: str, type: str = "i64") -> Value:
-    """A word of a launch."""
+    """Return a word of a launch."""
     return f.load(f.offset(header, 8 * HEADER.index(name)), type)
 
 
 def define_flight(module: Module) -> None:
-    """Define `fly`, which calls `enter`, `pop` and `write_number` of the same module, and `run`."""
+    """Define `fly`, which calls `run`, and `enter`, `pop` and `write_number` of the same module."""
     _Making(module)
     _Flight(module)
 
 
 class _Making(Part):
-    """`make(facts, blocks, held, row) -> a new array for a result`, 0 where there is no memory."""
+    """Define `make(facts, blocks, held, row) -> a new array for a result`, 0 if no memory is
+    left."""
 
     def __init__(self, module: Module) -> None:
         params = ["ptr", "ptr", "ptr", "ptr"]
@@ -55,7 +56,7 @@ class _Making(Part):
         f.leave(self._array(row))
 
     def _array(self, row: Value) -> Value:
-        """A new array, 0 where there is no memory."""
+        """Return a new array, 0 if no memory is left."""
         f = self.f
         zero = f.value(0, "i64")
         number, offset = f.load(row, "i64"), f.load(f.offset(row, 8), "i64")
@@ -76,7 +77,7 @@ class _Making(Part):
         def in_storage(held: Value) -> None:
             start.set(self.address(held, "storage.address"))
             owner.set(f.load(f.offset(held, self.fact("storage.owner")), "ptr"))
-            # Who owns a part is no block that a program might write into from its beginning.
+            # The owner of a part is no block that a program may overwrite from its start.
             part = f.load(f.offset(row, 48), "i64").is_("ne", 0)
             with f.when(part & (self.is_storage(owner.get()) ^ 1)):
                 owner.set(held)
@@ -87,7 +88,7 @@ class _Making(Part):
         )
         place = f.offset(start.get(), offset)
         storage = self.new_storage(place, owner.get(), shape, dtype)
-        made = f.variable("ptr", 0)
+        result = f.variable("ptr", 0)
         with f.when(storage.is_("ne", 0)):
             array = f.call("PyType_GenericAlloc", [self.fact("array", "ptr"), zero], "ptr")
 
@@ -99,10 +100,10 @@ class _Making(Part):
                     ("_whole", self.none), ("_gone", empty),
                 ):  # fmt: skip
                     self.set(array, name, given)
-                made.set(array)
+                result.set(array)
 
             f.choose(array.is_("ne", 0), fill, lambda: drop(f, storage))
-        return made.get()
+        return result.get()
 
 
 class _Flight(Part):
@@ -111,7 +112,7 @@ class _Flight(Part):
     def __init__(self, module: Module) -> None:
         params = ["ptr", "ptr", "ptr", "i64", "ptr", "i1"]
         f = Function(module, "fly", params, "ptr", "nounwind noinline", internal=True)
-        self._header, leaves, rows, self._count, given, alone = f.params
+        self._header, leaves, rows, self._count, given, single_result = f.params
         super().__init__(f, word(f, self._header, "facts", "ptr"))
         self._blocks = self.word("blocks")
         slots, template = self.word("slots"), self.pointer("template")
@@ -128,7 +129,7 @@ class _Flight(Part):
             take(f, self.none)
             self._answer.set(self.none)
 
-        f.choose(good.get(), lambda: self._go(rows, given, alone), nothing)
+        f.choose(good.get(), lambda: self._go(rows, given, single_result), nothing)
         f.leave(self._answer.get())
 
     def word(self, name: str) -> Value:
@@ -138,7 +139,7 @@ class _Flight(Part):
         return word(self.f, self._header, name, "ptr")
 
     def _read(self, leaves: Value, rows: Value) -> Variable:
-        """Find where the arguments lie; whether all are as they should be."""
+        """Find the addresses of the arguments; return whether all arguments are supported."""
         f = self.f
         array, storage = self.fact("array", "ptr"), self.fact("storage", "ptr")
         good, k = f.variable("i1", 1), f.variable("i64", 0)
@@ -157,9 +158,9 @@ class _Flight(Part):
                     good.set(type_of(f, held.get()).is_("eq", storage))
                     with f.when(good.get()):
                         place.set(self.address(held.get(), "storage.address"))
-                        wanted = f.load(f.offset(row, 16), "ptr")
-                        with f.when(wanted.is_("ne", 0)):
-                            good.set(self._same_shape(held.get(), wanted))
+                        expected_shape = f.load(f.offset(row, 16), "ptr")
+                        with f.when(expected_shape.is_("ne", 0)):
+                            good.set(self._same_shape(held.get(), expected_shape))
 
             def of_number(leaf: Value = leaf, kind: Value = kind, number: Value = number) -> None:
                 cell = f.offset(self._cells, number, "i64")
@@ -170,22 +171,22 @@ class _Flight(Part):
                 place.set(f.load(f.offset(row, 16), "ptr"))
                 held.set(self.none)
 
-            def of_foreign(leaf: Value = leaf, kind: Value = kind) -> None:
+            def from_foreign(leaf: Value = leaf, kind: Value = kind) -> None:
                 data = f.load(f.offset(leaf, foreign.DATA), "ptr")
                 a_number = kind.is_("eq", KINDS.index("numpy"))
                 place.set(f.select(a_number, data, f.offset(leaf, foreign.OCTETS)))
 
-            def of_entering() -> None:
+            def from_import() -> None:
                 self._entering.set(f.value(1, "i1"))
 
             def of_memory(
                 kind: Value = kind,
-                of_foreign: Callable[[], None] = of_foreign,
-                of_entering: Callable[[], None] = of_entering,
+                from_foreign: Callable[[], None] = from_foreign,
+                from_import: Callable[[], None] = from_import,
             ) -> None:
-                f.choose(kind.is_("eq", KINDS.index("entering")), of_entering, of_foreign)
+                f.choose(kind.is_("eq", KINDS.index("entering")), from_import, from_foreign)
 
-            def no_constant(
+            def not_constant(
                 kind: Value = kind,
                 of_number: Callable[[], None] = of_number,
                 of_memory: Callable[[], None] = of_memory,
@@ -194,10 +195,10 @@ class _Flight(Part):
 
             def of_other(
                 kind: Value = kind,
-                no_constant: Callable[[], None] = no_constant,
+                not_constant: Callable[[], None] = not_constant,
                 of_constant: Callable[[], None] = of_constant,
             ) -> None:
-                f.choose(kind.is_("eq", KINDS.index("constant")), of_constant, no_constant)
+                f.choose(kind.is_("eq", KINDS.index("constant")), of_constant, not_constant)
 
             f.choose(kind.is_("eq", KINDS.index("array")), of_array, of_other)
             with f.when(slot.is_("sge", 0)):
@@ -206,18 +207,19 @@ class _Flight(Part):
             k.set(number + 1)
         return good
 
-    def _same_shape(self, storage: Value, wanted: Value) -> Value:
+    def _same_shape(self, storage: Value, expected_shape: Value) -> Value:
         f = self.f
         shape = f.load(f.offset(storage, self.fact("storage.shape")), "ptr")
-        same = f.variable("i1", shape.is_("eq", wanted))
+        same = f.variable("i1", shape.is_("eq", expected_shape))
         with f.when(same.get() ^ 1):
             equal = f.value(2, "i32")
-            found = f.call("PyObject_RichCompareBool", [shape, wanted, equal], "i32")
+            found = f.call("PyObject_RichCompareBool", [shape, expected_shape, equal], "i32")
             same.set(found.is_("eq", 1))
         return same.get()
 
     def _enter(self, rows: Value) -> Value:
-        """Let storages of their own take the places of arrays that are entering; whether all do."""
+        """Replace arrays to import by storages of their own; return whether all imports
+        succeeded."""
         f = self.f
         good, k = f.variable("i1", 1), f.variable("i64", 0)
         with f.while_(lambda: k.get().is_("slt", self._count) & good.get()):
@@ -239,16 +241,16 @@ class _Flight(Part):
         return good.get()
 
     def _go(self, rows: Value, given: Value, alone: Value) -> None:
-        """Get memory, run, and make the results."""
+        """Allocate memory, run the program, and make the results."""
         f = self.f
-        # Somebody may delete an array meanwhile.
+        # Another thread may delete an array meanwhile.
         with f.loop(0, self._count) as k:
             take(f, f.load(f.offset(self._held, k, "ptr"), "ptr"))
         got, good = f.variable("i64", 0), f.variable("i1", 1)
         with f.when(self._entering.get()):
             good.set(self._enter(rows))
             with f.when(good.get() ^ 1):
-                # Python does it again, and says what there is to say.
+                # Python repeats the import and raises its error.
                 f.call("PyErr_Clear", [])
                 take(f, self.none)
                 self._answer.set(self.none)
@@ -292,22 +294,22 @@ class _Flight(Part):
         self._answer.set(self._made(self.pointer("made")))
 
     def _list(self) -> None:
-        """A list of arrays, 0 where there is no memory for them."""
+        """Return a list of arrays, 0 if no memory is left."""
         f = self.f
         count, table = self.word("results"), self.pointer("made")
-        made = self._answer
-        made.set(f.call("PyList_New", [count], "ptr"))
+        result = self._answer
+        result.set(f.call("PyList_New", [count], "ptr"))
         k = f.variable("i64", 0)
-        with f.while_(lambda: k.get().is_("slt", count) & made.get().is_("ne", 0)):
+        with f.while_(lambda: k.get().is_("slt", count) & result.get().is_("ne", 0)):
             row = f.offset(table, k.get() * (8 * RESULT_WORDS))
             array = self._made(row)
 
             def keep(array: Value = array) -> None:
-                f.call("PyList_SetItem", [made.get(), k.get(), array], "i32")
+                f.call("PyList_SetItem", [result.get(), k.get(), array], "i32")
 
             def give_up() -> None:
-                drop(f, made.get())
-                made.set(f.value(0, "ptr"))
+                drop(f, result.get())
+                result.set(f.value(0, "ptr"))
 
             f.choose(array.is_("ne", 0), keep, give_up)
             k.set(k.get() + 1)

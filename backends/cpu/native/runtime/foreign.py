@@ -1,7 +1,7 @@
-"""How arrays of NumPy and `bytes` lie in memory, for machine code that reads them as they are.
+"""The memory layout of NumPy arrays and `bytes`, for native code that reads them in place.
 
-NumPy promises these places to compiled extensions (`PyArrayObject_fields` in its C API); they are
-tried out all the same, and where they are not as expected Python does the work.
+NumPy guarantees this layout to extension modules (`PyArrayObject_fields` in its C API). The layout
+is verified nevertheless; if it differs, Python does the work.
 """
 
 import ctypes
@@ -12,20 +12,19 @@ import numpy as np
 from shardir.backends.cpu.native.runtime import objects
 
 DATA, RANK, SHAPE, DTYPE, FLAGS = 16, 24, 32, 56, 64
-"""Bytes from an array to where its elements are, how many dimensions it has, where their extents
-are, its element type, and its flags."""
+"""Byte offsets in an array of its data pointer, rank, extents, element type, and flags."""
 IN_ONE_PIECE = 0x0001 | 0x0100
-"""The flags of elements in row-major order without gaps, each aligned."""
+"""The flags of aligned, C-contiguous arrays."""
 
 SIZE = 16
-"""Bytes from `bytes` to how many there are."""
+"""Byte offset in a `bytes` object of its size."""
 OCTETS = bytes.__basicsize__ - 1
-"""Bytes from `bytes` to the first of them."""
+"""Byte offset in a `bytes` object of its data."""
 
 
 @cache
 def readable() -> bool:
-    """Whether arrays of NumPy lie as it is taken for here."""
+    """Return whether NumPy arrays have the expected layout."""
     if not objects.readable():
         return False
     shapes: tuple[tuple[int, ...], ...] = ((), (3,), (2, 3, 4))

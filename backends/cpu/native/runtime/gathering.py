@@ -1,11 +1,11 @@
-"""The arrays of a call, out of nested containers, by machine code.
+"""Flatten the arguments of a call from nested containers in native code.
 
-    gather = gatherer(code, kind)
-    leaves, tokens = gather(args, options)   # a list and a tuple; None: something else is in there
+    gather = make_flatten(code, kind)
+    leaves, tokens = gather(args, options)   # a list and a tuple; None: unsupported contents
 
-Lists, tuples, dictionaries by strings, and `None` are walked through, in the order in which
-`tree.flatten` meets their leaves; objects of the class `kind` are the leaves. Calls with the same
-containers and the same `signature` of each leaf have equal tokens, and no others have.
+Lists, tuples, dictionaries with string keys, and `None` are traversed in the order in which
+`tree.flatten` visits their leaves; objects of the class `kind` are the leaves. Tokens are equal if
+and only if the containers and the `signature` of each leaf are equal.
 """
 
 import ctypes
@@ -22,13 +22,15 @@ Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
 FACTS = ("kind", "signature", "dict", "list", "tuple", "text", "orders", "learn", "keys", "end")
 """The words behind `self`: types, offsets of slots, and objects."""
 DEPTH = 100
-"""Containers in containers beyond which Python does the work, which knows when its stack ends."""
+"""The nesting depth beyond which Python does the work, because it detects stack overflow."""
 
 
 @final
 class Order:
-    """The keys of a dictionary in the order of its leaves. There is one object for each, which is
-    quicker to find than its keys are."""
+    """The keys of a dictionary in the order of its leaves.
+
+    Each order is one object, which is faster to look up than its keys.
+    """
 
     __slots__ = ("keys",)
 
@@ -38,7 +40,7 @@ class Order:
 
 @final
 class Orders(dict[tuple[str, ...], Order]):
-    """The orders of dictionaries, by their keys as they come."""
+    """The orders of dictionaries, by their keys in insertion order."""
 
     MANY = 4096
 
@@ -46,7 +48,7 @@ class Orders(dict[tuple[str, ...], Order]):
         self._sorted: dict[tuple[str, ...], Order] = {}
 
     def learn(self, keys: tuple[str, ...]) -> None:
-        """Know the order of these keys from now on."""
+        """Insert the order of these keys."""
         if len(self) >= self.MANY:
             self.clear()
             self._sorted.clear()
@@ -55,7 +57,10 @@ class Orders(dict[tuple[str, ...], Order]):
 
 
 def gatherer(code: int, kind: type) -> Gather | None:
-    """A function that gathers objects of a class, by `gather` at an address; `None`: not here."""
+    """Return a function that flattens objects of a class, with `gather` at an address.
+
+    Returns `None` if the object layout is unknown.
+    """
     found, keys = offsets(object.__new__(kind), ("signature",)), offsets(Order(()), ("keys",))
     if found is None or keys is None:
         return None
@@ -64,8 +69,8 @@ def gatherer(code: int, kind: type) -> Gather | None:
     types = (id(dict), id(list), id(tuple), id(str))
     words = (id(kind), *found, *types, id(orders), id(learn), *keys, id(end))
     header = (ctypes.c_int64 * len(words))(*words)
-    made: Gather = function(code, ctypes.addressof(header), (header, kind, orders, learn, end))
-    return made
+    result: Gather = function(code, ctypes.addressof(header), (header, kind, orders, learn, end))
+    return result
 
 
 def define_gather(module: Module) -> None:
@@ -105,7 +110,7 @@ def define_gather(module: Module) -> None:
     for each in (leaves, tokens):
         _drop(f, each)
     with f.when(answer.get().is_("eq", 0)):
-        # Whatever it was, Python meets it again.
+        # Python raises the same error again.
         f.call("PyErr_Clear", [])
         none = python_object(f, "none")
         f.call("Py_IncRef", [none])
@@ -114,13 +119,13 @@ def define_gather(module: Module) -> None:
 
 
 def _define_keys(module: Module) -> None:
-    """`keys(facts, dictionary) -> its order, borrowed; 0: not all of its keys are strings`."""
+    """Define `keys(facts, dictionary) -> its order, borrowed; 0 if a key is not a string`."""
     f = Function(module, "keys", ["ptr", "ptr"], "ptr", "nounwind", internal=True)
     facts, given = f.params
     count = f.call("PyDict_Size", [given], "i64")
-    made = f.call("PyTuple_New", [count], "ptr")
+    result = f.call("PyTuple_New", [count], "ptr")
     answer = f.variable("ptr", 0)
-    good = f.variable("i1", made.is_("ne", 0))
+    good = f.variable("i1", result.is_("ne", 0))
     at, number = f.variable("i64", 0), f.variable("i64", 0)
     key, value = f.variable("ptr", 0), f.variable("ptr", 0)
     places = [each.address for each in (at, key, value)]
@@ -134,21 +139,21 @@ def _define_keys(module: Module) -> None:
         good.set(_type(f, key.get()).is_("eq", text))
         with f.when(good.get()):
             f.call("Py_IncRef", [key.get()])
-            f.call("PyTuple_SetItem", [made, number.get(), key.get()], "i32")
+            f.call("PyTuple_SetItem", [result, number.get(), key.get()], "i32")
             number.set(number.get() + 1)
     with f.when(good.get() & number.get().is_("eq", count)):
         orders = _fact(f, facts, "orders")
-        answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
+        answer.set(f.call("PyDict_GetItem", [orders, result], "ptr"))
         with f.when(answer.get().is_("eq", 0)):
-            learned = f.call("PyObject_CallOneArg", [_fact(f, facts, "learn"), made], "ptr")
+            learned = f.call("PyObject_CallOneArg", [_fact(f, facts, "learn"), result], "ptr")
             _drop(f, learned)
-            answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
-    _drop(f, made)
+            answer.set(f.call("PyDict_GetItem", [orders, result], "ptr"))
+    _drop(f, result)
     f.leave(answer.get())
 
 
 def _define_walk(module: Module) -> None:
-    """`walk(facts, x, leaves, tokens, depth) -> whether all of it is known`."""
+    """Define `walk(facts, x, leaves, tokens, depth) -> whether all contents are supported`."""
     f = Function(module, "walk", ["ptr", "ptr", "ptr", "ptr", "i64"], "i1", "nounwind", True)
     facts, x, leaves, tokens, depth = f.params
     kind = _type(f, x)
@@ -165,7 +170,7 @@ def _define_walk(module: Module) -> None:
     def by_keys() -> None:
         order = f.call("keys", [facts, x], "ptr")
         with f.when(order.is_("ne", 0)):
-            # The tokens keep it, should it be forgotten meanwhile.
+            # The tokens keep the order alive in case it is evicted meanwhile.
             good.set(push(tokens, order))
             place = f.load(f.offset(facts, 8 * FACTS.index("keys")), "i64")
             keys = f.load(f.offset(order, place), "ptr")
@@ -187,7 +192,7 @@ def _define_walk(module: Module) -> None:
             each = child(k.get())
             good.set(each.is_("ne", 0))
             with f.when(good.get()):
-                # A child is held while it is walked through, whatever becomes of its container.
+                # The traversal owns a reference to the child, in case its container drops it.
                 f.call("Py_IncRef", [each])
                 good.set(f.call("walk", [facts, each, leaves, tokens, depth - 1], "i1"))
                 f.call("Py_DecRef", [each])
@@ -218,10 +223,10 @@ def _fact(f: Function, facts: Value, name: str) -> Value:
     return f.load(f.offset(facts, 8 * FACTS.index(name)), "ptr")
 
 
-def _type(f: Function, thing: Value) -> Value:
-    return f.load(f.offset(thing, TYPE), "ptr")
+def _type(f: Function, value: Value) -> Value:
+    return f.load(f.offset(value, TYPE), "ptr")
 
 
-def _drop(f: Function, thing: Value) -> None:
-    with f.when(thing.is_("ne", 0)):
-        f.call("Py_DecRef", [thing])
+def _drop(f: Function, value: Value) -> None:
+    with f.when(value.is_("ne", 0)):
+        f.call("Py_DecRef", [value])

@@ -1,9 +1,8 @@
-"""The addresses of kernels: compiled once per name in a process, and once on a machine.
+"""The table of kernel addresses: each kernel is compiled once per process, and once per machine.
 
-The kernels of a program that are not known yet are compiled many to a module, which takes half the
-time of one each, and as many modules at once as there are cores for. On disk a module lies under
-the names of its kernels, so that other programs find those they share, and a kernel's text is not
-even made when its code is there.
+New kernels of a program are compiled several to a module, which takes half the time of one module
+each, and on all cores. On disk a module is found by the names of its kernels, so that programs
+share kernels, and the text of a kernel is not generated if its code exists.
 """
 
 import json
@@ -21,22 +20,22 @@ from shardir.backends.cpu.native.runtime.workers import allowed
 from shardir.reporting import report
 
 TOGETHER = 16
-"""Kernels of a module: more gain nothing, and would be loaded for programs that need a few."""
+"""Kernels per module: more save no time, and would be loaded by programs that need few of them."""
 WORTHWHILE = 20_000
 """Characters of text from which a module is worth a thread: about 20 ms of work."""
 
 
 class ForgottenError(LookupError):
-    """A kernel that is known by name has no code on disk any longer, and nobody has its text."""
+    """The code of a kernel that is known by name only is no longer on disk."""
 
 
 _Written = tuple[Kernel, str]
 
 _addresses: dict[str, int] = {}
 _written: dict[str, _Written] = {}
-"""Kernels that were begun, as text: too few yet to be worth a thread."""
+"""Texts of kernels that wait for a module that is worth a thread."""
 _begun: dict[str, "_Share"] = {}
-"""By kernel, what is being compiled ahead."""
+"""By kernel name, the module that is being compiled in the background."""
 
 
 @dataclass
@@ -48,9 +47,9 @@ class _Share:
 
 
 def begin(kernel: Kernel) -> None:
-    """Compile a kernel that `addresses` will be asked for, while the caller goes on.
+    """Start to compile a kernel that `kernel_addresses` will need, while the caller goes on.
 
-    Nothing is done where there is no core for it.
+    Does nothing if no core is available.
     """
     name = kernel.name
     with lock:
@@ -70,33 +69,33 @@ def begin(kernel: Kernel) -> None:
 
 
 def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
-    """Where the code of each kernel is, by name; what is missing is loaded or compiled."""
-    wanted = {kernel.name: kernel for kernel in kernels}
+    """Return the address of each kernel by name; load or compile missing ones."""
+    requested = {kernel.name: kernel for kernel in kernels}
     with lock:
-        missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
-        begun = {id(_begun[k.name]): _begun[k.name] for k in missing if k.name in _begun}
+        missing = [kernel for name, kernel in requested.items() if name not in _addresses]
+        running = {id(_begun[k.name]): _begun[k.name] for k in missing if k.name in _begun}
         missing = [kernel for kernel in missing if kernel.name not in _begun]
         if missing:
             missing = _load(missing)
-        left = [*missing, *(kernel for share in begun.values() for kernel, _ in share.kernels)]
+        left = [*missing, *(kernel for share in running.values() for kernel, _ in share.kernels)]
         libraries.begin(symbol for kernel in left for symbol in kernel.imports)
     cores = allowed()
     step = TOGETHER * cores
     for start in range(0, len(missing), step):
         with lock:
-            # Another thread may have made them meanwhile.
+            # Another thread may have compiled some of them meanwhile.
             left = [k for k in missing[start : start + step] if k.name not in _addresses]
             if left:
                 _compile(left, cores)
-        # Who listens may do anything, and so does not hold the lock.
+        # Progress callbacks run arbitrary code, and so without the lock.
         report("kernels", min(start + step, len(missing)), len(missing))
     with lock:
-        _finish(begun.values())
-    return {name: _addresses[name] for name in wanted}
+        _finish(running.values())
+    return {name: _addresses[name] for name in requested}
 
 
 def _compile(kernels: Sequence[Kernel], cores: int) -> None:
-    """Compile kernels as modules, one for each core, and keep them on disk."""
+    """Compile kernels as one module for each core, and save them on disk."""
     written = [_written.pop(k.name) if k.name in _written else (k, k.text()) for k in kernels]
     shares = _shares(written, cores)
     codes = emit([[text for _, text in share] for share in shares])
@@ -105,7 +104,7 @@ def _compile(kernels: Sequence[Kernel], cores: int) -> None:
 
 
 def _finish(shares: Iterable[_Share]) -> None:
-    """Wait for what was compiled ahead, unless another thread has done so meanwhile."""
+    """Wait for background compilations, unless another thread has already done so."""
     for share in shares:
         names = [kernel.name for kernel, _ in share.kernels]
         if all(_begun.pop(name, None) is share for name in names):
@@ -113,7 +112,7 @@ def _finish(shares: Iterable[_Share]) -> None:
 
 
 def _keep(kernels: Sequence[Kernel], code: bytes) -> None:
-    """Keep the code of kernels on disk, and bring it into memory."""
+    """Save the code of kernels on disk, and link it."""
     names = [kernel.name for kernel in kernels]
     imports = list(dict.fromkeys(symbol for kernel in kernels for symbol in kernel.imports))
     group = key_of("group", *names)
@@ -125,20 +124,20 @@ def _keep(kernels: Sequence[Kernel], code: bytes) -> None:
 
 
 def _shares(written: Sequence[_Written], cores: int) -> list[list[_Written]]:
-    """Kernels and their texts in shares of about as much text: at most one share for each core."""
+    """Split kernels into modules of about equal text size, at most one for each core."""
     total = sum(len(text) for _, text in written)
     count = max(1, min(cores, total // WORTHWHILE), -(-len(written) // TOGETHER))
     shares: list[list[_Written]] = [[] for _ in range(count)]
     sizes = [0] * count
     for each in sorted(written, key=lambda each: -len(each[1])):
-        fewest = sizes.index(min(sizes))
-        shares[fewest].append(each)
-        sizes[fewest] += len(each[1])
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(each)
+        sizes[smallest] += len(each[1])
     return [share for share in shares if share]
 
 
 def _load(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Load the kernels that are on disk; returns the others."""
+    """Load the kernels that are on disk; return the others."""
     groups: dict[str, dict[str, list[str]]] = {}
     for kernel in kernels:
         entry = _entry(key_of("kernel", kernel.name), kernel.name)
@@ -154,8 +153,7 @@ def _load(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _entry(key: str, name: str) -> dict[str, Any] | None:
-    """Return what `_keep` wrote of the module with a kernel; an entry that does not say so is
-    removed, and None returned."""
+    """Read the index entry of a kernel; remove an invalid one and return None."""
     found = object_cache.load(key)
     if found is None:
         return None
@@ -175,7 +173,7 @@ def _are_names(found: object) -> bool:
 
 
 class _Together:
-    """Modules to be linked at once, which takes a third of the time of one by one."""
+    """Modules to be linked in one step, which takes a third of the time of linking each."""
 
     def __init__(self) -> None:
         self._codes: list[bytes] = []
@@ -183,7 +181,7 @@ class _Together:
         self._imports: dict[str, None] = {}
 
     def add(self, code: bytes, names: Sequence[str], imports: Sequence[str]) -> None:
-        """Link a module too: not with one that has a kernel of the same name."""
+        """Add a module; modules that share a kernel name are linked separately."""
         if any(name in self._names for name in names):
             self.link()
         self._codes.append(code)
@@ -191,7 +189,7 @@ class _Together:
         self._imports.update(dict.fromkeys(imports))
 
     def link(self) -> None:
-        """Link what was added; a kernel that was there before stays where it is."""
+        """Link the added modules; kernels that are already linked keep their addresses."""
         if self._codes:
             imports = libraries.addresses(self._imports)
             found = link(self._codes, list(self._names), imports)

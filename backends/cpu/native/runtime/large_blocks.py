@@ -1,21 +1,22 @@
-"""Lists of idle blocks that have pages of their own, and which of them go back first."""
+"""Free lists of large blocks, which have pages of their own, and the order of their eviction."""
 
 import time
 from collections.abc import Callable, Iterator
 from typing import final
 
 SLACK = 1.25
-"""Blocks that are this many times larger than asked for are good enough."""
+"""A block may be larger than requested by this ratio."""
 
 
 class Idle(list[int]):
-    """Addresses of idle blocks of a size, and since when they are idle."""
+    """The addresses of idle blocks of a size, and the times since when they are idle."""
 
     def __init__(self) -> None:
         super().__init__()
         self.since: dict[int, float] = {}
 
-    # The clock is a default because modules are emptied before the last blocks go.
+    # The clock is a default argument because Python empties modules before it drops the last
+    # blocks.
     def append(self, address: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.since[address] = clock()
         super().append(address)
@@ -23,13 +24,14 @@ class Idle(list[int]):
 
 @final
 class LargeBlocks:
-    """The lists of a pool, by the sizes of blocks."""
+    """The free lists of a pool, by block size."""
 
     def __init__(self) -> None:
         self._homes: dict[int, Idle] = {}
 
     def home(self, size: int) -> Idle:
-        """The list of a size; one of a slightly greater size if only that has an idle block."""
+        """Return the free list of a size, or that of a slightly larger size if only that one has a
+        block."""
         home = self._homes.setdefault(size, Idle())
         if home:
             return home
@@ -41,15 +43,17 @@ class LargeBlocks:
     def given_up(
         self, seconds: float, too_many: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[int, int]]:
-        """Let go of blocks that were idle for so long, and of others as long as there are too many,
-        those first that were idle longest; yields (address, size) of each."""
+        """Remove blocks that were idle for `seconds`, and others as long as there are too many.
+
+        Blocks that were idle longest come first. Yields (address, size) of each.
+        """
         latest = time.monotonic() - seconds
         for since, address, size in sorted(self._idle()):
             if (since <= latest or too_many()) and self._removed(address, size):
                 yield address, size
 
     def idle_bytes(self) -> int:
-        """How much memory nobody uses."""
+        """Return the bytes of idle blocks."""
         return sum(size * len(home) for size, home in self._homes.items())
 
     def _idle(self) -> list[tuple[float, int, int]]:
@@ -63,7 +67,7 @@ class LargeBlocks:
         home = self._homes[size]
         try:
             home.remove(address)
-        except ValueError:  # Somebody uses it again.
+        except ValueError:  # Another thread uses the block again.
             return False
         home.since.pop(address, None)
         return True

@@ -1,15 +1,15 @@
-"""From arrays to arrays in one call of machine code.
+"""Launch a program on arrays in one native call.
 
-`load` gives a function of addresses. Before it, somebody has to read the addresses of arrays, and
-after it to make arrays of results; in Python that takes longer than a small program. A launcher
-does both around the same table of phases:
+`load` returns a function of addresses. Around it, the addresses of arrays must be read and result
+arrays made; in Python that takes longer than a small program. A launch does both around the same
+table of phases:
 
-    launch = launcher(code, run, kind, slots, ...)
-    results = launch(arrays)            # a list; None: these are not arrays in one piece each
-    results = launch(arrays, *blocks)   # in memory that is given
+    launch = make_launch(code, run, kind, slots, ...)
+    results = launch(arrays)            # a list; None: an array has several storages
+    results = launch(arrays, *blocks)   # in the given memory
 
-A result of the program is a storage in one of the blocks, and an array that holds it; or it is a
-part of an argument, which nobody has to run for.
+A result of the program is an array with a storage in one of the blocks, or a part of an argument,
+for which no code has to run.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ Launch = Callable[..., list[Any] | None]
 
 
 class Result(NamedTuple):
-    """A result: where it lies, and what its array is."""
+    """A result: its block and offset, and the properties of its array."""
 
     block: int
     offset: int
@@ -47,9 +47,12 @@ class Result(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """An argument: where its address goes (below 0: nowhere), and the shape that its storage must
-    have, if any. With an entry it is an array of NumPy in one piece, of which results may be. With
-    `truth` it is read as such alone: every byte but 0 is true."""
+    """An argument: the slot of its address (below 0: none), and the shape that its storage must
+    have.
+
+    With an `entry` it is a contiguous NumPy array that is imported, and that results may alias.
+    With `truth` its readers treat any nonzero byte as true.
+    """
 
     slot: int
     shape: tuple[int, ...] | None = None
@@ -59,7 +62,7 @@ class Argument(NamedTuple):
 
 @once
 def _facts(kind: type, retire: int, hand: int) -> ctypes.Array[ctypes.c_int64] | None:
-    """The facts about a class of arrays; kept for ever."""
+    """Return the type offsets for a class of arrays; the result lives forever."""
     array = offsets(object.__new__(kind), ARRAY_SLOTS)
     storage = offsets(object.__new__(Storage), STORAGE_SLOTS)
     block = offsets(Block(0, 0, []), BLOCK_SLOTS)
@@ -83,11 +86,11 @@ def launcher(
     keep: object,
     zeros: bool = False,
 ) -> Launch | None:
-    """A function that runs the program at an address on arrays of a class; `None`: not here.
+    """Return a function that runs the program at an address on arrays of a class.
 
-    `template` has the addresses of slots that never change, `places` (slot, block, offset) of what
-    lies in the blocks of a call, whose `sizes` are bytes; they hold zeros with `zeros`. `keep`
-    lives as long as the function.
+    `template` has the addresses of constant slots, `places` are (slot, block, offset) of buffers in
+    the blocks of a call, whose `sizes` are bytes; the blocks hold zeros with `zeros`. `keep` lives
+    as long as the function. Returns `None` if the object layout is unknown.
     """
     facts = _facts(kind, code["retire"], code["hand"])
     if facts is None:
@@ -105,18 +108,18 @@ def launcher(
         rows.append((each.slot, KINDS.index(what), third, k))
     numbers = [*sizes]
     pool = memory.POOL
-    home, more = (pool.home_of_zeros, memory.zeroed) if zeros else (pool.home, memory.allocate)
-    asked = [(home(size), size, id(size), id(more)) for size in numbers]
-    if zeros and not all(row[0] for row in asked):
+    home, fallback = (pool.home_of_zeros, memory.zeroed) if zeros else (pool.home, memory.allocate)
+    block_rows = [(home(size), size, id(size), id(fallback)) for size in numbers]
+    if zeros and not all(row[0] for row in block_rows):
         return None
-    made = [
+    result = [
         (r.block, r.offset, id(r.shape), id(r.dtype), id(r.signature), id(r.sharding), int(r.part))
         for r in results
     ]
     truths = [int(each.truth) for each in arguments]
     tables = [
         words(each)
-        for each in (template, flat(rows), flat(places), flat(made), flat(asked), truths)
+        for each in (template, flat(rows), flat(places), flat(result), flat(block_rows), truths)
     ]
     bases, taken, placed, written, wanted, known = map(ctypes.addressof, tables)
     header = words(
@@ -130,12 +133,12 @@ def launcher(
 
 
 def words(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    """Numbers in memory, one after the other."""
+    """Return integers as a contiguous array of int64."""
     return (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
 
 
 def flat(rows: Sequence[tuple[int, ...]]) -> list[int]:
-    """All numbers of rows."""
+    """Return the concatenation of rows."""
     return [word for row in rows for word in row]
 
 

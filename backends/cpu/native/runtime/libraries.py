@@ -1,6 +1,6 @@
-"""Where the functions are that kernels import: LAPACK's, on disk, or of the vector library.
+"""The addresses of functions that kernels import: from LAPACK, disk, or the vector math library.
 
-That module is imported when the first kernel needs a function that is not on disk.
+The vector math library is imported when the first kernel needs a function that is not on disk.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from shardir.backends.cpu.routines import PREFIX, addresses as lapack
 
 _loaded: dict[str, int] = {}
 _begun: dict[str, Ahead] = {}
-"""By symbol, what is being compiled."""
+"""By symbol, what is being compiled in the background."""
 
 
 def begin(symbols: Iterable[str]) -> None:
-    """Compile functions that `addresses` will be asked for, while the caller goes on."""
+    """Start to compile functions that `symbol_addresses` will need, while the caller goes on."""
     for symbol in dict.fromkeys(symbols):
         if symbol.startswith(PREFIX):
             continue
@@ -28,7 +28,7 @@ def begin(symbols: Iterable[str]) -> None:
 
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
-    """Where the functions are; raises `KeyError` for a symbol that the library does not have."""
+    """Return the addresses of symbols; raise `KeyError` for one that no library provides."""
     found = {symbol: _address(symbol) for symbol in dict.fromkeys(symbols)}
     left = [symbol for symbol, address in found.items() if address is None]
     if left:
@@ -43,8 +43,8 @@ def _address(symbol: str) -> int | None:
         begun = _begun.pop(symbol, None)
         library = known(symbol, [symbol]) if begun is None else keep(symbol, begun.code(), [symbol])
         if library is None:
-            made: dict[str, int] = _library().addresses([symbol])
-            return made.get(symbol)
+            result: dict[str, int] = _library().addresses([symbol])
+            return result.get(symbol)
         _loaded[symbol] = library[symbol]
     return _loaded[symbol]
 

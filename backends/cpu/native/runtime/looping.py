@@ -1,12 +1,12 @@
-"""Loops and branches around tables of phases, in one call of machine code.
+"""An interpreter of loops and branches around phase tables, in one native call.
 
-    run = driver(entry, instructions, registers, slots, keep)
-    run(*addresses)          # of slots 1, 2, ..., slots - 1, as what `load` gives
+    run = make_control_function(entry, instructions, registers, slots, keep)
+    run(*addresses)          # of slots 1, 2, ..., slots - 1, like the result of `load`
 
-A program of loops and branches is a list of instructions, of a code and three numbers each. They
-run tables of phases, move addresses from slot to slot, and jump by what the phases left in memory.
-Numbers of their own, such as rounds that are left, are in registers. A loop of short rounds keeps
-the GIL, but for a moment every 10 ms, in which Python's signal handlers get their turn too.
+A program with control flow is a list of instructions: an opcode and three integers each. They run
+phase tables, move addresses between slots, and jump by values that the phases left in memory. Loop
+counters and row pointers are in registers. A loop of short iterations holds the GIL, and yields it
+every 10 ms, when Python's signal handlers run too.
 """
 
 import ctypes
@@ -20,67 +20,69 @@ from shardir.backends.cpu.native.runtime.parking import doze
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 
 Instruction = tuple[int, int, int, int]
-"""A code of `Do`, and its three numbers."""
+"""An opcode and its three integers."""
 
 
 class Do(IntEnum):
-    """What an instruction does; its numbers are named in order."""
+    """Opcodes; the integers of an instruction are named in order."""
 
     RUN = 0
-    """The phases of the program at an address."""
+    """Run the phases of the program at an address: (program)."""
     JUMP = 1
-    """To the instruction of a number."""
+    """Jump to an instruction: (to)."""
     AGAIN = 2
-    """Jump to the next round of a loop; the second number says what a round weighs."""
+    """Jump to the next iteration of a loop, of an estimated duration: (to, nanoseconds)."""
     UNLESS = 3
-    """Jump where the byte in slot, offset is 0: (slot, offset, to)."""
+    """Jump if the byte at slot and offset is 0: (slot, offset, to)."""
     COUNT = 4
-    """Take one from a register, or jump where it is 0: (register, to)."""
+    """Decrement a register, or jump if it is 0: (register, to)."""
     SWAP = 5
-    """The addresses of two slots change places."""
+    """Swap the addresses of two slots: (slot, slot)."""
     START = 6
-    """A register becomes a slot's address and so many bytes: (register, slot, bytes)."""
+    """Set a register to the address of a slot plus an offset: (register, slot, bytes)."""
     SET = 7
-    """A register becomes a number."""
+    """Set a register to an integer: (register, value)."""
     SHOW = 8
-    """A slot shows what a register says, and the register moves on: (slot, register, bytes)."""
+    """Set a slot to a register, and advance the register: (slot, register, bytes)."""
     CHOOSE = 9
-    """Jump over as many instructions as the i32 in slot, offset says: (slot, offset, last).
-    What is below 0 or above `last` counts as `last`."""
+    """Skip as many instructions as the i32 at slot and offset says: (slot, offset, last).
+    A value below 0 or above `last` counts as `last`."""
 
 
 INSTRUCTION_BYTES = 32
 PATIENCE = 10_000_000
-"""Nanoseconds after which others get their turn."""
+"""Nanoseconds after which a loop yields the GIL."""
 TURN = 50
-"""Microseconds in which another thread wakes: who waits for the GIL does not get it where it is
-taken again at once, and asks for it by force only when nobody has let go of it for 5 ms."""
+"""Microseconds for which the GIL is released, so that another thread wakes: a thread that waits for
+the GIL misses a shorter release, and requests it only after 5 ms without one."""
 LOOK = 1 << 20
-"""Nanoseconds that rounds may be estimated to take between two looks at the clock."""
+"""Nanoseconds of estimated iterations between two reads of the clock."""
 LEAST_WEIGHT = LOOK >> 6
-"""What a round weighs at least, for those that are estimated too low."""
+"""The least estimated duration of an iteration, in case estimates are too low."""
 
 
 def driver(
     entry: int, instructions: Sequence[Instruction], registers: int, slots: int, keep: object
 ) -> Callable[..., None]:
-    """A function that follows instructions; `entry` is the address of the function of that name
-    or of `loop`, `keep` is what must live as long."""
+    """Return a function that runs instructions.
+
+    `entry` is the address of the native function `entry` or `loop`; `keep` lives as long as the
+    result.
+    """
     words = [word for each in instructions for word in each]
     memory = (ctypes.c_int64 * (at.PROGRAM_BYTES // 8 + len(words)))()
     address = ctypes.addressof(memory)
     table = address + at.PROGRAM_BYTES
     header = (0, table, len(instructions), slots, at.STEPS, registers, 0, 0)
     memory[:] = [*header, *words]
-    made: Callable[..., None] = function(entry, address, (memory, keep))
-    return made
+    result: Callable[..., None] = function(entry, address, (memory, keep))
+    return result
 
 
 def define_loop(module: Module) -> None:
     """Define `drive`, which `run` of the same module calls, and `loop`.
 
-    `loop` is called from Python with the address of the addresses of slots, and leaves there what
-    became of them.
+    Python calls `loop` with the address of the table of slot addresses, which it updates.
     """
     f = Function(module, "loop", ["ptr", "ptr", "i64"], "ptr")
     self, args, count = f.params
@@ -104,7 +106,8 @@ def define_loop(module: Module) -> None:
 
 
 def _define_patience(module: Module) -> None:
-    """`patience(since) -> i1`: let others have their turn where it is time; false: one raised."""
+    """Define `patience(since) -> i1`: yield the GIL if it is time; false if a signal handler
+    raised."""
     f = Function(module, "patience", ["ptr"], "i1", "nounwind noinline", internal=True)
     (since,) = f.params
     good = f.variable("i1", 1)
@@ -119,7 +122,7 @@ def _define_patience(module: Module) -> None:
 
 
 class _Drive:
-    """`drive(program, bases) -> i1`: follow instructions; false when a signal's handler raised."""
+    """Define `drive(program, bases) -> i1`: run instructions; false if a signal handler raised."""
 
     def __init__(self, module: Module) -> None:
         f = self.f = Function(module, "drive", ["ptr", "ptr"], "i1", "nounwind", internal=True)
@@ -139,7 +142,7 @@ class _Drive:
         f.leave(self.good.get())
 
     def _dispatch(self, code: Value, numbers: Sequence[Value], among: Sequence[Do]) -> None:
-        """By halves: the one of some that a code is."""
+        """Select the instruction of an opcode by binary search."""
         if len(among) == 1:
             getattr(self, f"_{among[0].name.lower()}")(*numbers)
             return

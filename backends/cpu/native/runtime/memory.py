@@ -1,4 +1,4 @@
-"""The memory of this process: one pool, of which all results and temporaries are blocks."""
+"""The memory pool of this process, from which all results and temporaries are allocated."""
 
 import os
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ statistics = POOL.statistics
 
 @contextmanager
 def limited(nbytes: int) -> Iterator[None]:
-    """Let the pool take at most so much memory from the system while in the block.
+    """Limit the memory that the pool takes from the system to `nbytes` inside of the block.
 
-    What is idle goes back first, so that it counts when it is used again.
+    Idle blocks are released first, so that they count when they are used again.
     """
     before, POOL.limit = POOL.limit, nbytes
     if POOL.statistics().mapped > nbytes:

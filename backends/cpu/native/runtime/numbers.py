@@ -1,17 +1,16 @@
-"""Numbers of Python as arguments of programs: written where a program reads them.
+"""Python numbers as arguments of programs: write them to memory that a program reads.
 
     write_number(number, kind, cell) -> i1
 
-A number that does not fit is left to Python, which knows what to say of it.
+A number that does not fit is left to Python, which raises the error.
 """
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime.python import python_object
 
 KINDS = ("array", "constant", "entering", "numpy", "bytes", "bool", "i32", "i64", "f32", "f64")
-"""What an argument can be: an array, memory that is always the same, an array of NumPy that becomes
-one of ours, one of NumPy or `bytes` where they lie, or a number of Python that becomes one of a
-type."""
+"""The kinds of arguments: an array, constant memory, a NumPy array to import, a NumPy array or
+`bytes` read in place, or a Python number to convert to a type."""
 
 
 def define_numbers(module: Module) -> None:
@@ -37,7 +36,7 @@ def define_numbers(module: Module) -> None:
         def short() -> None:
             rounded = found.to("float", "fptrunc")
             f.store(rounded, cell)
-            # What is infinite afterwards alone is a matter of words.
+            # Python raises the error for a value that only rounding makes infinite.
             infinite = _infinite(rounded.to("double", "fpext")) & (_infinite(found) ^ 1)
             good.set(infinite ^ 1)
 

@@ -1,8 +1,8 @@
-"""How objects of Python lie in memory, for machine code that reads and makes them.
+"""The memory layout of Python objects, for native code that reads and makes them.
 
-Machine code sees the type of an object, and the slots of classes that have `__slots__`. Where those
-are is looked up and tried out; where they are not found (another Python, one without a GIL or
-for finding errors), code that needs them is not used, and Python does its work.
+Native code reads the type of an object, and the slots of classes with `__slots__`. The offsets are
+looked up and verified. If that fails (another Python, a free-threaded or a debug build), native
+code that needs them is not used, and Python does its work.
 """
 
 import ctypes
@@ -12,16 +12,16 @@ from functools import cache
 from types import MemberDescriptorType
 
 TYPE = 8
-"""Bytes from an object to the address of its type."""
+"""Byte offset in an object of the address of its type."""
 _MEMBER = 40
-"""Bytes from the descriptor of a slot to the address of its definition."""
+"""Byte offset in a slot descriptor of the address of its definition."""
 _OFFSET = 16
-"""Bytes from there to the slot's offset in objects."""
+"""Byte offset in a slot definition of the slot's offset in objects."""
 
 
 @cache
 def readable() -> bool:
-    """Whether objects of this Python lie as it is taken for here."""
+    """Return whether objects of this Python have the expected layout."""
     if sys.implementation.name != "cpython" or {*sys.abiflags} & {"t", "d"}:
         return False
     if ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -31,9 +31,10 @@ def readable() -> bool:
 
 
 def offsets(probe: object, names: Sequence[str]) -> tuple[int, ...] | None:
-    """How far into objects like `probe` these slots are; `None` where that cannot be told.
+    """Return the byte offsets of slots in objects like `probe`; `None` if they cannot be
+    determined.
 
-    The slots of `probe` are written, and hold what they held in the end.
+    The slots of `probe` are overwritten, and restored in the end.
     """
     if not readable():
         return None
@@ -56,7 +57,8 @@ def offsets(probe: object, names: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def _held(slot: MemberDescriptorType, probe: object) -> object:
-    """What a slot holds; `None` where nothing was written yet, which an array would explain."""
+    """Return the value of a slot; `None` if it is unset, which an array would explain in an
+    error."""
     try:
         return slot.__get__(probe)
     except AttributeError:

@@ -1,7 +1,7 @@
-"""What there is once in a process, however many threads ask for it first.
+"""Memoize a function so that all threads of a process share its first result.
 
-Machine code knows objects by their addresses: all have to have the same one, which stays. What
-`functools.cache` keeps of two calls at once is the later result, and that of the earlier goes.
+Native code refers to objects by address, so all callers must get the same object. With concurrent
+calls `functools.cache` keeps the later result and drops the earlier one.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,17 @@ Made = TypeVar("Made")
 
 
 def once(make: Callable[..., Made]) -> Callable[..., Made]:
-    """`make`, of whose results for the same arguments the first is given to all, and kept.
+    """Return `make` with its first result for equal arguments memoized forever.
 
-    Threads may be in it at once: there is no lock, so none has to be given up by forks or where a
-    signal's handler raises.
+    Threads may run it concurrently: there is no lock that a fork or a signal handler could leave
+    held.
     """
-    known: dict[tuple[Any, ...], Made] = {}
+    results: dict[tuple[Any, ...], Made] = {}
 
     @wraps(make)
-    def found(*given: Any) -> Made:
-        if given not in known:
-            known.setdefault(given, make(*given))
-        return known[given]
+    def call_once(*given: Any) -> Made:
+        if given not in results:
+            results.setdefault(given, make(*given))
+        return results[given]
 
-    return found
+    return call_once

@@ -1,10 +1,10 @@
-"""Sleeping until a word of memory changes, pausing, and the time, as LLVM text for each system.
+"""LLVM text for waiting until a word of memory changes, for pausing, and for reading the clock.
 
-`park(control, address, expected)` sleeps while the 32-bit word still is what was expected, and may
-wake for no reason; `unpark(control, address, count)` is called after the word was changed, and
-wakes as many. Linux has both as system calls (futex). Elsewhere one mutex and one condition serve
-all words: who sleeps looks at the word while it holds the mutex, and who wakes takes it between
-the change and the signal, so that no change falls between the look and the sleep.
+`park(control, address, expected)` sleeps while the 32-bit word has the expected value, and may wake
+spuriously; `unpark(control, address, count)` is called after the word changed, and wakes up to
+`count` threads. Linux provides both as system calls (futex). Elsewhere one mutex and one condition
+variable serve all words: `park` compares the word while it holds the mutex, and `unpark` acquires
+the mutex between the change and the signal, so that no wakeup is lost.
 """
 
 from shardir.backends.cpu.native.llvm.target import architecture, system
@@ -13,20 +13,20 @@ from shardir.backends.cpu.native.runtime.control import CONDITION, MUTEX
 
 FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
-"""Both private to a process."""
+"""Both private to the process."""
 MONOTONIC = {"linux": 1, "darwin": 8}
-"""The clocks of `time.monotonic_ns`."""
+"""The clock that `time.monotonic_ns` reads."""
 _SIZES = {"i8": 1, "i32": 4}
-"""Bytes of words that are read and written at once; of others 8."""
+"""Bytes of the word types; 8 for others."""
 
 
 def parking(triple: str) -> str:
-    """How threads sleep there: `futex` or `condition`."""
+    """Return how threads sleep on a system: `futex` or `condition`."""
     return "futex" if system(triple) == "linux" else "condition"
 
 
 def symbols(how: str) -> tuple[str, ...]:
-    """The functions of the C library that the text calls."""
+    """Return the C library functions that the text calls."""
     sleep = {
         "futex": ("syscall",),
         "condition": (
@@ -49,7 +49,7 @@ def define_parking(module: Module, triple: str, how: str) -> None:
 
 
 def pause(f: Function, triple: str) -> None:
-    """Tell the processor that this thread only looks."""
+    """Emit a spin-wait hint."""
     if architecture(triple) == "x86_64":
         f.module.declare("llvm.x86.sse2.pause", "void", [])
         f.call("llvm.x86.sse2.pause", [])
@@ -59,19 +59,19 @@ def pause(f: Function, triple: str) -> None:
 
 
 def yield_(f: Function) -> None:
-    """Let another thread have the core."""
+    """Emit a yield of the core to another thread."""
     f.module.declare("sched_yield", "i32", [])
     f.call("sched_yield", [], "i32")
 
 
 def doze(f: Function, microseconds: int) -> None:
-    """Sleep for a while, or a little longer."""
+    """Emit a sleep of at least `microseconds`."""
     f.module.declare("usleep", "i32", ["i32"])
     f.call("usleep", [f.value(microseconds, "i32")], "i32")
 
 
 def atomic_load(f: Function, address: Value, type: str, order: str = "acquire") -> Value:
-    """Read a word that other threads write."""
+    """Emit an atomic load of a word that other threads write."""
     size = _SIZES.get(type, 8)
     return f.emit(f"load atomic {type}, ptr {address} {order}, align {size}", type)
 
@@ -79,7 +79,7 @@ def atomic_load(f: Function, address: Value, type: str, order: str = "acquire") 
 def atomic_store(
     f: Function, value: Number, address: Value, type: str, order: str = "seq_cst"
 ) -> None:
-    """Write a word that other threads read."""
+    """Emit an atomic store of a word that other threads read."""
     size = _SIZES.get(type, 8)
     given = f.value(value, type)
     f.do(f"store atomic {type} {given}, ptr {address} {order}, align {size}")

@@ -1,14 +1,14 @@
 """The interpreter of phases, as LLVM text.
 
-A program is a table of phases; `interpret` runs it from one row on. A phase that is worth it is
-*opened*: the caller writes what it is into the control memory, then stores its epoch and how many
-tasks it has into one word, `STATE`. Whoever wants a task takes one off that word by compare and
-swap: who succeeds knows that the phase is still the one it looked at, and that it stays open until
-its task is counted in `DONE`. The caller claims like everybody else, then waits for the *tasks*;
-never for workers, so that one that sleeps or was preempted delays nothing but the task it holds.
-Other phases run on the caller alone, without a look at shared memory.
+A program is a table of phases; `interpret` runs it from a given row on. A phase that is worth
+sharing is *opened*: the caller writes it to the control memory, then stores its epoch and its
+number of tasks in one word, `STATE`. A thread claims a task by a compare-and-swap that decrements
+this word: success proves that the phase is still the one that the thread read, and it stays open
+until the task is counted in `DONE`. The caller claims tasks like the workers, then waits for the
+*tasks*, never for workers, so that a sleeping or preempted worker delays only the task that it
+holds. Other phases run on the caller alone, without access to shared memory.
 
-`docs/cpu_runtime.md` says why this is free of races; a test walks through every interleaving of it.
+`docs/cpu_runtime.md` proves that this is free of races; a test explores every interleaving of it.
 """
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
@@ -22,18 +22,18 @@ from shardir.backends.cpu.native.runtime.parking import (
 )
 
 LOOKS = 16
-"""Looks at shared memory between two at the clock."""
+"""Spins on shared memory between two reads of the clock."""
 
 
 def text(triple: str, how: str) -> str:
-    """The module that defines `work`, `interpret`, `acquire` and `release`."""
+    """Return the module that defines `work`, `interpret`, `acquire` and `release`."""
     module = Module()
     define_interpreter(module, triple, how)
     return module.text()
 
 
 def define_interpreter(module: Module, triple: str, how: str) -> None:
-    """Define the interpreter in a module; threads sleep as `how` says."""
+    """Define the interpreter in a module; `how` selects the way in which threads sleep."""
     define_parking(module, triple, how)
     _define_stamp(module)
     _define_task(module)
@@ -46,7 +46,7 @@ def define_interpreter(module: Module, triple: str, how: str) -> None:
 
 
 def _define_stamp(module: Module) -> None:
-    """`stamp(ring, entry, task, begin)`: record that a task ended now."""
+    """Define `stamp(ring, entry, task, begin)`: record that a task ended now."""
     f = Function(module, "stamp", ["ptr", "ptr", "i64", "i64"], "void", "nounwind", internal=True)
     ring, entry, task, begin = f.params
     count = f.load(ring, "i64")
@@ -60,7 +60,7 @@ def _define_stamp(module: Module) -> None:
 
 
 def _define_task(module: Module) -> None:
-    """`recorded(control, bases, entry, task, worker, lane)`: run a task and record it."""
+    """Define `recorded(control, bases, entry, task, worker, lane)`: run a task and record it."""
     params = ["ptr", "ptr", "ptr", "i64", "i64", "i64"]
     f = Function(module, "recorded", params, "void", "nounwind noinline", internal=True)
     control, bases, entry, task, worker, lane = f.params
@@ -75,19 +75,19 @@ def _define_task(module: Module) -> None:
 
 
 def _define_claim(module: Module) -> None:
-    """`claim(control, epoch, worker)`: run tasks of an epoch as long as there are any."""
+    """Define `claim(control, epoch, worker)`: run tasks of an epoch until none are left."""
     f = Function(module, "claim", ["ptr", "i64", "i64"], "void", "nounwind", internal=True)
     control, epoch, worker = f.params
     state = f.offset(control, at.STATE)
     count = f.variable("i64", 0)
     going = f.variable("i1", 1)
     with f.while_(going.get):
-        seen = atomic_load(f, state, "i64")
-        left = seen & 0xFFFFFFFF
-        there = (seen >> 32).is_("eq", epoch) & left.is_("ne", 0)
+        observed = atomic_load(f, state, "i64")
+        left = observed & 0xFFFFFFFF
+        there = (observed >> 32).is_("eq", epoch) & left.is_("ne", 0)
 
-        def take(seen: Value = seen, left: Value = left) -> None:
-            swap = f"cmpxchg ptr {state}, i64 {seen}, i64 {seen - 1} acq_rel monotonic"
+        def take(observed: Value = observed, left: Value = left) -> None:
+            swap = f"cmpxchg ptr {state}, i64 {observed}, i64 {observed - 1} acq_rel monotonic"
             both = f.emit(swap, "{ i64, i1 }")
             with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
                 bases = f.load(f.offset(control, at.JOB_BASES), "ptr")
@@ -117,7 +117,7 @@ def _define_claim(module: Module) -> None:
 
 
 def _define_work(module: Module, triple: str) -> None:
-    """`work(control, worker)`: what a worker does from start to stop."""
+    """Define `work(control, worker)`: the main loop of a worker thread."""
     f = Function(module, "work", ["ptr", "i64"])
     control, worker = f.params
     state, sleepers = f.offset(control, at.STATE), f.offset(control, at.SLEEPERS)
@@ -129,9 +129,9 @@ def _define_work(module: Module, triple: str) -> None:
 
     def sleep() -> None:
         f.emit(f"atomicrmw add ptr {sleepers}, i32 1 seq_cst", "i32")
-        seen = atomic_load(f, state, "i64", "seq_cst")
-        with f.when((seen & 0xFFFFFFFF).is_("eq", 0) & going()):
-            epoch = (seen >> 32).to("i32", "trunc")
+        observed = atomic_load(f, state, "i64", "seq_cst")
+        with f.when((observed & 0xFFFFFFFF).is_("eq", 0) & going()):
+            epoch = (observed >> 32).to("i32", "trunc")
             f.call("park", [control, f.offset(control, at.EPOCH), epoch])
         f.emit(f"atomicrmw sub ptr {sleepers}, i32 1 seq_cst", "i32")
         since.set(f.call("now", [], "i64"))
@@ -147,18 +147,18 @@ def _define_work(module: Module, triple: str) -> None:
                 sleep()
 
     with f.while_(going):
-        seen = atomic_load(f, state, "i64")
+        observed = atomic_load(f, state, "i64")
 
-        def run(seen: Value = seen) -> None:
-            f.call("claim", [control, seen >> 32, worker])
+        def run(observed: Value = observed) -> None:
+            f.call("claim", [control, observed >> 32, worker])
             since.set(f.call("now", [], "i64"))
 
-        f.choose((seen & 0xFFFFFFFF).is_("ne", 0), run, look)
+        f.choose((observed & 0xFFFFFFFF).is_("ne", 0), run, look)
     f.leave()
 
 
 def _define_rouse(module: Module) -> None:
-    """`rouse(control)`: wake all workers that sleep."""
+    """Define `rouse(control)`: wake all sleeping workers."""
     f = Function(module, "rouse", ["ptr"])
     (control,) = f.params
     f.call("unpark", [control, f.offset(control, at.EPOCH), f.value(at.MAX_WORKERS, "i32")])
@@ -166,7 +166,7 @@ def _define_rouse(module: Module) -> None:
 
 
 def _define_share(module: Module, triple: str) -> None:
-    """`share(control, entry, bases)`: run a phase together with the workers."""
+    """Define `share(control, entry, bases)`: run a phase together with the workers."""
     f = Function(module, "share", ["ptr", "ptr", "ptr"], "void", "nounwind", internal=True)
     control, entry, bases = f.params
     state, done = f.offset(control, at.STATE), f.offset(control, at.DONE)
@@ -192,7 +192,7 @@ def _define_share(module: Module, triple: str) -> None:
 
 
 def _wait(f: Function, control: Value, tasks: Value, triple: str) -> None:
-    """Until all tasks have ended: look, then sleep."""
+    """Wait until all tasks have ended: spin, then sleep."""
     done, waiting = f.offset(control, at.DONE), f.offset(control, at.WAITING)
     spin = f.load(f.offset(control, at.SPIN), "i64")
     since = f.call("now", [], "i64")
@@ -204,16 +204,16 @@ def _wait(f: Function, control: Value, tasks: Value, triple: str) -> None:
             idle = f.call("now", [], "i64") - since
             with f.when(idle.is_("sgt", spin)):
                 atomic_store(f, 1, waiting, "i32")
-                seen = atomic_load(f, done, "i64", "seq_cst")
-                with f.when(seen.is_("ult", tasks)):
-                    f.call("park", [control, done, seen.to("i32", "trunc")])
+                observed = atomic_load(f, done, "i64", "seq_cst")
+                with f.when(observed.is_("ult", tasks)):
+                    f.call("park", [control, done, observed.to("i32", "trunc")])
                 atomic_store(f, 0, waiting, "i32")
 
 
 def _define_interpret(module: Module) -> None:
-    """`interpret(control, table, start, stop, bases, lane)`: run rows, and give the next row.
+    """Define `interpret(control, table, start, stop, bases, lane)`: run rows, return the next row.
 
-    It stops early after a row that is marked `CHECK`. Lane 0 has the workers.
+    It stops early after a row with the `CHECK` flag. Lane 0 owns the workers.
     """
     params = ["ptr", "ptr", "i64", "i64", "ptr", "i64"]
     f = Function(module, "interpret", params, "i64", "nounwind noinline")
@@ -242,11 +242,11 @@ def _define_interpret(module: Module) -> None:
 
             f.choose(rings.is_("eq", 0), run, run_recorded)
 
-        def shared(entry: Value = entry) -> None:
+        def run_shared(entry: Value = entry) -> None:
             f.call("share", [control, entry, bases])
 
-        together = (flags & at.PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
-        f.choose(together, shared, alone)
+        is_shared = (flags & at.PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
+        f.choose(is_shared, run_shared, alone)
         row.set(row.get() + 1)
         with f.when((flags & at.CHECK).is_("ne", 0)):
             limit.set(row.get())
@@ -254,9 +254,9 @@ def _define_interpret(module: Module) -> None:
 
 
 def _define_acquire(module: Module) -> None:
-    """`acquire(control, flags) -> bit` and `release(control, bit)`: a caller's place.
+    """Define `acquire(control, flags) -> bit` and `release(control, bit)` of caller slots.
 
-    Bit 0 has the workers; programs that use none leave it to others as long as they can.
+    Bit 0 owns the workers; programs that use no workers take it last.
     """
     f = Function(module, "acquire", ["ptr", "i64"], "i64", "nounwind")
     control, flags = f.params
@@ -265,12 +265,12 @@ def _define_acquire(module: Module) -> None:
     fits = f.select((flags & at.PARALLEL).is_("ne", 0), wanted, wanted - 1)
     mine = f.variable("i64", 0)
     with f.while_(lambda: mine.get().is_("eq", 0)):
-        seen = atomic_load(f, busy, "i64")
-        open_ = (seen ^ -1) & fits
+        observed = atomic_load(f, busy, "i64")
+        open_ = (observed ^ -1) & fits
         lowest = open_ & (f.value(0, "i64") - open_)
 
-        def take(seen: Value = seen, lowest: Value = lowest) -> None:
-            swap = f"cmpxchg ptr {busy}, i64 {seen}, i64 {seen | lowest} acq_rel monotonic"
+        def take(observed: Value = observed, lowest: Value = lowest) -> None:
+            swap = f"cmpxchg ptr {busy}, i64 {observed}, i64 {observed | lowest} acq_rel monotonic"
             both = f.emit(swap, "{ i64, i1 }")
             with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
                 mine.set(lowest)

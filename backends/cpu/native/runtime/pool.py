@@ -1,15 +1,15 @@
-"""Blocks of memory that are used again and again.
+"""A pool of memory blocks that are reused.
 
-Memory that is fresh from the system costs more to touch first than most kernels take to fill it.
-A block that nobody refers to any longer therefore waits in a list of its size for the next one who
-asks. Small blocks are cut out of arenas, which go back to the system when nobody uses a block of
-one and there would be no memory otherwise. A large one has pages of its own, which go back by
-`trim`, or when new memory is needed and they were idle for long, or half of what the pool may have
-would be taken and more lies idle than the most that was ever in use explains. A loop that uses the
-same sizes again therefore maps no memory after its first round.
+The first touch of fresh memory costs more than most kernels take to fill it. A dropped block
+therefore waits in the free list of its size. Small blocks are allocated in arenas, which return to
+the system when all blocks of one are idle and memory would run out otherwise. A large block has
+pages of its own, which return to the system by `trim`, or when new memory is needed and they were
+idle for long, or when more than half of the limit would be mapped and the idle blocks exceed what
+the peak use explains. So a loop that reuses the same sizes maps no memory after its first
+iteration.
 
-Lists lose and gain their last element in one step, so that neither making a block nor dropping it
-takes a lock; blocks may be dropped by any thread, at any time.
+Free lists push and pop their last element atomically, so that neither allocating nor dropping a
+block takes a lock; any thread may drop a block at any time.
 """
 
 import ctypes
@@ -35,17 +35,18 @@ from shardir.sizes import show_bytes
 ALIGNMENT = 64
 ARENA_BYTES = 32 << 20
 SMALL_BYTES = 4 << 20
-"""Up to this size blocks are cut out of arenas."""
+"""Blocks up to this size are allocated in arenas."""
 MEMO_SIZES = 4096
-"""How many sizes that were asked for are remembered with their lists."""
+"""How many requested sizes are memoized with their free lists."""
 IDLE_SECONDS = 20.0
-"""Large blocks that were idle for so long go back when new memory is needed."""
+"""Large blocks that were idle for longer are released when new memory is needed."""
 KEPT = 1.25
-"""Beyond half its limit, the pool keeps this many times what was in use at most."""
+"""Beyond half of its limit, the pool maps at most this multiple of the peak use."""
 
 
 class Statistics(NamedTuple):
-    """Bytes: `in_use` by blocks, `idle` in lists, `mapped` from the system, and the most of it."""
+    """Sizes in bytes: blocks `in_use`, `idle` blocks, memory `mapped` from the system, and its
+    `peak`."""
 
     in_use: int
     idle: int
@@ -55,7 +56,7 @@ class Statistics(NamedTuple):
 
 @final
 class Pool:
-    """Blocks of all sizes; at most `limit` bytes are taken from the system."""
+    """Blocks of all sizes; at most `limit` bytes are mapped from the system."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -72,7 +73,10 @@ class Pool:
         self._mapped = self._peak = self._used_at_most = 0
 
     def allocate(self, nbytes: int) -> Block:
-        """A block, used before or new. Raises `OutOfMemoryError`, and then nothing was changed."""
+        """Return a reused or new block.
+
+        Raises `OutOfMemoryError` without any change of state.
+        """
         home = self._memo.get(nbytes)
         if home:
             try:
@@ -81,13 +85,13 @@ class Pool:
                 pass
         place = self._places.get(nbytes)
         if place is not None:
-            made: Block | None = self._hand(self._kind, place, nbytes, 0)
-            if made is not None:
-                return made
+            result: Block | None = self._hand(self._kind, place, nbytes, 0)
+            if result is not None:
+                return result
         return self._allocate_slowly(nbytes)
 
     def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
-        """Let small blocks be objects of a type of machine code from now on, which `hand` makes."""
+        """Use a native type for small blocks from now on, which `hand` allocates."""
         with self._lock:
             if self._kind is None:
                 become_block(kind)
@@ -95,28 +99,31 @@ class Pool:
                 self._zeros.adopt(kind, hand)
                 self._memo.clear()
 
-    def may_be_written(self, thing: object) -> bool:
-        """Whether something is a block, of either kind, into which the caller will write."""
-        if self._kind is None or type(thing) is not self._kind:
-            return type(thing) is Block
-        show(thing)
+    def may_be_written(self, block: object) -> bool:
+        """Return whether an object is a block that the caller may overwrite, and mark it as
+        written."""
+        if self._kind is None or type(block) is not self._kind:
+            return type(block) is Block
+        show(block)
         return True
 
     def home(self, nbytes: int) -> int:
-        """Where the list of blocks of machine code is that are large enough; 0: there is none."""
+        """Return the address of the native free list for a size; 0 if there is none."""
         if self._kind is None or nbytes > SMALL_BYTES:
             return 0
         with self._lock:
             if nbytes not in self._places:
                 if len(self._places) >= MEMO_SIZES:
                     self._places.clear()
-                made = self._homes.setdefault(size_class(nbytes), new_home())
-                self._places[nbytes] = ctypes.addressof(made)
+                result = self._homes.setdefault(size_class(nbytes), new_home())
+                self._places[nbytes] = ctypes.addressof(result)
             return self._places[nbytes]
 
     def home_of_zeros(self, nbytes: int) -> int:
-        """Where the list of blocks of zeros of machine code is that are large enough; 0: there is
-        none, as for few zeros, or where the system has no such thing."""
+        """Return the address of the native free list of zeroed blocks for a size.
+
+        Returns 0 if there is none, as for small sizes, or on systems that cannot reset pages.
+        """
         size = size_class(nbytes)
         if self._kind is None or nbytes < LEAST_BYTES or not FORGETS:
             return 0
@@ -125,21 +132,25 @@ class Pool:
             return self._zeros.home(size, others)
 
     def zeroed(self, nbytes: int) -> Block | None:
-        """A block of zeros, which takes no memory before it is read if it has pages of its own;
-        `None` where there is no `home_of_zeros`. Raises as `allocate`."""
+        """Return a block of zeros, which takes no physical memory until it is read if it is large.
+
+        Returns `None` if there is no `zeros_free_list_address`. Raises as `allocate` does.
+        """
         if not self.home_of_zeros(nbytes):
             return None
         size = size_class(nbytes)
         with self._lock:
-            made: Block | None = self._zeros.idle(size, nbytes) or self._zeros.renewed(size, nbytes)
-            if made is not None:
-                return made
+            result: Block | None = self._zeros.idle(size, nbytes) or self._zeros.renewed(
+                size, nbytes
+            )
+            if result is not None:
+                return result
             new = self._map if size > SMALL_BYTES else self._cut_small
-            made = self._zeros.made(size, nbytes, new(size, nbytes))
-            return made
+            result = self._zeros.made(size, nbytes, new(size, nbytes))
+            return result
 
     def trim(self, idle_seconds: float = 0.0) -> int:
-        """Give large blocks back that were idle for so long; returns how many bytes."""
+        """Release large blocks that were idle for `idle_seconds`; return the number of bytes."""
         with self._lock:
             before = self._mapped
             self._give_back(self._large.given_up(idle_seconds))
@@ -149,17 +160,17 @@ class Pool:
             return before - self._mapped
 
     def statistics(self) -> Statistics:
-        """How much memory there is, and what for."""
+        """Return the memory use of the pool."""
         with self._lock:
             idle = self._idle_bytes()
             large = self._mapped - self._arenas.mapped
             return Statistics(self._arenas.cut + large - idle, idle, self._mapped, self._peak)
 
     def reset_in_child(self) -> None:
-        """A fork may have happened while another thread held the lock."""
+        """Replace the lock after a fork, which another thread may have held."""
         self._lock = threading.RLock()
 
-    # What is below happens rarely.
+    # The functions below are called rarely.
 
     def _allocate_slowly(self, nbytes: int) -> Block:
         size = size_class(nbytes)
@@ -176,16 +187,16 @@ class Pool:
 
     def _block_of_machine_code(self, size: int, nbytes: int) -> Block:
         place = self.home(nbytes)
-        made: Block | None = self._hand(self._kind, place, nbytes, 0)
-        if made is None:
-            made = self._zeros.for_others(size, nbytes)
-        if made is None:
+        result: Block | None = self._hand(self._kind, place, nbytes, 0)
+        if result is None:
+            result = self._zeros.for_others(size, nbytes)
+        if result is None:
             address = _last(self._small.get(size, []))
             if address is None:
                 address = self._cut_small(size, nbytes)
-            made = self._hand(self._kind, place, nbytes, address)
-            assert made is not None
-        return made
+            result = self._hand(self._kind, place, nbytes, address)
+            assert result is not None
+        return result
 
     def _remember(self, nbytes: int, home: list[int]) -> None:
         if len(self._memo) >= MEMO_SIZES:
@@ -198,11 +209,11 @@ class Pool:
         return self._arenas.take(size)
 
     def _map(self, size: int, asked: int) -> int:
-        """New memory, when idle blocks that are not needed have gone."""
+        """Map new memory, after idle blocks in excess are released."""
         self._make_room(size)
         address = self._take(size)
         if address is None:
-            # What only cycles hold comes free, and then all that is idle goes back.
+            # Collecting cycles frees blocks; then all idle memory is released.
             gc.collect()
             self.trim()
             self._give_back(self._unused_arenas())
@@ -223,32 +234,32 @@ class Pool:
         return map_memory(size) if self._mapped + size <= self.limit else None
 
     def _make_room(self, size: int) -> None:
-        """Give idle blocks back, those that were idle longest first."""
+        """Release idle blocks in excess, longest idle first."""
         used = self._mapped - self._idle_bytes() + size
         self._used_at_most = max(self._used_at_most, used)
-        wanted = max(self._used_at_most * KEPT, self.limit / 2)
-        if self._mapped + size > wanted:
+        max_mapped = max(self._used_at_most * KEPT, self.limit / 2)
+        if self._mapped + size > max_mapped:
             self._give_back(self._zeros.given_up())
-        old = self._large.given_up(IDLE_SECONDS, lambda: self._mapped + size > wanted)
+        old = self._large.given_up(IDLE_SECONDS, lambda: self._mapped + size > max_mapped)
         self._give_back(old)
 
     def _give_back(self, blocks: Iterable[tuple[int, int]]) -> None:
-        """Return memory to the system; (address, size) of each block."""
+        """Unmap blocks, given as (address, size)."""
         for address, size in blocks:
             unmap_memory(address, size)
             self._mapped -= size
 
     def _unused_arenas(self) -> Iterator[tuple[int, int]]:
-        """Let go of arenas of which nobody uses a block; yields (address, size) of each.
+        """Remove arenas whose blocks are all idle; yield (address, size) of each.
 
-        Meanwhile all idle blocks are here, and who asks for one waits for the lock.
+        Meanwhile this generator holds all idle blocks, and an allocation waits for the lock.
         """
         if self._kind is None:
             return
         handed = [*self._zeros.idle_and_cut()]
         for size, blocks in self._homes.items():
-            while made := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
-                handed.append((made, size))
+            while result := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
+                handed.append((result, size))
         listed = [(size, home, address) for size, home in self._small.items() for address in home]
         sizes = [(block.address, size) for block, size in handed]
         sizes += [(address, size) for size, _, address in listed]
@@ -263,7 +274,7 @@ class Pool:
             yield arena.start, len(arena)
 
     def _idle_bytes(self) -> int:
-        """How much memory waits in lists."""
+        """Return the bytes in free lists."""
         small = sum(size * len(home) for size, home in self._small.items())
         handed = sum(size * home[COUNT // 8] for size, home in self._homes.items())
         return small + handed + self._large.idle_bytes() + self._zeros.idle_bytes()
@@ -277,7 +288,7 @@ def _last(home: list[int]) -> int | None:
 
 
 def size_class(nbytes: int) -> int:
-    """The size of the block for so many bytes: at most an eighth more, beyond the smallest."""
+    """Return the block size for a request: at most an eighth larger, except for the smallest."""
     if nbytes <= 1024:
         return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
     step = 1 << (nbytes - 1).bit_length() - 4

@@ -1,12 +1,12 @@
-"""From phases to a Python function that runs them.
+"""Load phases as a Python function that runs them.
 
-    run = load(phases, slots)
+    run = load_program(phases, slots)
     run(*addresses)          # of slots 1, 2, ..., slots - 1
 
-`run` is a built-in function over machine code: a call costs some hundred nanoseconds, gives up the
-GIL when the phases are estimated to take more than 20 us, shares with the workers what is worth
-sharing, and returns None. Slot 0, the scratch memory, is filled in. Any number of threads may call
-it at once. Addresses are integers; the memory behind them must live until the call returns.
+`run` is a built-in function over native code: a call costs some hundred nanoseconds, releases the
+GIL if the phases are estimated to take more than 20 us, shares phases with the workers where that
+pays off, and returns None. Slot 0, the scratch memory, is filled in. Any number of threads may call
+it concurrently. Addresses are integers; the memory behind them must live until the call returns.
 """
 
 import ctypes
@@ -27,16 +27,16 @@ Causes = Sequence[object] | Callable[[], Sequence[object]]
 SHARED_COST = 60_000.0
 """Nanoseconds from which a phase is shared with workers that are awake."""
 WAKING_COST = 200_000.0
-"""Nanoseconds of shared work to come from which workers are woken, which takes 30 to 170 us."""
+"""Nanoseconds of remaining shared work from which workers are woken, which takes 30 to 170 us."""
 RELEASING_COST = 20_000.0
-"""Nanoseconds from which a program gives up the GIL."""
+"""Nanoseconds from which a program releases the GIL."""
 CHECKING_COST = 100_000_000.0
-"""Nanoseconds after which Ctrl-C should be noticed; longer phases are cut into rows of these."""
+"""Nanoseconds after which signals are handled; longer phases are split into rows of this length."""
 
 
 @final
 class Program:
-    """What a program's function keeps alive: its table, and the phases for people."""
+    """The objects that a program's function keeps alive: its table, and its phases for display."""
 
     __slots__ = ("__weakref__", "_causes", "_memory", "address", "phases", "pool", "rows")
 
@@ -67,15 +67,14 @@ class Program:
 
     @property
     def causes(self) -> Sequence[object]:
-        """What each phase is for; nothing where nobody has said so."""
+        """The cause of each phase; empty if none were given."""
         if callable(self._causes):
             self._causes = self._causes()
         return self._causes
 
 
 programs: WeakValueDictionary[int, Program] = WeakValueDictionary()
-"""All programs that live, by the address of their table; added to and walked through by who holds
-the lock of the compiler."""
+"""All live programs by the address of their table; access requires the lock of the compiler."""
 
 
 def load(
@@ -84,32 +83,32 @@ def load(
     workers: Pool | None = None,
     causes: Causes = (),
 ) -> Run:
-    """A function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
+    """Return a function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
 
-    Kernels that this process has not seen are compiled. `workers` are those of this process where
-    none are given; `causes`, one for each phase or a function that gives them, tell
-    profiles what it is for. Raises `KeyError` for an import that no library provides; the function
-    raises `TypeError` for a wrong number of addresses or what is no integer.
+    Kernels that are new to this process are compiled. `workers` default to those of this process;
+    `causes`, one for each phase or a function that returns them, identify phases in profiles.
+    Raises `KeyError` for an import that no library provides; the function raises `TypeError` for a
+    wrong number of addresses or for one that is not an integer.
     """
     shared = pool() if workers is None else workers
     program = Program(phases, slots, shared, causes)
-    made: Run = function(shared.code["entry"], program.address, program)
-    return made
+    result: Run = function(shared.code["entry"], program.address, program)
+    return result
 
 
 Row = tuple[int, int, int, int]
-"""(number of the phase, first task, how many, flags)"""
+"""(index of the phase, first task, number of tasks, flags)"""
 
 
 def rows_of(phases: Sequence[Phase]) -> list[Row]:
-    """The rows of a table: long phases are cut, and what costs little is not shared."""
+    """Return the rows of a table: long phases are split, and cheap ones are not shared."""
     to_come = 0.0
     shared = []
     for phase in reversed(phases):
-        worth = phase.tasks > 1 and phase.cost >= SHARED_COST
-        to_come += phase.cost if worth else 0.0
+        is_shared = phase.tasks > 1 and phase.cost >= SHARED_COST
+        to_come += phase.cost if is_shared else 0.0
         waking = at.WAKE if to_come >= WAKING_COST else 0
-        shared.append(at.PARALLEL | waking if worth else 0)
+        shared.append(at.PARALLEL | waking if is_shared else 0)
     rows: list[Row] = []
     since = 0.0
     for number, (phase, flags) in enumerate(zip(phases, reversed(shared), strict=True)):
@@ -124,7 +123,7 @@ def rows_of(phases: Sequence[Phase]) -> list[Row]:
 
 
 def _words(phases: Sequence[Phase], rows: Sequence[Row]) -> list[int]:
-    """The table and the records as words; the addresses in it are still 0."""
+    """Return the table and the records as words, with addresses of 0."""
     words = [
         word for _, first, tasks, flags in rows for word in (0, 0, first, tasks, flags, 0, 0, 0)
     ]

@@ -1,4 +1,4 @@
-"""The functions and objects of Python that machine code uses: their C types, and where they are."""
+"""The functions and objects of Python that native code uses: their C types and addresses."""
 
 import ctypes
 from ctypes import pythonapi
@@ -40,17 +40,17 @@ FUNCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Py_IncRef": ("void", ("ptr",)),
     "_Py_Dealloc": ("void", ("ptr",)),
 }
-"""The results and parameters of each."""
+"""The result and parameter types of each function."""
 
 OBJECTS: dict[str, object] = {
     "none": None, "true": True, "false": False, "type_error": TypeError, "empty_text": "",
 }  # fmt: skip
 
-_WRONG_COUNT = "a program takes one address for each of its slots but the first"
+_WRONG_COUNT = "a program takes one address for each slot except slot 0"
 
 
 def declare_python(module: Module) -> None:
-    """Say that all of it exists."""
+    """Declare the functions and objects in a module."""
     for name, (result, params) in FUNCTIONS.items():
         module.declare(name, result, params)
     for name in OBJECTS:
@@ -62,21 +62,21 @@ def declare_python(module: Module) -> None:
 
 
 def python_addresses() -> dict[str, int]:
-    """Where all of it is, by the names that modules know it by."""
+    """Return the addresses of functions and objects by their names in modules."""
     functions = {name: address(pythonapi[name]) for name in FUNCTIONS}
     return functions | {f"shardir_{name}": id(each) for name, each in OBJECTS.items()}
 
 
 def python_object(f: Function, name: str) -> Value:
-    """One of `OBJECTS`."""
+    """Return one of `PYTHON_OBJECTS`."""
     return Value(f"@shardir_{name}", "ptr", f)
 
 
 def refuse_count(f: Function) -> None:
-    """Raise the `TypeError` of a built-in function that is not called with what it takes."""
+    """Raise the `TypeError` of a program that is called with a wrong number of addresses."""
     f.call("PyErr_SetString", [python_object(f, "type_error"), Value("@wrong_count", "ptr", f)])
 
 
 def address(function: Any) -> int:
-    """The address of a function that ctypes found."""
+    """Return the address of a function that ctypes found."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,7 +1,7 @@
-"""What a block of memory is to Python: an address, a size, and its bytes for NumPy.
+"""The Python interface of memory blocks: address, size, and bytes for NumPy.
 
-There are two kinds: `Block`, for large ones, and the type of machine code of `blocks`, for small
-ones, which `become_block` gives the same attributes.
+There are two kinds: `MemoryBlock`, for large ones, and the native type of `small_blocks`, to which
+`add_block_interface` adds the same attributes.
 """
 
 from typing import Any, final
@@ -11,9 +11,9 @@ from shardir.backends.cpu.native.runtime.zeroing import show
 
 @final
 class Block:
-    """`nbytes` of memory at `address`, 64-byte aligned, for as long as somebody refers to it.
+    """`nbytes` of memory at `address`, 64-byte aligned, owned by this object.
 
-    What it holds at first is not defined. `np.asarray(block)` are its bytes, and keep it alive.
+    The initial contents are undefined. `np.asarray(block)` returns its bytes, and keeps it alive.
     """
 
     __slots__ = ("_home", "address", "nbytes")
@@ -25,7 +25,8 @@ class Block:
         self._home.append(self.address)
 
     def __reduce__(self) -> str:
-        """A second object for the same memory would give it back while the first is in use."""
+        """Refuse a copy: a second object for the same memory would free it while the first is in
+        use."""
         return _refuse_copies(self)
 
     @property
@@ -34,7 +35,7 @@ class Block:
 
 
 def become_block(kind: type) -> None:
-    """Give a type of machine code what a `Block` has, and `show`."""
+    """Add the interface of a `MemoryBlock`, and `show`, to a native type."""
     kind.__array_interface__ = property(_shown_bytes)  # type: ignore[attr-defined]
     kind.show = show  # type: ignore[attr-defined]
     kind.__reduce__ = _refuse_copies  # type: ignore[assignment]
@@ -50,10 +51,10 @@ def _bytes(block: Block) -> dict[str, Any]:
 
 
 def _shown_bytes(block: Block) -> dict[str, Any]:
-    """The bytes of a block of machine code, for who may write into them."""
+    """Return the array interface of a native block, which callers may write to."""
     show(block)
     return _bytes(block)
 
 
 def _refuse_copies(_: object) -> str:
-    raise TypeError("a block is memory of one owner; copy what it holds")
+    raise TypeError("a memory block cannot be copied; copy its contents instead")

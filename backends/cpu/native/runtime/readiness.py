@@ -1,9 +1,9 @@
-"""Waiting by machine code for arrays in nested containers, where there is nothing to wait for.
+"""A native fast path of `block_until_ready` for arrays in nested containers that are ready.
 
-    wait(code, kind, thing)     # from now on thing(x) is x where all arrays in x are there
+    install_block_until_ready(code, kind, f)     # f(x) returns x if all arrays in x are ready
 
-An array is there that holds its numbers in one piece. What is walked through is what `gathering`
-walks through. Nothing is made on the way.
+An array is ready if a single storage holds its elements. The supported containers are those of
+`flatten_arguments`. The fast path allocates nothing.
 """
 
 import ctypes
@@ -20,16 +20,18 @@ from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
 
 FACTS = ("kind", "held", "storage", "dict", "list", "tuple", "slow")
-"""The words behind `self`: types, and the offset of a slot; and what is called with an object that
-is called and its argument, where those are not ready."""
+"""The words behind `self`: types, and the offset of a slot; and the function that is called with
+the called object and its argument if the argument is not ready."""
 
 
-def wait(code: int, kind: type, thing: object) -> bool:
-    """Have machine code, `wait` at an address, give back what an object of a `quick_class` is
-    called with, where that is ready. Returns whether it does so here."""
-    header = _header(kind, type(thing).__call__) if is_quick(thing) else None
+def wait(code: int, kind: type, target: object) -> bool:
+    """Let native code, `wait` at an address, return the argument of an object if it is ready.
+
+    The object is of a `vectorcall_class`. Returns whether this is supported here.
+    """
+    header = _header(kind, type(target).__call__) if is_quick(target) else None
     if header is not None:
-        install(thing, code, ctypes.addressof(header))
+        install(target, code, ctypes.addressof(header))
     return header is not None
 
 
@@ -43,7 +45,7 @@ def _header(kind: type, slow: Callable[..., Any]) -> ctypes.Array[ctypes.c_int64
 
 
 def define_wait(module: Module) -> None:
-    """Define `wait`, a function of Python's protocol for quick calls, which uses `slowly`."""
+    """Define `wait`, a vectorcall function, which uses `slowly`."""
     _define_look(module)
     f = Function(module, "wait", ["ptr", "ptr", "i64", "ptr"], "ptr")
     called, args, flags, names = f.params
@@ -62,7 +64,7 @@ def define_wait(module: Module) -> None:
 
 
 def _define_look(module: Module) -> None:
-    """`look(facts, x, depth) -> whether all of it is known and there`."""
+    """Define `look(facts, x, depth) -> whether all contents are supported and ready`."""
     f = Function(module, "look", ["ptr", "ptr", "i64"], "i1", "nounwind", internal=True)
     facts, x, depth = f.params
     kind = f.load(f.offset(x, TYPE), "ptr")

@@ -1,10 +1,9 @@
-"""What tells calls of a function apart, read by machine code from the arguments as they come.
+"""Build the cache key of a call from its arguments in native code.
 
     read(header, args, positional, names, call) -> i1
 
-A call is written down as the tokens of its arguments (`tokens`), and those of what lies around it:
-values of context variables. False: something in there has no tokens, or one of the variables that
-have to be `None` is not.
+The key of a call consists of the words of its arguments (`cache_key`), and of the values of context
+variables. False: an argument has no key, or a context variable that must be `None` is not.
 """
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
@@ -16,10 +15,10 @@ HEADER = (
     "facts", "nones", "none_count", "variables", "variable_count", "process", "stated",
     "static", "names", "name_count", "swap", "table", "slow",
 )  # fmt: skip
-"""The words of a function: context variables that have to be `None`, and others; a list that is
-looked at where the first of those is `None`; a dictionary that has to be empty; a bit for each
-position that is static, and the names that are (-1: all are); whether the two arguments come in
-turned order; where its table is, and what is called in the end for what is not there."""
+"""The words of a function: context variables that must be `None`, and others; a list that replaces
+the first of those while that is `None`; a dictionary that must be empty; a bit for each static
+position, and the static names (-1: all); whether the two arguments are swapped; the address of its
+cache table; and the function for calls that are not in the cache."""
 
 
 def define_read(module: Module) -> None:
@@ -40,12 +39,12 @@ def define_read(module: Module) -> None:
 
 
 def word(f: Function, header: Value, name: str, type: str = "i64") -> Value:
-    """A word of a function."""
+    """Return a word of a function's header."""
     return f.load(f.offset(header, 8 * HEADER.index(name)), type)
 
 
 def _define_around(module: Module) -> None:
-    """`around(header, call) -> i1`: write down what lies around a call."""
+    """Define `around(header, call) -> i1`: append the context of a call to its key."""
     f = Function(module, "around", ["ptr", "ptr"], "i1", "nounwind", internal=True)
     header, call = f.params
     none = python_object(f, "none")
@@ -53,7 +52,7 @@ def _define_around(module: Module) -> None:
     found = f.variable("ptr", 0)
 
     def look(table: Value) -> Value:
-        """What a context variable holds, as long as that holds it; 0: something went wrong."""
+        """Return the value of a context variable, borrowed; 0 on an error."""
         found.set(f.value(0, "ptr"))
         variable = f.load(f.offset(table, k.get(), "ptr"), "ptr")
         f.call("PyContextVar_Get", [variable, f.value(0, "ptr"), found.address], "i32")

@@ -1,8 +1,8 @@
-"""Who ran which task when: what profiles are made of.
+"""Record which thread ran which task when, for profiles.
 
-While `recording` is on, every task of every program of a pool is written into a ring of the thread
-that ran it, with its begin and end on the clock of `time.monotonic_ns`. A ring holds the last
-65,536 tasks, and counts all of them: each who records knows how far it has read.
+While `record_tasks` is active, every task of every program of a pool is written to a ring buffer of
+its thread, with begin and end times of `time.monotonic_ns`. A ring holds the last 65,536 tasks and
+counts all of them, so that each recording tracks how much of it was consumed.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ from shardir.backends.forking import held_by_forks
 
 
 class Task(NamedTuple):
-    """One task of a phase of a program, run by a thread: 0 is the caller, then come workers, then
-    callers who ran alone. Times in nanoseconds."""
+    """One task of a phase of a program and its thread: 0 is the caller, then come workers, then
+    callers that ran alone. Times in nanoseconds."""
 
     thread: int
     program: Program
@@ -37,9 +37,9 @@ class Task(NamedTuple):
 
 @final
 class Recording:
-    """What was recorded so far; `take` hands it out and begins anew.
+    """The tasks recorded so far; `take` returns and clears them.
 
-    `lost` are the tasks that a thread ran before its last 65,536 between the last two.
+    `lost` counts the tasks since the previous call that the rings overwrote.
     """
 
     def __init__(self, rings: npt.NDArray[np.int64]) -> None:
@@ -48,7 +48,7 @@ class Recording:
         self.lost = 0
 
     def take(self) -> list[Task]:
-        """The tasks in order of their begins."""
+        """Return the tasks in order of their begin."""
         known = _Programs()
         tasks = []
         before, self._read, self.lost = self._read, self._counts(), 0
@@ -69,7 +69,7 @@ class Recording:
 
 
 class _Programs:
-    """Which program and phase a row of a table belongs to."""
+    """Maps a row of a phase table to its program and phase."""
 
     def __init__(self) -> None:
         with lock:
@@ -87,26 +87,26 @@ class _Programs:
 
 
 _rings: dict[int, npt.NDArray[np.int64]] = {}
-"""By pool: a thread may still write into rings that nobody reads any more."""
+"""By pool: rings are never freed, because a thread may still write to them."""
 _recording: dict[int, int] = {}
-"""By pool, how many record."""
+"""By pool, the number of open recordings."""
 _changing = RLock()
 held_by_forks(_changing.acquire, _changing.release)
 
 
 @contextmanager
 def recording(workers: Pool | None = None) -> Iterator[Recording]:
-    """Record tasks while in the block. Raises `OutOfMemoryError` where there is no room for it."""
+    """Record tasks inside of the block. Raises `OutOfMemoryError` if the rings cannot be mapped."""
     shared = pool() if workers is None else workers
     with _changing:
         rings = _rings.get(shared.control)
         if rings is None:
             rings = _rings[shared.control] = _map_rings()
-        made = Recording(rings)
+        result = Recording(rings)
         _recording[shared.control] = _recording.get(shared.control, 0) + 1
         shared.record(rings.ctypes.data)
     try:
-        yield made
+        yield result
     finally:
         with _changing:
             _recording[shared.control] -= 1
@@ -119,14 +119,15 @@ def _map_rings() -> npt.NDArray[np.int64]:
     address = map_memory(nbytes, huge=False)
     if address is None:
         raise OutOfMemoryError(
-            "no address space to record tasks in; allow this process more (ulimit -v)"
+            "no address space is left to record tasks; "
+            "allow this process more address space (ulimit -v)"
         )
     memory = _Words(address, (at.LANES, at.RING_RECORDS + 1, at.RING_FIELDS))
     return np.asarray(memory)
 
 
 class _Words:
-    """Memory as NumPy takes it."""
+    """Memory with NumPy's array interface."""
 
     def __init__(self, address: int, shape: tuple[int, ...]) -> None:
         self.__array_interface__ = {

@@ -1,7 +1,7 @@
-"""References to objects of Python, taken and dropped by machine code.
+"""Reference counting of Python objects in native code.
 
-Until Python 3.12, where some objects live for ever, a count goes up and down in place: what a small
-call takes and drops is a tenth of its time when it is done by functions.
+Before Python 3.12, which introduced immortal objects, counts are updated inline: function calls for
+them would take a tenth of the time of a small call.
 """
 
 import sys
@@ -12,25 +12,25 @@ from shardir.backends.cpu.native.runtime.objects import TYPE
 INLINE = sys.version_info < (3, 12)
 
 
-def take(f: Function, thing: Value) -> None:
-    """One reference more."""
+def take(f: Function, value: Value) -> None:
+    """Increment a reference count."""
     if INLINE:
-        f.store(f.load(thing, "i64") + 1, thing)
+        f.store(f.load(value, "i64") + 1, value)
     else:
-        f.call("Py_IncRef", [thing])
+        f.call("Py_IncRef", [value])
 
 
-def drop(f: Function, thing: Value) -> None:
-    """One reference less."""
+def drop(f: Function, value: Value) -> None:
+    """Decrement a reference count."""
     if INLINE:
-        left = f.load(thing, "i64") - 1
-        f.store(left, thing)
+        left = f.load(value, "i64") - 1
+        f.store(left, value)
         with f.when(left.is_("eq", 0)):
-            f.call("_Py_Dealloc", [thing])
+            f.call("_Py_Dealloc", [value])
     else:
-        f.call("Py_DecRef", [thing])
+        f.call("Py_DecRef", [value])
 
 
-def type_of(f: Function, thing: Value) -> Value:
-    """The type of an object."""
-    return f.load(f.offset(thing, TYPE), "ptr")
+def type_of(f: Function, value: Value) -> Value:
+    """Return the type of an object."""
+    return f.load(f.offset(value, TYPE), "ptr")

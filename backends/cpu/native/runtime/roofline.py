@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured with all workers: the roofline of profiles."""
+"""The peak performance of this machine, measured with all workers: the roofline of profiles."""
 
 import time
 from typing import NamedTuple
@@ -17,19 +17,19 @@ COPIED_BYTES = 64 << 20
 TASKS = 64
 STEPS = 1 << 12
 CHAINS = 12
-"""Independent sums, so that no multiply-add waits for another."""
+"""Independent sums, which hide the latency of a multiply-add."""
 ROUNDS = 25
-"""Short ones, so that one of them has the machine for itself."""
+"""Many short rounds, so that at least one of them runs undisturbed."""
 
 
 class Roofline(NamedTuple):
-    """Bytes per second that a copy reads and writes, and float32 operations per second."""
+    """Peak memory bandwidth of a copy in bytes per second, and float32 operations per second."""
 
     bandwidth: float
     flops: float
 
     def seconds(self, nbytes: int, flops: int) -> float:
-        """The least time that so much work takes."""
+        """Return the least time for so many bytes and operations."""
         return max(nbytes / self.bandwidth, flops / self.flops)
 
 
@@ -37,7 +37,7 @@ _measured: dict[int, Roofline] = {}
 
 
 def roofline(workers: Pool | None = None) -> Roofline:
-    """The limits of this machine with a pool's workers, measured once, in a tenth of a second."""
+    """Return the peak performance with a pool's workers, measured once in a tenth of a second."""
     shared = pool() if workers is None else workers
     found = _measured.get(shared.count)
     if found is None:
@@ -46,7 +46,7 @@ def roofline(workers: Pool | None = None) -> Roofline:
 
 
 def measure(workers: Pool) -> Roofline:
-    """Measure with a copy of large buffers and with multiply-adds of registers."""
+    """Measure a copy of large buffers, and multiply-adds in registers."""
     lanes = host().lanes(4)
     source, target = allocate(COPIED_BYTES), allocate(COPIED_BYTES)
     np.asarray(source)[...] = 1
@@ -58,7 +58,7 @@ def measure(workers: Pool) -> Roofline:
 
 
 def _least(run: Run, *addresses: int) -> float:
-    """Seconds of the fastest round."""
+    """Return the seconds of the fastest round."""
     times = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Types of Python whose objects have words that machine code reads and writes.
+"""Make Python types whose objects have words that native code reads and writes.
 
-`PyType_FromSpec` makes a type whose objects begin with so many words of plain memory, which Python
-neither looks at nor clears.
+`PyType_FromSpec` makes a type whose objects have words of plain memory, which Python neither visits
+nor clears.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ from ctypes import pythonapi
 from typing import Any
 
 HEAD_BYTES = 16
-"""What every object begins with: count of references, and type."""
+"""The head of every object: reference count and type."""
 
 HAVE_VECTORCALL = 1 << 11
 METHOD_DESCRIPTOR = 1 << 17
@@ -22,9 +22,9 @@ TP_DEALLOC = 52
 TP_DESCR_GET = 54
 _TP_MEMBERS = 72
 UNSIGNED = 18
-"""A member that is a 64-bit number."""
+"""A member that is an unsigned 64-bit integer."""
 SIZE = 19
-"""A member that says where in an object something is."""
+"""A member that is an offset in the object (`Py_ssize_t`)."""
 _READ_ONLY = 1
 
 
@@ -53,11 +53,11 @@ class _Spec(ctypes.Structure):
 
 
 _kept: list[object] = []
-"""Types refer to their specs for ever."""
+"""Types refer to their specs forever."""
 
 
 def slot_of(kind: type, number: int) -> int:
-    """The address of a function of a class of Python."""
+    """Return the address of a slot function of a Python class."""
     find = pythonapi.PyType_GetSlot
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
     found: int = find(kind, number)
@@ -71,7 +71,8 @@ def made_type(
     slots: Mapping[int, int],
     flags: int,
 ) -> Any:
-    """A type; `members` are (name, kind, offset), `slots` addresses of functions by number."""
+    """Return a type; `members` are (name, kind, offset), `slots` are function addresses by
+    number."""
     rows = [
         _Member(each.encode(), kind, offset, _READ_ONLY, None) for each, kind, offset in members
     ]
@@ -84,6 +85,6 @@ def made_type(
     make = pythonapi.PyType_FromSpec
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p]
-    made = make(ctypes.addressof(spec))
-    _kept.append((made, spec, filled, table))
-    return made
+    result = make(ctypes.addressof(spec))
+    _kept.append((result, spec, filled, table))
+    return result

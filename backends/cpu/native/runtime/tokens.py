@@ -1,13 +1,14 @@
-"""Arguments of calls written down as words, their *tokens*, by machine code.
+"""Append arguments of calls to a cache key in native code, as words called *tokens*.
 
     static(facts, call, x, depth) -> i1
     dynamic(facts, call, x, depth) -> i1
 
-Equal tokens mean the same program and the same static arguments. An array gives its `signature`,
-one of NumPy in one piece its element type and shape, `bytes` how many there are, a number of Python
-its type; what is static gives itself: integers and floats by value, texts, bools and the like as
-objects, a class after the class that it is of, containers by what is in them. The arrays and
-numbers that are no tokens are the *leaves*. False: something else is in there.
+Equal keys mean the same program and the same static arguments. The key of an array is its
+`signature`, of a contiguous NumPy array its element type and shape, of `bytes` its size, of a
+Python number its type. Static arguments are keyed by value: integers and floats by value, strings,
+bools and the like by identity, classes together with their metaclass, containers by their contents.
+Arrays and numbers that are not keyed by value are the *leaves*. False: an argument is not
+supported.
 """
 
 from typing import Any
@@ -24,27 +25,27 @@ COUNT, LEAF_COUNT, HASH = 0, 8, 16
 TOKENS = 24
 LEAVES = TOKENS + 8 * MOST_TOKENS
 CALL_BYTES = LEAVES + 8 * MOST_LEAVES
-"""A call in memory: how many tokens and leaves, what the tokens are mixed to, and all of them."""
+"""The layout of a key in memory: the number of words and of leaves, the hash, and all of them."""
 
 DEPTH = 20
-"""Containers in containers beyond which Python does the work."""
+"""The nesting depth beyond which Python does the work."""
 FACTOR = -7046029254386353131
-"""An odd number that spreads bits: 2 ** 64 by the golden ratio."""
+"""An odd multiplier that spreads bits: 2 ** 64 divided by the golden ratio."""
 
 SCALARS = ("float32", "float64", "int32", "int64")
-"""NumPy's numbers that Python takes for numbers, too."""
+"""NumPy scalars that are subclasses of Python numbers or accepted like them."""
 CONTAINERS = ("tuple", "list", "dict")
 ITSELF = ("bool", "str", "NoneType", "ellipsis")
-"""Types whose objects are tokens where they are static."""
+"""Types whose static objects are keyed by identity."""
 FACTS = (
     "kind", "signature", "int", "float", "slice", "dtypes", "bytes", "ndarray", *SCALARS,
     *CONTAINERS, *ITSELF, "type",
 )  # fmt: skip
-"""Words that are the same for all functions: types, and the offset of a slot."""
+"""The words that all functions share: types, and the offset of a slot."""
 
 
 def facts_of(kind: type, signature: int, dtypes: type) -> list[int]:
-    """The words behind `FACTS`; `dtypes` is the class of NumPy's classes of element types."""
+    """Return the words of `KEY_TYPE_WORDS`; `dtypes` is the metaclass of NumPy's dtype classes."""
     given: dict[str, Any] = {"kind": kind, "dtypes": dtypes, "slice": slice}
     for each in (int, float, tuple, list, dict, bool, str, bytes, type, type(None), type(...)):
         given[each.__name__] = each
@@ -66,7 +67,8 @@ def fact(f: Function, facts: Value, name: str, type: str = "ptr") -> Value:
 
 
 def _define_push(module: Module) -> None:
-    """`push(call, token) -> i1` and `leaf(call, thing) -> i1`: one more; false: too many."""
+    """Define `push(call, token) -> i1` and `leaf(call, thing) -> i1`: append one; false: too
+    many."""
     f = Function(module, "push", ["ptr", "i64"], "i1", "nounwind", internal=True)
     call, token = f.params
     count = f.load(call, "i64")
@@ -76,16 +78,16 @@ def _define_push(module: Module) -> None:
     f.store(count + 1, call)
     f.leave(count.is_("slt", MOST_TOKENS - 1))
     f = Function(module, "leaf", ["ptr", "ptr"], "i1", "nounwind", internal=True)
-    call, thing = f.params
+    call, value = f.params
     place = f.offset(call, LEAF_COUNT)
     count = f.load(place, "i64")
-    f.store(thing, f.offset(f.offset(call, LEAVES), count, "i64"))
+    f.store(value, f.offset(f.offset(call, LEAVES), count, "i64"))
     f.store(count + 1, place)
     f.leave(count.is_("slt", MOST_LEAVES - 1))
 
 
 class _Walk:
-    """`NAME(facts, call, x, depth) -> i1`: write one argument down."""
+    """Define `NAME(facts, call, x, depth) -> i1`: append one argument."""
 
     name: str
 
@@ -113,7 +115,7 @@ class _Walk:
         return self.f.call(name, [self.facts, self.call, x, self.depth - 1], "i1")
 
     def items(self, word: str) -> None:
-        """The items of a list or tuple."""
+        """Append the items of a list or tuple."""
         f, good = self.f, self.good
         count, k = f.call(f"{word}_Size", [self.x], "i64"), f.variable("i64", 0)
         good.set(self.push(self.kind) & self.push(count))
@@ -126,14 +128,14 @@ class _Walk:
         return self.f.call("leaf", [self.call, self.x], "i1")
 
     def array(self) -> Value:
-        """An array is a leaf, whatever else is static."""
+        """Append an array, which is a leaf even in static arguments."""
         f = self.f
         place = fact(f, self.facts, "signature", "i64")
         signature = f.load(f.offset(self.x, place), "ptr")
         return self.push(signature) & self.leaf()
 
     def foreign(self) -> None:
-        """An array of NumPy is a leaf, too, where its elements lie in row-major order."""
+        """Append a NumPy array, which is a leaf if it is C-contiguous."""
         f, x, good = self.f, self.x, self.good
         flags = f.load(f.offset(x, foreign.FLAGS), "i32") & foreign.IN_ONE_PIECE
         rank = f.load(f.offset(x, foreign.RANK), "i32").to("i64", "sext")
@@ -160,7 +162,7 @@ class _Walk:
 
 
 class _Static(_Walk):
-    """What is found by itself."""
+    """Append arguments that are keyed by value."""
 
     name = "static"
 
@@ -174,7 +176,7 @@ class _Static(_Walk):
             f.choose(self.is_("type"), of_class, self.number)
 
         def of_class() -> None:
-            # Its own address alone is what a number of that class gives.
+            # The address of the class alone is the key of a number of that class.
             self.good.set(self.push(self.kind) & self.push(self.x))
 
         f.choose(itself, lambda: self.good.set(self.push(self.x)), maybe_class)
@@ -234,7 +236,7 @@ class _Static(_Walk):
 
 
 class _Dynamic(_Walk):
-    """What holds arrays and numbers, which are leaves."""
+    """Append arguments whose arrays and numbers are leaves."""
 
     name = "dynamic"
 
@@ -260,7 +262,7 @@ class _Dynamic(_Walk):
         self.sequence_or(maybe_dict)
 
     def values(self) -> None:
-        """Keys and values of a dictionary, in the order in which they come."""
+        """Append keys and values of a dictionary in insertion order."""
         f, good, x = self.f, self.good, self.x
         good.set(self.push(self.kind) & self.push(f.call("PyDict_Size", [x], "i64")))
         at, key, value = f.variable("i64", 0), f.variable("ptr", 0), f.variable("ptr", 0)

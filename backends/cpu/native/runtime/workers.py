@@ -1,14 +1,14 @@
-"""The threads that share the tasks of phases.
+"""The worker threads that share the tasks of phases.
 
-The caller of a program is worker 0. The others are Python threads, each inside one call that gave
-up the GIL and returns when the pool stops: nothing in there needs Python, and no thread is made
-that Python does not know. They start when the first program that can use them runs, sleep when
-there is nothing to do, and stop when the interpreter ends.
+The caller of a program is worker 0. The others are Python threads, each inside of one call that
+released the GIL and returns when the pool stops: the call needs no Python, and all threads are
+known to Python. They start when the first program that can use them runs, sleep when there is no
+work, and stop when the interpreter exits.
 
-One caller at a time has the workers. Another that comes meanwhile runs its phases by itself: on a
-machine whose cores are busy with the first one's tasks this costs nothing, and nobody waits.
+One caller at a time owns the workers. A concurrent caller runs its phases by itself: on a machine
+whose cores are busy with the first caller's tasks this costs nothing, and no caller waits.
 
-A forked child has no threads but the one that forked: its pool starts afresh.
+A forked child has only the thread that forked: its pool starts afresh.
 """
 
 import atexit
@@ -37,17 +37,18 @@ from shardir.backends.forking import held_by_forks
 from shardir.decimal_text import whole_number
 
 SPIN_NANOSECONDS = 50_000
-"""How long a worker looks for the next phase before it sleeps: longer than Python needs between
-two steps, shorter than what waking it costs."""
+"""How long a worker spins before it sleeps: longer than Python needs between two steps, shorter
+than it takes to wake the worker."""
 
 
 FEW_CALLERS = 4
-"""Calls at the same time that have scratch memory where the address space is limited; more wait."""
+"""Concurrent callers with scratch memory if the address space is limited; more callers wait."""
 
 
 @cache
 def code(how: str = "") -> Library:
-    """The interpreter and the entry as machine code; `how` threads sleep, where not as usual."""
+    """Return the code of interpreter and entry points; `how` overrides the way in which threads
+    sleep."""
     triple = host().triple
     chosen = how or parking(triple)
     libc = ctypes.CDLL(None)
@@ -67,18 +68,19 @@ def _text(triple: str, how: str) -> str:
 
 
 _neighbours = [1]
-"""How many processes compute on the same cores, this one among them."""
+"""The number of processes that compute on the same cores, including this one."""
 
 
 def share_cores(processes: int) -> None:
-    """Let each of so many processes take its part of the cores that this one may use."""
+    """Divide the cores that this process may use among `processes`."""
     _neighbours[0] = processes
 
 
 def allowed() -> int:
-    """How many workers there should be: cores this process may use, or `SHARDIR_CPU_THREADS`.
+    """Return the number of workers: cores that this process may use, limited by
+    `SHARDIR_CPU_THREADS`.
 
-    Raises `SettingError` when the variable holds no positive number.
+    Raises `SettingError` if the variable is not a positive integer.
     """
     cores = min(_affinity(), control_groups.cores() or at.MAX_WORKERS)
     given = os.environ.get("SHARDIR_CPU_THREADS", "")
@@ -87,14 +89,14 @@ def allowed() -> int:
     count = whole_number(given)
     if not count:
         raise SettingError(
-            f"SHARDIR_CPU_THREADS is {given!r}, which is no number of threads; "
-            "set it to a whole number from 1 on, or unset it to use all cores"
+            f"SHARDIR_CPU_THREADS is {given!r}, which is not a number of threads; "
+            "set it to an integer of at least 1, or unset it to use all cores"
         )
     return min(cores, count)
 
 
 def _affinity() -> int:
-    """The cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), at.MAX_WORKERS)
     return min(os.cpu_count() or 1, at.MAX_WORKERS)
@@ -102,11 +104,11 @@ def _affinity() -> int:
 
 @final
 class Pool:
-    """A number of workers, the memory they share, and their scratch memory.
+    """Worker threads, the memory that they share, and their scratch memory.
 
-    `count` includes the caller. It may exceed the cores, which is slow but right. For tests, `how`
-    says in which way threads sleep (`futex` or `condition`) and `spin` after how many nanoseconds.
-    A pool's memory is never given back, because programs and threads know its address.
+    `count` includes the caller. It may exceed the cores, which is slow but correct. For tests,
+    `how` selects how threads sleep (`futex` or `condition`), and `spin` after how many nanoseconds.
+    A pool's memory is never freed, because programs and threads refer to its address.
     """
 
     def __init__(self, count: int, how: str = "", spin: int = SPIN_NANOSECONDS) -> None:
@@ -116,9 +118,9 @@ class Pool:
         self._lock = threading.RLock()
         self._threads: list[threading.Thread] = []
         self._starter = self.start
-        # Scratch memory is reserved for as many threads as there may ever be: no page is touched.
+        # Scratch memory is reserved for the maximum number of threads: no page of it is touched.
         self._most, self._callers = at.MAX_WORKERS, at.CALLERS
-        if address_space_left() is not None:  # But it takes address space.
+        if address_space_left() is not None:  # Reserved memory counts towards the limit.
             self._most, self._callers = self.count, FEW_CALLERS
         control, scratch = (
             map_memory(at.CONTROL_BYTES, huge=False),
@@ -147,21 +149,21 @@ class Pool:
                     name=f"shardir-worker-{worker}",
                     daemon=True,
                 )
-                if not started(thread):  # Those there are do the work.
+                if not started(thread):  # The workers that were started do the work.
                     return
                 self._threads.append(thread)
 
     def stop(self, patience: float | None = None) -> None:
-        """End the workers, at the latest after `patience` seconds; the next call starts them anew.
+        """Stop the workers within `patience` seconds; the next call starts new ones.
 
-        A call that runs meanwhile goes on alone.
+        A concurrent call continues alone.
         """
         with self._lock:
             rouse = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.code["rouse"])
             end = None if patience is None else time.monotonic() + patience
             self._word(at.STOP).value = 1
             for thread in self._threads:
-                # One that was about to sleep misses a call to wake up, so that it is repeated.
+                # A worker that was about to sleep misses a wakeup, so the wakeup is repeated.
                 while thread.is_alive() and (end is None or time.monotonic() < end):
                     rouse(self.control)
                     thread.join(0.001)
@@ -172,17 +174,19 @@ class Pool:
             self._word(at.STARTED).value = 0
 
     def resize(self, count: int) -> None:
-        """Have another number of workers from the next call on; no more than at first where the
-        address space is limited."""
+        """Set the number of workers from the next call on.
+
+        It cannot exceed the initial number if the address space is limited.
+        """
         self.stop()
         self.count = max(1, min(count, self._most))
 
     def record(self, rings: int) -> None:
-        """Record tasks in the rings at an address from now on, 0: no more."""
+        """Record tasks in the ring buffers at an address from now on; 0 stops recording."""
         self._word(at.RINGS).value = rings
 
     def reset_in_child(self) -> None:
-        """Forget the threads that a fork did not take along."""
+        """Discard the threads that do not exist in a forked child."""
         self._lock = threading.RLock()
         self._threads = []
         self._reset()
@@ -191,12 +195,13 @@ class Pool:
         return ctypes.c_int64.from_address(self.control + offset)
 
     def _reset(self) -> None:
-        """Be as new; in a forked child other threads may have been anywhere."""
+        """Reset the shared memory; in a forked child other threads may have left it in any
+        state."""
         ctypes.memset(self.control, 0, at.CONTROL_BYTES)
         self._word(at.STARTER).value = id(self._starter)
         self._word(at.SCRATCH).value = self._scratch
         self._word(at.CALLERS_SCRATCH).value = self._scratch + self._most * at.SCRATCH_BYTES
-        # Places of callers without scratch memory are never free.
+        # The bits of callers without scratch memory are always set.
         self._word(at.BUSY).value = (1 << at.CALLERS) - (1 << self._callers)
         self._word(at.SPIN).value = self._spin
         libc = ctypes.CDLL(None)
@@ -206,13 +211,13 @@ class Pool:
 
 _pools: list[Pool] = []
 _shared: list[Pool] = []
-"""The one of this process, from when it is made."""
+"""The pool of this process, once it exists."""
 _making = threading.RLock()
-"""Held by who makes it, and not the lock of the compiler: others may compile meanwhile."""
+"""Held while the pool is created, instead of the compiler's lock: other threads may compile."""
 
 
 def pool() -> Pool:
-    """The workers of this process."""
+    """Return the workers of this process."""
     with _making:
         if not _shared:
             _shared.append(Pool(allowed()))
@@ -220,16 +225,16 @@ def pool() -> Pool:
 
 
 def worker_count() -> int:
-    """How many threads share the tasks of a phase, the caller included.
+    """Return how many threads share the tasks of a phase, the caller included.
 
-    Does not wait for the pool where it is still being made.
+    Does not wait for a pool that is being created.
     """
     return _shared[0].count if _shared else allowed()
 
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Have `count` workers in this process while in the block, more than cores if so asked for."""
+    """Use `count` workers in this process inside of the block, even more than cores."""
     shared = pool()
     before = shared.count
     shared.resize(count)

@@ -1,7 +1,7 @@
-"""From items of work to phases: slots and addresses settled, every operation lowered by its rule.
+"""Build a schedule: assign slots and addresses, and lower every operation by its rule.
 
-The slots of a program: scratch, the arena, its arguments, results and constants, then whatever
-changes its address while the program runs, and temporaries that one operation has for itself.
+The slots of a program are scratch memory, the arena, its arguments, results and constants, then the
+buffers whose address changes while the program runs, and temporaries of single operations.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,9 +39,9 @@ FIRST_ARGUMENT = 2
 
 
 class Builder:
-    """What rules may ask for, and the slots of everything.
+    """The lowering context of rules, and the slots of all buffers.
 
-    `begin` is told of each kernel as soon as it is known to be needed.
+    `begin` is called with each kernel as soon as it is needed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Builder:
         self._first_temporary = next_slot
 
     def temporary(self, nbytes: int) -> int:
-        """The slot of a buffer that only the phases of this operation see."""
+        """Return the slot of a buffer that only the phases of this operation use."""
         number = self._taken
         self._taken += 1
         if number == len(self._temporaries):
@@ -75,7 +75,7 @@ class Builder:
         return self._first_temporary + number
 
     def build(self) -> Schedule:
-        """The schedule of the program."""
+        """Return the schedule of the program."""
         items = self._items(self._lowered.items)
         pinned = [
             (slot, buffer.offset)
@@ -107,10 +107,10 @@ class Builder:
         )
 
     def _given(self) -> tuple[tuple[int, int], ...]:
-        """Arguments whose memory a result may have: the next result that fits, once each.
+        """Return (argument, result) pairs of which the result may reuse the argument's memory.
 
-        A result that is written over an argument element by element, or one that is first written
-        when the argument has been read for the last time.
+        The result either overwrites the argument element by element, or is first written after the
+        last read of the argument. Each argument and each result occurs once.
         """
         kept = {number for kind, number in self._lowered.sources if kind is Kind.ARGUMENT}
         made = {number for kind, number in self._lowered.sources if kind is Kind.RESULT}
@@ -133,7 +133,7 @@ class Builder:
         return [(slot, buffer) for slot, buffer in pairs if buffer.kind is kind]
 
     def _view(self, view: View) -> View:
-        """The view in slots instead of buffers."""
+        """Return the view with slots instead of buffer numbers."""
         buffer = self._lowered.buffers[view.slot]
         slot = self._slots[view.slot]
         return view._replace(slot=slot, offset=view.offset + buffer.offset * (slot == ARENA))
@@ -142,38 +142,38 @@ class Builder:
         return tuple(map(self._view, views))
 
     def _items(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        made: list[Item] = []
+        built: list[Item] = []
         for item in items:
             self._taken = 0
             if isinstance(item, Work):
-                self._work(item, made)
+                self._work(item, built)
             elif isinstance(item, LookUp):
                 views = self._views(item.operands), self._views(item.results)
-                self._append(made, lookup_phases(item.op, *views, item.fill, self), item)
+                self._append(built, lookup_phases(item.op, *views, item.fill, self), item)
             elif isinstance(item, Copy):
                 source, target = self._view(item.source), self._view(item.target)
-                self._append(made, copy_phases(source, target, self), item)
+                self._append(built, copy_phases(source, target, self), item)
             else:
-                made.append(self._control(item))
-        return tuple(made)
+                built.append(self._control(item))
+        return tuple(built)
 
-    def _work(self, item: Work, made: list[Item]) -> None:
+    def _work(self, item: Work, built: list[Item]) -> None:
         operands, results = self._views(item.operands), self._views(item.results)
         if results and all(prod(view.shape) == 0 for view in results):
             return
         rule = self._rules.get(item.op.name)
         phases = rule(item.op, operands, results, self) if rule is not None else None
         if phases is None:
-            made.append(Host(item.op, operands, results))
+            built.append(Host(item.op, operands, results))
         else:
-            self._append(made, phases, item)
+            self._append(built, phases, item)
 
     def _append(
-        self, made: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
+        self, built: list[Item], phases: Sequence[Phase], cause: Work | LookUp | Copy
     ) -> None:
-        if not made or not isinstance(made[-1], Segment):
-            made.append(Segment())
-        segment = made[-1]
+        if not built or not isinstance(built[-1], Segment):
+            built.append(Segment())
+        segment = built[-1]
         assert isinstance(segment, Segment)
         segment.phases.extend(phases)
         segment.causes.extend([cause] * len(phases))

@@ -1,7 +1,8 @@
-"""Loops and branches: what is carried round a loop is read from one buffer and written to another.
+"""Lower loops and branches.
 
-After each round the two change places, so that nothing is copied. What a scan stacks up is written
-row by row where it will be read, and what it takes apart is read where it lies.
+A carried value is read from one buffer and written to another; after each iteration the two swap,
+so that nothing is copied. A scan writes its stacked results row by row in place, and reads its
+stacked operands in place.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,27 +20,27 @@ if TYPE_CHECKING:
 Handler = Callable[["Lowering", Op], Sequence[Item]]
 
 WRITING = frozenset({"case"})
-"""Operations with blocks that can write their results where they are wanted."""
+"""Operations with blocks that can write their results into given targets."""
 
 
 def _carried(
     lowering: "Lowering", block: Block, inits: Sequence[Value], items: list[Item]
 ) -> tuple[list[View], list[View]]:
-    """Where each carried value is read, and where its successor is written.
+    """Return the views where each carried value is read, and where its successor is written.
 
-    What a round hands on as it is has one place, and so has what it writes a part of; all others
-    have two.
+    A value that an iteration returns unchanged, or of which it updates a part, has one buffer; all
+    others have two.
     """
     reads: list[View] = []
     writes: list[View] = []
-    for param, made, init in zip(block.params, block.returns, inits, strict=False):
+    for param, successor, init in zip(block.params, block.returns, inits, strict=False):
         start = lowering.views[init]
         lowering.use(start)
-        if made is param:
+        if successor is param:
             read = write = start
         else:
             read = write = lowering.buffer(param, pinned=True)
-            chain = written_over(block, param, made)
+            chain = written_over(block, param, successor)
             if chain is None:
                 write = lowering.buffer(param, pinned=True)
             else:
@@ -55,7 +56,7 @@ def _carried(
 def _turned(
     lowering: "Lowering", reads: Sequence[View], writes: Sequence[View]
 ) -> tuple[tuple[int, int], ...]:
-    """The pairs that change places. Either of a pair may be the one that is left in the end."""
+    """Return the pairs of slots that swap. Either of a pair may hold the value after the loop."""
     pairs = []
     for read, write in zip(reads, writes, strict=True):
         if read.slot != write.slot:
@@ -66,7 +67,7 @@ def _turned(
 
 
 def _row(lowering: "Lowering", value: Value, stacked: View, rows: list[Rows]) -> View:
-    """A view of one row of what is stacked."""
+    """Return a view of one row of a stacked array."""
     lowering.buffers.append(Buffer(Kind.MOVING, value.type.nbytes, 0, value.name, pinned=True))
     slot = len(lowering.buffers) - 1
     lowering.rows[slot] = stacked
@@ -81,15 +82,15 @@ def _scan(lowering: "Lowering", op: Op) -> list[Item]:
     reads, writes = _carried(lowering, body, op.operands[:count], items)
     for param, stacked in zip(body.params[count:], op.operands[count:], strict=True):
         lowering.views[param] = _row(lowering, param, lowering.views[stacked], rows)
-    made = []
+    row_views = []
     for value, stacked in zip(body.returns[count:], op.results[count:], strict=True):
-        whole = lowering.buffer(stacked)
-        lowering.views[stacked] = whole
-        lowering.use(whole)
-        made.append(_row(lowering, value, whole, rows))
+        stacked_view = lowering.buffer(stacked)
+        lowering.views[stacked] = stacked_view
+        lowering.use(stacked_view)
+        row_views.append(_row(lowering, value, stacked_view, rows))
     lowering.position += 1
     start = lowering.position
-    inner, _ = lowering.block(body, [*writes, *made])
+    inner, _ = lowering.block(body, [*writes, *row_views])
     lowering.position += 1
     lowering.use(*(each.start for each in rows))
     pairs = _turned(lowering, reads, writes)
@@ -109,7 +110,7 @@ def _while(lowering: "Lowering", op: Op) -> list[Item]:
     start = lowering.position
     going = lowering.buffer(condition.returns[0], pinned=True)
     lowering.use(going)
-    asked, _ = lowering.block(condition, [going])
+    condition_items, _ = lowering.block(condition, [going])
     lowering.use(going)
     inner, _ = lowering.block(body, writes)
     lowering.position += 1
@@ -117,7 +118,7 @@ def _while(lowering: "Lowering", op: Op) -> list[Item]:
     lowering.hold(start)
     lowering.use(going)
     lowering.views.update(zip(op.results, reads, strict=True))
-    items.append(While(op, tuple(asked), going, pairs, tuple(inner)))
+    items.append(While(op, tuple(condition_items), going, pairs, tuple(inner)))
     return items
 
 

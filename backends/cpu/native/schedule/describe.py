@@ -1,4 +1,4 @@
-"""Schedules as text: phases, tasks, buffers and bytes."""
+"""Print schedules as text: phases, tasks, buffers and bytes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,11 +26,11 @@ _WORDS = {
 
 
 def describe(function: Function, schedule: Schedule) -> str:
-    """The schedule of a function as text, one line a phase."""
+    """Return the schedule of a function as text, one line for each phase."""
     lines = [f"schedule of @{function.name}", "", "memory"]
     held = sum(b.nbytes for b in schedule.buffers if b.kind is Kind.ARGUMENT)
-    made = {number for kind, number in schedule.sources if kind is Kind.RESULT}
-    written = sum(schedule.result_bytes[number] for number in made)
+    result_numbers = {number for kind, number in schedule.sources if kind is Kind.RESULT}
+    written = sum(schedule.result_bytes[number] for number in result_numbers)
     lines += [
         f"  arguments {_bytes(held)}",
         f"  results {_bytes(written)}",
@@ -45,9 +45,9 @@ def describe(function: Function, schedule: Schedule) -> str:
     params, returns = function.body.params, function.body.returns
     for value, (kind, number) in zip(returns, schedule.sources, strict=True):
         if kind is Kind.ARGUMENT:
-            lines.append(f"  %{value.name} is the memory of %{params[number].name}")
+            lines.append(f"  %{value.name} shares the memory of %{params[number].name}")
         elif returns[number] is not value:
-            lines.append(f"  %{value.name} is the memory of %{returns[number].name}")
+            lines.append(f"  %{value.name} shares the memory of %{returns[number].name}")
     return "\n".join(lines) + "\n"
 
 
@@ -59,16 +59,16 @@ def _buffers(function: Function, schedule: Schedule) -> Iterator[str]:
         if buffer.kind is Kind.RESULT and buffer.number not in made:
             continue
         if buffer.kind is Kind.ARENA and buffer.last < 0:
-            continue  # Its operation became part of another one.
+            continue  # Its operation was fused into another one.
         where = _WORDS[buffer.kind]
         if buffer.kind is Kind.ARENA:
             where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"
             end = max(end, aligned(buffer.offset + buffer.nbytes))
         if buffer.kind is Kind.RESULT and buffer.number in over:
-            where += f", over %{over[buffer.number]} if that is donated"
+            where += f", over %{over[buffer.number]} if it is donated"
         yield f"  %{buffer.name}: {_bytes(buffer.nbytes)}, {where}"
     if end < schedule.arena_bytes:
-        yield f"  in operations: {_bytes(schedule.arena_bytes - end)}, arena at {end:,}"
+        yield f"  temporaries of operations: {_bytes(schedule.arena_bytes - end)}, arena at {end:,}"
 
 
 def _items(items: Sequence[Item], indent: str) -> Iterator[str]:
@@ -83,10 +83,10 @@ def _items(items: Sequence[Item], indent: str) -> Iterator[str]:
             who = "messages" if item.op.spec.collective else "numpy"
             yield f"{indent}{who}: {results} = {item.op.name} {_places(item.results)}"
         elif isinstance(item, Loop):
-            yield f"{indent}{item.length} rounds of scan"
+            yield f"{indent}{item.length} iterations of scan"
             yield from _items(item.body, indent + "  ")
         elif isinstance(item, While):
-            yield f"{indent}as long as"
+            yield f"{indent}while"
             yield from _items(item.condition, indent + "  ")
             yield f"{indent}do"
             yield from _items(item.body, indent + "  ")
@@ -107,7 +107,7 @@ def _places(views: Sequence[View]) -> str:
 
 
 def _time(nanoseconds: float) -> str:
-    """An estimated time for people."""
+    """Format an estimated time."""
     if nanoseconds < 1000:
         return f"about {nanoseconds:.0f} ns"
     if nanoseconds < 1e6:

@@ -1,6 +1,6 @@
-"""Items that need no Python, as instructions that machine code follows in one call.
+"""Encode items that need no Python as instructions for the native interpreter of control flow.
 
-See `runtime.looping` for what the instructions do.
+See `dispatch.control_interpreter` for the semantics of the instructions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,16 +9,16 @@ from shardir.backends.cpu.native.runtime.looping import LEAST_WEIGHT, LOOK, Do, 
 from shardir.backends.cpu.native.schedule.items import Branch, Host, Item, Loop, Segment, While
 
 Programs = Callable[[Segment], int]
-"""The address of the program that runs the phases of a segment."""
+"""Maps a segment to the address of the program that runs its phases."""
 
 
 def are_native(items: Sequence[Item]) -> bool:
-    """Whether machine code can do everything: nothing is left to NumPy, at any depth."""
+    """Return whether no item, at any depth, needs NumPy."""
     return not any(isinstance(item, Host) for item in every(items))
 
 
 def every(items: Sequence[Item]) -> Iterator[Item]:
-    """All items, those inside of others too, in order."""
+    """Yield all items in order, nested ones included."""
     for item in items:
         yield item
         for inner in _inside(item):
@@ -26,12 +26,12 @@ def every(items: Sequence[Item]) -> Iterator[Item]:
 
 
 def segments(items: Sequence[Item]) -> list[Segment]:
-    """All native calls, in order."""
+    """Return all native segments in order."""
     return [item for item in every(items) if isinstance(item, Segment)]
 
 
 def moved(items: Sequence[Item]) -> tuple[int, ...]:
-    """The slots whose addresses are others when the items have run."""
+    """Return the slots whose addresses change while the items run."""
     found: dict[int, None] = {}
     for item in every(items):
         if isinstance(item, Loop | While):
@@ -50,7 +50,8 @@ def _inside(item: Item) -> tuple[Sequence[Item], ...]:
 
 
 def cost_of(items: Sequence[Item]) -> float:
-    """Estimated nanoseconds of one run; of a loop whose rounds nobody knows, those of one."""
+    """Estimate the nanoseconds of one run; of one iteration for loops with an unknown trip
+    count."""
     total = 0.0
     for item in items:
         if isinstance(item, Segment):
@@ -64,7 +65,8 @@ def cost_of(items: Sequence[Item]) -> float:
 
 
 class Writer:
-    """Instructions for items; `written` and how many `registers` they have."""
+    """Writes the instructions of items; `written` are the instructions, `registers` counts
+    registers."""
 
     def __init__(self, programs: Programs) -> None:
         self.written: list[Instruction] = []
@@ -93,7 +95,7 @@ class Writer:
         return self.registers - 1
 
     def _here(self, number: int, place: int = 1) -> None:
-        """Have a jump that was written lead to where the next instruction will be."""
+        """Set the target of a jump that is already written to the next instruction."""
         words = list(self.written[number])
         words[place] = len(self.written)
         code, first, second, third = words
@@ -136,7 +138,7 @@ class Writer:
     def _branch(self, item: Branch) -> None:
         slot, offset, last = item.index.slot, item.index.offset, len(item.branches) - 1
         if item.index.dtype == "bool":
-            # Of two: the second one stands first.
+            # The second of two branches is written first.
             starts = [self._add(Do.UNLESS, slot, offset)]
             order = [1, 0]
         else:

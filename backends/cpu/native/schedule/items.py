@@ -1,4 +1,4 @@
-"""What a lowered program consists of, before and after its phases are known."""
+"""The items of a lowered program, before and after their phases are known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from shardir.ir import Op
 
 
 class Work(NamedTuple):
-    """An operation and where its operands and results lie."""
+    """An operation with the views of its operands and results."""
 
     op: Op
     operands: tuple[View, ...]
@@ -17,8 +17,10 @@ class Work(NamedTuple):
 
 
 class LookUp(NamedTuple):
-    """A gather of single elements by indices that may count from the end, and the bits of what
-    stands for those out of range; `None`: the nearest element does."""
+    """A gather of single elements by indices that may be negative to count from the end.
+
+    `fill` holds the bits that replace elements out of bounds; `None` clamps the indices instead.
+    """
 
     op: Op
     operands: tuple[View, ...]
@@ -27,7 +29,7 @@ class LookUp(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Elements that must lie elsewhere: for `why`."""
+    """A copy of elements to another place; `why` is its reason."""
 
     source: View
     target: View
@@ -35,7 +37,7 @@ class Copy(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The slot `row` shows one row after the other of what begins at `start`."""
+    """The slot `row` points to successive rows of `start`, `step` bytes apart."""
 
     row: int
     start: View
@@ -43,10 +45,10 @@ class Rows(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A scan: `length` rounds, from the last if `backwards`.
+    """A scan of `length` iterations, from the last row on if `backwards`.
 
-    After each round the slots of each pair in `swaps` change places: what was written becomes
-    what is read. `op` is not known of what was kept on disk.
+    After each iteration the slots of each pair in `swaps` swap their addresses: what was written is
+    read next. `op` is `None` in schedules from disk.
     """
 
     op: Op | None
@@ -58,7 +60,7 @@ class Loop(NamedTuple):
 
 
 class While(NamedTuple):
-    """Rounds as long as the condition's items leave true in `going`."""
+    """A loop that runs while the items of its condition write true to `going`."""
 
     op: Op | None
     condition: "Items"
@@ -69,7 +71,7 @@ class While(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One of several lists of items, by the number that lies in `index`."""
+    """One of several lists of items, selected by the integer at `index`."""
 
     op: Op | None
     index: View
@@ -78,14 +80,14 @@ class Branch:
 
 @dataclass(slots=True)
 class Segment:
-    """Phases that run in one native call, and for each what it is part of."""
+    """Phases that run in one native call, and the cause of each."""
 
     phases: list[Phase] = field(default_factory=list)
     causes: list[Work | LookUp | Copy] = field(default_factory=list)
 
 
 class Host(NamedTuple):
-    """An operation that NumPy does: no kernel is known for it."""
+    """An operation without a native rule, which NumPy runs."""
 
     op: Op
     operands: tuple[View, ...]

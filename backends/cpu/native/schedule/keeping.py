@@ -1,11 +1,10 @@
-"""Schedules on disk: a program that was compiled once is not even scheduled again.
+"""A disk cache of schedules: a program that was compiled before is not scheduled again.
 
-A program is found by its text, and by everything that its schedule depends on: the files of passes,
-operations and this backend, the processor, and the number of workers. What is kept is data, read as
-JSON: the phases by the names of their kernels (`kernels` has their code, or they are compiled
-anew), the loops and branches around them, slots, and the numbers of constants. Programs that are
-one native call can be kept, and so nothing that refers to Python: what NumPy does, functions of
-users.
+The cache key of a program contains its text, and everything that its schedule depends on: the files
+of passes, operations and this backend, the processor, and the number of workers. An entry is JSON
+data: phases with the names of their kernels (`kernels` caches their code, or they are compiled
+anew), control flow, slots, and the values of constants. Only programs that are one native call are
+saved, because NumPy calls and user functions refer to Python objects.
 """
 
 import base64
@@ -34,49 +33,49 @@ from shardir.text.printer import show
 from shardir.types import TensorType
 
 MOST_CONSTANTS = 1 << 20
-"""Bytes of constants beyond which a program is not kept."""
+"""Programs with more bytes of constants are not saved."""
 FOLDERS = ("", "ops", "text", "passes", "backends", "backends/cpu")
-"""Where the files are that a schedule depends on; of the last two, what is in them."""
+"""Folders of the files that a schedule depends on; only the last two are searched recursively."""
 
 
 def key_of(module: Module, workers: int) -> str:
-    """What the schedule of a partitioned module is found by on disk."""
-    # NumPy's LAPACK says how much memory it takes.
+    """Return the cache key for the schedule of a partitioned module."""
+    # The workspace size of a decomposition depends on NumPy's LAPACK.
     words = (fingerprint(), np.__version__, *host().words())
     text = "\n".join(("schedule", *words, str(workers), show(module)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def keep(key: str, schedule: Schedule) -> None:
-    """Keep a schedule under a key, if it is one native call."""
+    """Save a schedule under a key, if it is one native call."""
     if not schedule.items or not are_native(schedule.items):
         return
     if sum(array.nbytes for _, array in schedule.constants) > MOST_CONSTANTS:
         return
     phases = [phase for each in segments(schedule.items) for phase in each.phases]
     kernels = {phase.kernel.name: phase.kernel.imports for phase in phases}
-    numbers = {name: number for number, name in enumerate(kernels)}
-    made: dict[str, Any] = {
+    indices = {name: number for number, name in enumerate(kernels)}
+    encoded: dict[str, Any] = {
         each.name: getattr(schedule, each.name)
         for each in fields(Schedule)
         if each.name not in ("items", "buffers")
     }
-    made["types"] = [(type.shape, type.dtype) for type in schedule.types]
-    made["sources"] = [(kind.value, number) for kind, number in schedule.sources]
-    made["constants"] = [
+    encoded["types"] = [(type.shape, type.dtype) for type in schedule.types]
+    encoded["sources"] = [(kind.value, number) for kind, number in schedule.sources]
+    encoded["constants"] = [
         (slot, base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
         for slot, array in schedule.constants
     ]
-    made["kernels"] = list(kernels.items())
-    made["items"] = _words(schedule.items, numbers)
-    object_cache.save(key, json.dumps(made).encode())
+    encoded["kernels"] = list(kernels.items())
+    encoded["items"] = _words(schedule.items, indices)
+    object_cache.save(key, json.dumps(encoded).encode())
 
 
 def kept(key: str) -> Schedule | None:
-    """The schedule that was kept under a key, without its buffers and without causes of phases.
+    """Load the schedule that was saved under a key, without buffers and causes of phases.
 
-    Its kernels raise `ForgottenError` where they are to be compiled. An entry that is no schedule
-    is removed, and there is none.
+    A kernel of it raises `ForgottenError` if it has to be compiled. An invalid entry is removed,
+    and `None` is returned.
     """
     found = object_cache.load(key)
     if found is None:
@@ -89,7 +88,7 @@ def kept(key: str) -> Schedule | None:
 
 
 def _schedule(found: bytes) -> Schedule:
-    """The schedule that `keep` wrote; raises for what it did not write."""
+    """Decode the bytes that `save_schedule` wrote; raise for any other bytes."""
     read = json.loads(found)
     kernels = [Kernel(name, _forgotten, tuple(imports)) for name, imports in read.pop("kernels")]
     return Schedule(
@@ -105,54 +104,56 @@ def _schedule(found: bytes) -> Schedule:
     )
 
 
-def _words(items: Sequence[Item], numbers: Mapping[str, int]) -> list[Any]:
-    """Items as JSON has them; kernels are `numbers` by their names."""
-    made: list[Any] = []
+def _words(items: Sequence[Item], indices: Mapping[str, int]) -> list[Any]:
+    """Encode items as JSON lists, with kernels by their index."""
+    encoded: list[Any] = []
     for item in items:
         if isinstance(item, Segment):
             phases = [
-                (numbers[phase.kernel.name], phase.record, phase.tasks, phase.cost, phase.label)
+                (indices[phase.kernel.name], phase.record, phase.tasks, phase.cost, phase.label)
                 for phase in item.phases
             ]
-            made.append(["phases", phases])
+            encoded.append(["phases", phases])
         elif isinstance(item, Loop):
             rows = [(each.row, each.start, each.step) for each in item.rows]
-            body = _words(item.body, numbers)
-            made.append(["loop", item.length, item.backwards, rows, item.swaps, body])
+            body = _words(item.body, indices)
+            encoded.append(["loop", item.length, item.backwards, rows, item.swaps, body])
         elif isinstance(item, While):
-            asked, body = (_words(each, numbers) for each in (item.condition, item.body))
-            made.append(["while", asked, item.going, item.swaps, body])
+            condition, body = (_words(each, indices) for each in (item.condition, item.body))
+            encoded.append(["while", condition, item.going, item.swaps, body])
         else:
             assert isinstance(item, Branch)
-            branches = [_words(branch, numbers) for branch in item.branches]
-            made.append(["branch", item.index, branches])
-    return made
+            branches = [_words(branch, indices) for branch in item.branches]
+            encoded.append(["branch", item.index, branches])
+    return encoded
 
 
 def _items(words: Sequence[Any], kernels: Sequence[Kernel]) -> tuple[Item, ...]:
-    """What `_words` wrote."""
-    made: list[Item] = []
+    """Decode the lists that `_encode_items` wrote."""
+    decoded: list[Item] = []
     for kind, *rest in words:
         if kind == "phases":
             phases = [
                 Phase(kernels[number], tuple(record), tasks, cost, label)
                 for number, record, tasks, cost, label in rest[0]
             ]
-            made.append(Segment(phases))
+            decoded.append(Segment(phases))
         elif kind == "loop":
             length, backwards, rows, swaps, body = rest
-            shown = tuple(Rows(row, View(*_tuples(start)), step) for row, start, step in rows)
+            row_pointers = tuple(
+                Rows(row, View(*_tuples(start)), step) for row, start, step in rows
+            )
             inner = _items(body, kernels)
-            made.append(Loop(None, length, backwards, shown, _tuples(swaps), inner))
+            decoded.append(Loop(None, length, backwards, row_pointers, _tuples(swaps), inner))
         elif kind == "while":
-            asked, going, swaps, body = rest
-            condition, inner = (_items(each, kernels) for each in (asked, body))
-            made.append(While(None, condition, View(*_tuples(going)), _tuples(swaps), inner))
+            condition_words, going, swaps, body = rest
+            condition, inner = (_items(each, kernels) for each in (condition_words, body))
+            decoded.append(While(None, condition, View(*_tuples(going)), _tuples(swaps), inner))
         else:
             index, branches = rest
             chosen = tuple(_items(branch, kernels) for branch in branches)
-            made.append(Branch(None, View(*_tuples(index)), chosen))
-    return tuple(made)
+            decoded.append(Branch(None, View(*_tuples(index)), chosen))
+    return tuple(decoded)
 
 
 def _tuples(value: Any) -> Any:
@@ -160,12 +161,12 @@ def _tuples(value: Any) -> Any:
 
 
 def _forgotten() -> NoReturn:
-    raise ForgottenError("the code of this kernel is not there any longer")
+    raise ForgottenError("the code of this kernel is no longer on disk")
 
 
 @cache
 def fingerprint() -> str:
-    """A hash over what the files are that make schedules: their names, sizes and times."""
+    """Return a hash of names, sizes and times of the files that schedules depend on."""
     base = Path(shardir.ir.__file__).parent
     facts = (
         fact

@@ -1,11 +1,10 @@
-"""Elements looked up one by one, together with what is done to the indices before and to the
-elements after.
+"""Fuse a gather of single elements with the index arithmetic before and the select after it.
 
     i = select(i < 0, i + n, i);  y = gather(x, i);  z = select(0 <= i < n, y, number)
 
-is what `x[i]` and `take` of single elements are. Each of the three reads and writes memory for what
-takes an instruction, so they become one item: indices count from the end where they are negative,
-and where they are out of range a number is written, if there is one.
+is the lowering of `x[i]` and of `take` of single elements. Each of the three reads and writes
+memory for the work of one instruction, so they become one item: negative indices count from the
+end, and a fill value, if there is one, replaces elements out of bounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +21,17 @@ from shardir.ir import Op, Value
 from shardir.opset import Dense
 
 WORDS = (1, 2, 4, 8)
-"""Bytes of elements that may be written in place of what is missing."""
+"""Element sizes in bytes for which a fill value can be written."""
 
 Term = tuple[Any, ...]
-"""What a value of a group is: ("operand", k), ("constant", number), or an operation of such."""
+"""A symbolic value inside of a fused group: ("operand", k), ("constant", number), or an operation
+with terms as operands."""
 
 
 def with_lookups(lowered: Lowered) -> Lowered:
-    """The same with such operations as one item each; what lay between them takes no memory."""
+    """Return the program with such operations fused; values between them need no memory."""
     items: list[Item] = []
-    gone: list[Buffer] = []
+    dead_buffers: list[Buffer] = []
     left = list(lowered.items)
     while left:
         found = _lookup(left[:3], lowered)
@@ -40,18 +40,21 @@ def with_lookups(lowered: Lowered) -> Lowered:
             continue
         item, count, dead = found
         items.append(item)
-        gone += dead
+        dead_buffers += dead
         del left[:count]
-    for buffer in gone:
+    for buffer in dead_buffers:
         buffer.last = -1
     pairs = tuple(
-        pair for pair in lowered.pairs if not any(b is each for b in pair[1:] for each in gone)
+        pair
+        for pair in lowered.pairs
+        if not any(b is each for b in pair[1:] for each in dead_buffers)
     )
     return lowered._replace(items=tuple(items), pairs=pairs)
 
 
 def _lookup(items: Sequence[Item], lowered: Lowered) -> tuple[LookUp, int, list[Buffer]] | None:
-    """The first items as one, how many they are, and the buffers that nobody uses any more."""
+    """Match the first items; return the fused item, how many items it replaces, and dead
+    buffers."""
     if len(items) < 2:
         return None
     counted, gather, chosen = items[0], items[1], items[2] if len(items) > 2 else None
@@ -67,8 +70,8 @@ def _lookup(items: Sequence[Item], lowered: Lowered) -> tuple[LookUp, int, list[
     given = _counted_from(counted, extent)
     if given is None or counted.results[0].slot != indices.slot:
         return None
-    moved = indices.offset - counted.results[0].offset
-    indices = indices._replace(slot=given.slot, offset=given.offset + moved)
+    view_offset = indices.offset - counted.results[0].offset
+    indices = indices._replace(slot=given.slot, offset=given.offset + view_offset)
     fill = _number_for_missing(chosen, counted.results[0], y, extent, lowered)
     target, dead = y, [counted.results[0].slot]
     if fill is not None and isinstance(chosen, Work):
@@ -87,41 +90,42 @@ def _lookup(items: Sequence[Item], lowered: Lowered) -> tuple[LookUp, int, list[
 
 
 def _counted_from(work: Work, extent: int) -> View | None:
-    """The indices of which those below 0 are counted from the end, if they lie as before."""
+    """Return the original indices if an item adds the extent to negative ones, in the same
+    layout."""
     if work.op.name != "fused" or len(work.operands) != 1 or len(work.results) != 1:
         return None
-    (given,), (made,) = work.operands, work.results
+    (given,), (result,) = work.operands, work.results
     i = ("operand", 0)
-    wanted = ("select", ("lt", i, ("constant", 0)), ("add", i, ("constant", extent)), i)
-    alike = (given.shape, given.strides) == (made.shape, made.strides)
-    return given if alike and _term(work.op) == wanted else None
+    expected = ("select", ("lt", i, ("constant", 0)), ("add", i, ("constant", extent)), i)
+    alike = (given.shape, given.strides) == (result.shape, result.strides)
+    return given if alike and _term(work.op) == expected else None
 
 
 def _number_for_missing(
     item: Item | None, indices: View, found: View, extent: int, lowered: Lowered
 ) -> int | None:
-    """The bits of the number that an item writes where indices are out of range; `None`: it does
-    something else."""
+    """Return the bits of the fill value that an item writes for indices out of bounds, or
+    `None`."""
     if not isinstance(item, Work) or item.op.name != "fused" or len(item.results) != 1:
         return None
     if (found.itemsize not in WORDS) or item.results[0].shape != found.shape:
         return None
     known = {("operand", k): _constant(view, lowered) for k, view in enumerate(item.operands)}
-    places = {view: ("operand", k) for k, view in enumerate(item.operands)}
+    terms = {view: ("operand", k) for k, view in enumerate(item.operands)}
     term = _term(item.op, {k: v for k, v in known.items() if v is not None})
-    if indices not in places or found not in places or term[0] != "select":
+    if indices not in terms or found not in terms or term[0] != "select":
         return None
-    i = places[indices]
+    i = terms[indices]
     inside = ("and", ("ge", i, ("constant", 0)), ("lt", i, ("constant", extent)))
     condition, element, number = term[1:]
-    if (condition, element) != (inside, places[found]) or number[0] != "constant":
+    if (condition, element) != (inside, terms[found]) or number[0] != "constant":
         return None
     bits: npt.NDArray[Any] = np.array(number[1], item.op.results[0].type.numpy)
     return int(bits.view(f"i{found.itemsize}"))
 
 
 def _constant(view: View, lowered: Lowered) -> Term | None:
-    """One number that stands for all of a constant."""
+    """Return the constant term of a view that broadcasts a single value."""
     buffer = lowered.buffers[view.slot]
     if buffer.kind is not Kind.CONSTANT or lowered.constants[buffer.number].size != 1:
         return None
@@ -129,19 +133,19 @@ def _constant(view: View, lowered: Lowered) -> Term | None:
 
 
 def _term(op: Op, known: Mapping[Term, Term] | None = None) -> Term:
-    """What a group of operations with one result works out, element by element."""
+    """Return the elementwise computation of a fused group with one result as a term."""
     (block,) = op.blocks
     terms: dict[Value, Term] = {}
     for k, param in enumerate(block.params):
-        place = ("operand", k)
-        terms[param] = (known or {}).get(place, place)
+        operand_term = ("operand", k)
+        terms[param] = (known or {}).get(operand_term, operand_term)
     for each in block.ops:
         inner = [terms[value] for value in each.operands]
         if each.name == "constant" and not isinstance(each.attrs["value"], Dense):
-            made: Term = ("constant", each.attrs["value"])
+            term: Term = ("constant", each.attrs["value"])
         elif each.name in ("broadcast", "reshape") and inner[0][0] == "constant":
-            made = inner[0]
+            term = inner[0]
         else:
-            made = (each.name, *inner)
-        terms.update(dict.fromkeys(each.results, made))
+            term = (each.name, *inner)
+        terms.update(dict.fromkeys(each.results, term))
     return terms[block.returns[0]] if len(block.returns) == 1 else ("several",)

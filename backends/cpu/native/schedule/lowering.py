@@ -1,9 +1,9 @@
-"""From the operations of a function to items of work between views of buffers.
+"""Lower the operations of a function to work items between views of buffers.
 
-Every value gets a view. Operations that move nothing give views of their operands; the results of
-others go into buffers of their own. A block is told where its results are wanted, and an operation
-writes there at once: into the function's results, a loop's carried values, a row of what a scan
-stacks up (`targets`). Until the arena is arranged, a view's slot is the number of its buffer.
+Every value has a view. Results of operations that move no data are views of their operands; other
+results have buffers of their own. A block receives target views for its results, and operations
+write to them directly: function results, carried values of a loop, rows of a stacked result
+(`targets`). Until the arena is planned, the slot of a view is the number of its buffer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,10 @@ from shardir.types import TensorType
 
 
 def is_map(op: Op) -> bool:
-    """Whether each element of the results depends on the same element of the operands only, but
-    for operands of other shapes."""
+    """Return whether each result element depends only on the same element of the operands.
+
+    Operands of other shapes are exempt.
+    """
     if op.name != "fused":
         return op.spec.elementwise
     flat = ("broadcast", "reshape", "iota", "constant", "bitcast")
@@ -42,11 +44,11 @@ def is_map(op: Op) -> bool:
 
 
 class Lowered(NamedTuple):
-    """A function as items of work, and the memory that they speak of.
+    """A function as work items, and their buffers.
 
-    `types` are those of its results, `sources` says for each of them whose memory it is. `rows` are
-    the buffers that show the rows of others, and what they are rows of; `constants` the numbers of
-    constant buffers. `pairs` are (position, operand, result) of buffers that may be one.
+    `types` are the types of its results, `sources` says whose memory each result is. `rows` maps
+    buffers that point to rows to the view of all rows; `constants` are the values of constant
+    buffers. `pairs` are (position, operand, result) of buffers that may share memory.
     """
 
     items: tuple[Item, ...]
@@ -59,17 +61,17 @@ class Lowered(NamedTuple):
 
 
 def lower(function: Function, orders: Mapping[str, Order]) -> Lowered:
-    """Lower a function that is no per-device program.
+    """Lower a function over unsharded arrays.
 
-    `orders` has for some operations how their results would best lie in memory.
+    `orders` maps operation names to rules for the preferred layout of their results.
     """
     lowering = Lowering(orders)
     body = function.body
     for i, param in enumerate(body.params):
         lowering.views[param] = lowering.buffer(param, Kind.ARGUMENT, number=i)
         lowering.use(lowering.views[param])
-    wanted = [lowering.buffer(v, Kind.RESULT, number=i) for i, v in enumerate(body.returns)]
-    items, ends = lowering.block(body, wanted, owned=True)
+    result_views = [lowering.buffer(v, Kind.RESULT, number=i) for i, v in enumerate(body.returns)]
+    items, ends = lowering.block(body, result_views, owned=True)
     held = [lowering.buffers[view.slot] for view in ends]
     return Lowered(
         tuple(items),
@@ -83,7 +85,7 @@ def lower(function: Function, orders: Mapping[str, Order]) -> Lowered:
 
 
 class Lowering:
-    """What is known on the way: the views of values, buffers, and how many operations ran."""
+    """The state of lowering: views of values, buffers, and the position in the program."""
 
     def __init__(self, orders: Mapping[str, Order]) -> None:
         self.orders = orders
@@ -105,20 +107,20 @@ class Lowering:
         number: int = 0,
         pinned: bool = False,
     ) -> View:
-        """A new buffer for a value; the view of all of it."""
+        """Add a buffer for a value and return the view of all of it."""
         self.buffers.append(Buffer(kind, value.type.nbytes, number, value.name, pinned=pinned))
-        lies = packed(value.type) if strides is None else strides
-        return View(len(self.buffers) - 1, 0, value.type.shape, lies, value.type.dtype)
+        byte_strides = packed(value.type) if strides is None else strides
+        return View(len(self.buffers) - 1, 0, value.type.shape, byte_strides, value.type.dtype)
 
     def use(self, *views: View) -> None:
-        """The memory behind the views is alive now."""
+        """Mark the memory of the views as live at the current position."""
         for view in views:
             self.buffers[view.slot].use(self.position)
             if view.slot in self.rows:
                 self.use(self.rows[view.slot])
 
     def hold(self, start: int) -> None:
-        """What was there before `start`, and has been used since, is alive now: a loop ends."""
+        """Extend buffers that are older than `start` and used since then: a loop ends here."""
         for buffer in self.buffers:
             if buffer.first < start <= buffer.last:
                 buffer.use(self.position)
@@ -126,11 +128,11 @@ class Lowering:
     # Blocks.
 
     def block(
-        self, block: Block, wanted: Sequence[View], owned: bool = False
+        self, block: Block, targets: Sequence[View], owned: bool = False
     ) -> tuple[list[Item], list[View]]:
-        """The items of a block, and where its results are in the end: where they are wanted.
+        """Lower a block; return its items and the views of its results, which are `targets`.
 
-        `owned`: a result may as well be all of an argument, or lie where another result lies.
+        `owned` results may instead be all of an argument, or the memory of another result.
         """
         makers = {result: op for op in block.ops for result in op.results}
         users: dict[Value, list[Op]] = {}
@@ -139,9 +141,10 @@ class Lowering:
                 users.setdefault(value, []).append(op)
         demands = [
             self._demanded(value, view, makers)
-            for value, view in zip(block.returns, wanted, strict=True)
+            for value, view in zip(block.returns, targets, strict=True)
         ]
-        # A value that is returned twice is made as it lies best, and turned afterwards.
+        # A value that is returned twice is produced in the target that is contiguous, and copied to
+        # the other.
         for value, view in sorted(filter(None, demands), key=lambda each: not is_packed(each[1])):
             self.targets.setdefault(value, view)
         for op in reversed(block.ops):
@@ -156,7 +159,7 @@ class Lowering:
         for op in block.ops:
             self._op(op, users, items)
         ends = []
-        for value, view in zip(block.returns, wanted, strict=True):
+        for value, view in zip(block.returns, targets, strict=True):
             here = self.views[value]
             if are_one(here, view) or (owned and self._may_stand(here)):
                 ends.append(here)
@@ -170,17 +173,23 @@ class Lowering:
     def _demanded(
         self, value: Value, view: View, makers: Mapping[Value, Op]
     ) -> tuple[Value, View] | None:
-        """What an operation is to write where, so that a value lies where `view` is, if it can."""
+        """Trace a target view back through view operations; return the value that should be written
+        to it.
+
+        Returns the value and its view, or `None` if no operation can write there.
+        """
         strides: tuple[int, ...] | None = view.strides
         op = makers.get(value)
         while op is not None:
-            moved = demanded(op, strides) if strides is not None else None
-            if moved is None:
+            input_strides = demanded(op, strides) if strides is not None else None
+            if input_strides is None:
                 break
-            strides, value = moved, op.operands[0]
+            strides, value = input_strides, op.operands[0]
             op = makers.get(value)
-        makes = op is not None and (op.name not in control.HANDLERS or op.name in control.WRITING)
-        if not makes or strides is None:
+        can_write = op is not None and (
+            op.name not in control.HANDLERS or op.name in control.WRITING
+        )
+        if not can_write or strides is None:
             return None
         type = value.type
         return value, View(view.slot, view.offset, type.shape, strides, type.dtype)
@@ -188,20 +197,21 @@ class Lowering:
     def _demand_parts(
         self, op: Op, users: Mapping[Value, Sequence[Op]], makers: Mapping[Value, Op]
     ) -> None:
-        """Have what is joined for this concatenation alone joined where it belongs in that."""
-        whole, dim, start = self.targets[op.result], op.attrs["dim"], 0
+        """Let concatenates that only feed this concatenate write directly into its target."""
+        target, dim, start = self.targets[op.result], op.attrs["dim"], 0
         for value in op.operands:
             maker, shape = makers.get(value), value.type.shape
             if maker is not None and maker.name == "concatenate" and users[value] == [op]:
-                offset = whole.offset + start * whole.strides[dim]
-                self.targets.setdefault(value, whole._replace(offset=offset, shape=shape))
+                offset = target.offset + start * target.strides[dim]
+                self.targets.setdefault(value, target._replace(offset=offset, shape=shape))
             start += shape[dim]
 
     def _may_stand(self, view: View) -> bool:
-        """Whether a result may be this view: all of an argument's or of a result's memory."""
-        held = self.buffers[view.slot]
-        whole = held.kind in (Kind.ARGUMENT, Kind.RESULT) and held.nbytes == view.nbytes
-        return whole and view.offset == 0 and is_packed(view)
+        """Return whether a result may be this view: all of the memory of an argument or of a
+        result."""
+        buffer = self.buffers[view.slot]
+        is_complete = buffer.kind in (Kind.ARGUMENT, Kind.RESULT) and buffer.nbytes == view.nbytes
+        return is_complete and view.offset == 0 and is_packed(view)
 
     # Operations.
 
@@ -215,10 +225,10 @@ class Lowering:
         if op.name == "constant" or not (op.results or op.spec.effect):
             return
         operands = tuple(self.views[value] for value in op.operands)
-        wanted = bool(op.results) and op.results[0] in self.targets
-        seen = None if wanted else seen_through(op, operands)
-        if seen is not None:
-            self.views.update(zip(op.results, seen, strict=True))
+        has_target = bool(op.results) and op.results[0] in self.targets
+        views = None if has_target else seen_through(op, operands)
+        if views is not None:
+            self.views.update(zip(op.results, views, strict=True))
             return
         if op.name == "reshape":
             self._rearranged(op, operands[0], items)
@@ -233,48 +243,48 @@ class Lowering:
             self._pair(operands[:1], results)
 
     def _pair(self, operands: Sequence[View], results: Sequence[View]) -> None:
-        """Note the results that may be written over an operand, element by element."""
+        """Record results that may overwrite an operand element by element."""
         for result in results:
             for view in operands:
-                lies = [(each.shape, each.strides, each.offset) for each in (view, result)]
-                alike = lies[0] == lies[1]
-                only = all(other == view for other in operands if other.slot == view.slot)
+                layouts = [(each.shape, each.strides, each.offset) for each in (view, result)]
+                same_layout = layouts[0] == layouts[1]
+                sole_view = all(other == view for other in operands if other.slot == view.slot)
                 old, new = self.buffers[view.slot], self.buffers[result.slot]
-                if alike and only and old.nbytes == new.nbytes == result.nbytes:
+                if same_layout and sole_view and old.nbytes == new.nbytes == result.nbytes:
                     self.pairs.append((self.position, old, new))
 
     def _rearranged(self, op: Op, source: View, items: list[Item]) -> None:
-        """A reshape whose operand does not lie evenly is a copy to where it does.
+        """Lower a reshape whose operand has incompatible strides to a copy.
 
-        So is one that is wanted elsewhere than its operand is.
+        A reshape with a target elsewhere is a copy, too.
         """
         target = self.targets.get(op.result)
-        seen = seen_through(op, (source,))
-        if target is not None and seen is not None:
+        views = seen_through(op, (source,))
+        if target is not None and views is not None:
             self.use(source, target)
             self.views[op.result] = target
-            items.append(Copy(seen[0], target, f"%{op.result.name} = reshape"))
+            items.append(Copy(views[0], target, f"%{op.result.name} = reshape"))
             return
-        reached = target and restrided(target.shape, target.strides, source.shape)
-        lies = target if target is not None and reached else self.buffer(op.result)
-        strides = reached or restrided(lies.shape, lies.strides, source.shape)
-        assert strides is not None, "what is packed can be seen in any shape"
-        written = View(lies.slot, lies.offset, source.shape, strides, source.dtype)
-        self.use(source, lies)
-        self.views[op.result] = lies
+        target_strides = target and restrided(target.shape, target.strides, source.shape)
+        destination = target if target is not None and target_strides else self.buffer(op.result)
+        strides = target_strides or restrided(destination.shape, destination.strides, source.shape)
+        assert strides is not None, "a contiguous buffer has strides for any shape"
+        written = View(destination.slot, destination.offset, source.shape, strides, source.dtype)
+        self.use(source, destination)
+        self.views[op.result] = destination
         items.append(Copy(source, written, f"%{op.result.name} = reshape"))
 
     def _constant(self, op: Op) -> None:
-        """One number stands for a tensor full of it."""
+        """Store a constant; a splat constant is a single element with strides of 0."""
         given, type = op.attrs["value"], op.result.type
-        full = not isinstance(given, Dense) and prod(type.shape) > 0
-        whole = type.with_shape((1,)) if full else type
-        made = op.spec.reference(result=whole, **op.attrs) if op.spec.reference else given
-        kept = np.ascontiguousarray(made)
+        is_splat = not isinstance(given, Dense) and prod(type.shape) > 0
+        stored_type = type.with_shape((1,)) if is_splat else type
+        computed = op.spec.reference(result=stored_type, **op.attrs) if op.spec.reference else given
+        values = np.ascontiguousarray(computed)
         number = len(self.constants)
-        self.constants.append(kept)
-        self.buffers.append(Buffer(Kind.CONSTANT, kept.nbytes, number, op.result.name))
-        strides = (0,) * type.rank if full else packed(type)
+        self.constants.append(values)
+        self.buffers.append(Buffer(Kind.CONSTANT, values.nbytes, number, op.result.name))
+        strides = (0,) * type.rank if is_splat else packed(type)
         view = View(len(self.buffers) - 1, 0, type.shape, strides, type.dtype)
         self.views[op.result] = view
 
@@ -285,45 +295,48 @@ class Lowering:
         operands: Sequence[View],
         users: Mapping[Value, Sequence[Op]],
     ) -> View:
-        """Where a result goes: where it is wanted, or into a buffer of its own."""
+        """Return the view of a result: its target, or a buffer of its own."""
         if value in self.targets:
             return self.targets[value]
         strides = packed(value.type, self._order(op, value, operands))
         return self.buffer(value, strides=self._wish(value, strides, users) or strides)
 
     def _order(self, op: Op, value: Value, operands: Sequence[View]) -> Sequence[int] | None:
-        """The order in which the dimensions of a result lie best, outermost first.
+        """Return the preferred dimension order of a result, outermost first.
 
-        Unless an operation says otherwise, as those of its largest operand. What goes between
-        processes is in the same order in all of them.
+        The default is the order of the largest operand. Data that is exchanged between processes is
+        row-major, so that all processes agree.
         """
         if op.spec.collective:
             return range(value.type.rank)
         if op.name in self.orders:
             return self.orders[op.name](op, operands)
-        alike = [v for v in operands if v.shape == value.type.shape and 0 not in v.strides]
-        return order_of(max(alike, key=lambda v: v.nbytes)) if alike else None
+        candidates = [v for v in operands if v.shape == value.type.shape and 0 not in v.strides]
+        return order_of(max(candidates, key=lambda v: v.nbytes)) if candidates else None
 
     def _wish(
         self, value: Value, strides: tuple[int, ...], users: Mapping[Value, Sequence[Op]]
     ) -> tuple[int, ...] | None:
-        """Strides with which a reshape further on is a view, where with `strides` it is a copy, or
-        with which the value can be sent as it lies."""
+        """Return strides with which a later reshape is a view instead of a copy.
+
+        Also return row-major strides for a value that a collective sends without a copy. Return
+        `None` if `strides` need no change.
+        """
         for op in users.get(value, ()):
             if op.spec.collective:
                 return packed(value.type)
             if op.name == "transpose":
-                seen = tuple(strides[d] for d in op.attrs["perm"])
+                user_strides = tuple(strides[d] for d in op.attrs["perm"])
             elif op.name == "reshape":
                 found = restrided(value.type.shape, strides, op.result.type.shape)
                 if found is None:
                     return restrided(op.result.type.shape, packed(op.result.type), value.type.shape)
-                seen = found
+                user_strides = found
             else:
                 continue
-            further = self._wish(op.result, seen, users)
-            if further is not None:
-                back = demanded(op, further)
-                if back is not None:
-                    return back
+            user_preference = self._wish(op.result, user_strides, users)
+            if user_preference is not None:
+                input_strides = demanded(op, user_preference)
+                if input_strides is not None:
+                    return input_strides
         return None

@@ -1,9 +1,9 @@
-"""Where the values of a program lie: lives of buffers, and their places in one arena.
+"""Memory planning: live ranges of buffers, and their offsets in one arena.
 
-A position counts the operations of a program in the order in which they run, those inside loops
-included. A buffer is alive from the position that first writes it to the last that reads it; one
-that comes into a loop from outside is alive until the loop ends. Buffers that are never alive at
-the same time may share their bytes of the arena.
+A position counts the operations of a program in execution order, those inside of loops included. A
+buffer is live from the position that first writes it to the position that last reads it; a buffer
+from outside of a loop that the loop reads is live until the loop ends. Buffers whose live ranges do
+not overlap may share bytes of the arena.
 """
 
 from bisect import bisect
@@ -19,22 +19,22 @@ HUGE = 1 << 62
 
 
 class Kind(Enum):
-    """Whose memory a buffer is."""
+    """The owner of a buffer's memory."""
 
     ARGUMENT = "argument"
     RESULT = "result"
     CONSTANT = "constant"
     ARENA = "arena"
     MOVING = "moving"
-    """Rows of another buffer, one after the other."""
+    """A pointer to successive rows of another buffer."""
 
 
 @dataclass(slots=True)
 class Buffer:
-    """Memory for one value. `number` says which argument, result or constant it is.
+    """Memory for one value. `number` is the index of the argument, result or constant.
 
-    An arena buffer that is `pinned` has a slot of its own, because its address changes places
-    with another one's while the program runs.
+    A `pinned` arena buffer has a slot of its own, because it swaps addresses with another one while
+    the program runs.
     """
 
     kind: Kind
@@ -45,22 +45,22 @@ class Buffer:
     last: int = -1
     pinned: bool = False
     partner: "Buffer | None" = None
-    """The one it changes places with, and must live as long as."""
+    """The buffer that this one swaps addresses with; both have the same live range."""
     over: "Buffer | None" = None
-    """The one whose bytes it takes over, element by element, when that one ends."""
+    """The buffer whose bytes this one reuses, element by element, at the end of its live range."""
     offset: int = 0
 
     def use(self, position: int) -> None:
-        """Be alive at a position."""
+        """Extend the live range to a position."""
         self.first = min(self.first, position)
         self.last = max(self.last, position)
 
 
 def arrange(buffers: Sequence[Buffer]) -> int:
-    """Give every buffer its offset in the arena; returns the arena's bytes.
+    """Assign every buffer its offset in the arena; return the size of the arena in bytes.
 
-    Buffers come in the order of their lives. Each takes the smallest gap that holds it, and what
-    ends gives its bytes back, joined with free neighbours.
+    Buffers are processed in the order of their live ranges. Each takes the smallest gap that holds
+    it; at its end its bytes are freed and merged with adjacent gaps.
     """
     for buffer in buffers:
         if buffer.partner is not None:
@@ -73,8 +73,8 @@ def arrange(buffers: Sequence[Buffer]) -> int:
     gaps = Gaps()
     for number, buffer in enumerate(sorted(living, key=lambda each: (each.first, -each.nbytes))):
         while ending and ending[0][0] < buffer.first:
-            _, _, gone = heappop(ending)
-            gaps.give(gone.offset, aligned(gone.nbytes))
+            _, _, ended = heappop(ending)
+            gaps.give(ended.offset, aligned(ended.nbytes))
         buffer.offset = gaps.take(aligned(buffer.nbytes))
         heappush(ending, (buffer.last, number, buffer))
     for buffer in buffers:
@@ -83,26 +83,26 @@ def arrange(buffers: Sequence[Buffer]) -> int:
 
 
 def _ground(buffer: Buffer) -> Buffer:
-    """The buffer whose bytes it has in the end."""
+    """Return the buffer at the end of the chain of reused buffers."""
     while buffer.over is not None:
         buffer = buffer.over
     return buffer
 
 
 def take_over(pairs: Sequence[tuple[int, Buffer, Buffer]]) -> list[tuple[int, int]]:
-    """Have results take over the bytes of operands that end where the results begin.
+    """Let results reuse the bytes of operands whose live ranges end where the results begin.
 
-    `pairs` are (position, operand, result) in the order of the program, each written element by
-    element over what is read. Returns (argument, result) of the program where an argument would
-    be taken over, if only the caller gave it away. What is written before, as by another branch,
-    needs bytes before the operand has any.
+    `pairs` are (position, operand, result) in program order; each result is written element by
+    element over the operand. Returns (argument, result) pairs that could share memory if the caller
+    donates the argument. A result that is written earlier, as by another branch, cannot reuse the
+    operand.
     """
     taken: list[Buffer] = []
     offered = []
     for position, old, new in pairs:
-        ends = old.last == position == new.first
-        free = ends and not any(old is other for other in taken)
-        if not free or old.nbytes != new.nbytes or new.over is not None:
+        is_last_use = old.last == position == new.first
+        is_available = is_last_use and not any(old is other for other in taken)
+        if not is_available or old.nbytes != new.nbytes or new.over is not None:
             continue
         if old.kind is Kind.ARENA and new.kind is Kind.ARENA and not (old.pinned or new.pinned):
             new.over = old
@@ -114,7 +114,7 @@ def take_over(pairs: Sequence[tuple[int, Buffer, Buffer]]) -> list[tuple[int, in
 
 
 class Gaps:
-    """Bytes that are free below `end`, as sorted offsets and sizes."""
+    """Free bytes below `end`, as sorted offsets and sizes."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -122,14 +122,15 @@ class Gaps:
         self._sizes: list[int] = []
 
     def take(self, size: int) -> int:
-        """The offset of so many bytes, in the smallest gap that has them or at the end."""
+        """Allocate `size` bytes in the smallest gap that holds them, or at the end; return the
+        offset."""
         if not size:
             return 0
         fitting = [(n, i) for i, n in enumerate(self._sizes) if n >= size]
         if fitting:
-            have, i = min(fitting)
+            available, i = min(fitting)
             start = self._starts[i]
-            if have == size:
+            if available == size:
                 del self._starts[i], self._sizes[i]
             else:
                 self._starts[i] += size
@@ -144,7 +145,7 @@ class Gaps:
         return start
 
     def give(self, start: int, size: int) -> None:
-        """Free bytes that were taken."""
+        """Free bytes that were allocated."""
         if not size:
             return
         i = bisect(self._starts, start)
@@ -159,5 +160,5 @@ class Gaps:
 
 
 def aligned(nbytes: int) -> int:
-    """So many bytes, rounded up to where the next buffer may begin."""
+    """Round a size up to the alignment of buffers."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""What a program over whole arrays is in the end: what runs when, and what lies where."""
+"""The final form of a program over unsharded arrays: items in execution order, and memory."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,18 @@ ARENA = 1
 """The slot of the arena."""
 
 Source = tuple[Kind, int]
-"""Whose memory a result of the program is: the argument's or the result's of this number."""
+"""The memory of a result of the program: the kind and the number of its buffer."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """A program ready to be loaded.
 
-    `slots` counts its slots. `types` are those of its results. Of the arena's `arena_bytes`, each
-    of `pinned` (slot, offset) has a slot of its own, temporaries included; `constants` are the
-    numbers of those slots. `offered` are (argument, result) that may share memory if nobody else
-    needs the argument. `truths` are the arguments that are read as truth alone.
+    `slots` is the number of slots. `types` are the types of its results. Each (slot, offset) of
+    `pinned` is a part of the `arena_bytes` with a slot of its own, temporaries included;
+    `constants` are the values of constant slots. `offered` are (argument, result) pairs that may
+    share memory if the argument is donated. `truths` are the arguments that are only tested for
+    being nonzero.
     """
 
     items: tuple[Item, ...]

@@ -1,9 +1,9 @@
-"""A schedule's items as steps that run: native calls, NumPy calls, loops and branches.
+"""Run the items of a schedule from Python: native calls, NumPy calls, loops and branches.
 
-A step is called with the table of base addresses of one run of the program. A loop moves the
-addresses in it from round to round, so that the code of its body is the same in each. What needs
-no Python is one native call, all loops and branches in it included: only programs with something
-for NumPy to do come here, and of those only that and the loops around it are done by Python.
+A step takes the table of base addresses of one run. A loop updates the addresses in it after each
+iteration, so that the code of its body stays the same. Items that need no Python are one native
+call, their loops and branches included: only programs with NumPy calls or exchanges between
+processes use these steps, for those calls and the control flow around them.
 """
 
 import ctypes
@@ -24,21 +24,21 @@ from shardir.ir import Block, Op
 from shardir.types import TensorType
 
 Bases = list[int]
-"""The addresses of a run, one for each slot."""
+"""The base addresses of a run, one for each slot."""
 
 Step = Callable[[Bases], None]
 
 Load = Callable[[Sequence[Item]], Step]
-"""Compiles items that need no Python as one call."""
+"""Compiles items that need no Python to one call."""
 
 Outside = Callable[[Op], "Into | None"]
-"""What does an operation that goes beyond this process; `None` for all others."""
+"""Returns the implementation of an operation that involves other processes, `None` for others."""
 Into = Callable[[list[npt.NDArray[Any]], list[npt.NDArray[Any]]], None]
-"""Takes arrays of operands, which lie there until it returns, and writes into those of results."""
+"""Takes operand arrays, valid until it returns, and writes into the result arrays."""
 
 
 def steps_of(items: Sequence[Item], load: Load, outside: Outside) -> tuple[Step, ...]:
-    """What runs the items, in order."""
+    """Return the steps that run the items in order."""
     steps: list[Step] = []
     for native, group in groupby(items, lambda item: are_native((item,))):
         together = tuple(group)
@@ -74,22 +74,22 @@ def _host(item: Host) -> Step:
     compute = _in_steps(op.blocks[0]) if op.blocks else _meaning(op)
     single = len(op.results) == 1 and not op.blocks
 
-    # A function of the user's may keep what it is given, and the arena is used again.
-    kept = "function" in op.attrs
+    # A user function may keep its operands, but the arena is reused.
+    copies_operands = "function" in op.attrs
     takes, gives = [seen(view) for view in item.operands], [seen(view) for view in item.results]
 
     def step(bases: Bases) -> None:
         begin = time.monotonic_ns()
         operands = [take(bases) for take in takes]
-        if kept:
+        if copies_operands:
             operands = [operand.copy() for operand in operands]
         try:
             with np.errstate(all="ignore"):
-                made = compute(*operands)
+                computed = compute(*operands)
         except MemoryError as error:
-            error.add_note(f"while NumPy computed {op.name}; smaller parts of a batch take less")
+            error.add_note(f"while NumPy computed {op.name}; smaller batches need less memory")
             raise
-        for give, array in zip(gives, (made,) if single else made, strict=True):
+        for give, array in zip(gives, (computed,) if single else computed, strict=True):
             give(bases)[...] = array
         mark(op, begin)
 
@@ -97,21 +97,23 @@ def _host(item: Host) -> Step:
 
 
 def _meaning(op: Op) -> Callable[..., Any]:
-    """What an operation means, as a function of arrays."""
-    assert op.spec.reference is not None, f"{op.name} has no meaning for one device"
+    """Return an operation on one device as a function of arrays."""
+    assert op.spec.reference is not None, f"{op.name} has no kernel for a single device"
     return kernel_of(op)
 
 
 def _in_steps(block: Block) -> Callable[..., list[Any]]:
-    """What a block of plain operations means, as a function of arrays."""
+    """Return a block of operations without control flow as a function of arrays."""
     steps = [(op, _meaning(op)) for op in block.ops]
 
     def compute(*arrays: npt.NDArray[Any]) -> list[Any]:
-        held = dict(zip(block.params, arrays, strict=True))
-        for op, meaning in steps:
-            made = meaning(*(held[value] for value in op.operands))
-            held.update(zip(op.results, (made,) if len(op.results) == 1 else made, strict=True))
-        return [held[value] for value in block.returns]
+        values = dict(zip(block.params, arrays, strict=True))
+        for op, kernel in steps:
+            computed = kernel(*(values[value] for value in op.operands))
+            values.update(
+                zip(op.results, (computed,) if len(op.results) == 1 else computed, strict=True)
+            )
+        return [values[value] for value in block.returns]
 
     return compute
 
@@ -169,26 +171,26 @@ Seen = Callable[[Bases], npt.NDArray[Any]]
 
 
 def seen(view: View) -> Seen:
-    """What sees a view as a NumPy array over the memory of one run."""
+    """Return a function that makes a NumPy array of a view into the memory of a run."""
     slot, offset = view.slot, view.offset
     dtype = TensorType((), view.dtype).numpy
-    plain = dtype.isbuiltin == 1
-    found = {
+    is_builtin = dtype.isbuiltin == 1
+    interface = {
         "shape": view.shape,
         "strides": view.strides,
-        "typestr": dtype.str if plain else f"|V{view.itemsize}",
+        "typestr": dtype.str if is_builtin else f"|V{view.itemsize}",
         "version": 3,
     }
 
     def array(bases: Bases) -> npt.NDArray[Any]:
-        made = np.asarray(_Memory({**found, "data": (bases[slot] + offset, False)}))
-        return made if plain else made.view(dtype)
+        result = np.asarray(_Memory({**interface, "data": (bases[slot] + offset, False)}))
+        return result if is_builtin else result.view(dtype)
 
     return array
 
 
 class _Memory:
-    """Memory as NumPy takes it; element types that NumPy does not know are bytes to it."""
+    """Memory with NumPy's array interface; element types unknown to NumPy are raw bytes."""
 
     __slots__ = ("__array_interface__",)
 

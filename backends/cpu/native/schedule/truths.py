@@ -1,7 +1,7 @@
-"""Which arguments are read as truth alone: memory whose every byte but 0 is true will do for them.
+"""Find arguments that are only tested for being nonzero: any nonzero byte will do for true.
 
-NumPy's arrays of bool are such memory, and so need no copy on the way into a program. What moves
-bytes as they are, or sees them as numbers, needs bytes that are 0 or 1.
+NumPy's bool arrays may hold such bytes, and need no copy on their way into such a program.
+Operations that move bytes or use them as integers need bytes that are 0 or 1.
 """
 
 from collections.abc import Sequence
@@ -13,25 +13,27 @@ from shardir.backends.cpu.native.schedule.items import Copy, Item, LookUp, Segme
 from shardir.backends.cpu.native.schedule.memory import Buffer, Kind
 
 READERS = frozenset((*LOOPS, *EXTREMES))
-"""Operations whose kernels compare bytes of truth with 0."""
+"""Operations whose kernels compare bool bytes with 0."""
 
 
 def read_as_truth(items: Sequence[Item], buffers: Sequence[Buffer]) -> tuple[int, ...]:
-    """The numbers of arguments that nothing but such operations reads, as bool.
+    """Return the numbers of bool arguments that only such operations read.
 
-    Loops, branches and what NumPy does may look at any byte.
+    Loops, branches and NumPy calls may read any byte, so that programs with them have none.
     """
-    seen: dict[int, bool] = {}
+    only_tested_by_slot: dict[int, bool] = {}
     for item in items:
         if not isinstance(item, Segment):
             return ()
         for cause in item.causes:
             for view in (cause.source,) if isinstance(cause, Copy) else cause.operands:
-                seen[view.slot] = seen.get(view.slot, True) and _is_truth(cause, view)
+                only_tested_by_slot[view.slot] = only_tested_by_slot.get(
+                    view.slot, True
+                ) and _is_truth(cause, view)
     return tuple(
         buffers[slot].number
-        for slot, alone in sorted(seen.items())
-        if alone and buffers[slot].kind is Kind.ARGUMENT
+        for slot, only_tested in sorted(only_tested_by_slot.items())
+        if only_tested and buffers[slot].kind is Kind.ARGUMENT
     )
 
 

@@ -1,9 +1,8 @@
-"""Views: which operations move nothing, and what their result's strides are.
+"""Views: operations that move no data, and the strides of their results.
 
-A tensor whose elements are where they are needed, only in another order, is not copied: it is the
-same memory seen with other strides. `seen_through` says what the result of such an operation
-looks like, and `demanded` goes the other way: how the operand must lie so that the result lies as
-it is wanted.
+An operation that only reorders elements is not copied: its result is the same memory with other
+strides. `view_results` computes the views of its results; `operand_strides` goes the other way,
+from the strides of a result to those that its operand needs.
 """
 
 from collections.abc import Sequence
@@ -29,13 +28,13 @@ MOVING_NOTHING = frozenset(
         "checkpoint-name",
     }
 )
-"""Operations whose results are views of their operands, strides permitting."""
+"""Operations whose results are views of their operands if strides permit."""
 
 
 def moves_nothing(op: Op) -> bool:
-    """Whether the result of an operation may be a view of its operand.
+    """Return whether the result of an operation may be a view of its operand.
 
-    Truth is a byte that is 0 or 1, and so is that number.
+    A bool is a byte that is 0 or 1, as is its conversion to an 8-bit integer.
     """
     if op.name == "convert":
         return op.operands[0].type.dtype == "bool" and op.results[0].type.dtype in ("i8", "u8")
@@ -43,7 +42,7 @@ def moves_nothing(op: Op) -> bool:
 
 
 def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
-    """The results of an operation as views of its operands, `None` if they cannot be."""
+    """Return the results of an operation as views of its operands, `None` if that is impossible."""
     if not moves_nothing(op):
         return None
     if op.name == "optimization_barrier":
@@ -81,12 +80,13 @@ def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
 
 
 def _seen_as(view: View, type: TensorType) -> tuple[View, ...] | None:
-    """The bits of a view as elements of another type, the parts of each side by side."""
+    """Reinterpret the bits of a view as elements of another type; parts of an element are
+    adjacent."""
     old, new = view.itemsize, type.numpy.itemsize
     if old == new:
         return (view._replace(dtype=type.dtype),)
     if "key" in (view.dtype, type.dtype):
-        return None  # Its words come in another order than they lie.
+        return None  # The words of a key are stored in another order.
     strides: tuple[int, ...] = (*view.strides, new)
     if old < new:
         *outer, last = view.strides
@@ -98,15 +98,15 @@ def _seen_as(view: View, type: TensorType) -> tuple[View, ...] | None:
 
 
 def demanded(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The strides of the operand with which the result has `strides`; `None`: there are none."""
+    """Return the operand strides that give the result `strides`; `None` if there are none."""
     if not moves_nothing(op) or len(op.operands) != 1:
         return None
     (x,), y = op.operands, op.results[0]
     if op.name == "transpose":
-        wanted = [0] * x.type.rank
+        permuted = [0] * x.type.rank
         for dim, stride in zip(op.attrs["perm"], strides, strict=True):
-            wanted[dim] = stride
-        return tuple(wanted)
+            permuted[dim] = stride
+        return tuple(permuted)
     if op.name == "reshape":
         return restrided(y.type.shape, strides, x.type.shape)
     if (
@@ -123,10 +123,11 @@ def demanded(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
 def restrided(
     shape: Sequence[int], strides: Sequence[int], to: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """The strides with which memory seen as `shape` is seen as `to`; `None`: a copy is needed.
+    """Return the strides with which memory of `shape` can be addressed as `to`; `None` needs a
+    copy.
 
-    Dimensions are grouped into runs of equal sizes on both sides; a run of the source must lie
-    evenly in memory, and is then dealt out to the dimensions of the target.
+    Dimensions are grouped into runs of equal sizes on both sides. A run of the source must have a
+    uniform stride, and is then split into the dimensions of the target.
     """
     if 0 in shape:
         return (0,) * len(to)
@@ -156,25 +157,26 @@ def restrided(
 
 
 def order_of(view: View) -> tuple[int, ...]:
-    """The dimensions of a view, outermost in memory first; repeated ones are outermost."""
+    """Return the dimensions of a view, outermost in memory first; broadcast dimensions are
+    outermost."""
     return tuple(
         sorted(range(len(view.shape)), key=lambda d: (view.strides[d] != 0, -abs(view.strides[d])))
     )
 
 
 def are_one(first: View, second: View) -> bool:
-    """Whether two views show the same elements of the same memory."""
+    """Return whether two views address the same elements of the same memory in the same order."""
     return _with_steps(first) == _with_steps(second)
 
 
 def _with_steps(view: View) -> View:
-    """The view without strides that nothing is seen of."""
+    """Return the view with strides of 0 in dimensions of size 1."""
     pairs = zip(view.shape, view.strides, strict=True)
     return view._replace(strides=tuple(0 if n == 1 else stride for n, stride in pairs))
 
 
 def is_packed(view: View) -> bool:
-    """Whether its elements lie in row-major order without gaps."""
+    """Return whether the elements are contiguous in row-major order."""
     step = view.itemsize
     for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
         if size != 1 and stride != step:

@@ -1,6 +1,6 @@
-"""Operations that write a part of their first operand: into its own memory where nobody sees it.
+"""Operations that update a part of their first operand, in place if no other operation reads it.
 
-A loop that fills an array element by element would copy all of it each round otherwise.
+Otherwise a loop that fills an array element by element would copy all of it in each iteration.
 """
 
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from shardir.ir import Block, Op, Value
 from shardir.ops.fused import fused
 
 IN_PLACE = frozenset({"dynamic_update_slice", "scatter"})
-"""Operations that leave most of their first operand as it is, and can leave it where it is."""
+"""Operations that keep most of their first operand, and can update it in place."""
 
 
-def written_over(block: Block, param: Value, made: Value) -> Sequence[Value] | None:
-    """The values from `param` (without it) to `made` that one memory may hold after each other.
+def written_over(block: Block, param: Value, last_value: Value) -> Sequence[Value] | None:
+    """Return the values from `param` (exclusive) to `last_value` that can share one buffer.
 
-    `None` unless each is the one before with a part written, and nobody looks at that one, nor at
-    what may be a view of it, once the part is written.
+    Each must be an in-place update of the one before, and no operation may read the earlier value
+    or an alias of it after the update. Returns `None` otherwise.
     """
     makers = {result: op for op in block.ops for result in op.results}
     chain: list[Value] = []
-    value = made
+    value = last_value
     while value is not param:
         op = makers.get(value)
         if op is None or op.name not in IN_PLACE:
@@ -40,11 +40,11 @@ def written_over(block: Block, param: Value, made: Value) -> Sequence[Value] | N
             written += 1
         elif used and _may_show(op):
             age.update((result, min(used)) for result in op.results)
-    if any(value in age and value is not made for value in block.returns):
+    if any(value in age and value is not last_value for value in block.returns):
         return None
-    return chain if list(block.returns).count(made) == 1 else None
+    return chain if list(block.returns).count(last_value) == 1 else None
 
 
 def _may_show(op: Op) -> bool:
-    """Whether results may be views of operands: of loops and branches, not of what is fused."""
+    """Return whether results may alias operands: those of view operations and of control flow."""
     return moves_nothing(op) or (bool(op.blocks) and op.spec is not fused)

@@ -1,4 +1,4 @@
-"""Transforms of the rows of a batch, a dimension after the other."""
+"""Transform the rows of a batch, one dimension after the other."""
 
 import struct
 from collections.abc import Sequence
@@ -30,36 +30,37 @@ from shardir.ir import Op
 from shardir.types import COMPLEX, COMPLEX_OF, TensorType
 
 FEW, SHORT, DEAR = 2, 1 << 10, 24_000
-"""Where rows are longer, or take more nanoseconds, half of the lanes are to be filled: NumPy is as
-quick else."""
+"""If rows are longer, or take more nanoseconds, at least half of the lanes must be used: NumPy is
+as fast otherwise."""
 
 
 def fft_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Dimensions that scratch memory holds vectors of, one after the other."""
-    (x,), (made,) = operands, results
+    """Lower an FFT to one phase for each dimension, or return `None` if scratch memory is too
+    small."""
+    (x,), (result,) = operands, results
     kind, rank = str(op.attrs["kind"]), op.attrs["rank"]
-    if made.size == 0:
+    if result.size == 0:
         return []
     dims = list(range(len(x.shape) - rank, len(x.shape)))
-    lengths = (made if kind == "irfft" else x).shape
-    if rank == 1 and (_few(made, dims[0], lengths[-1]) or not _held(lengths[-1])):
-        phases = long_rows(kind, x, made, context)
+    lengths = (result if kind == "irfft" else x).shape
+    if rank == 1 and (_few(result, dims[0], lengths[-1]) or not _held(lengths[-1])):
+        phases = long_rows(kind, x, result, context)
         if phases is not None:
             return phases
-    if not all(_held(lengths[d]) and not _few(made, d, lengths[d], FEW) for d in dims):
+    if not all(_held(lengths[d]) and not _few(result, d, lengths[d], FEW) for d in dims):
         return None
     inverse = kind[0] == "i"
     if kind == "irfft" and rank > 1:
         type = TensorType(x.shape, x.dtype)
         temporary = View(context.temporary(x.nbytes), 0, x.shape, packed(type), x.dtype)
     else:
-        temporary = made
-    # What is real is the last dimension's: first on the way there, last on the way back.
+        temporary = result
+    # The last dimension converts between real and complex: first in `rfft`, last in `irfft`.
     steps = []
     for d in dims if kind == "irfft" else reversed(dims):
-        target = made if d == dims[-1] else temporary
+        target = result if d == dims[-1] else temporary
         scale = 1 / lengths[d] if inverse else 1.0
         if x.dtype in COMPLEX_OF and lengths[d] % 2 == 0:
             steps.append(along(_paired(x), target, d, lengths[d] // 2, False, 1.0, context,
@@ -71,28 +72,30 @@ def fft_rule(
 
 
 def _held(length: int) -> bool:
-    """Whether scratch memory holds rows of this length."""
+    """Return whether scratch memory holds rows of this length."""
     most = SCRATCH_BYTES // (4 * width())
     return length <= most and inner(length) <= most
 
 
-def _few(made: View, dim: int, length: int, share: int = 1) -> bool:
-    """Whether rows are long and too few for the lanes, or for a share of them."""
-    rows = prod(n for d, n in enumerate(made.shape) if d != dim)
+def _few(result: View, dim: int, length: int, share: int = 1) -> bool:
+    """Return whether rows are long and too few for the lanes, or for `1/share` of them."""
+    rows = prod(n for d, n in enumerate(result.shape) if d != dim)
     return share * rows < lanes() and (length > SHORT or cost(length) > DEAR)
 
 
 def _paired(x: View) -> View:
-    """Neighbours of the last dimension as complex numbers; the even ones, if they lie apart."""
+    """View adjacent elements of the last dimension as complex; the even ones if they are not
+    contiguous."""
     strides = (*x.strides[:-1], 2 * x.strides[-1])
     dtype = COMPLEX_OF[x.dtype] if x.strides[-1] == x.itemsize else x.dtype
     return x._replace(shape=(*x.shape[:-1], x.shape[-1] // 2), strides=strides, dtype=dtype)
 
 
-def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] | None:
-    """Rows of n = a b points, long ones or few: b transforms of a points, then a of b points.
+def long_rows(kind: str, x: View, result: View, context: Context) -> list[Phase] | None:
+    """Transform rows of n = a b points that are long or few: b transforms of a points, then a of b
+    points.
 
-    Point q of the p-th of the latter is turned by p q / n between them.
+    Between them, point q of the p-th row is multiplied by the twiddle factor of p q / n.
     """
     length = x.shape[-1]
     divided = parted(length)
@@ -104,28 +107,28 @@ def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] |
     given = x._replace(
         shape=shape, strides=(*x.strides[:-1], second * x.strides[-1], x.strides[-1])
     )
-    held = View(context.temporary(16 * prod(shape)), 0, shape,
+    intermediate = View(context.temporary(16 * prod(shape)), 0, shape,
                    packed(TensorType(shape, "c128")), "c128")  # fmt: skip
-    # Of half a spectrum the first transform has a point more than the others.
-    kept = made.shape[-1] // first
-    steps = (*made.strides[:-1], made.strides[-1], first * made.strides[-1])
-    target = made._replace(shape=(*batch, first, kept), strides=steps)
+    # For a half spectrum the first transform has one more point than the others.
+    kept = result.shape[-1] // first
+    steps = (*result.strides[:-1], result.strides[-1], first * result.strides[-1])
+    target = result._replace(shape=(*batch, first, kept), strides=steps)
     last = len(batch) + 1
     scale = 1 / length if inverse else 1.0
     phases = [
-        along(given, held, last - 1, first, inverse, 1.0, context),
-        along(held, target, last, second, inverse, scale, context, first),
+        along(given, intermediate, last - 1, first, inverse, 1.0, context),
+        along(intermediate, target, last, second, inverse, scale, context, first),
     ]
     if kind == "rfft":
-        one = held._replace(shape=(*batch, 1, second))
-        target = made._replace(shape=(*batch, 1, kept + 1), strides=steps)
+        one = intermediate._replace(shape=(*batch, 1, second))
+        target = result._replace(shape=(*batch, 1, kept + 1), strides=steps)
         phases.append(along(one, target, last, second, inverse, scale, context))
     return phases
 
 
 def along(
     x: View,
-    made: View,
+    result: View,
     dim: int,
     length: int,
     inverse: bool,
@@ -134,41 +137,42 @@ def along(
     turned: int = 0,
     halved: bool = False,
 ) -> Phase:
-    """All rows along one dimension; `made` may be `x`, and may have the first points only.
+    """Return the phase that transforms all rows along one dimension.
 
-    `turned`: the rows are so many parts of longer ones, along the dimension before. `halved`: they
-    are pairs of real numbers, of which half a spectrum is made.
+    `result` may be `x`, and may have the first points only. With `turned`, the rows are that many
+    parts of longer rows, along the dimension before. With `halved`, they are pairs of real
+    elements, of which half a spectrum is computed.
     """
-    views = [_without(x, dim), _without(made, dim)]
+    views = [_without(x, dim), _without(result, dim)]
     if turned:
         numbers = (0,) * (len(views[0].shape) - 1) + (1,)
         views.append(View(0, 0, views[0].shape, numbers, "i64"))
     found = nest(views, counters=int(bool(turned)))
-    # Rows that are neighbours need not be turned.
-    many = max(
+    # Rows that are contiguous in memory need no transpose.
+    longest_loop = max(
         found.loops,
         key=lambda loop: (
-            loop.strides[-1] == (1 if turned else made.itemsize) and loop.extent >= lanes(),
+            loop.strides[-1] == (1 if turned else result.itemsize) and loop.extent >= lanes(),
             loop.extent,
         ),
         default=None,
     )
-    grid = grid_of(views[:2], found, None, many, 1, lanes())
-    ways = [
-        lying(view.itemsize, many.strides[i] if many else 0, view.strides[dim])
-        for i, view in enumerate((x, made))
+    grid = grid_of(views[:2], found, None, longest_loop, 1, lanes())
+    layouts = [
+        lying(view.itemsize, longest_loop.strides[i] if longest_loop else 0, view.strides[dim])
+        for i, view in enumerate((x, result))
     ]
     size = inner(length)
     divisors, chirped = radices(size) or (), size != length
-    known = kinds(divisors)
-    name = "_".join(["fft", x.dtype, ways[0], made.dtype, ways[1], *map(str, known)])
+    radix_kinds = kinds(divisors)
+    name = "_".join(["fft", x.dtype, layouts[0], result.dtype, layouts[1], *map(str, radix_kinds)])
     name += "_chirped" * chirped + ("_turned" if turned else "_halved" if halved else "")
     within = middle(length)
-    ends = (x.dtype, ways[0]), (made.dtype, ways[1])
-    body = partial(_transformed, known, *ends, bool(turned), halved, chirped)
+    ends = (x.dtype, layouts[0]), (result.dtype, layouts[1])
+    body = partial(_transformed, radix_kinds, *ends, bool(turned), halved, chirped)
     kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=13), body)
     (scaled,) = struct.unpack("q", struct.pack("d", scale))
-    extra = (length, x.shape[dim], made.shape[dim], x.strides[dim], made.strides[dim],
+    extra = (length, x.shape[dim], result.shape[dim], x.strides[dim], result.strides[dim],
              max(size, length + halved) * width(), int(inverse), scaled, turned, within, size,
              len(divisors))  # fmt: skip
     work = grid.blocks * cost(length)
@@ -179,14 +183,14 @@ def along(
         tail += between(turned, length).ravel().view(np.int64).tolist()
     if halved:
         tail += circle(2 * length)[: length // 2 + 1].view(np.int64).tolist()
-    # The table follows the record, whose length does not depend on what it says.
+    # The table follows the record, whose length does not depend on its contents.
     at = len(grid.phase(kernel, work, context.workers, "fft", (*extra, 0)).record)
     phase = grid.phase(kernel, work, context.workers, "fft", (*extra, at))
     return phase._replace(record=(*phase.record, *tail))
 
 
 def _without(view: View, dim: int) -> View:
-    """Where the rows along a dimension begin."""
+    """Return the view of the first points of the rows along a dimension."""
     shape, strides = (each[:dim] + each[dim + 1 :] for each in (view.shape, view.strides))
     return view._replace(shape=shape, strides=strides)
 
@@ -201,7 +205,7 @@ def _transformed(
     f: Function,
     block: Block,
 ) -> None:
-    """A block of rows, from and to elements that lie in some way."""
+    """Emit the transform of a block of rows for given layouts of source and target."""
     emit_passes(f.module, known)
     words = map(block.extra, range(13))
     length, points, kept, step, step_made, plane, flip, scale, parts, within, size, count, at = (
@@ -214,7 +218,7 @@ def _transformed(
     other = f.offset(block.scratch, plane * 2)
 
     def planes(start: Value) -> list[Value]:
-        # An inverse transform is one of real and imaginary parts exchanged.
+        # An inverse transform is a transform with real and imaginary parts swapped.
         return [f.offset(start, plane * flip), f.offset(start, plane - plane * flip)]
 
     rows = Rows(f, *source, block.addresses[0], block.column_strides[0], step,
@@ -231,21 +235,23 @@ def _transformed(
     if turned:
         start = f.offset(beyond, block.addresses[2], "i64")
         _turn(rows, length, parts, within, start, [block.scratch, f.offset(block.scratch, plane)])
-    told = [divisors, count, table]
+    table_args = [divisors, count, table]
     if chirped:
         emit_chirped(f.module)
-        made = f.call("chirped", [block.scratch, other, plane, length, size, *told, beyond], "ptr")
+        result = f.call(
+            "chirped", [block.scratch, other, plane, length, size, *table_args, beyond], "ptr"
+        )
         beyond = f.offset(beyond, (length + size) * 2, "i64")
     else:
-        made = f.call("passes", [block.scratch, other, length, plane, *told], "ptr")
+        result = f.call("passes", [block.scratch, other, length, plane, *table_args], "ptr")
     if halved:
-        _untangle(replace(rows, planes=planes(made)), length, beyond)
+        _untangle(replace(rows, planes=planes(result)), length, beyond)
     Rows(f, *target, block.addresses[1], block.column_strides[1], step_made,
-         block.columns, planes(made)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
+         block.columns, planes(result)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
 
 
 def _mirror(rows: Rows, points: Value, length: Value) -> None:
-    """The other half of the spectrum of real numbers, whose ends are real."""
+    """Emit the second half of the spectrum of real elements, whose end points are real."""
     f = rows.f
     zero = f.value(0.0, rows.vector)
     rows.store(1, f.value(0, "i64"), zero)
@@ -259,7 +265,7 @@ def _mirror(rows: Rows, points: Value, length: Value) -> None:
 def _turn(
     rows: Rows, length: Value, count: Value, within: Value, table: Value, planes: Sequence[Value]
 ) -> None:
-    """The rows turned as parts of longer ones: by the products of two lines of the table."""
+    """Multiply the rows by twiddle factors, which are products of two lines of the table."""
     f = rows.f
 
     def line(number: Value) -> tuple[Value, Value]:
@@ -278,10 +284,10 @@ def _turn(
 
 
 def _untangle(rows: Rows, length: Value, table: Value) -> None:
-    """Half the spectrum of real numbers, of the transform of their pairs.
+    """Emit half the spectrum of real elements from the transform of their pairs.
 
-    With a and b at points k and n - k, the even numbers have (a + conj b) / 2 and the odd ones
-    (a - conj b) / 2i.
+    With a and b at points k and n - k, the even elements have the spectrum (a + conj b) / 2, and
+    the odd ones (a - conj b) / 2i.
     """
     f = rows.f
     zero, half = f.value(0.0, rows.vector), f.value(0.5, rows.vector)

@@ -1,9 +1,9 @@
-"""Transforms of any length as products of sequences, which transforms of a good length multiply.
+"""Transforms of any length as convolutions, computed by transforms of a length with small factors.
 
-As 2 j k = j^2 + k^2 - (k - j)^2, point k of a transform of n points is w_k times the sum of
-x_j w_j and the conjugate of w_(k-j), with w_k = exp(-pi i k^2 / n). Circular sums of m >= 2 n - 1
-points hold these (L. I. Bluestein, "A linear filtering approach to the computation of the discrete
-Fourier transform", IEEE Transactions on Audio and Electroacoustics 18, 1970).
+As 2 j k = j^2 + k^2 - (k - j)^2, point k of a transform of n points is w_k times the sum of x_j w_j
+and the conjugate of w_(k-j), with w_k = exp(-pi i k^2 / n). Circular convolutions of m >= 2 n - 1
+points contain these sums (L. I. Bluestein, "A linear filtering approach to the computation of the
+discrete Fourier transform", IEEE Transactions on Audio and Electroacoustics 18, 1970).
 """
 
 from functools import cache
@@ -26,7 +26,7 @@ from shardir.backends.cpu.native.transforms.passes import (
 
 @cache
 def inner(length: int) -> int:
-    """How many points are transformed for a length: itself, or some that hold the sums."""
+    """Return the length of the transforms for a length: itself, or one for the convolution."""
     if radices(length) is not None:
         return length
     least = -(-(2 * length - 1) // 4) * 4
@@ -37,7 +37,7 @@ def inner(length: int) -> int:
 
 @cache
 def cost(length: int) -> float:
-    """Nanoseconds of transforms of as many rows as there are lanes, about."""
+    """Estimate the nanoseconds of transforming as many rows as there are lanes."""
     divisors = radices(length)
     if divisors is None:
         return 2 * cost(inner(length)) + 6.0 * inner(length)
@@ -46,7 +46,8 @@ def cost(length: int) -> float:
 
 @cache
 def chirp(length: int) -> npt.NDArray[np.complex128]:
-    """The factors of all points, and the transform of what is between them, divided by m."""
+    """Return the factors of all points, and the transform of the convolution kernel divided by
+    m."""
     size = inner(length)
     points = np.arange(length)
     factors = turns(points * points % (2 * length), 2 * length)
@@ -57,16 +58,16 @@ def chirp(length: int) -> npt.NDArray[np.complex128]:
 
 
 def emit_chirped(module: Module) -> None:
-    """`chirped(first, other, plane, length, inner, divisors, count, table, chirp)`.
+    """Define `chirped(first, other, plane, length, inner, divisors, count, table, chirp)`.
 
-    As `passes` has it, with planes for `inner` points.
+    Like `passes`, with planes for `inner` points.
     """
     params = ["ptr", "ptr", "i64", "i64", "i64", "ptr", "i64", "ptr", "ptr"]
     f = Function(module, "chirped", params, "ptr", attributes=APART, internal=True)
     first, other, plane, length, size, divisors, count, table, factors = f.params
     kind, step = vector("double", lanes()), width()
 
-    def multiplied(planes: list[Value], by: Value, points: Value) -> None:
+    def multiply(planes: list[Value], by: Value, points: Value) -> None:
         with f.loop(0, points) as k:
             one, other = (f.load(f.offset(each, k * step), kind, step) for each in planes)
             at = f.offset(by, k * (2 * ITEM))
@@ -76,17 +77,17 @@ def emit_chirped(module: Module) -> None:
                 f.store(part, f.offset(target, k * step), step)
 
     planes = [first, f.offset(first, plane)]
-    multiplied(planes, factors, length)
+    multiply(planes, factors, length)
     with f.loop(length, size) as k:
         for each in planes:
             f.store(f.value(0.0, kind), f.offset(each, k * step), step)
     there = f.call("passes", [first, other, size, plane, divisors, count, table], "ptr")
     planes = [there, f.offset(there, plane)]
-    multiplied(planes, f.offset(factors, length * (2 * ITEM)), size)
-    # The way back is the way there with real and imaginary parts exchanged.
+    multiply(planes, f.offset(factors, length * (2 * ITEM)), size)
+    # The inverse is a forward transform with real and imaginary parts swapped.
     free = f.select(there.is_("eq", first), other, first)
     ends = [f.offset(each, plane) for each in (there, free)]
     back = f.call("passes", [*ends, size, -plane, divisors, count, table], "ptr")
     base = f.offset(back, -plane)
-    multiplied([base, back], factors, length)
+    multiply([base, back], factors, length)
     f.leave(base)

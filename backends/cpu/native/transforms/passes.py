@@ -1,9 +1,9 @@
-"""The passes of a transform: from one half of scratch memory to the other, and back.
+"""The passes of a transform, between the two halves of scratch memory.
 
-A transform of n = r m points is m transforms of r points, a turn of each result, and r transforms
-of m points, which the next pass does. Point p + m k of a run becomes point r p + k, so that the
-results are in order after the last pass (Stockham). What is done to a point is done to the whole
-run of vectors that lies there: a lane each for rows of a batch, times the transforms made so far.
+A transform of n = r m points is m transforms of r points, multiplications by twiddle factors, and r
+transforms of m points, which the next pass does. Point p + m k of a run becomes point r p + k, so
+that the results are in order after the last pass (Stockham). Each step on a point is a step on a
+run of vectors: one lane for each row of a batch, times the transforms made so far.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
 RADICES = (4, 3, 5, 7, 11, 13, 2)
-"""In the order of the passes; there is at most one of the last."""
+"""Radices in the order of the passes; the last occurs at most once."""
 MOST = 199
-"""The greatest prime factor that has a pass. Those that are not in `RADICES` go first."""
+"""The greatest prime factor with a pass. Factors that are not in `RADICES` come first."""
 CHUNK = 8
-"""Terms that are summed before they are added to others, so that errors are small."""
+"""Terms of a partial sum, which limits rounding errors."""
 ITEM = 8
-"""Bytes of what is computed with, f64, whatever is read and written: single numbers are rounded
-once, as NumPy's and the reference's are."""
+"""Bytes of the f64 elements that are computed with for all dtypes: f32 results are rounded once, as
+NumPy and the reference do."""
 TURNS = 1 << 15
-"""How many turns a program holds for long rows, at most."""
+"""The most twiddle factors that a program stores for long rows."""
 Point = tuple[Value, Value]
 """The real and the imaginary parts of vectors."""
 
 
 @cache
 def radices(length: int) -> tuple[int, ...] | None:
-    """What the passes divide a length by; `None` where greater factors are left."""
+    """Return the radices of the passes of a length; `None` if a greater prime factor remains."""
     found, large = [], []
     for radix in RADICES:
         while length % radix == 0:
@@ -46,38 +46,40 @@ def radices(length: int) -> tuple[int, ...] | None:
 
 
 def kinds(divisors: Sequence[int]) -> list[int]:
-    """The radices whose passes a program has; 0 stands for the one of all large radices."""
+    """Return the radices whose passes a program defines; 0 stands for the pass of large radices."""
     return sorted({2, 4, *(each if each in RADICES else 0 for each in divisors)})
 
 
 def pass_cost(radix: int) -> float:
-    """Nanoseconds for a point of each lane, about."""
+    """Estimate the nanoseconds of a pass for one point of each lane."""
     return max(3.0, 0.3 * radix)
 
 
 def turns(count: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.complex128]:
-    """exp(-2 pi i count / length) for counts below the length, to the last place or nearly so."""
-    # Angles are taken from the nearest quarter, where sines and cosines are exact.
+    """Return exp(-2 pi i count / length) for counts below the length, accurate to about the last
+    bit."""
+    # Angles are reduced to the nearest quarter turn, where sines and cosines are exact.
     quarter = (8 * count + length) // (2 * length)
     right = 2 * np.arctan(np.longdouble(1))
     angle = right * (4 * count - quarter * length) / length
-    made = np.empty(count.shape, np.complex128)
-    made.real, made.imag = np.cos(angle), -np.sin(angle)
-    made *= np.array([1, -1j, -1, 1j])[quarter % 4]
-    return made
+    result = np.empty(count.shape, np.complex128)
+    result.real, result.imag = np.cos(angle), -np.sin(angle)
+    result *= np.array([1, -1j, -1, 1j])[quarter % 4]
+    return result
 
 
 @cache
 def circle(length: int) -> npt.NDArray[np.complex128]:
-    """All turns of transforms of a length."""
+    """Return all twiddle factors of a length."""
     return turns(np.arange(length), length)
 
 
 @cache
 def parted(length: int) -> tuple[int, int] | None:
-    """Two factors of the length of long rows, about as large; the first fills vectors."""
-    # first * (a + b) is at least 2 * sqrt(length) for all factors first * a * b of a length: longer
-    # ones are not searched for them.
+    """Return two factors of the length of long rows of similar size; the first is a multiple of the
+    lanes."""
+    # first * (a + b) is at least 2 * sqrt(length) for all factorizations first * a * b of a length,
+    # so longer ones need no search.
     if 4 * length > TURNS**2 or radices(length) is None or length % 2:
         return None
     found = [
@@ -96,41 +98,43 @@ def parted(length: int) -> tuple[int, int] | None:
 
 @cache
 def middle(length: int) -> int:
-    """The divisor that is nearest to the root, from below."""
+    """Return the largest divisor that is at most the square root."""
     return max(n for n in range(1, length + 1) if length % n == 0 and n * n <= length)
 
 
 @cache
 def between(first: int, second: int) -> npt.NDArray[np.float64]:
-    """How points q of rows p are turned, exp(-2 pi i p q / (first second)), as products.
+    """Return the twiddle factors exp(-2 pi i p q / (first second)) of points q of rows p as
+    products.
 
-    A line for each of the q below `middle(second)`, then one for each of its multiples: the real
-    parts for all p, and the imaginary ones.
+    There is a line for each q below `largest_divisor_below_root(second)`, then one for each of its
+    multiples: the real parts for all p, and the imaginary parts.
     """
     fine = np.arange(middle(second))
     coarse = np.arange(0, second, len(fine))
     points = np.concatenate([fine, coarse])[:, None] * np.arange(first)
-    made = turns(points, first * second)
-    return np.stack([made.real, made.imag], axis=1)
+    result = turns(points, first * second)
+    return np.stack([result.real, result.imag], axis=1)
 
 
 @cache
 def lanes() -> int:
-    """How many rows are transformed at a time."""
+    """Return how many rows are transformed at a time."""
     return host().lanes(ITEM)
 
 
 def width() -> int:
-    """Bytes of a point of all these rows, of its real parts or of its imaginary ones."""
+    """Return the bytes of one point of all of these rows, of its real or of its imaginary parts."""
     return lanes() * ITEM
 
 
 def emit_passes(module: Module, known: Sequence[int]) -> None:
-    """`passes(first, other, length, plane, divisors, count, table)`: where the results are.
+    """Define `passes(first, other, length, plane, divisors, count, table)`: returns the results'
+    address.
 
-    Points are vectors, real parts at `first` and imaginary ones `plane` bytes further on; `other`
-    is as much memory. `divisors` are the radices, `count` words, of those kinds in `known`; `table`
-    are the turns.
+    Points are vectors, real parts at `first` and imaginary ones `plane` bytes later; `other` is a
+    second buffer of that size. `divisors` are `count` radices of the kinds in `known`; `table` are
+    the twiddle factors.
     """
     for each in known:
         if each:
@@ -141,17 +145,17 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
     f = Function(module, "passes", params, "ptr", attributes=APART, internal=True)
     first, other, length, plane, divisors, count, table = f.params
     source, target = f.variable("ptr", first), f.variable("ptr", other)
-    made = f.variable("i64", 1)
+    run_length = f.variable("i64", 1)
     with f.loop(0, count) as number:
         radix = f.load(f.offset(divisors, number, "i64"), "i64")
-        now = made.get()
+        now = run_length.get()
         left = length // (now * radix)
-        told = [source.get(), target.get(), left, plane, now, table]
+        common_args = [source.get(), target.get(), left, plane, now, table]
         for each in known:
             chosen = radix.is_("eq", each) if each else radix.is_("ugt", max(RADICES))
             with f.when(chosen):
-                f.call(f"pass_{each}", told if each else [*told, radix])
-        made.set(now * radix)
+                f.call(f"pass_{each}", common_args if each else [*common_args, radix])
+        run_length.set(now * radix)
         kept = source.get()
         source.set(target.get())
         target.set(kept)
@@ -159,17 +163,17 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
 
 
 def _emit_pass(module: Module, radix: int) -> None:
-    """`pass_RADIX(source, target, left, plane, made, table)`.
+    """Define `pass_RADIX(source, target, left, plane, run_length, table)`.
 
-    There are `made` points in a run, and `left` times the radix runs.
+    There are `run_length` points in a run, and `left * RADIX` runs.
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly"]
     f = Function(module, f"pass_{radix}", params, attributes=APART, internal=True)
-    source, target, left, plane, made, table = f.params
+    source, target, left, plane, run_length, table = f.params
     whole, size = vector("double", lanes()), width()
-    run = made * size
+    run = run_length * size
 
-    def each(p: Value, turned: list[Point]) -> None:
+    def each(p: Value, twiddles: list[Point]) -> None:
         start, end = f.offset(source, p * run), f.offset(target, p * run * radix)
         with f.loop(0, run, size) as q:
             points = []
@@ -177,8 +181,8 @@ def _emit_pass(module: Module, radix: int) -> None:
                 at = f.offset(start, left * (run * k) + q)
                 points.append((f.load(at, whole, size), f.load(f.offset(at, plane), whole, size)))
             for j, (real, imag) in enumerate(_butterfly(f, points)):
-                if j and turned:
-                    real, imag = product(f, (real, imag), turned[j - 1])
+                if j and twiddles:
+                    real, imag = product(f, (real, imag), twiddles[j - 1])
                 at = f.offset(end, run * j + q)
                 f.store(real, at, size)
                 f.store(imag, f.offset(at, plane), size)
@@ -188,25 +192,25 @@ def _emit_pass(module: Module, radix: int) -> None:
         f.leave()
         return
     with f.loop(1, left) as p:
-        turned = []
+        twiddles = []
         for j in range(1, radix):
-            at = f.offset(table, p * made * (2 * ITEM * j))
+            at = f.offset(table, p * run_length * (2 * ITEM * j))
             real, imag = f.load(at, "double"), f.load(f.offset(at, ITEM), "double")
-            turned.append((f.splat(real, lanes()), f.splat(imag, lanes())))
-        each(p, turned)
+            twiddles.append((f.splat(real, lanes()), f.splat(imag, lanes())))
+        each(p, twiddles)
     f.leave()
 
 
 def _emit_large_pass(module: Module) -> None:
-    """`pass_0(source, target, left, plane, made, table, radix)`: of any odd radix.
+    """Define `pass_0(source, target, left, plane, run_length, table, radix)` for any odd radix.
 
-    Sums and differences of opposite points take the place of these; see `_butterfly`.
+    Sums and differences of opposite points overwrite these; see `_butterfly`.
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly", "i64"]
     f = Function(module, "pass_0", params, attributes=APART, internal=True)
-    source, target, left, plane, made, table, radix = f.params
+    source, target, left, plane, run_length, table, radix = f.params
     whole, size = vector("double", lanes()), width()
-    run, end = made * size, (radix >> 1) + 1
+    run, end = run_length * size, (radix >> 1) + 1
     zero = f.value(0.0, whole)
 
     def load(at: Value) -> Point:
@@ -239,7 +243,7 @@ def _emit_large_pass(module: Module) -> None:
                 each.set(each.get() + part)
         store((total[0].get(), total[1].get()), results)
         with f.loop(1, end, 2) as j:
-            # Two points at a time share what is read; an odd last one is made twice.
+            # Two points at a time share their loads; an odd last one is computed twice.
             numbers = [j, f.least(j + 1, end - 1)]
             sums = [[f.variable(whole, part) for part in (*first, zero, zero)] for _ in numbers]
             places = [f.variable("i64", 0) for _ in numbers]
@@ -251,7 +255,7 @@ def _emit_large_pass(module: Module) -> None:
                         now = place.get() + number
                         now = f.select(now.is_("slt", radix), now, now - radix)
                         place.set(now)
-                        real, imag = turn(now * left * made)
+                        real, imag = turn(now * left * run_length)
                         for each, factor, part in zip(
                             made_of, (real, real, imag, imag), pair, strict=True
                         ):
@@ -265,23 +269,23 @@ def _emit_large_pass(module: Module) -> None:
                     (number, (real - up, imag + down)),
                     (radix - number, (real + up, imag - down)),
                 ):
-                    made_there = product(f, point, turn(p * made * row))
+                    made_there = product(f, point, turn(p * run_length * row))
                     store(made_there, f.offset(results, run * row))
     f.leave()
 
 
 def _less(f: Function, a: Value, b: Value, c: Value) -> Value:
-    """`c - a * b`."""
+    """Return `c - a * b`."""
     return f.fma(-a, b, c) if host().fma else c - a * b
 
 
 def _more(f: Function, a: Value, b: Value, c: Value) -> Value:
-    """`c + a * b`."""
+    """Return `c + a * b`."""
     return f.fma(a, b, c) if host().fma else c + a * b
 
 
 def product(f: Function, a: Point, b: Point) -> Point:
-    """`a * b`."""
+    """Return the complex product `a * b`."""
     return _less(f, a[1], b[1], a[0] * b[0]), _more(f, a[1], b[0], a[0] * b[1])
 
 
@@ -294,7 +298,7 @@ def _difference(a: Point, b: Point) -> Point:
 
 
 def _butterfly(f: Function, x: list[Point]) -> list[Point]:
-    """The transform of as many points as the radix is."""
+    """Return the transform of as many points as the radix."""
     if len(x) == 2:
         return [_sum(*x), _difference(*x)]
     if len(x) == 4:
@@ -303,14 +307,14 @@ def _butterfly(f: Function, x: list[Point]) -> list[Point]:
         quarter = imag, -real
         return [_sum(even[0], odd), (even[1][0] + imag, even[1][1] - real),
                 _difference(even[0], odd), _difference(even[1], quarter)]  # fmt: skip
-    # Sums of opposite points have a real factor each, differences an imaginary one.
+    # Sums of opposite points have real factors, differences imaginary ones.
     radix, half = len(x), len(x) // 2
     sums = [_sum(x[k], x[radix - k]) for k in range(1, half + 1)]
     differences = [_difference(x[k], x[radix - k]) for k in range(1, half + 1)]
     first = x[0]
     for each in sums:
         first = _sum(first, each)
-    made = [first] * radix
+    result = [first] * radix
     table = circle(radix)
     for j in range(1, half + 1):
         factors = [table[j * k % radix] for k in range(1, half + 1)]
@@ -322,6 +326,6 @@ def _butterfly(f: Function, x: list[Point]) -> list[Point]:
         down, up = (differences[0][plane] * across[0] for plane in (0, 1))
         for by, each in zip(across[1:], differences[1:], strict=True):
             down, up = _more(f, each[0], by, down), _more(f, each[1], by, up)
-        made[j] = real + up, imag - down
-        made[radix - j] = real - up, imag + down
-    return made
+        result[j] = real + up, imag - down
+        result[radix - j] = real - up, imag + down
+    return result

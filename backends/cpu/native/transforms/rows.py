@@ -1,7 +1,7 @@
-"""Rows of a batch brought to the lanes of vectors, and back.
+"""Load the rows of a batch into the lanes of vectors, and store them.
 
-Where neighbours in memory are points of a row, tiles of as many points as rows are turned in
-registers; where they are rows, vectors are read as they lie. What is else is copied one by one.
+If the points of a row are contiguous, square tiles are transposed in registers; if the rows are,
+vectors are loaded directly. Other layouts are copied element by element.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ from shardir.types import NUMPY_DTYPES
 
 
 def lying(item: int, row: int, step: int) -> str:
-    """What neighbours in memory are: `points`, `rows`, or what is `apart`."""
+    """Return which elements are contiguous in memory: `points`, `rows`, or none (`apart`)."""
     return "points" if step == item else "rows" if row == item else "apart"
 
 
 @dataclass
 class Rows:
-    """At most as many rows as vectors have lanes, in memory.
+    """Rows in memory, at most as many as vectors have lanes.
 
-    `row` and `step` are the bytes from row to row and from point to point; there are `count` rows.
-    `planes` are the addresses in scratch memory of real and imaginary parts, a vector a point.
+    `row` and `step` are the bytes between rows and between points; there are `count` rows. `planes`
+    are the scratch addresses of real and imaginary parts, with one vector for each point.
     """
 
     f: Function
@@ -53,7 +53,8 @@ class Rows:
         self.vector = vector("double", self.lanes)
 
     def bring(self, points: Value) -> None:
-        """Read; of real numbers the imaginary parts, where they have a plane, become zero."""
+        """Load the rows; the imaginary parts of real elements, if they have a plane, become
+        zero."""
         f = self.f
         if len(self.planes) > self.numbers.planes:
             zero = f.value(0.0, self.vector)
@@ -71,7 +72,7 @@ class Rows:
             )
 
     def put(self, points: Value, scale: Value) -> None:
-        """Write, multiplied by `scale`."""
+        """Store the rows, multiplied by `scale`."""
         f = self.f
         if self.lying == "rows":
             with f.loop(0, points) as k:
@@ -84,7 +85,7 @@ class Rows:
                      lambda: self._put_one_by_one(points, scale))  # fmt: skip
 
     def _made(self, planes: list[Value]) -> Value:
-        """As it lies in memory, each number rounded."""
+        """Round each element to its type in memory and interleave the planes."""
         f = self.f
         if self.part < ITEM:
             kind = stored(self.dtype)
@@ -99,7 +100,7 @@ class Rows:
         self.f.store(value, self.f.offset(self.planes[plane], point * self.width), self.width)
 
     def _whole(self, yes: Callable[[], None], no: Callable[[], None]) -> None:
-        """Whether all lanes have rows."""
+        """Branch on whether all lanes have rows."""
         self.f.choose(self.count.is_("eq", self.lanes), yes, no)
 
     def _bring_line(self, k: Value) -> None:
@@ -124,16 +125,16 @@ class Rows:
         f, numbers = self.f, self.numbers
         at = f.offset(self.address, k * self.step)
         factor = f.splat(scale, self.lanes)
-        made = self._made([self.load(plane, k) * factor for plane in range(numbers.planes)])
+        result = self._made([self.load(plane, k) * factor for plane in range(numbers.planes)])
 
         def some() -> None:
             mask = within(f, self.count, self.lanes, numbers.planes)
-            masked_store(f, made, at, mask, self.part)
+            masked_store(f, result, at, mask, self.part)
 
-        self._whole(lambda: f.store(made, at, self.part), some)
+        self._whole(lambda: f.store(result, at, self.part), some)
 
     def _starts(self) -> list[Value]:
-        """Where the rows begin; lanes without a row have the last one's."""
+        """Return the addresses of the rows; lanes without a row have that of the last one."""
         f, last = self.f, self.count - 1
         return [
             f.offset(self.address, f.least(f.value(i, "i64"), last) * self.row)
@@ -141,25 +142,27 @@ class Rows:
         ]
 
     def _bring_tiles(self, points: Value) -> None:
-        """The last tile overlaps the one before it."""
+        """Load tiles; the last one overlaps the one before it."""
         f, size = self.f, self.lanes
         starts = self._starts()
         with f.loop(0, points, size) as j:
             first = f.least(j, points - size)
-            far = first * self.item
-            tile = [f.load(f.offset(start, far), self._line(), self.part) for start in starts]
+            byte_offset = first * self.item
+            tile = [
+                f.load(f.offset(start, byte_offset), self._line(), self.part) for start in starts
+            ]
             for i, planes in enumerate(self._points(tile)):
                 for plane, value in enumerate(planes):
                     self.store(plane, first + i, value)
 
     def _line(self) -> str:
-        """What a tile has of a row: whole items, or both parts of those of 16 bytes."""
+        """Return the type of a row of a tile; elements of 16 bytes have two parts."""
         if self.item == 2 * ITEM:
             return vector("double", 2 * self.lanes)
         return vector("double" if self.item == ITEM else "float", self.lanes)
 
     def _points(self, tile: list[Value]) -> list[list[Value]]:
-        """The planes of every point of a tile of rows."""
+        """Transpose a tile of rows to the planes of its points."""
         f, numbers = self.f, self.numbers
         if self.item == 2 * ITEM:
             pairs = [split(f, row) for row in tile]
@@ -172,7 +175,7 @@ class Rows:
         return [[widened(f, part, self.dtype, numbers) for part in pair] for pair in pairs]
 
     def _lines(self, points: list[list[Value]]) -> list[Value]:
-        """Every row of a tile of points, as it lies in memory."""
+        """Transpose a tile of points to its rows as they are in memory."""
         f = self.f
         if self.item == 2 * ITEM:
             tiles = [turned(f, [planes[i] for planes in points], ITEM) for i in (0, 1)]
@@ -187,15 +190,15 @@ class Rows:
         starts, factor = self._starts(), f.splat(scale, size)
         with f.loop(0, points, size) as j:
             first = f.least(j, points - size)
-            far = first * self.item
+            byte_offset = first * self.item
             points_made = [
                 [self.load(plane, first + i) * factor for plane in range(numbers.planes)]
                 for i in range(size)
             ]
             lines = self._lines(points_made)
-            # What lanes without a row hold is written to the last one, before it.
+            # Lanes without a row write to the last row first, which its own lane overwrites.
             for start, line in zip(reversed(starts), reversed(lines), strict=True):
-                f.store(line, f.offset(start, far), self.part)
+                f.store(line, f.offset(start, byte_offset), self.part)
 
     def _bring_one_by_one(self, points: Value) -> None:
         f, numbers = self.f, self.numbers
@@ -211,11 +214,11 @@ class Rows:
         with f.loop(0, self.count) as i:
             start = f.offset(self.address, i * self.row)
             with f.loop(0, points) as k:
-                made = [
+                result = [
                     f.load(self._lane(plane, k, i), "double", ITEM) * scale
                     for plane in self.planes[: numbers.planes]
                 ]
-                f.store(self._made(made), f.offset(start, k * self.step), self.part)
+                f.store(self._made(result), f.offset(start, k * self.step), self.part)
 
     def _lane(self, plane: Value, point: Value, lane: Value) -> Value:
         f = self.f

@@ -1,4 +1,4 @@
-"""Every operation that has a rule here, by the module whose `RULES` has it."""
+"""The operations with a rule in this folder, by the module whose `RULES` defines it."""
 
 from shardir.backends.cpu.native.data import Rule
 from shardir.backends.cpu.native.deferred_rules import deferred_rules

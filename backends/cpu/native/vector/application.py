@@ -1,4 +1,4 @@
-"""One application of an elementwise operation to vectors, as the rules see it."""
+"""The application of an elementwise operation to vectors: the argument of vector rules."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """`op` of `operands` whose element types are `dtypes`, giving elements of `result`."""
+    """`op` applied to `operands` of the element types `dtypes`, with elements of `result`."""
 
     function: Function
     op: str
@@ -24,16 +24,16 @@ class Application:
     dtypes: tuple[str, ...]
     result: str
     divisor: "Divisor | None" = None
-    """What is known of the second operand of an integer division."""
+    """Precomputed properties of the second operand of an integer division."""
 
     @property
     def count(self) -> int:
-        """Lanes of the operands."""
+        """The number of lanes."""
         return count_of(self.operands[-1])
 
     @property
     def dtype(self) -> str:
-        """The element type of the operand that matters: the last one."""
+        """The element type of the last operand, which determines the rule."""
         return self.dtypes[-1]
 
     @property
@@ -50,12 +50,12 @@ class Application:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The operands, of which none is complex."""
+        """The operands, none of them complex."""
         return tuple(single(held) for held in self.operands)
 
     @property
     def pairs(self) -> tuple[tuple[Value, Value], ...]:
-        """The operands, which are all complex."""
+        """The operands, all of them complex."""
         return tuple(parts(held) for held in self.operands)
 
     @property
@@ -64,22 +64,22 @@ class Application:
         return register(self.result, self.count)
 
     def lanes_of(self, element: str) -> str:
-        """The LLVM type of as many lanes of another element."""
+        """Return the LLVM vector type of another element type."""
         return vector(element, self.count)
 
 
 Rule = Callable[[Application], Held | None]
-"""How an operation becomes instructions; `None` where it does not."""
+"""Emits the instructions of an operation; returns `None` if the operation is not supported."""
 
 
 def each_part(rule: Callable[[Application], Held | None]) -> Rule:
-    """A rule for real numbers, used on both parts of complex ones."""
+    """Return a rule that applies a rule for real vectors to both parts of complex ones."""
 
     def apply(a: Application) -> Held | None:
         if not a.is_complex:
             return rule(a)
         part = {"c64": "f32", "c128": "f64"}[a.dtype]
-        made = [
+        parts_made = [
             rule(
                 Application(
                     a.function,
@@ -92,8 +92,8 @@ def each_part(rule: Callable[[Application], Held | None]) -> Rule:
             )
             for i in (0, 1)
         ]
-        if made[0] is None or made[1] is None:
+        if parts_made[0] is None or parts_made[1] is None:
             return None
-        return single(made[0]), single(made[1])
+        return single(parts_made[0]), single(parts_made[1])
 
     return apply

@@ -1,9 +1,9 @@
-"""Steps that vector functions are made of, on f32 and f64 vectors of any number of lanes.
+"""The steps that vector functions consist of, for f32 and f64 vectors of any number of lanes.
 
 A function is written once for three grades: `f32`, `f64`, and `short`, which computes in f64 what
-is rounded to f32 in the end, with polynomials that are no longer than that needs. Fused
-multiply-adds are needed for exactness, not only for speed (the rest of a product is one); where
-a machine has none, LLVM calls the C library's.
+is finally rounded to f32, with polynomials of just the necessary degree. Fused multiply-adds are
+needed for accuracy, not only for speed (the rounding error of a product is one); on a machine
+without them, LLVM calls the C library's.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def is_single(x: Value) -> bool:
 
 
 def fma(a: Value, b: Number, c: Number) -> Value:
-    """a b + c, rounded once."""
+    """Return a b + c, rounded once."""
     return a.function.fma(a, b, c)
 
 
@@ -37,12 +37,12 @@ def where(condition: Value, yes: Number, no: Number) -> Value:
 
 
 def size(x: Value) -> Value:
-    """|x|"""
+    """Return |x|."""
     return x.function.intrinsic("fabs", x)
 
 
 def signed_as(x: Value, sign: Value) -> Value:
-    """|x| with the sign of another."""
+    """Return |x| with the sign of `sign`."""
     return x.function.intrinsic("copysign", x, sign)
 
 
@@ -55,40 +55,42 @@ def constant(like: Value, number: float) -> Value:
 
 
 def bits_of(x: Value) -> Value:
-    """The bits as integers."""
+    """Return the bits as integers."""
     return x.to(vector(INTEGER[element(x.type)], lanes(x.type)), "bitcast")
 
 
 def float_of(bits: Value) -> Value:
-    """The float that has these bits."""
+    """Return the float with these bits."""
     kind = "float" if element(bits.type) == "i32" else "double"
     return bits.to(vector(kind, lanes(bits.type)), "bitcast")
 
 
 def to_float(integer: Value) -> Value:
-    """The float of this number."""
+    """Convert an integer to a float."""
     kind = "float" if element(integer.type) == "i32" else "double"
     return integer.to(vector(kind, lanes(integer.type)), "sitofp")
 
 
 def at_most(x: Value, bound: float) -> Value:
-    """NaN stays."""
+    """Return the minimum of x and a bound; NaN is preserved."""
     return where(x.is_("ogt", bound), bound, x)
 
 
 def at_least(x: Value, bound: float) -> Value:
-    """NaN stays."""
+    """Return the maximum of x and a bound; NaN is preserved."""
     return where(x.is_("olt", bound), bound, x)
 
 
 def polynomial(x: Value, name: str, grade: str) -> Value:
-    """The polynomial of a name and grade, by Horner's rule: what counts is how many steps there
-    are, not how long they wait for each other."""
+    """Evaluate the polynomial of a name and grade by Horner's rule.
+
+    The number of instructions matters, not their latency.
+    """
     return horner(x, POLYNOMIALS[f"{name}.{grade}"])
 
 
 def horner(x: Value, coefficients: Sequence[float]) -> Value:
-    """c0 + c1 x + c2 x^2 + ..."""
+    """Return c0 + c1 x + c2 x^2 + ..."""
     *lower, last = coefficients
     total = constant(x, last)
     for coefficient in reversed(lower):
@@ -97,28 +99,28 @@ def horner(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def nearest(x: Value) -> tuple[Value, Value]:
-    """The nearest integer, as a float and as an integer; right while |x| < 2^22 or 2^51.
+    """Return the nearest integer, as a float and as an integer; correct if |x| < 2^22 (f64: 2^51).
 
-    Adding 1.5 * 2^23 (2^52) moves the fraction out at the right end.
+    Adding 1.5 * 2^23 (f64: 1.5 * 2^52) shifts the fraction out at the right end.
     """
     kind = element(x.type)
     shift = 1.5 * 2.0 ** FRACTION[kind]
-    moved = x + shift
+    shifted = x + shift
     pattern = (0x4B400000, 0x4338000000000000)[kind == "double"]
-    return moved - shift, bits_of(moved) - pattern
+    return shifted - shift, bits_of(shifted) - pattern
 
 
 def nearest_product(x: Value, factor: Number) -> tuple[Value, Value]:
-    """`nearest` of x times a factor, not rounded in between."""
+    """Return `round_to_integer` of x times a factor, without rounding the product."""
     kind = element(x.type)
     shift = 1.5 * 2.0 ** FRACTION[kind]
-    moved = fma(x, factor, shift)
+    shifted = fma(x, factor, shift)
     pattern = (0x4B400000, 0x4338000000000000)[kind == "double"]
-    return moved - shift, bits_of(moved) - pattern
+    return shifted - shift, bits_of(shifted) - pattern
 
 
 def any_of(f: Function, condition: Value) -> Value:
-    """Whether it holds in any lane."""
+    """Return whether a condition holds in any lane."""
     count = lanes(condition.type)
     if count == 1:
         return condition
@@ -133,41 +135,43 @@ def rarely(
     otherwise: Callable[[], Value],
     easy: Callable[[], tuple[Value, Number]] | None = None,
 ) -> Value:
-    """`value`, but for lanes that are rare: what `otherwise` makes, where any lane is.
+    """Return `value`, but in rare lanes the result of `otherwise`, which runs only if a lane is
+    rare.
 
-    What it makes of the other lanes is dropped, so that no lane's bits depend on its neighbours.
-    `easy` says which lanes have a value that takes no more than a look, and that value: where all
-    rare ones are such, nothing else is made.
+    Its results in other lanes are discarded, so that no lane depends on the others. `easy` returns
+    the lanes with a trivial value, and that value: if all rare lanes are such, `otherwise` does not
+    run.
     """
     f = value.function
-    made = f.variable(value.type, value)
+    result = f.variable(value.type, value)
     with f.when(any_of(f, rare), seldom=True):
         if easy is None:
-            made.set(where(rare, (f.apart or otherwise)(), value))
+            result.set(where(rare, (f.apart or otherwise)(), value))
         else:
             which, known = easy()
-            made.set(where(which, known, value))
+            result.set(where(which, known, value))
             left = rare & ~which
             with f.when(any_of(f, left), seldom=True):
-                made.set(where(left, (f.apart or otherwise)(), made.get()))
-    return made.get()
+                result.set(where(left, (f.apart or otherwise)(), result.get()))
+    return result.get()
 
 
 def power_of_two(exponent: Value) -> Value:
-    """2^exponent, for integers whose power is a normal number."""
+    """Return 2^exponent for integers whose power is a normal number."""
     kind = "float" if element(exponent.type) == "i32" else "double"
     return float_of((exponent + BIAS[kind]) << FRACTION[kind])
 
 
 def scaled(x: Value, exponent: Value) -> Value:
-    """x 2^exponent, rounded once where 1 <= |x| < 4 or a machine has an instruction for it.
+    """Return x 2^exponent, rounded once if 1 <= |x| < 4 or if the machine has an instruction for
+    it.
 
-    Else in two steps, as the power alone may overflow.
+    Otherwise the product is computed in two steps, since the power alone may overflow.
     """
     f = x.function
     if "+avx512f" in host().features:
-        short = {"float": "f32", "double": "f64"}[element(x.type)]
-        name = f"llvm.ldexp.v{lanes(x.type)}{short}.v{lanes(x.type)}i{short[1:]}"
+        type_name = {"float": "f32", "double": "f64"}[element(x.type)]
+        name = f"llvm.ldexp.v{lanes(x.type)}{type_name}.v{lanes(x.type)}i{type_name[1:]}"
         f.module.declare(name, x.type, [x.type, exponent.type])
         return f.call(name, [x, exponent], x.type)
     half = halved(exponent, 1)
@@ -175,14 +179,14 @@ def scaled(x: Value, exponent: Value) -> Value:
 
 
 def halved(integer: Value, times: int) -> Value:
-    """integer / 2^times, rounded down."""
+    """Return integer / 2^times, rounded down."""
     f = integer.function
     by = f.value(times, integer.type)
     return f.emit(f"ashr {integer.type} {integer}, {by}", integer.type)
 
 
 def split_power(x: Value) -> tuple[Value, Value]:
-    """x = m 2^k, as m from sqrt(1/2) to sqrt(2) and k, an integer; x positive, not subnormal."""
+    """Split a positive normal x = m 2^k into m in [sqrt(1/2), sqrt(2)) and the integer k."""
     kind = element(x.type)
     least = (0x3F3504F3, 0x3FE6A09E667F3BCD)[kind == "double"]
     bits = bits_of(x) - least
@@ -191,19 +195,19 @@ def split_power(x: Value) -> tuple[Value, Value]:
 
 
 def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """a + b as a sum and what it lacks (Knuth)."""
+    """Return a + b as a rounded sum and its rounding error (Knuth)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def fast_two_sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """a + b as a sum and what it lacks, for |a| >= |b| (Dekker)."""
+    """Return a + b as a rounded sum and its rounding error, for |a| >= |b| (Dekker)."""
     s = a + b
     return s, b - (s - a)
 
 
 def two_product(a: Value, b: Value) -> tuple[Value, Value]:
-    """a b as a product and what it lacks."""
+    """Return a b as a rounded product and its rounding error."""
     p = a * b
     return p, fma(a, b, -p)

@@ -1,8 +1,8 @@
-"""Functions of complex numbers, from the library's functions of f64.
+"""Functions of complex numbers, composed of the library's functions of f64.
 
 c64 is computed in f64 and rounded once, so that nothing overflows on the way. Zeros and infinities
-are C99's (Annex G), as NumPy has them. The formulas of tanh are W. Kahan's, "Branch cuts for
-complex elementary functions" (1987).
+follow C99 (Annex G), as in NumPy. The formulas of tanh are W. Kahan's, "Branch cuts for complex
+elementary functions" (1987).
 """
 
 from collections.abc import Callable
@@ -47,32 +47,35 @@ def _is_finite(x: Value) -> Value:
 
 
 def exp(z: Pair) -> Pair:
-    """e^a (cos b, sin b)."""
+    """Return e^a (cos b, sin b)."""
     return _turned_power(z, "exp", 709.0, ("cos", "sin"))
 
 
 def exp2(z: Pair) -> Pair:
-    """2^a (cos(b ln 2), sin(b ln 2)); what b ln 2 is rounded to may be turns away."""
+    """Return 2^a (cos(b ln 2), sin(b ln 2)), without rounding b ln 2, which could be off by whole
+    turns."""
     return _turned_power(z, "exp2", 1023.0, ("cos_ln2", "sin_ln2"))
 
 
 def _turned_power(z: Pair, power: str, end: float, waves: tuple[str, str]) -> Pair:
-    """A power of the real part times waves of the other, in two factors where it overflows."""
+    """Return a power of the real part times cosine and sine of the other, in two factors if it
+    overflows."""
     a, b = z
     large = a.is_("ogt", end)
     scale = call(power, where(large, a * 0.5, a))
     again = where(large, scale, 1.0)
     real = scale * call(waves[0], b) * again
     imag = where(b.is_("oeq", 0.0), b, scale * call(waves[1], b) * again)
-    lost = ~_is_finite(b)
-    gone = a.is_("oeq", -INFINITY) & lost
-    grown = a.is_("oeq", INFINITY) & lost
-    real = where(gone, 0.0, where(grown, INFINITY, real))
-    return real, where(gone, 0.0, imag)
+    is_nonfinite = ~_is_finite(b)
+    vanishes = a.is_("oeq", -INFINITY) & is_nonfinite
+    overflows = a.is_("oeq", INFINITY) & is_nonfinite
+    real = where(vanishes, 0.0, where(overflows, INFINITY, real))
+    return real, where(vanishes, 0.0, imag)
 
 
 def _squares(z: Pair) -> tuple[Value, Value, Value, Value]:
-    """The larger and the smaller size of the parts, and 2^e, 2^-e that bring the larger to 1."""
+    """Return the larger and the smaller magnitude of the parts, and 2^e and 2^-e that scale the
+    larger to 1."""
     a, b = size(z[0]), size(z[1])
     high, low = where(a.is_("ogt", b), a, b), where(a.is_("ogt", b), b, a)
     exponent = float_of(bits_of(at_most(at_least(high, 2.0**-1000), 2.0**1000)) & (0x7FF << 52))
@@ -80,7 +83,7 @@ def _squares(z: Pair) -> tuple[Value, Value, Value, Value]:
 
 
 def absolute(z: Pair) -> Value:
-    """The root of the sum of squares, brought to around 1; infinite beside NaN too."""
+    """Return the root of the sum of squares, scaled to around 1; an infinity dominates NaN."""
     high, low, up, down = _squares(z)
     m, n = high * down, low * down
     value = root(fma(m, m, n * n)) * up
@@ -88,9 +91,10 @@ def absolute(z: Pair) -> Value:
 
 
 def log_of(z: Pair, past: Value | None = None) -> Pair:
-    """log |z| and the angle, of (past + a, b) where something is said to be past.
+    """Return log |z| and the angle; with `past`, those of (past + a, b).
 
-    Near |z| = 1 from |z|^2 - 1, which is summed in two parts; else from the larger part.
+    Near |z| = 1 the logarithm is computed from |z|^2 - 1, which is summed in two parts; otherwise
+    from the larger part.
     """
     a, b = z
     whole, rest = (a, constant(a, 0.0)) if past is None else two_sum(past, a)
@@ -105,13 +109,14 @@ def log_of(z: Pair, past: Value | None = None) -> Pair:
     ratio = where(_is_endless(high), 0.0, ratio)
     tail = 0.5 * call("log1p", where(near, excess, ratio * ratio))
     real = where(near, tail, call("log", high) + tail)
-    endless = _is_endless(a) | _is_endless(b)
-    real = where(endless, INFINITY, where(a.is_("uno", b), NAN, real))
+    is_infinite = _is_endless(a) | _is_endless(b)
+    real = where(is_infinite, INFINITY, where(a.is_("uno", b), NAN, real))
     return real, call("atan2", b, whole)
 
 
 def log1p(z: Pair) -> Pair:
-    """log(1 + z); a + (b^2 - a^2) / 2 + ... is found without 1 where z is small."""
+    """Return log(1 + z); for small z |1 + z|^2 - 1 = 2 a + a^2 + b^2 is computed without adding the
+    1."""
     a, b = z
     whole = log_of(z, constant(a, 1.0))
     square, low = two_product(a, a)
@@ -124,7 +129,7 @@ def log1p(z: Pair) -> Pair:
 
 
 def sqrt(z: Pair) -> Pair:
-    """The root with a real part that is not negative."""
+    """Return the square root with a nonnegative real part."""
     a, b = z
     _, _, up, _ = _squares(z)
     even = float_of((bits_of(up) & (0x3FF << 53)) | (1 << 52))
@@ -134,16 +139,16 @@ def sqrt(z: Pair) -> Pair:
     scale = root(even)
     left = a.is_("olt", 0.0)
     real, imag = where(left, other, t) * scale, where(left, t, other) * scale
-    endless = _is_endless(a)
-    nothing = where(b.is_("uno", b), NAN, constant(a, 0.0))
-    real = where(endless, where(left, nothing, a), real)
-    imag = where(endless, where(left, INFINITY, nothing), imag)
+    is_infinite = _is_endless(a)
+    nan_or_zero = where(b.is_("uno", b), NAN, constant(a, 0.0))
+    real = where(is_infinite, where(left, nan_or_zero, a), real)
+    imag = where(is_infinite, where(left, INFINITY, nan_or_zero), imag)
     real = where(_is_endless(b), INFINITY, real)
     return real, where(_is_endless(b), b, signed_as(imag, b))
 
 
 def _hyperbolic(a: Value) -> tuple[Value, Value, Value]:
-    """cosh, sinh and a factor to both, which is not 1 where they overflow."""
+    """Return cosh, sinh, and a factor of both, which differs from 1 where they overflow."""
     large = size(a).is_("ogt", 709.0)
     inside = where(large, 1.0, a)
     half = call("exp", where(large, size(a) * 0.5, 0.0))
@@ -156,8 +161,8 @@ def sinh(z: Pair) -> Pair:
     cosh, sinh_, more = _hyperbolic(a)
     real = sinh_ * call("cos", b) * more
     imag = where(b.is_("oeq", 0.0), b, cosh * call("sin", b) * more)
-    lost = _is_endless(a) & ~_is_finite(b)
-    return where(lost | (a.is_("oeq", 0.0) & ~_is_finite(b)), a, real), imag
+    is_indefinite = _is_endless(a) & ~_is_finite(b)
+    return where(is_indefinite | (a.is_("oeq", 0.0) & ~_is_finite(b)), a, real), imag
 
 
 def cosh(z: Pair) -> Pair:
@@ -168,28 +173,28 @@ def cosh(z: Pair) -> Pair:
     flat = (b.is_("oeq", 0.0) | a.is_("oeq", 0.0)) & imag.is_("uno", imag)
     sign = signed_as(constant(a, 1.0), a) * signed_as(constant(b, 1.0), b)
     imag = where(flat, 0.0 * sign, imag)
-    lost = _is_endless(a) & ~_is_finite(b)
-    return where(lost, INFINITY, real), imag
+    is_indefinite = _is_endless(a) & ~_is_finite(b)
+    return where(is_indefinite, INFINITY, real), imag
 
 
 def tanh(z: Pair) -> Pair:
     a, b = z
-    far = size(a).is_("ogt", 20.0)
+    is_large = size(a).is_("ogt", 20.0)
     t = call("tan", b)
-    s = call("sinh", where(far, 0.0, a))
+    s = call("sinh", where(is_large, 0.0, a))
     beta, rho = fma(t, t, 1.0), root(fma(s, s, 1.0))
     below = fma(beta * s, s, 1.0)
-    real = where(far, signed_as(constant(a, 1.0), a), beta * rho * s / below)
-    decay = 4.0 * call("exp", -2.0 * where(far, size(a), 0.0))
+    real = where(is_large, signed_as(constant(a, 1.0), a), beta * rho * s / below)
+    decay = 4.0 * call("exp", -2.0 * where(is_large, size(a), 0.0))
     tail = call("sin", b) * call("cos", b) * decay
     tail = where(_is_finite(b), tail, where(_is_endless(a), constant(a, 0.0), NAN))
-    imag = where(far, tail, t / below)
+    imag = where(is_large, tail, t / below)
     real = where(a.is_("oeq", 0.0), a, where(_is_finite(b) | _is_endless(a), real, NAN))
     return real, where(b.is_("oeq", 0.0), b, imag)
 
 
 def turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
-    """-i f(iz), which is sin for sinh and tan for tanh."""
+    """Return -i f(iz), which is sin for sinh and tan for tanh."""
 
     def apply(z: Pair) -> Pair:
         real, imag = function((-z[1], z[0]))
@@ -199,19 +204,19 @@ def turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
 
 
 def expm1(z: Pair) -> Pair:
-    """By parts: (expm1(a) cos b - 2 sin^2(b / 2), e^a sin b)."""
+    """Return the parts (expm1(a) cos b - 2 sin^2(b / 2), e^a sin b)."""
     a, b = z
     half = call("sin", b * 0.5)
     real = fma(call("expm1", a), call("cos", b), -2.0 * half * half)
-    lost = ~_is_finite(b)
+    is_nonfinite = ~_is_finite(b)
     low, high = a.is_("oeq", -INFINITY), a.is_("oeq", INFINITY)
-    real = where(low, -1.0, where(high & lost, INFINITY, real))
+    real = where(low, -1.0, where(high & is_nonfinite, INFINITY, real))
     imag = where(b.is_("oeq", 0.0), b, call("exp", a) * call("sin", b))
-    return real, where(low & lost, 0.0, imag)
+    return real, where(low & is_nonfinite, 0.0, imag)
 
 
 def logistic(z: Pair) -> Pair:
-    """1 / (1 + e^-z), computed from whichever exponential is small."""
+    """Return 1 / (1 + e^-z), computed from the smaller of both exponentials."""
     a, b = z
     left = a.is_("olt", 0.0)
     small = exp((where(left, a, -a), where(left, b, -b)))
@@ -225,25 +230,26 @@ def rsqrt(z: Pair) -> Pair:
 
 
 def sign(z: Pair) -> Pair:
-    """z / |z|; 0 of 0."""
+    """Return z / |z|, and 0 for 0."""
     length = absolute(z)
-    none = length.is_("oeq", 0.0)
-    made = divided(z, (where(none, 1.0, length), constant(z[0], 0.0)))
-    return where(none, 0.0, made[0]), where(none, 0.0, made[1])
+    is_zero = length.is_("oeq", 0.0)
+    result = divided(z, (where(is_zero, 1.0, length), constant(z[0], 0.0)))
+    return where(is_zero, 0.0, result[0]), where(is_zero, 0.0, result[1])
 
 
 def power(x: Pair, y: Pair) -> Pair:
-    """exp(y log x); 1 for y = 0, and 0 to a power of positive real part is 0, else NaN."""
+    """Return exp(y log x); 1 for y = 0. 0 to a power with a positive real part is 0, otherwise
+    NaN."""
     value = exp(multiplied(y, log_of(x)))
-    nothing = x[0].is_("oeq", 0.0) & x[1].is_("oeq", 0.0)
+    is_zero = x[0].is_("oeq", 0.0) & x[1].is_("oeq", 0.0)
     zero = where(y[0].is_("ogt", 0.0), constant(x[0], 0.0), NAN)
     one = y[0].is_("oeq", 0.0) & y[1].is_("oeq", 0.0)
-    real, imag = (where(nothing, zero, part) for part in value)
+    real, imag = (where(is_zero, zero, part) for part in value)
     return where(one, 1.0, real), where(one, 0.0, imag)
 
 
 def in_double(function: Callable[..., Held]) -> Rule:
-    """A function of pairs of f64 as a rule for both complex types."""
+    """Return a rule for both complex types from a function of f64 pairs."""
 
     def rule(a: Application) -> Held:
         given = a.pairs
@@ -251,10 +257,10 @@ def in_double(function: Callable[..., Held]) -> Rule:
         narrow = given[0][0].type
         if narrow == wide:
             return function(*given)
-        made = function(*((re.to(wide, "fpext"), im.to(wide, "fpext")) for re, im in given))
-        if isinstance(made, Value):
-            return made.to(narrow, "fptrunc")
-        real, imag = parts(made)
+        result = function(*((re.to(wide, "fpext"), im.to(wide, "fpext")) for re, im in given))
+        if isinstance(result, Value):
+            return result.to(narrow, "fptrunc")
+        real, imag = parts(result)
         return real.to(narrow, "fptrunc"), imag.to(narrow, "fptrunc")
 
     return rule
@@ -267,10 +273,10 @@ def _absolute(a: Application) -> Held:
         return absolute(z)
 
     def in_f64() -> Value:
-        """Where squares neither overflow nor vanish."""
+        """Compute in f64, where squares neither overflow nor underflow."""
         re, im = (part.to(vector("double", lanes(narrow)), "fpext") for part in z)
-        made = root(fma(re, re, im * im)).to(narrow, "fptrunc")
-        return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, made)
+        result = root(fma(re, re, im * im)).to(narrow, "fptrunc")
+        return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, result)
 
     return size_of_single(z, in_f64)
 
@@ -287,7 +293,7 @@ FUNCTIONS: dict[str, Callable[..., Held]] = {
     "cos": lambda z: cosh((-z[1], z[0])), "tan": turned(tanh), "logistic": logistic,
     "sign": sign, "pow": power,
 }  # fmt: skip
-"""Of pairs of f64."""
+"""Functions of f64 pairs."""
 
 RULES: dict[str, Rule] = {
     "abs": _absolute,

@@ -1,8 +1,8 @@
 """Inverse trigonometric and hyperbolic functions of complex numbers, on pairs of f64.
 
-By W. Kahan's formulas, "Branch cuts for complex elementary functions" (1987), which take roots of
-1 - z and 1 + z; where |z| is large or infinite, by the logarithm of z. Cuts, zeros and infinities
-are C99's.
+The formulas are W. Kahan's, "Branch cuts for complex elementary functions" (1987), which use the
+roots of 1 - z and 1 + z; if |z| is large or infinite, the logarithm of z. Branch cuts, zeros and
+infinities follow C99.
 """
 
 from math import log, pi
@@ -21,11 +21,11 @@ from shardir.backends.cpu.native.vector.complex_functions import call, log_of, s
 from shardir.backends.cpu.native.vector.complexes import Pair, divided
 
 FAR = 2.0**500
-"""From where on squares may overflow, and 1 is nothing beside z."""
+"""From this magnitude on squares may overflow, and 1 is negligible beside z."""
 
 
 def _roots(z: Pair) -> tuple[Pair, Pair]:
-    """Of 1 - z and 1 + z."""
+    """Return the square roots of 1 - z and 1 + z."""
     a, b = z
     return sqrt((1.0 - a, -b)), sqrt((1.0 + a, b))
 
@@ -39,13 +39,13 @@ def _is_nan(z: Pair) -> Value:
 
 
 def _direction(z: Pair) -> Pair:
-    """z, or of infinite z what its infinite parts say: 1 for them, 0 for others."""
-    endless = _is_endless(z)
-    made = []
+    """Return z; of infinite z replace infinite parts by 1 and finite ones by 0."""
+    is_infinite = _is_endless(z)
+    result = []
     for part in z:
         one = where(size(part).is_("oeq", INFINITY), 1.0, constant(part, 0.0))
-        made.append(where(endless & part.is_("ord", part), signed_as(one, part), part))
-    return made[0], made[1]
+        result.append(where(is_infinite & part.is_("ord", part), signed_as(one, part), part))
+    return result[0], result[1]
 
 
 def _is_endless(z: Pair) -> Value:
@@ -53,7 +53,7 @@ def _is_endless(z: Pair) -> Value:
 
 
 def _height(z: Pair, near: Value) -> Value:
-    """The size of the imaginary part of asin and acos, which they have in common, as `near`."""
+    """Return the magnitude of the imaginary part of asin and acos; `near` for ordinary z."""
     value = where(_is_far(z), log_of(z)[0] + log(2), near)
     small = size(z[0]).is_("olt", 2.0**-28) & size(z[1]).is_("olt", 2.0**-28)
     value = where(small, z[1], value)
@@ -81,7 +81,7 @@ def acos(z: Pair) -> Pair:
 
 
 def acosh(z: Pair) -> Pair:
-    """acos, turned to where the real part is not negative."""
+    """Rotate acos to a nonnegative real part."""
     real, imag = acos(z)
     return size(imag), signed_as(real, z[1])
 
@@ -90,15 +90,15 @@ def atanh(z: Pair) -> Pair:
     a, b = size(z[0]), z[1]
     below = fma(1.0 - a, 1.0 - a, b * b)
     real = 0.25 * call("log1p", 4.0 * a / below)
-    steep = a.is_("oeq", 1.0) & size(b).is_("olt", 2.0**-400)  # b^2 is 0
-    real = where(steep, 0.5 * (log(2) - call("log", size(b))), real)
+    is_near_pole = a.is_("oeq", 1.0) & size(b).is_("olt", 2.0**-400)  # b^2 underflows
+    real = where(is_near_pole, 0.5 * (log(2) - call("log", size(b))), real)
     inverse = divided((constant(a, 1.0), constant(a, 0.0)), (a, b))[0]
-    far, endless = _is_far(z), _is_endless(z)
-    real = where(endless, 0.0, where(far, inverse, real))
+    is_large, is_infinite = _is_far(z), _is_endless(z)
+    real = where(is_infinite, 0.0, where(is_large, inverse, real))
     real = where(z[0].is_("oeq", 0.0), 0.0, real)
     imag = 0.5 * call("atan2", 2.0 * b, fma(1.0 - a, 1.0 + a, -(b * b)))
     turn = where(b.is_("uno", b), NAN, signed_as(constant(b, pi / 2), b))
-    imag = where(far & (endless | ~_is_nan(z)), turn, imag)
+    imag = where(is_large & (is_infinite | ~_is_nan(z)), turn, imag)
     return signed_as(real, z[0]), imag
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of complex numbers, held as pairs of vectors."""
+"""Arithmetic of complex numbers, as pairs of vectors."""
 
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.vector import exact
@@ -14,20 +14,20 @@ def multiplied(x: Pair, y: Pair) -> Pair:
 
 
 def divided(x: Pair, y: Pair) -> Pair:
-    """Smith's algorithm (Comm. ACM 5, 1962), as NumPy has it: no product overflows."""
+    """Divide by Smith's algorithm (Comm. ACM 5, 1962), like NumPy: no product overflows."""
     (a, b), (c, d) = x, y
     f = a.function
-    wide, high = f.intrinsic("fabs", c), f.intrinsic("fabs", d)
-    flat = wide.is_("oge", high)
-    long, short = f.select(flat, c, d), f.select(flat, d, c)
+    real_magnitude, imag_magnitude = f.intrinsic("fabs", c), f.intrinsic("fabs", d)
+    real_dominates = real_magnitude.is_("oge", imag_magnitude)
+    long, short = f.select(real_dominates, c, d), f.select(real_dominates, d, c)
     ratio = short / long
     scale = 1.0 / (long + short * ratio)
-    first, second = f.select(flat, a, b), f.select(flat, b, a)
+    first, second = f.select(real_dominates, a, b), f.select(real_dominates, b, a)
     real = (first + second * ratio) * scale
     crossed = second - first * ratio
-    imag = f.select(flat, crossed, -crossed) * scale
-    nothing = wide.is_("oeq", 0.0) & high.is_("oeq", 0.0)
-    return f.select(nothing, a / wide, real), f.select(nothing, b / wide, imag)
+    imag = f.select(real_dominates, crossed, -crossed) * scale
+    is_zero = real_magnitude.is_("oeq", 0.0) & imag_magnitude.is_("oeq", 0.0)
+    return f.select(is_zero, a / real_magnitude, real), f.select(is_zero, b / real_magnitude, imag)
 
 
 def _multiply(a: Application) -> Held:
@@ -49,8 +49,11 @@ def _unequal(a: Application) -> Held:
 
 
 def _apart(a: Application) -> tuple[Pair, Pair]:
-    """Both operands, so that LLVM compares parts that are apart: else it compares what lies in
-    memory, and takes the bits of that apart one by one."""
+    """Return both operands with a fence, so that LLVM compares separate parts.
+
+    Without it LLVM compares the interleaved memory, and separates the bits of the result one by
+    one.
+    """
     first, second = a.pairs
     fence = a.function.intrinsic
     return (fence("arithmetic.fence", first[0]), fence("arithmetic.fence", first[1])), second
@@ -58,9 +61,9 @@ def _apart(a: Application) -> tuple[Pair, Pair]:
 
 def _is_finite(a: Application) -> Held:
     real, imag = a.pairs[0]
-    f, endless = a.function, float("inf")
-    return f.intrinsic("fabs", real).is_("olt", endless) & f.intrinsic("fabs", imag).is_(
-        "olt", endless
+    f, infinity = a.function, float("inf")
+    return f.intrinsic("fabs", real).is_("olt", infinity) & f.intrinsic("fabs", imag).is_(
+        "olt", infinity
     )
 
 
@@ -81,7 +84,7 @@ def _conjugate(a: Application) -> Held:
 
 
 MIXED = ("complex",)
-"""Operations whose operands are not complex, and whose result is."""
+"""Operations with operands that are not complex, and a complex result."""
 
 RULES: dict[str, Rule] = {
     "add": each_part(exact.add), "sub": each_part(exact.sub), "neg": each_part(exact.neg),

@@ -1,5 +1,5 @@
-"""Numbers as another element type (`convert`), to the letter of `shardir.ops.numerics.convert`;
-and their bits as another one (`bitcast`)."""
+"""Conversions to another element type (`convert`), equal to `shardir.ops.numerics.convert`, and
+reinterpretations of bits (`bitcast`)."""
 
 from shardir.backends.cpu.native.llvm.halves import odd_single
 from shardir.backends.cpu.native.llvm.text import Function, Value, element, lanes, vector
@@ -18,7 +18,8 @@ INTEGER_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 
 
 def convert(a: Application) -> Held:
-    """Floats to integers saturate, NaN gives 0; integers wrap; all but zero is true."""
+    """Convert: floats to integers saturate, NaN gives 0; integers wrap; every nonzero value is
+    true."""
     f, source, to = a.function, a.dtype, a.result
     if source in COMPLEX:
         real, imag = parts(a.operands[0])
@@ -36,14 +37,14 @@ def convert(a: Application) -> Held:
 
 
 def reinterpret(a: Application) -> Held:
-    """The bits of each number as another one that is as wide."""
+    """Reinterpret the bits of each element as another type of the same width."""
     x = single(a.operands[0])
     type = register(a.result, lanes(x.type))
     return x if x.type == type else x.to(type, "bitcast")
 
 
 def number(f: Function, x: Value, source: str, to: str) -> Value:
-    """Vectors that are not complex from one element type to another."""
+    """Convert real vectors from one element type to another."""
     if source == to:
         return x
     type = register(to, lanes(x.type))
@@ -73,26 +74,26 @@ def _from_float(f: Function, x: Value, source: str, to: str, type: str) -> Value
         if source == "f64":
             return rounded(f, odd_single(f, x), to) if to in NARROW else x.to(type, "fptrunc")
         return rounded(f, x, to)
-    # Not the saturating intrinsics of LLVM, which take vectors apart.
+    # LLVM's saturating intrinsics would scalarize the vectors.
     bits = INTEGER_BITS.get(to) or INTEGER_BITS[f"i{to[1:]}"]
     if to in SIGNED:
         least, most, end = -(1 << bits - 1), (1 << bits - 1) - 1, 2.0 ** (bits - 1)
     else:
         least, most, end = 0, (1 << bits) - 1, 2.0**bits
-    made = x.to(type, "fptosi" if to in SIGNED else "fptoui")
-    made = f.select(x.is_("olt", end), made, most)
-    made = f.select(x.is_("ogt", float(least)), made, least)
-    return f.select(x.is_("uno", x), 0, made)
+    result = x.to(type, "fptosi" if to in SIGNED else "fptoui")
+    result = f.select(x.is_("olt", end), result, most)
+    result = f.select(x.is_("ogt", float(least)), result, least)
+    return f.select(x.is_("uno", x), 0, result)
 
 
 def _odd_double(f: Function, x: Value, signed: bool) -> Value:
-    """Integers in f64, those that are inexact with an odd last bit."""
+    """Convert integers to f64 with round-to-odd."""
     type = vector("double", lanes(x.type))
-    how = "sitofp" if signed else "uitofp"
+    cast = "sitofp" if signed else "uitofp"
     if element(x.type) != "i64":
-        return x.to(type, how)
+        return x.to(type, cast)
     top = f.emit(f"ashr {x.type} {x}, {f.value(11, x.type)}", x.type) if signed else x >> 11
     lost = (x & 0x7FF).is_("ne", 0).to(x.type, "zext")
     size = f.select(x.is_("slt", 0), -x, x) if signed else x
     small = size.is_("ule", 1 << 53)
-    return f.select(small, x, (top | lost) << 11).to(type, how)
+    return f.select(small, x, (top | lost) << 11).to(type, cast)

@@ -11,12 +11,13 @@ WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "doubl
 
 
 class Divisor(NamedTuple):
-    """What a division by integers asks of them, and a loop keeps where they stay the same.
+    """The properties of integer divisors that a division needs, which a loop precomputes if
+    invariant.
 
-    `safe` is 1 where they are 0 (`none`), which has no meaning, and where they are -1
-    (`turning`, of signed ones), as the least number has no opposite. `one` says where they are 1,
-    if they are the same in all lanes and `inverse` holds words by which to multiply; `shift` is
-    then how far to move a quotient of words.
+    `safe` is the divisor, with 1 in place of 0 (`none`), which has no quotient, and of -1
+    (`turning`, if signed), since the least integer has no negative. `one` flags divisors of 1; it
+    is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift of a
+    word quotient.
     """
 
     none: Value
@@ -28,10 +29,10 @@ class Divisor(NamedTuple):
 
 
 def divisor_of(y: Value, dtype: str) -> Divisor:
-    """Short integers are divided by way of floats with twice their bits, times 1 / y.
+    """Precompute divisors; short integers are divided as floats of twice their bits, times 1 / y.
 
-    That is made larger by more than all is rounded, so that no whole quotient is missed; one that
-    is not whole is further from the next than that, by 1 / x at least.
+    The inverse is enlarged by more than all rounding errors, so that no exact quotient is missed;
+    an inexact quotient is further from the next integer than that, by at least 1 / x.
     """
     f, signed = y.function, dtype in SIGNED
     none = y.is_("eq", 0)
@@ -47,11 +48,11 @@ def divisor_of(y: Value, dtype: str) -> Divisor:
 
 
 def kept_divisor_of(y: Value, dtype: str) -> Divisor:
-    """The same of integers that are one in all lanes, for many quotients.
+    """Precompute divisors that are equal in all lanes, for many quotients.
 
-    Those without a sign are multiplied by words. For bytes they are 2^16 / y, rounded up, which is
-    off by less than 1 / 255 of 2^16 / y for each. For words of N bits, 16 or 32, they are the
-    fraction of 2^(N + n) / y, rounded up, 2^n the first power from y on: T. Granlund and P.
+    Unsigned ones become multipliers. For bytes these are 2^16 / y, rounded up, whose error is less
+    than 1 / 255 of 2^16 / y for each. For words of N bits, 16 or 32, they are the fraction of 2^(N
+    + n) / y, rounded up, with 2^n the first power of 2 that is at least y: T. Granlund and P.
     Montgomery, "Division by invariant integers using multiplication" (1994).
     """
     f, count = y.function, lanes(y.type)
@@ -74,17 +75,17 @@ def kept_divisor_of(y: Value, dtype: str) -> Divisor:
 
 
 def divided(a: Application) -> Held:
-    """The quotient towards zero; all bits set for a divisor of 0."""
+    """Return the quotient rounded towards zero; -1 for a divisor of 0."""
     x, y = a.values
     by = a.divisor or divisor_of(y, a.dtype)
-    made = _quotient(x, by, a.is_signed)
+    result = _quotient(x, by, a.is_signed)
     if by.turning is not None:
-        made = a.function.select(by.turning, -x, made)
-    return a.function.select(by.none, -1, made)
+        result = a.function.select(by.turning, -x, result)
+    return a.function.select(by.none, -1, result)
 
 
 def rem(a: Application) -> Held:
-    """x - (x / y) y, 0 where y is -1; that of floats is a function of the library."""
+    """Return x - (x / y) y, which is 0 for a divisor of -1; the library computes that of floats."""
     x, y = a.values
     by = a.divisor or divisor_of(y, a.dtype)
     return a.function.select(by.none, x, x - _quotient(x, by, a.is_signed) * by.safe)
@@ -101,7 +102,7 @@ def _quotient(x: Value, by: Divisor, signed: bool) -> Value:
 
 
 def _of_bytes(x: Value, inverse: Value) -> Value:
-    """Of the low and the high byte of each word, where it is: nothing is unpacked."""
+    """Divide the low and the high byte of each word in place, without unpacking."""
     words = x.to(inverse.type, "bitcast")
     low, high = _upper_half(words & 0xFF, inverse), _upper_half(words & -256, inverse)
     return (low | (high & -256)).to(x.type, "bitcast")
@@ -113,7 +114,7 @@ def _of_words(x: Value, inverse: Value, shift: Value) -> Value:
 
 
 def _upper_half(x: Value, y: Value) -> Value:
-    """The upper half of a product of words."""
+    """Return the upper half of a product of words."""
     width = WIDTHS[element(x.type)]
     double = vector(f"i{2 * width}", lanes(x.type))
     return ((x.to(double, "zext") * y.to(double, "zext")) >> width).to(x.type, "trunc")

@@ -1,7 +1,7 @@
-"""Operations that an instruction or two compute, for numbers that are not complex.
+"""Operations on real vectors that take one or two instructions.
 
-What each means is said by `shardir.ops.elementwise` and `shardir.ops.numerics`; results are equal
-to the reference interpreter's to the last bit.
+`shardir.ops.elementwise` and `shardir.ops.numerics` define them; results equal the reference
+interpreter's in all bits.
 """
 
 from shardir.backends.cpu.native.llvm.text import Value, element
@@ -128,7 +128,7 @@ def _shifted(a: Application, how: str) -> Value:
 
 
 def compare(of_floats: str, of_integers: str) -> Rule:
-    """A comparison; false where one is NaN, but for `ne`."""
+    """Return a comparison rule; comparisons with NaN are false, except for `ne`."""
 
     def rule(a: Application) -> Held:
         x, y = a.values
@@ -150,7 +150,8 @@ def identity(a: Application) -> Held:
 
 
 def nextafter(a: Application) -> Held:
-    """The bits of a float, read as an integer, are in the order of its size."""
+    """Return the next float towards y: the bits of floats, as integers, are ordered by
+    magnitude."""
     f, dtype = a.function, a.dtype
     x, y = a.values
     narrow = dtype in NARROW
@@ -163,9 +164,11 @@ def nextafter(a: Application) -> Held:
     moved = bits_of(x) + f.select(outward, f.value(1, whole), -1)
     sign = bits_of(y) & -(1 << (WIDTHS[element(whole)] - 1))
     moved = f.select(x.is_("oeq", 0.0), sign | 1, moved)
-    made = widened(f, moved, dtype) if narrow else moved.to(x.type, "bitcast")
-    made = f.select(x.is_("oeq", y), x if dtype == "f16" else y, made)  # as NumPy, of two zeros
-    return f.select(x.is_("uno", y), x + y, made)
+    result = widened(f, moved, dtype) if narrow else moved.to(x.type, "bitcast")
+    result = f.select(
+        x.is_("oeq", y), x if dtype == "f16" else y, result
+    )  # like NumPy, for two zeros
+    return f.select(x.is_("uno", y), x + y, result)
 
 
 MOVES: dict[str, Rule] = dict.fromkeys(
@@ -175,7 +178,7 @@ MOVES: dict[str, Rule] = dict.fromkeys(
     ),
     identity,
 )  # fmt: skip
-"""What gives its operand, of whatever type."""
+"""Operations that return their operand, of any type."""
 
 RULES: dict[str, Rule] = {
     "add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "abs": absolute, "sign": sign,
@@ -190,4 +193,4 @@ RULES: dict[str, Rule] = {
     "le": compare("ole", "sle"), "gt": compare("ogt", "sgt"), "ge": compare("oge", "sge"),
     "select": select, "nextafter": nextafter, **MOVES,
 }  # fmt: skip
-"""Rules for operands that are not complex; integer `rem` and `pow` are in `inline`."""
+"""Rules for real operands; integer `rem` and `pow` are in `inline`."""

@@ -1,6 +1,6 @@
-"""exp and its relatives: 2^k times a polynomial of the rest (Cody and Waite's reduction, 1980).
+"""exp and related functions: 2^k times a polynomial of the remainder (Cody and Waite, 1980).
 
-The rest of x - k ln 2 is taken with ln 2 in two parts, the products fused.
+The remainder x - k ln 2 is computed with ln 2 in two parts and fused products.
 """
 
 from math import log2
@@ -30,12 +30,13 @@ from shardir.backends.cpu.native.vector.arithmetic import (
 
 LN2 = {True: (0.693145751953125, 1.428606765330187e-06),
        False: (0.6931471805599453, 2.3190468138462996e-17)}  # fmt: skip
-"""ln 2 in two parts; in f32 the first one short, so that its products with k are exact."""
+"""ln 2 in two parts; in f32 the first one is short, so that its products with k are exact."""
 LOG2_E = log2(2.718281828459045)
 
 
 def reduced(x: Value, low: Value | None = None) -> tuple[Value, Value]:
-    """x (+ low) = k ln 2 + r: r and k, an integer. |x| is small enough for k to be exact."""
+    """Return r and the integer k of x (+ low) = k ln 2 + r. |x| must be small enough for k to be
+    exact."""
     high, rest = LN2[is_single(x)]
     k, integer = nearest_product(x, LOG2_E)
     r = fma(k, -high, x)
@@ -45,7 +46,7 @@ def reduced(x: Value, low: Value | None = None) -> tuple[Value, Value]:
 
 
 def exp(x: Value, grade: str, low: Value | None = None) -> Value:
-    """e^(x + low)"""
+    """Return e^(x + low)."""
     least, most = (-104.0, 89.0) if is_single(x) else (-746.0, 710.0)
     inside = at_most(at_least(x, least), most)
     r, k = reduced(inside, low)
@@ -53,7 +54,7 @@ def exp(x: Value, grade: str, low: Value | None = None) -> Value:
 
 
 def exp2(x: Value, grade: str, low: Value | None = None) -> Value:
-    """2^(x + low)"""
+    """Return 2^(x + low)."""
     least, most = (-151.0, 129.0) if is_single(x) else (-1076.0, 1025.0)
     inside = at_most(at_least(x, least), most)
     k, integer = nearest(inside)
@@ -62,7 +63,7 @@ def exp2(x: Value, grade: str, low: Value | None = None) -> Value:
 
 
 def exp2_inside(x: Value, low: Value) -> Value:
-    """2^(x + low), where that is surely a normal number of f64."""
+    """Return 2^(x + low) if the result is certain to be a normal f64."""
     k, integer = nearest(x + low)
     r = (x - k) + low
     value = fma(r, polynomial(r, "exp2", "f64"), 1.0)
@@ -70,9 +71,9 @@ def exp2_inside(x: Value, low: Value) -> Value:
 
 
 def expm1_parts(x: Value, grade: str) -> tuple[Value, Value]:
-    """e^x - 1, and what it lacks; -0 gives +0, subnormals lose a bit.
+    """Return e^x - 1, and its rounding error; -0 gives +0, subnormals lose a bit.
 
-    Half of it is summed, as 2^k may overflow where the result does not.
+    Half of it is summed, as 2^k may overflow even if the result does not.
     """
     least, most = (-18.0, 89.0) if is_single(x) else (-38.0, 710.0)
     r, k = reduced(at_most(at_least(x, least), most))
@@ -83,7 +84,7 @@ def expm1_parts(x: Value, grade: str) -> tuple[Value, Value]:
 
 
 def expm1(x: Value, grade: str) -> Value:
-    """e^x - 1"""
+    """Return e^x - 1."""
     if is_single(x):
         r, k = reduced(x)
         power = power_of_two(k)
@@ -100,7 +101,7 @@ def _expm1_exactly(x: Value, grade: str) -> Value:
 
 
 def logistic(x: Value, grade: str) -> Value:
-    """1 / (1 + e^-x) from e^-|x|, whose rounding is corrected in the quotient."""
+    """Return 1 / (1 + e^-x) from e^-|x|, with the rounding error of the quotient corrected."""
     r, k = reduced(at_least(-size(x), -104.0 if is_single(x) else -746.0))
     part = fma(r * r, polynomial(r, "exp", grade), r)
     one = constant(x, 1.0)
@@ -108,17 +109,17 @@ def logistic(x: Value, grade: str) -> Value:
     e, rest = scaled(high, k), scaled(low, k)
     whole, lost = fast_two_sum(one, e)
     inverse = 1.0 / whole
-    slip = fma(inverse, whole, -1.0) + inverse * (lost + rest)
-    inverse = fma(inverse, -slip, inverse)
+    correction = fma(inverse, whole, -1.0) + inverse * (lost + rest)
+    inverse = fma(inverse, -correction, inverse)
     return where(x.is_("olt", 0.0), fma(e, inverse, rest * inverse), inverse)
 
 
 def sinh(x: Value, grade: str) -> Value:
-    """An odd polynomial below 1; beyond, E / 2 - 1 / (2 E) of E = e^|x|."""
+    """Return sinh: an odd polynomial below 1; above, E / 2 - 1 / (2 E) with E = e^|x|."""
     if is_single(x):
         odd, even, up, down = _hyperbolic(x, grade)
-        apart = up - down
-        value = signed_as(apart + fma(odd, up + down, even * apart), x)
+        difference = up - down
+        value = signed_as(difference + fma(odd, up + down, even * difference), x)
         return rarely(size(x).is_("uge", 87.0), value, lambda: _sinh_far(x, grade))
     a = size(x)
     z = a * a
@@ -132,7 +133,7 @@ def _sinh_far(x: Value, grade: str) -> Value:
 
 
 def cosh(x: Value, grade: str) -> Value:
-    """E / 2 + 1 / (2 E) of E = e^|x|"""
+    """Return E / 2 + 1 / (2 E) with E = e^|x|."""
     if is_single(x):
         odd, even, up, down = _hyperbolic(x, grade)
         value = up + fma(odd, up - down, fma(even, up + down, down))
@@ -146,10 +147,10 @@ def _cosh_far(x: Value, grade: str) -> Value:
 
 
 def _hyperbolic(x: Value, grade: str) -> tuple[Value, Value, Value, Value]:
-    """sinh(r), cosh(r) - 1, half of 2^k and of 2^-k, for |x| below 87.
+    """Return sinh(r), cosh(r) - 1, 2^k / 2 and 2^-k / 2, for |x| below 87.
 
-    By the addition theorems sinh(x) is the sum of the halves times sinh(r) and their difference
-    times cosh(r), cosh(x) the other way round: without a quotient or a case.
+    By the addition theorems sinh(x) is the sum of both halves times sinh(r) plus their difference
+    times cosh(r), and cosh(x) vice versa: without a division or a branch.
     """
     r, k = reduced(x)
     z = r * r
@@ -159,7 +160,7 @@ def _hyperbolic(x: Value, grade: str) -> tuple[Value, Value, Value, Value]:
 
 
 def _half_exp(x: Value, grade: str) -> Value:
-    """e^x / 2, right where e^x overflows."""
+    """Return e^x / 2, correct even where e^x overflows."""
     inside = at_most(x, 91.0 if is_single(x) else 712.0)
     r, k = reduced(inside)
     value = scaled(1.0 + fma(r * r, polynomial(r, "exp", grade), r), k - 1)

@@ -1,16 +1,16 @@
-"""The larger and the smaller of floats: NaN if one is, and +0 above -0."""
+"""Maximum and minimum of floats: NaN is propagated, and +0 is greater than -0."""
 
 from shardir.backends.cpu.native.llvm.target import architecture, host
 from shardir.backends.cpu.native.llvm.text import Function, Value, element, lanes, vector
 
 
-def extreme(f: Function, op: str, a: Value, b: Value, numbers: bool = False) -> Value:
-    """`max` or `min` of two vectors; `numbers`: none is NaN.
+def extreme(f: Function, op: str, a: Value, b: Value, no_nan: bool = False) -> Value:
+    """Return `max` or `min` of two vectors; `no_nan` means that no element is NaN.
 
-    Where the processor has no such instruction, comparisons make it: of equal numbers, and of a
-    number and NaN, one gives one operand this way round and the other that way round. The bits of
-    both joined are NaN of NaN and anything; of two zeros the sign is that of both (for `max`) or of
-    any, and of other numbers both are the same.
+    If the processor has no such instruction, two comparisons are used: of equal operands, and of a
+    number and NaN, they return one operand in one order and the other in the opposite order.
+    Combining the bits of both results gives NaN if either is NaN; for two zeros the sign bits are
+    combined by `and` (for `max`) or by `or`, and for other operands both results are the same.
     """
     if architecture(host().triple) != "x86_64":
         return f.intrinsic("maximum" if op == "max" else "minimum", a, b)
@@ -23,6 +23,6 @@ def extreme(f: Function, op: str, a: Value, b: Value, numbers: bool = False) -> 
     if op == "min":
         return (whole | rest).to(a.type, "bitcast")
     both = whole & rest
-    if not numbers:
+    if not no_nan:
         both = both | ((whole | rest) & ((1 << width - 1) - 1))
     return both.to(a.type, "bitcast")

@@ -1,7 +1,8 @@
-"""The logarithm of the gamma function and its derivative.
+"""The logarithm of the gamma function, and its derivative.
 
-A polynomial from 1 to 3, where the recurrence leads to from below 10; Stirling's series beyond
-(Abramowitz and Stegun 6.1.40, 6.3.18); reflection left of 0 (6.1.17, 6.3.7).
+A polynomial covers 1 to 3, to which the recurrence reduces arguments below 10; Stirling's series
+covers those above (Abramowitz and Stegun 6.1.40, 6.3.18), and reflection those left of 0 (6.1.17,
+6.3.7).
 """
 
 from math import log, pi
@@ -32,11 +33,11 @@ DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 
 DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
 """The positive root in two parts."""
 STEPS = 7
-"""How often 1 is taken from a number below 10 until it is at most 3."""
+"""How often 1 is subtracted from a number below 10 until it is at most 3."""
 
 
 def _half_turns(x: Value, grade: str) -> tuple[Value, Value]:
-    """|sin(pi x)|, and cos(pi x) with the sign that makes their quotient the cotangent."""
+    """Return |sin(pi x)|, and cos(pi x) with the sign that makes their quotient the cotangent."""
     f = x.function
     rest = x - f.intrinsic("roundeven", x)
     a = size(rest)
@@ -53,7 +54,7 @@ def _is_pole(x: Value) -> Value:
 
 
 def lgamma(x: Value, grade: str) -> Value:
-    """log |gamma(x)|; infinite at the poles, which are 0, -1, -2, ... and -infinity."""
+    """Return log |gamma(x)|; it is infinite at the poles 0, -1, -2, ... and at -infinity."""
     right = x.is_("ugt", 0.0)
     value = _lgamma_right(where(right, x, 1.0 - x), grade)
     sines, _ = _half_turns(x, grade)
@@ -62,38 +63,38 @@ def lgamma(x: Value, grade: str) -> Value:
 
 
 def _lgamma_right(x: Value, grade: str) -> Value:
-    small, far = x.is_("olt", 1.0), x.is_("oge", 10.0)
+    small, is_large = x.is_("olt", 1.0), x.is_("oge", 10.0)
     z, factor = where(small, x + 1.0, at_most(x, 10.0)), constant(x, 1.0)
     for _ in range(STEPS):
         large = z.is_("ogt", 3.0)
         z = where(large, z - 1.0, z)
         factor = where(large, factor * z, factor)
-    logarithm = log_(where(far | small, x, factor), grade)
+    logarithm = log_(where(is_large | small, x, factor), grade)
     past_one, past_two = where(small, x, z - 1.0), where(small, x - 1.0, z - 2.0)
     extra = where(small, -logarithm, logarithm)
     if grade == "f64":
-        # What the polynomial and its product with the first of its roots lack.
+        # Rounding errors of the polynomial and of its product with its first root.
         first, *others = POLYNOMIALS["lgamma.f64"]
         total, lost = fast_two_sum(constant(x, first), (z - 2.0) * horner(z - 2.0, others))
-        product, slip = two_product(total, past_one)
-        slip = fma(lost, past_one, slip) * past_two
-        # And, where nearly all cancels, the logarithm.
-        some = x.is_("oge", 0.25) & x.is_("olt", 1.0)
-        high, low = log_parts(where(some, x, 1.0))
-        extra = where(some, -high, extra)
-        near = fma(product, past_two, extra) + where(some, slip - low, slip)
+        product, correction = two_product(total, past_one)
+        correction = fma(lost, past_one, correction) * past_two
+        # And of the logarithm, where most of it cancels.
+        cancels = x.is_("oge", 0.25) & x.is_("olt", 1.0)
+        high, low = log_parts(where(cancels, x, 1.0))
+        extra = where(cancels, -high, extra)
+        near = fma(product, past_two, extra) + where(cancels, correction - low, correction)
     else:
         near = fma(polynomial(z - 2.0, "lgamma", grade) * past_one, past_two, extra)
-    w = where(far, x, 10.0)
+    w = where(is_large, x, 10.0)
     inverse = 1.0 / w
     series = inverse * horner(inverse * inverse, STIRLING)
     large = fma(w - 0.5, logarithm - 1.0, (log(2 * pi) - 1) / 2 + series)
     large = where(x.is_("oeq", INFINITY), INFINITY, large)
-    return where(far, large, near)
+    return where(is_large, large, near)
 
 
 def digamma(x: Value, grade: str) -> Value:
-    """The derivative of `lgamma`; NaN at the poles."""
+    """Return the derivative of `lgamma`; NaN at the poles."""
     right = x.is_("ugt", 0.0)
     value = _digamma_right(where(right, x, 1.0 - x), grade)
     sines, cosines = _half_turns(x, grade)
@@ -102,7 +103,7 @@ def digamma(x: Value, grade: str) -> Value:
 
 
 def _digamma_right(x: Value, grade: str) -> Value:
-    small, far = x.is_("olt", 1.0), x.is_("oge", 10.0)
+    small, is_large = x.is_("olt", 1.0), x.is_("oge", 10.0)
     z, total = where(small, x + 1.0, at_most(x, 10.0)), constant(x, 0.0)
     for _ in range(STEPS):
         large = z.is_("ogt", 3.0)
@@ -111,21 +112,21 @@ def _digamma_right(x: Value, grade: str) -> Value:
     extra = where(small, -1.0 / x, total)
     past_root = (z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]
     if grade == "f64":
-        # What x + 1, the difference, the polynomial and the inverse lack.
+        # Rounding errors of x + 1, of the difference, of the polynomial and of the inverse.
         first, *others = POLYNOMIALS["digamma.f64"]
         factor, lost = fast_two_sum(constant(x, first), (z - 2.0) * horner(z - 2.0, others))
         rest = ((z - DIGAMMA_ROOT[0]) - past_root) - DIGAMMA_ROOT[1]
         rest = rest + where(small, x - (z - 1.0), 0.0)
-        slip = where(small & x.is_("ogt", 2.0**-90), fma(extra, x, 1.0) * extra, 0.0)
-        slip = slip + fma(factor, rest, lost * past_root)
-        near = fma(factor, past_root, extra) + slip
+        correction = where(small & x.is_("ogt", 2.0**-90), fma(extra, x, 1.0) * extra, 0.0)
+        correction = correction + fma(factor, rest, lost * past_root)
+        near = fma(factor, past_root, extra) + correction
     else:
         near = fma(polynomial(z - 2.0, "digamma", grade), past_root, extra)
-    w = where(far, x, 10.0)
+    w = where(is_large, x, 10.0)
     inverse = 1.0 / w
     square = inverse * inverse
     large = log_(w, grade) - (0.5 * inverse + square * horner(square, DIGAMMA_SERIES))
-    return where(far, large, near)
+    return where(is_large, large, near)
 
 
 FUNCTIONS: Functions = {"lgamma": (1, lgamma), "digamma": (1, digamma)}

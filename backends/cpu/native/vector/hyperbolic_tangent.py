@@ -1,4 +1,4 @@
-"""tanh: of f32 by pieces where lanes choose from tables in registers, by e^2x elsewhere."""
+"""tanh: piecewise polynomials for f32 with tables in registers, and by e^2x elsewhere."""
 
 import math
 
@@ -21,11 +21,11 @@ from shardir.backends.cpu.native.vector.pieces import chosen
 from shardir.backends.cpu.native.vector.tables import has_registers, looked_up
 
 END = 10.0
-"""tanh is 1 here, in f32."""
+"""From here on tanh is 1 in f32."""
 END_DOUBLE = 22.0
-"""In f64."""
+"""From here on tanh is 1 in f64."""
 LEAST = 0x3D800000
-"""The bits of 1/16. Numbers below are of the same piece as it."""
+"""The bits of 1/16. Smaller numbers belong to the same piece."""
 SHIFT = 22
 BASES = (
     2.5003089904785156, 3.5000295639038086, 5.00009822845459, 7.0, 10.0, 11.003813743591309, 0.0,
@@ -33,10 +33,10 @@ BASES = (
     0.43750306963920593, 0.6250293254852295, 0.875001847743988, 1.2500032186508179,
     1.7500572204589844,
 )  # fmt: skip
-"""A number of each piece whose tanh is one of f32 but for a tenth of its ulp.
+"""A number of each piece whose tanh is within a tenth of an ulp of an f32 number.
 
-By the four lowest bits of the exponent and the first of the fraction: from 2 on, of which the last
-is beyond the end, and then up to 2.
+The index consists of the four lowest bits of the exponent and the first one of the fraction: first
+the pieces from 2 on, of which the last is beyond saturation, then those up to 2.
 """
 
 
@@ -47,7 +47,7 @@ def tanh(x: Value, grade: str) -> Value:
 
 
 def _by_pieces(x: Value) -> Value:
-    """tanh(base) + d P(d) of d = |x| - base."""
+    """Return tanh(base) + d P(d) with d = |x| - base."""
     a = at_most(size(x), END)
     bits = bits_of(a)
     index = x.function.intrinsic("smax", bits, x.function.value(LEAST, bits.type)) >> SHIFT
@@ -57,10 +57,10 @@ def _by_pieces(x: Value) -> Value:
 
 
 def _by_exponential(x: Value, grade: str) -> Value:
-    """E / (E + 2) of E = e^2|x| - 1 below tanh(x) = 1/2, and 1 - 2 / (E + 2) beyond.
+    """Return E / (E + 2) with E = e^2|x| - 1 below tanh(x) = 1/2, and 1 - 2 / (E + 2) above.
 
-    What the first quotient lacks by the rounding of the sum is made good, as if the sum were 2:
-    it matters most where it is.
+    The rounding error of the sum E + 2 in the first quotient is corrected as if the sum were 2,
+    which it is where the error matters most.
     """
     a = size(x)
     if is_single(x):
@@ -72,15 +72,16 @@ def _by_exponential(x: Value, grade: str) -> Value:
     power = power_of_two(k)
     part = fma(power, p, power - 1.0)
     below = part + 2.0
-    far = a.is_("ogt", 0.55)
-    ratio = where(far, -2.0, part) / below
+    is_large = a.is_("ogt", 0.55)
+    ratio = where(is_large, -2.0, part) / below
     lost = part - (below - 2.0)
     near = fma(ratio * lost, -0.5, ratio)
-    return signed_as(where(far, 1.0 + ratio, near), x)
+    return signed_as(where(is_large, 1.0 + ratio, near), x)
 
 
 def _reduced_down(x: Value) -> tuple[Value, Value]:
-    """x = k ln 2 + r from -0.007 to 0.687, so that nothing cancels in 2^k e^r - 1."""
+    """Return x = k ln 2 + r with r from -0.007 to 0.687, so that 2^k e^r - 1 has no
+    cancellation."""
     high, rest = LN2[False]
     k, integer = nearest_product(x - 0.34, LOG2_E)
     return fma(k, -rest, fma(k, -high, x)), integer

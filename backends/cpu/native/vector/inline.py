@@ -1,4 +1,4 @@
-"""Instructions for elementwise operations on vectors: `emit` is the entry for kernel authors."""
+"""Instructions of elementwise operations on vectors; `emit` is the entry point for kernels."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ KEEPS = frozenset(
         "checkpoint-name", "vary", "nextafter", "convert", "rem",
     )
 )  # fmt: skip
-"""What gives numbers of a narrow type without being rounded to it."""
+"""Operations whose results need no rounding to a narrow type."""
 
 COMPLEX_RULES = {
     **complex_functions.RULES,
@@ -46,14 +46,13 @@ def emit(
     result: str,
     divisor: division.Divisor | None = None,
 ) -> Held | None:
-    """Append the instructions of one elementwise operation, on vectors of any number of lanes.
+    """Append the instructions of an elementwise operation on vectors of any number of lanes.
 
-    `op` is its name in the IR, `dtypes` and `result` the IR's element types of the operands and of
-    the result; all operands have the same number of lanes. Values are held as `registers` says.
-    Functions that take more than a few instructions are calls of `library`: the symbols are those
-    that the module then declares (`library.symbols_of`). `divisor` says what is known of the second
-    operand already, where integers are divided. Returns `None` for what is not
-    elementwise.
+    `op` is its name in the IR, `dtypes` and `result` are the IR's element types of operands and
+    result; all operands have the same number of lanes. Values are represented as in `registers`.
+    Functions of more than a few instructions are calls of `library`, whose symbols the module then
+    declares (`library.symbols_of`). `divisor` are precomputed properties of the second operand of
+    an integer division. Returns `None` if the operation is not supported.
     """
     a = Application(function, op, attrs, tuple(operands), tuple(dtypes), result, divisor)
     rule = _rule(a)
@@ -76,7 +75,7 @@ def _rule(a: Application) -> Rule | None:
 
 
 def _function(a: Application) -> Held | None:
-    """A call of the library; narrow floats are computed in f32."""
+    """Call a library function; narrow floats are computed in f32."""
     if a.dtype not in FLOATS:
         return None
     dtype = "f32" if a.dtype in NARROW else a.dtype

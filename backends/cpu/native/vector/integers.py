@@ -1,4 +1,4 @@
-"""Operations on integers and keys that take more than an instruction or two."""
+"""Operations on integers and keys that take more than two instructions."""
 
 from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
 from shardir.backends.cpu.native.vector import division
@@ -11,7 +11,8 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def power(a: Application) -> Held:
-    """By squaring, as long as any lane has bits of its exponent left; products wrap."""
+    """Return the power by repeated squaring while any lane has exponent bits left; products
+    wrap."""
     f = a.function
     x, y = a.values
     negative = y.is_("slt", 0) if a.is_signed else None
@@ -23,17 +24,17 @@ def power(a: Application) -> Held:
         product.set(f.select(odd, product.get() * square, product.get()))
         base.set(square * square)
         left.set(exponent >> 1)
-    made = product.get()
+    result = product.get()
     if negative is None:
-        return made
+        return result
     turned = f.select((y & 1).is_("eq", 0), f.value(1, x.type), -1)
     inverse = f.select(x.is_("eq", 1), f.value(1, x.type), 0)
     inverse = f.select(x.is_("eq", -1), turned, inverse)
-    return f.select(negative, inverse, made)
+    return f.select(negative, inverse, result)
 
 
 def threefry(key: Value, first: Value, second: Value) -> tuple[Value, Value]:
-    """The hash of two words under a key, as `shardir.threefry.hash_pairs` has it."""
+    """Return the hash of two words under a key, like `shardir.threefry.hash_pairs`."""
     keys = [_high(key), _low(key)]
     keys.append(keys[0] ^ keys[1] ^ _PARITY)
     x, y = first + keys[0], second + keys[1]
@@ -52,7 +53,7 @@ def random_hash(a: Application) -> Held:
 
 
 def random_fold_in(a: Application) -> Held:
-    """The hash of (0, data)."""
+    """Return the hash of (0, data)."""
     key, data = (single(held) for held in a.operands)
     return _joined(*threefry(key, a.function.value(0, data.type), data))
 

@@ -1,9 +1,9 @@
-"""The functions of vector mathematics: compiled once, one by one as they are asked for.
+"""The library of vector math functions; each function is compiled when it is first needed.
 
-A function has the LLVM signature `VEC NAME(VEC, ...)`, where VEC is `<LANES x float>` or
-`<LANES x double>`. Out of line, so that a kernel that uses five of them compiles in the time of
-one that uses none; of many lanes, so that a call costs little. Each is straight-line code over all
-its lanes (select, no branches), but for the rare arguments that docs/numerics.md names.
+A function has the LLVM signature `VEC NAME(VEC, ...)`, where VEC is `<LANES x float>` or `<LANES x
+double>`. Functions are out of line, so that a kernel with five of them compiles in the time of one
+without any; and wide, so that a call costs little. Each is straight-line code over all its lanes
+(selects, no branches), except for the rare arguments that docs/numerics.md names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.vector.arithmetic import Functions
 from shardir.backends.cpu.native.vector.tables import has_registers
 
 LANES = {"f32": 16, "f64": 8}
-"""How many elements a call takes."""
+"""The number of elements of a call."""
 
 ELEMENTS = {"f32": "float", "f64": "double"}
 BODIES: Functions = {
@@ -38,51 +38,50 @@ BODIES: Functions = {
     **special.FUNCTIONS,
     **gamma.FUNCTIONS,
 }
-"""The number of operands of each function, and what writes its instructions."""
+"""The number of operands of each function, and the emitter of its instructions."""
 BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem", "sin_ln2", "cos_ln2")
-"""What is computed in f64 for f32, and rounded once. It is long, and not written into kernels."""
+"""Functions that are computed in f64 for f32 and rounded once. They are long, and never inlined."""
 LONG = ("sin", "cos", "tan")
-"""What is not written into kernels in f64: it is only a part of it that is another for far numbers,
-which takes long."""
+"""Functions that are not inlined in f64: their reduction of large arguments is long."""
 
 _addresses: dict[str, int] = {}
 _lock = RLock()
 
 
 def abreast() -> int:
-    """Vectors that a function takes at once where it is written into a kernel.
+    """Return how many vectors an inlined function processes at once.
 
-    More of them fill the time in which steps wait for each other, where registers hold them: two
-    more took 3 to 20 % from the time of functions with AVX-512.
+    More vectors hide the latency of dependent steps if registers hold them: two more reduced the
+    time of functions by 3 to 20 % with AVX-512.
     """
     return 4 if has_registers() else 2
 
 
 def symbol(op_name: str, dtype: str) -> str | None:
-    """The symbol of an operation on f32 or f64; `None` where the library has none."""
+    """Return the symbol of an operation on f32 or f64; `None` if the library does not have it."""
     if op_name not in BODIES or dtype not in LANES:
         return None
     return f"shardir_{op_name}_{dtype}"
 
 
 def symbols() -> tuple[str, ...]:
-    """All symbols, in a fixed order."""
+    """Return all symbols, in a fixed order."""
     return tuple(f"shardir_{op}_{dtype}" for op in BODIES for dtype in LANES)
 
 
 def symbols_of(module: Module) -> tuple[str, ...]:
-    """The symbols that a module declares: what a kernel made with `call` imports."""
+    """Return the library symbols that a module declares, which its kernel imports."""
     declared = "\n".join(module.declarations)
     return tuple(name for name in symbols() if f"@{name}(" in declared)
 
 
-def addresses(wanted: Iterable[str] | None = None) -> Mapping[str, int]:
-    """Where the functions are, compiled or loaded from disk if need be; all of them for `None`.
+def addresses(names: Iterable[str] | None = None) -> Mapping[str, int]:
+    """Return the addresses of functions (`None`: all), compiled or loaded from disk on demand.
 
     Names that are not of this library are left out.
     """
     found = {}
-    for name in symbols() if wanted is None else wanted:
+    for name in symbols() if names is None else names:
         if _known(name) is not None:
             with _lock:
                 if name not in _addresses:
@@ -96,39 +95,41 @@ def _compiled(name: str) -> int:
 
 
 def text(name: str) -> str | None:
-    """The module that defines the function of a symbol; `None` where the library has none."""
-    known = _known(name)
-    return None if known is None else module_of(*known).text()
+    """Return the module that defines the function of a symbol; `None` if the library does not have
+    it."""
+    parsed = _known(name)
+    return None if parsed is None else module_of(*parsed).text()
 
 
 def _known(name: str) -> tuple[str, str] | None:
-    """The operation and the element type of a symbol."""
+    """Return the operation and the element type of a symbol."""
     op, _, dtype = name.removeprefix("shardir_").rpartition("_")
-    known = name.startswith("shardir_") and op in BODIES and dtype in LANES
-    return (op, dtype) if known else None
+    is_valid = name.startswith("shardir_") and op in BODIES and dtype in LANES
+    return (op, dtype) if is_valid else None
 
 
 def module_of(op_name: str, dtype: str) -> Module:
-    """The module that defines a function."""
+    """Return the module that defines a function."""
     arity, body = BODIES[op_name]
     type = vector(ELEMENTS[dtype], LANES[dtype])
     module = Module()
     function = Function(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
     if dtype == "f64" or op_name not in BY_DOUBLE:
-        made = body(*function.params, grade=dtype)
+        result = body(*function.params, grade=dtype)
     else:
         wide = vector("double", LANES[dtype])
-        made = body(*(x.to(wide, "fpext") for x in function.params), grade="short")
-        made = made.to(type, "fptrunc")
-    function.leave(made)
+        result = body(*(x.to(wide, "fpext") for x in function.params), grade="short")
+        result = result.to(type, "fptrunc")
+    function.leave(result)
     return module
 
 
 def call(function: Function, op_name: str, dtype: str, *args: Value) -> Value:
-    """Declare and call a function on vectors of any number of lanes; of the lanes of `args`.
+    """Declare and call a function on vectors of any number of lanes; return as many lanes as `args`
+    have.
 
-    More lanes than a call takes are split, fewer are filled up with copies of themselves. Raises
-    `KeyError` for what the library does not have.
+    More lanes than a call takes are split; fewer are padded with copies. Raises `KeyError` for a
+    function that the library does not have.
     """
     if symbol(op_name, dtype) is None:
         raise KeyError(f"the library has no {op_name} of {dtype}")
@@ -142,19 +143,19 @@ def call(function: Function, op_name: str, dtype: str, *args: Value) -> Value:
 
 
 def is_written_in(op_name: str, dtype: str) -> bool:
-    """Whether a kernel of one function has it as instructions."""
+    """Return whether a function may be inlined into kernels."""
     return op_name not in BY_DOUBLE and (op_name not in LONG or dtype == "f32")
 
 
 def _declare(module: Module, op_name: str, dtype: str) -> str:
-    """The symbol of a function, which the module then imports."""
+    """Declare a function, which the module then imports, and return its symbol."""
     name, type = f"shardir_{op_name}_{dtype}", vector(ELEMENTS[dtype], LANES[dtype])
     module.declare(name, type, [type] * BODIES[op_name][0], "nounwind")
     return name
 
 
 def _called(function: Function, name: str, dtype: str, width: int, args: Sequence[Value]) -> Value:
-    """Calls of a function of `width` lanes on vectors of any number of lanes."""
+    """Call a function of `width` lanes on vectors of any number of lanes."""
     count, type = lanes(args[0].type), vector(ELEMENTS[dtype], width)
     pieces = []
     for start in range(0, count, width):
@@ -165,10 +166,10 @@ def _called(function: Function, name: str, dtype: str, width: int, args: Sequenc
 
 
 def _written_in(module: Module, op_name: str, dtype: str, width: int) -> str:
-    """The name of a function in a module that has it as instructions of its callers.
+    """Define a function in a module that LLVM inlines into its callers; return its name.
 
-    That saves a quarter of the time of a short one, since the numbers that it needs stay in
-    registers; what is rare is still a call.
+    Inlining saves a quarter of the time of a short function, since its constants stay in registers;
+    rare arguments are still handled by a call.
     """
     name = f"{symbol(op_name, dtype)}_within_{width}"
     if any(each.name == name for each in module.functions):
@@ -177,16 +178,16 @@ def _written_in(module: Module, op_name: str, dtype: str, width: int) -> str:
     type = vector(ELEMENTS[dtype], width)
     f = Function(module, name, [type] * arity, type, "nounwind alwaysinline", internal=True)
 
-    def apart() -> Value:
+    def call_out_of_line() -> Value:
         return _called(f, _declare(module, op_name, dtype), dtype, LANES[dtype], f.params)
 
-    f.apart = apart
+    f.apart = call_out_of_line
     f.leave(body(*f.params, grade=dtype))
     return name
 
 
 def _taken(function: Function, arg: Value, taken: list[int]) -> Value:
-    """Some lanes as a vector of its own."""
+    """Return some lanes as a vector of its own."""
     if lanes(arg.type) == 1:
         return function.splat(arg, len(taken))
     if taken == list(range(lanes(arg.type))):
@@ -195,7 +196,7 @@ def _taken(function: Function, arg: Value, taken: list[int]) -> Value:
 
 
 def _joined(function: Function, pieces: list[Value], count: int) -> Value:
-    """The first `count` lanes of the pieces, side by side."""
+    """Return the first `count` lanes of the concatenated pieces."""
     while len(pieces) > 1:
         if len(pieces) % 2:
             pieces.append(pieces[-1])

@@ -1,4 +1,4 @@
-"""Logarithms: x = m 2^k with m around 1, and a polynomial in m - 1; of f64 by a table."""
+"""Logarithms: x = m 2^k with m around 1, and a polynomial in m - 1; for f64 by a table."""
 
 from math import log
 
@@ -38,11 +38,11 @@ LN2_SINGLE = 0.6931471824645996
 LEAST = 0x3F3504F3
 """The bits of sqrt(1/2) in f32."""
 LEAST_OF_PIECES = 0x3F400000
-"""Those of 3/4."""
+"""The bits of 3/4 in f32."""
 
 
 def normal(x: Value) -> tuple[Value, Value]:
-    """m and k of x = m 2^k, for subnormal numbers too; nonsense for what has no logarithm."""
+    """Return m and k of x = m 2^k, also for subnormal x; meaningless for x without a logarithm."""
     kind = element(x.type)
     lift = 25 if kind == "float" else 54
     small = x.is_("olt", TINY[kind])
@@ -51,59 +51,60 @@ def normal(x: Value) -> tuple[Value, Value]:
 
 
 def edges(x: Value, value: Value) -> Value:
-    """A logarithm, right also where there is none or no finite one."""
+    """Fix a logarithm for arguments with an infinite one, or with none."""
     value = where(x.is_("oeq", INFINITY), INFINITY, value)
     value = where(x.is_("oeq", 0.0), -INFINITY, value)
     return where(x.is_("ult", 0.0), NAN, value)
 
 
 def _single(f: Value, k: Value, piece: Value | None, unit: float = 2.0**-23) -> Value:
-    """log(1 + f) + k ln 2, in f32 and units of k: ln 2 happens to have four digits more there."""
+    """Return log(1 + f) + k ln 2 in f32; the f32 ln 2 happens to be accurate to four more
+    digits."""
     return fma(k, LN2_SINGLE * unit, fma(f * f, _tail(f, piece), f))
 
 
 def _tail(f: Value, piece: Value | None) -> Value:
-    """(log(1 + f) - f) / f^2, by the piece if there are some."""
+    """Return (log(1 + f) - f) / f^2, by the polynomial of the piece, if any."""
     return polynomial(f, "log", "f32") if piece is None else chosen(f, piece, "log")
 
 
 def _piece(m: Value) -> Value:
-    """Pieces of m from 3/4 to 3/2, or m 2^k: those of the same first four bits of the fraction."""
+    """Return the piece of m from 3/4 to 3/2, or of m 2^k: the first four bits of the fraction."""
     return bits_of(m) >> 19
 
 
 def _log_at_once(x: Value) -> Value:
-    """The logarithm of any number of f32, by the instructions of AVX-512."""
+    """Return the logarithm of any f32 with AVX-512 instructions."""
     m, k = split_at_once(x)
     return _single(m - 1.0, k, _piece(m), 1.0)
 
 
 def _split(x: Value) -> tuple[Value, Value]:
-    """m and the bits of 2^k over those of 1, for x = m 2^k of f32 that is positive and normal."""
+    """Return m, and the bits of 2^k minus those of 1, for positive normal f32 x = m 2^k."""
     exponent = (bits_of(x) - LEAST) & -(1 << 23)
     return float_of(bits_of(x) - exponent), exponent
 
 
 def is_ordinary(x: Value) -> Value:
-    """Whether a number is positive, normal and finite."""
+    """Return whether a number is positive, normal and finite."""
     least, range_ = (0x00800000, 0x7F000000) if is_single(x) else (1 << 52, 0x7FE << 52)
     return (bits_of(x) - least).is_("ult", range_)
 
 
 def _is_subnormal(x: Value) -> Value:
-    """Whether a number of f64 is positive and subnormal."""
+    """Return whether an f64 is positive and subnormal."""
     return (bits_of(x) - 1).is_("ult", (1 << 52) - 1)
 
 
 def lifted(x: Value) -> tuple[Value, Value]:
-    """x 2^lift, which is normal if x is positive, and the lift; of f64."""
+    """Return x 2^lift, which is normal if x is positive, and the lift; for f64."""
     small = x.is_("olt", TINY["double"])
     none = x.function.value(0, bits_of(x).type)
     return where(small, x * 2.0**54, x), where(small, 54, none)
 
 
 def log_(x: Value, grade: str) -> Value:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     if not is_single(x):
         value = edges(x, log_of_ordinary(x, None, grade))
         return rarely(_is_subnormal(x), value, lambda: _log_lifted(x, grade))
@@ -115,7 +116,7 @@ def log_(x: Value, grade: str) -> Value:
 
 
 def _log_lifted(x: Value, grade: str) -> Value:
-    """The logarithm where it is rare: of subnormal numbers, and where there is none."""
+    """Return the logarithm of rare arguments: subnormal numbers, and those without one."""
     if not is_single(x):
         return edges(x, log_of_ordinary(*lifted(x), grade))
     if has_registers():
@@ -125,7 +126,7 @@ def _log_lifted(x: Value, grade: str) -> Value:
 
 
 def log2(x: Value, grade: str) -> Value:
-    """The logarithm to base 2; exact for powers of two."""
+    """Return the logarithm to base 2; it is exact for powers of two."""
     if is_single(x) and has_registers():
         m, k = split_at_once(x)
         f = m - 1.0
@@ -143,7 +144,7 @@ def log2(x: Value, grade: str) -> Value:
 
 
 def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
-    """log(1 + x + low)"""
+    """Return log(1 + x + low)."""
     least, range_ = (0x00800000, 0x7E000000) if is_single(x) else (1 << 52, 0x7FC << 52)
     rare = ~(bits_of(1.0 + x) - least).is_("ult", range_)
     value = signed_as(_log1p_ordinary(x, low, grade, exact=low is not None), x)
@@ -151,17 +152,17 @@ def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
 
 
 def _log1p_ordinary(x: Value, low: Value | None, grade: str, exact: bool = False) -> Value:
-    """log(1 + x + low) for a sum that is ordinary and not the largest; +0 for -0."""
+    """Return log(1 + x + low) for an ordinary sum that is not the largest; +0 for -0."""
     if is_single(x):
         return _log1p_single(x, low, exact)
     return log1p_of_ordinary(x, low, grade)
 
 
 def _log1p_single(x: Value, low: Value | None, exact: bool) -> Value:
-    """log(1 + x + low) of f32 for a sum that is ordinary and below 2^126; +0 for -0.
+    """Return log(1 + x + low) of f32 for an ordinary sum below 2^126; +0 for -0.
 
-    1 + x only says what k is: f = (1 + x) / 2^k - 1 is rounded once, and what that loses is carried
-    along if it is to be `exact`, as a fraction of 1 + f, nearly.
+    1 + x only determines k: f = (1 + x) / 2^k - 1 is rounded once, and its rounding error is
+    carried along if the result is to be `exact`, approximately as a fraction of 1 + f.
     """
     piece = _piece(1.0 + x) if has_registers() else None
     least = LEAST if piece is None else LEAST_OF_PIECES
@@ -186,7 +187,7 @@ def _log1p_edges(x: Value, value: Value) -> Value:
 
 
 def asinh(x: Value, grade: str) -> Value:
-    """log1p(x + x^2 / (1 + sqrt(1 + x^2))), and log 2x where that is the same."""
+    """Return log1p(x + x^2 / (1 + sqrt(1 + x^2))), or log 2x for large x."""
     a = size(x)
     square = a * a
     inner, low = fast_two_sum(a, square / (1.0 + root(1.0 + square)))
@@ -196,7 +197,7 @@ def asinh(x: Value, grade: str) -> Value:
 
 
 def acosh(x: Value, grade: str) -> Value:
-    """log1p(t + sqrt(2t + t^2)) of t = x - 1, and log 2x where that is the same."""
+    """Return log1p(t + sqrt(2t + t^2)) with t = x - 1, or log 2x for large x."""
     t = x - 1.0
     inner, low = two_sum(root(fma(t, t, 2.0 * t)), t)
     value = _log1p_ordinary(inner, low, grade, exact=True)
@@ -209,7 +210,7 @@ def _acosh_edges(x: Value, value: Value) -> Value:
 
 
 def atanh(x: Value, grade: str) -> Value:
-    """log1p(2x / (1 - x)) / 2, with what the difference and the quotient lose."""
+    """Return log1p(2x / (1 - x)) / 2, with the rounding errors of difference and quotient."""
     a = size(x)
     below = 1.0 - a
     lost = (1.0 - below) - a

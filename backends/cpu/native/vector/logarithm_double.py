@@ -1,8 +1,8 @@
-"""Logarithms of f64 without a division: by a table of inverses of few bits.
+"""Logarithms of f64 without a division, by a table of short inverses.
 
-x = 2^k m, and f = c m - 1 for c near 1 / m of the table, below 2^-4.8. Of c so few bits are taken
-that f is exact, so log x = k log 2 - log c + log(1 + f), where what is of the table is in two
-parts, the first so short that it is exact to add it to k log 2. (The idea is that of P. Tang,
+x = 2^k m, and f = c m - 1 for a table entry c near 1 / m, with |f| below 2^-4.8. Entries have so
+few bits that f is exact, so log x = k log 2 - log c + log(1 + f), where the table's logarithms are
+in two parts, the first so short that its sum with k log 2 is exact. (The idea is that of P. Tang,
 1990; the table is our own.)
 """
 
@@ -20,10 +20,10 @@ from shardir.backends.cpu.native.vector.tables import looked_up
 
 ONE = 0x3FF0000000000000
 LEAST = ONE - (607 << 42)
-"""The bits of the least m. There are 16 steps to 2 m, of which one has 1 in it; with this place of
-it there is a short inverse for each."""
+"""The bits of the least m. There are 16 steps up to 2 m, one of which contains 1; this start allows
+a short inverse for each step."""
 UNIT = 2.0**-52
-"""Of the exponents, which are taken as they are in numbers."""
+"""The unit of exponents, which are used at their position in the bits."""
 INVERSES = (
     1.375, 1.34375, 1.28125, 1.21875, 1.1875, 1.15625, 1.09375, 1.0625, 1.03125, 1.0, 0.9375,
     0.890625, 0.84375, 0.796875, 0.765625, 0.71875,
@@ -63,7 +63,7 @@ LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 
 
 def taken_apart(x: Value) -> tuple[Value, Value, Value]:
-    """m, the bits of 2^k over those of 1, and m's place in the tables; x is positive and normal."""
+    """Return m, the bits of 2^k minus those of 1, and the table index; x is positive and normal."""
     place = bits_of(x) - LEAST
     exponent = place & -(1 << 52)
     return float_of(bits_of(x) - exponent), exponent, place >> 48
@@ -74,14 +74,15 @@ def _inverse(place: Value) -> Value:
 
 
 def log_of_ordinary(x: Value, lift: Value | None, grade: str) -> Value:
-    """The natural logarithm of x / 2^lift; x is positive and normal."""
+    """Return the natural logarithm of x / 2^lift; x is positive and normal."""
     m, exponent, place = taken_apart(x)
     f = fma(m, _inverse(place), -1.0)
     return _natural(f, _lowered(exponent, lift), place, None, grade)
 
 
 def _natural(f: Value, k: Value, place: Value, extra: Value | None, grade: str) -> Value:
-    """log(1 + f + extra) - log c + k ln 2, k in units; the extra is what a rounding of f loses."""
+    """Return log(1 + f + extra) - log c + k ln 2 for k in units; `extra` is the rounding error of
+    f."""
     whole, part = LN2
     base = fma(k, whole * UNIT, looked_up(place, "shardir_natural", NATURAL))
     rest = fma(k, part * UNIT, looked_up(place, "shardir_natural_rests", NATURAL_RESTS))
@@ -90,7 +91,8 @@ def _natural(f: Value, k: Value, place: Value, extra: Value | None, grade: str) 
 
 
 def log_parts(x: Value) -> tuple[Value, Value]:
-    """The natural logarithm as a sum of two, to about 2^-58; x is positive and normal."""
+    """Return the natural logarithm as a sum of two, accurate to about 2^-58; x is positive and
+    normal."""
     m, exponent, place = taken_apart(x)
     f, k, (whole, part) = fma(m, _inverse(place), -1.0), to_float(exponent), LN2
     base = fma(k, whole * UNIT, looked_up(place, "shardir_natural", NATURAL))
@@ -101,7 +103,7 @@ def log_parts(x: Value) -> tuple[Value, Value]:
 
 
 def log2_of_ordinary(x: Value, lift: Value | None) -> Value:
-    """The logarithm to base 2 of x / 2^lift; x is positive and normal."""
+    """Return the logarithm to base 2 of x / 2^lift; x is positive and normal."""
     m, exponent, place = taken_apart(x)
     f = fma(m, _inverse(place), -1.0)
     k = _lowered(exponent, lift)
@@ -116,9 +118,9 @@ def _lowered(exponent: Value, lift: Value | None) -> Value:
 
 
 def log1p_of_ordinary(x: Value, low: Value | None, grade: str) -> Value:
-    """log(1 + x + low) for a sum that is positive, normal and below 2^1021; +0 for -0.
+    """Return log(1 + x + low) for a sum that is positive, normal and below 2^1021; +0 for -0.
 
-    1 + x only says what k and c are: f = (1 + x) c / 2^k - 1 is rounded once.
+    1 + x only determines k and c: f = (1 + x) c / 2^k - 1 is rounded once.
     """
     _, exponent, place = taken_apart(1.0 + x)
     scale = _inverse(place) * float_of(ONE - exponent)
@@ -130,9 +132,9 @@ def log1p_of_ordinary(x: Value, low: Value | None, grade: str) -> Value:
 
 
 def log2_parts(x: Value, lift: Value | None) -> tuple[Value, Value]:
-    """log2 of x / 2^lift as a sum of two, to about 2^-64; x is positive and normal.
+    """Return log2 of x / 2^lift as a sum of two, accurate to about 2^-64; x is positive and normal.
 
-    f - f^2 / 2 is taken in two parts, and so is its product with log2 e.
+    f - f^2 / 2 is computed in two parts, and so is its product with log2 e.
     """
     m, exponent, place = taken_apart(x)
     f = fma(m, _inverse(place), -1.0)

@@ -1,4 +1,4 @@
-"""Powers, roots of third degree and remainders."""
+"""Powers, cube roots and remainders."""
 
 from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.arithmetic import (
@@ -33,9 +33,9 @@ from shardir.backends.cpu.native.vector.power_single import power_of_ordinary
 
 
 def _power_single(x: Value, y: Value) -> Value:
-    """2^(y log2 x) for positive x, subnormal ones too: the product in f64, the rest in f32.
+    """Return 2^(y log2 x) for positive x, even subnormal: the product in f64, the rest in f32.
 
-    The quotient of the logarithm is one of f32, and a step of Newton's in f64.
+    The division of the logarithm is an f32 division and a Newton step in f64.
     """
     wide = vector("double", lanes(x.type))
     m, k = normal(x)
@@ -54,10 +54,10 @@ def _power_single(x: Value, y: Value) -> Value:
 
 
 def pow_(x: Value, y: Value, grade: str) -> Value:
-    """2^(y log2 |x|), negative where x is and y is odd; the special cases of C99."""
+    """Return 2^(y log2 |x|), negative if x is and y is odd; special cases follow C99."""
 
     def vanishes() -> tuple[Value, float]:
-        """Arrays may have many zeros."""
+        """Return 0 for zeros, which are common in arrays."""
         return bits_of(x).is_("eq", 0) & y.is_("ogt", 0.0), 0.0
 
     if is_single(x):
@@ -73,9 +73,9 @@ def pow_(x: Value, y: Value, grade: str) -> Value:
 
 
 def _power_double(x: Value, y: Value) -> Value:
-    """2^(y log2 x) for positive x, subnormal ones too, and for any exponent."""
+    """Return 2^(y log2 x) for positive x, even subnormal, and for any exponent."""
     high, low = log2_parts(*lifted(x))
-    # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
+    # Beyond this bound all powers are 0, 1 or infinite; products of larger exponents would be NaN.
     factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
     exponent, rest = two_product(factor, high)
     exponent, rest = fast_two_sum(exponent, fma(factor, low, rest))
@@ -84,7 +84,7 @@ def _power_double(x: Value, y: Value) -> Value:
 
 
 def _power_edges(x: Value, y: Value, value: Value) -> Value:
-    """What the power is for zeros, infinities, NaN and negative numbers, `value` that of |x|."""
+    """Return the power for zeros, infinities, NaN and negative x; `value` is the power of |x|."""
     a, f = size(x), x.function
     integral = f.intrinsic("trunc", y).is_("oeq", y)
     half = y * 0.5
@@ -92,18 +92,19 @@ def _power_edges(x: Value, y: Value, value: Value) -> Value:
     outside = a.is_("oeq", 0.0) | a.is_("oeq", INFINITY)
     falling = where(a.is_("oeq", 0.0), INFINITY, constant(x, 0.0))
     value = where(outside, where(y.is_("ogt", 0.0), a, falling), value)
-    endless = size(y).is_("oeq", INFINITY)
+    is_infinite = size(y).is_("oeq", INFINITY)
     grows = a.is_("ogt", 1.0) ^ y.is_("olt", 0.0)
-    value = where(endless, where(grows, INFINITY, constant(x, 0.0)), value)
+    value = where(is_infinite, where(grows, INFINITY, constant(x, 0.0)), value)
     value = where(a.is_("oeq", 1.0), 1.0, value)
     value = where(bits_of(x).is_("slt", 0) & odd, -value, value)
-    value = where(x.is_("olt", 0.0) & ~(integral | endless | outside), NAN, value)
+    value = where(x.is_("olt", 0.0) & ~(integral | is_infinite | outside), NAN, value)
     value = where(x.is_("uno", y), NAN, value)
     return where(y.is_("oeq", 0.0) | x.is_("oeq", 1.0), 1.0, value)
 
 
 def cbrt(x: Value, grade: str) -> Value:
-    """a y^2 of a guess y of the inverse root, made good; without a division."""
+    """Return the cube root, as a y^2 for a corrected estimate y of the inverse root, without a
+    division."""
     kind = element(x.type)
     least = (0x00800000, 0x0010000000000000)[kind == "double"]
     range_ = (0x7F000000, 0x7FE0000000000000)[kind == "double"]
@@ -112,44 +113,45 @@ def cbrt(x: Value, grade: str) -> Value:
 
 
 def _root(x: Value) -> Value:
-    """The cube root of normal numbers, and of 0.
+    """Return the cube root of normal numbers, and of 0.
 
-    y about a^(-1/3), then a y^2 with the series of (1 - s)^(-2/3) for s = 1 - a y^3: of the
-    rounding of a y^2 a third is left.
+    y is about a^(-1/3), and a y^2 is corrected by the series of (1 - s)^(-2/3) with s = 1 - a y^3,
+    which leaves a third of the rounding error of a y^2.
     """
     a = size(x)
     y = _inverse_root_single(a) if is_single(x) else _inverse_root_double(a)
     t = a * y * y
-    slip = fma(-t, y, 1.0)
-    return signed_as(fma(t * slip, fma(slip, 5 / 9, 2 / 3), t), x)
+    residual = fma(-t, y, 1.0)
+    return signed_as(fma(t * residual, fma(residual, 5 / 9, 2 / 3), t), x)
 
 
 def _inverse_root_single(a: Value) -> Value:
-    """A third of the bits is a guess, good to 3 %; the series is that of (1 - s)^(-1/3)."""
+    """Estimate a^(-1/3) from a third of the bits to 3 %, then refine it by the series of (1 -
+    s)^(-1/3)."""
     guess = fma(to_float(bits_of(a)), -1 / 3, float(0x54A20000))
     y = float_of(guess.to(bits_of(a).type, "fptosi"))
-    slip = fma(-(a * y), y * y, 1.0)
-    return fma(y * slip, fma(slip, 2 / 9, 1 / 3), y)
+    residual = fma(-(a * y), y * y, 1.0)
+    return fma(y * residual, fma(residual, 2 / 9, 1 / 3), y)
 
 
 def _inverse_root_double(a: Value) -> Value:
-    """The same, a third taken of the upper half of the bits; good to 21 bits."""
+    """Estimate a^(-1/3) from a third of the upper half of the bits, then refine it to 21 bits."""
     guess = a.function.value(0x553EE978D4FDF400, bits_of(a).type)
     y = float_of(guess - (bits_of(a) >> 32) * 0x55555556)
-    slip = fma(-(a * y), y * y, 1.0)
-    return fma(y * slip, polynomial(slip, "cbrt", "f64"), y)
+    residual = fma(-(a * y), y * y, 1.0)
+    return fma(y * residual, polynomial(residual, "cbrt", "f64"), y)
 
 
 def _root_edges(x: Value) -> Value:
-    """Of what is subnormal, zero or not finite."""
+    """Return the cube root of subnormal, zero or nonfinite numbers."""
     value = _root(x * 2.0**54) * 2.0**-18
     return where(x.is_("oeq", 0.0) | size(x).is_("ueq", INFINITY), x, value)
 
 
 def rem(x: Value, y: Value, grade: str) -> Value:
-    """x - y trunc(x / y), exact: multiples of y, shifted to where quotients are whole numbers.
+    """Return x - y trunc(x / y), exactly, by subtracting scaled multiples of y.
 
-    Each round takes 50 bits of the quotient; most arguments need one.
+    Each iteration reduces the quotient by 50 bits; most arguments need one.
     """
     f = x.function
     a, b = size(x), size(y)
@@ -173,7 +175,7 @@ def rem(x: Value, y: Value, grade: str) -> Value:
 
 
 def _exponent(x: Value) -> Value:
-    """The exponent of a positive number, also of subnormal ones."""
+    """Return the exponent of a positive number, even a subnormal one."""
     small = x.is_("olt", TINY["double"])
     lifted = where(small, x * 2.0**54, x)
     return (bits_of(lifted) >> 52) - where(small, x.function.value(54, bits_of(x).type), 0)

@@ -1,4 +1,4 @@
-"""Powers of f32 whose base is positive and normal: logarithms by a table, in two parts."""
+"""Powers of f32 with a positive normal base: logarithms by a table, in two parts."""
 
 from math import log2
 
@@ -22,15 +22,16 @@ from shardir.backends.cpu.native.vector.pieces import split_at_once
 from shardir.backends.cpu.native.vector.tables import has_registers, looked_up
 
 STEPS = 32
-"""Of m from 3/4 to 3/2: half of them below 1, where numbers are twice as dense. The first five bits
-of the fraction say which."""
+"""Steps of m from 3/4 to 3/2: half of them below 1, where floats are twice as dense. The first five
+bits of the fraction are the index."""
 
 
 def _inverses() -> list[float]:
-    """A number near 1 / m for each step, of so few bits that its product with m, less 1, is exact.
+    """Return a number near 1 / m for each step, so short that its product with m, minus 1, is
+    exact.
 
-    m below 1 has bits down to 2^-24, above to 2^-23; with 5 and 6 more they end at 2^-29, and the
-    difference is below 2^-5. The steps on either side of 1 have 1.
+    m below 1 has bits down to 2^-24, above down to 2^-23; with 5 or 6 more they end at 2^-29, and
+    the difference is below 2^-5. The steps on either side of 1 have the inverse 1.
     """
     found = []
     for step in range(STEPS):
@@ -47,10 +48,10 @@ RESTS = [-log2(i) - high for i, high in zip(INVERSES, LOGARITHMS, strict=True)]
 
 
 def power_of_ordinary(x: Value, y: Value) -> tuple[Value, Value]:
-    """2^(y log2 x), and where that is right: x positive and finite, |y log2 x| to 124.
+    """Return 2^(y log2 x), and where it is valid: for x positive and finite, |y log2 x| up to 124.
 
     log2 x = k - log2 c + log2(1 + f) for c of the table and f = c m - 1, of which f - f^2 / 2 is
-    taken in two parts, and so is the product with y. Subnormal x are ordinary with AVX-512 alone.
+    computed in two parts, and so is the product with y. Subnormal x are valid with AVX-512 only.
     """
     m, exponent, unit = _taken_apart(x)
     index = bits_of(m) >> 18
@@ -76,10 +77,10 @@ def power_of_ordinary(x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _taken_apart(x: Value) -> tuple[Value, Value, float]:
-    """m from 3/4 to 3/2, k and what it is a multiple of, for x = m 2^k.
+    """Return m from 3/4 to 3/2, k, and the unit of k, for x = m 2^k.
 
-    The instructions of AVX-512 give a NaN or an infinity where x is not positive and finite, and
-    then the power of two is none.
+    AVX-512 instructions give NaN or an infinity if x is not positive and finite, and then the
+    exponent is not valid.
     """
     if has_registers():
         return *split_at_once(x), 1.0

@@ -1,10 +1,10 @@
-"""Arguments of sin and cos that are large, modulo pi/2, by as many bits of 2/pi as they need.
+"""Reduction of large arguments of sin and cos modulo pi/2, with as many bits of 2/pi as necessary.
 
-Of x ln 2 as well, by bits of 2 ln(2) / pi: what it is rounded to says nothing where x is large.
-
-M. Payne and R. Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18 (1983).
-x = m 2^e times 2/pi, modulo 4, needs the bits of 2/pi that weigh between 2^(1-e) and the precision
-wanted: 192 of them, from a table. One lane at a time, since large arguments are rare.
+x ln 2 is reduced as well, by bits of 2 ln(2) / pi: the rounded product would be meaningless for
+large x. M. Payne and R. Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18
+(1983). x = m 2^e times 2/pi, modulo 4, needs the bits of 2/pi with weights between 2^(1-e) and the
+required precision: 192 of them, from a table. Lanes are reduced one by one, since large arguments
+are rare.
 """
 
 from math import pi
@@ -14,24 +14,24 @@ from shardir.backends.cpu.native.vector.arithmetic import any_of, size
 
 NAME = "shardir_reduce"
 BY_LN2 = "shardir_reduce_ln2"
-"""What takes x for x ln 2."""
+"""The function that reduces x ln 2 instead of x."""
 BITS_OF_TWO_OVER_PI = (
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea"
     "09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b"
     "1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f7"
     "8a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d"
 )
-"""The first 1280 bits behind the point."""
+"""The first 1280 fraction bits."""
 AHEAD = 64
-"""Zeros that the table has in front."""
+"""Leading zeros of the table."""
 Reduced = tuple[Value, Value, Value]
 
 
 def reduced_far(x: Value, far: float, near: Reduced, name: str = NAME) -> Reduced:
-    """(r, low, k) of x = k pi/2 + r + low: as given, but for lanes of |x| >= `far`.
+    """Return (r, low, k) of x = k pi/2 + r + low: `near`, but for lanes with |x| >= `far`.
 
-    `far` is at least 2^17, and k is right modulo 4. Where what is rare is made elsewhere, all are
-    as given.
+    `far` is at least 2^17, and k is correct modulo 4. If rare lanes are computed out of line, all
+    lanes are `near`.
     """
     f, count = x.function, lanes(x.type)
     if f.apart is not None:
@@ -45,7 +45,7 @@ def reduced_far(x: Value, far: float, near: Reduced, name: str = NAME) -> Reduce
         for lane in range(count):
             bit = f.emit(f"extractelement {large.type} {large}, i64 {lane}", "i1")
             f.store(bit.to("i8", "zext"), f.offset(chosen.address, lane))
-        # What has an address stays in memory, so that only these copies do.
+        # A variable whose address is used stays in memory, so only these copies do.
         to = (copies[0].address, copies[1].address, copies[2].address)
         with f.loop(0, count) as i:
             is_large = f.load(f.offset(chosen.address, i), "i8").is_("ne", 0)
@@ -73,7 +73,7 @@ def _lane(f: Function, name: str, x: Value, to: Reduced, kind: str, lane: Value)
 
 
 def number_of(name: str) -> int:
-    """2 / pi, times ln 2 where it is asked for, as a whole number of 2^-1280."""
+    """Return 2 / pi, times ln 2 for that symbol, as an integer multiple of 2^-1280."""
     number = int(BITS_OF_TWO_OVER_PI, 16)
     if name == BY_LN2:
         number = number * sum((1 << 1344) // (k << k) for k in range(1, 1344)) >> 1344
@@ -81,7 +81,7 @@ def number_of(name: str) -> int:
 
 
 def _scalar(module: Module, name: str) -> None:
-    """`void (double x, ptr to)`: writes r and low as f64, k as i64."""
+    """Define `void (double x, ptr to)`, which writes r and low as f64, k as i64."""
     if any(each.name == name for each in module.functions):
         return
     number, table = number_of(name), f"{name}_bits"
@@ -92,7 +92,7 @@ def _scalar(module: Module, name: str) -> None:
     bits = x.to("i64", "bitcast")
     exponent = ((bits >> 52) & 0x7FF) - 1075
     mantissa = (bits & (2**52 - 1)) | 2**52
-    # The first bit that matters weighs 2^(1-e); behind the point that is bit e - 2 of the table.
+    # The first significant bit has the weight 2^(1-e); it is fraction bit e - 2 of the table.
     first = exponent - 2 + AHEAD
     bits_there = Value(f"@{table}", "ptr", f)
     read = [f.load(f.offset(bits_there, (first >> 6) + i, "i64"), "i64") for i in range(4)]

@@ -1,9 +1,9 @@
-"""How elements are held in registers, and how they come from memory and go there.
+"""The representation of elements in registers, and their loads and stores.
 
-A `Held` is a vector of any number of lanes: bool is <N x i1>, f16 and bf16 are <N x float> of
-numbers that the narrow type has, a key is <N x i64>, a complex number is a pair of vectors, real
-and imaginary part (side by side in memory). Truth is written as a byte 0 or 1; of what is read
-every byte but 0 is true, as in NumPy's arrays.
+A `VectorValue` is a vector of any number of lanes: bool is <N x i1>, f16 and bf16 are <N x float>
+with values of the narrow type, a key is <N x i64>, a complex number is a pair of vectors, real and
+imaginary part (interleaved in memory). A bool is stored as a byte 0 or 1; when loaded, every
+nonzero byte is true, as in NumPy's arrays.
 """
 
 from shardir.backends.cpu.native.llvm.halves import halves, singles
@@ -18,45 +18,45 @@ REGISTERS = {
     "f16": "float", "bf16": "float", "f32": "float", "f64": "double",
     "c64": "float", "c128": "double",
 }  # fmt: skip
-"""The LLVM type of an element in a register; of a complex one that of a part."""
+"""The LLVM type of an element in a register; for complex elements that of a part."""
 MEMORY = {**REGISTERS, "bool": "i8", "f16": "i16", "bf16": "i16"}
-"""The LLVM type of an element in memory; of a complex one that of a part."""
+"""The LLVM type of an element in memory; for complex elements that of a part."""
 SIZES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
-"""Bytes of the types of `MEMORY`."""
+"""The size in bytes of the types in `MEMORY_TYPES`."""
 NARROW = ("f16", "bf16")
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of an element in memory."""
+    """Return the bytes of an element in memory."""
     return SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
 
 
 def register(dtype: str, count: int) -> str:
-    """The LLVM type that holds `count` elements (each part of them, where they are complex)."""
+    """Return the LLVM type of `count` elements (of each part of them, if they are complex)."""
     return vector(REGISTERS[dtype], count)
 
 
-def count_of(held: Held) -> int:
-    """How many elements are held."""
-    return lanes((held[0] if isinstance(held, tuple) else held).type)
+def count_of(value: Held) -> int:
+    """Return the number of elements."""
+    return lanes((value[0] if isinstance(value, tuple) else value).type)
 
 
-def parts(held: Held) -> tuple[Value, Value]:
-    """The real and the imaginary part of a complex vector."""
-    if not isinstance(held, tuple):
-        raise TypeError(f"a complex vector is a pair, got {held.type}")
-    return held
+def parts(value: Held) -> tuple[Value, Value]:
+    """Return the real and the imaginary part of a complex vector."""
+    if not isinstance(value, tuple):
+        raise TypeError(f"a complex vector is a pair, got {value.type}")
+    return value
 
 
-def single(held: Held) -> Value:
-    """The vector of what is not complex."""
-    if isinstance(held, tuple):
+def single(value: Held) -> Value:
+    """Return the vector of real elements."""
+    if isinstance(value, tuple):
         raise TypeError("a vector that is not complex is one value, got a pair")
-    return held
+    return value
 
 
 def constant(function: Function, number: complex, dtype: str, count: int) -> Held:
-    """The same number in all lanes, rounded to its type; integers wrap."""
+    """Return a number in all lanes, rounded to its type; integers wrap."""
     type = register(dtype, count)
     if dtype in REAL_OF:
         return function.value(number.real, type), function.value(number.imag, type)
@@ -66,7 +66,7 @@ def constant(function: Function, number: complex, dtype: str, count: int) -> Hel
 
 
 def load(function: Function, address: Value, dtype: str, count: int) -> Held:
-    """`count` elements side by side; the address need only be aligned to an element."""
+    """Load `count` contiguous elements; the address needs the alignment of an element only."""
     part = MEMORY[dtype]
     if dtype not in REAL_OF:
         stored = function.load(address, vector(part, count), SIZES[part])
@@ -86,7 +86,8 @@ def load(function: Function, address: Value, dtype: str, count: int) -> Held:
 def store(
     function: Function, held: Held, address: Value, dtype: str, streaming: bool = False
 ) -> None:
-    """Write elements side by side; `streaming` needs the address aligned to them, to 64 at most."""
+    """Store contiguous elements; `streaming` requires an address that is aligned to all, at most to
+    64."""
     part, count = MEMORY[dtype], count_of(held)
     if not isinstance(held, tuple):
         value = narrowed(function, held, dtype)
@@ -102,7 +103,7 @@ def store(
 
 
 def widened(function: Function, stored: Value, dtype: str) -> Value:
-    """What was read from memory (not complex) as it is held."""
+    """Convert real elements from memory to their representation in registers."""
     if dtype == "bool":
         return stored.is_("ne", 0)
     if dtype in NARROW:
@@ -110,18 +111,18 @@ def widened(function: Function, stored: Value, dtype: str) -> Value:
     return stored
 
 
-def narrowed(function: Function, held: Value, dtype: str) -> Value:
-    """What is held (not complex) as it is written to memory; rounds half to even."""
-    count = lanes(held.type)
+def narrowed(function: Function, value: Value, dtype: str) -> Value:
+    """Convert real elements from registers to memory, rounding to nearest even."""
+    count = lanes(value.type)
     if dtype == "bool":
-        return held.to(vector("i8", count), "zext")
+        return value.to(vector("i8", count), "zext")
     if dtype in NARROW:
-        return halves(function, held, dtype)
-    return held
+        return halves(function, value, dtype)
+    return value
 
 
 def rounded(function: Function, value: Value, dtype: str) -> Value:
-    """f32 numbers as the nearest of a narrow type; others as they are."""
+    """Round f32 to the nearest value of a narrow type; return other values unchanged."""
     if dtype not in NARROW:
         return value
     return widened(function, narrowed(function, value, dtype), dtype)

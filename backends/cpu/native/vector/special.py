@@ -1,4 +1,4 @@
-"""The error function and its relatives."""
+"""The error function and related functions."""
 
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.vector.arithmetic import (
@@ -26,31 +26,32 @@ from shardir.ops.special import GILES_CENTRE, GILES_TAIL
 
 
 def erf(x: Value, grade: str) -> Value:
-    """An odd polynomial near 0; beyond, 1 - erfc, for f32 as the exponential of a polynomial."""
+    """Return erf: an odd polynomial near 0; beyond, 1 - erfc, for f32 as the exponential of a
+    polynomial."""
     a = size(x)
     z = a * a
     bound = 0.92 if grade == "f32" else 1.0
     near = fma(a, polynomial(at_most(z, bound * bound), "erf", grade), a)
     if grade == "f32":
         inside = at_most(a, 3.95)
-        far = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
+        outer_value = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
     else:
-        far = 1.0 - erfc_right(at_most(a, 6.0), grade)
-    return signed_as(where(a.is_("olt", bound), near, far), x)
+        outer_value = 1.0 - erfc_right(at_most(a, 6.0), grade)
+    return signed_as(where(a.is_("olt", bound), near, outer_value), x)
 
 
 def erfc_right(x: Value, grade: str) -> Value:
-    """erfc from 1/2 on: exp(-x^2) times what changes slowly, over (x - 3) / (x + 3).
+    """Return erfc from 1/2 on: exp(-x^2) times a slowly varying function of (x - 3) / (x + 3).
 
     The variable is that of M. M. Shepherd and J. G. Laframboise, Math. Comp. 36 (1981). x^2 is
-    taken in two parts, so that its rounding is not magnified.
+    computed in two parts, so that its rounding error is not magnified.
     """
     square, low = two_product(x, x)
     t = (x - 3.0) / (x + 3.0)
     if grade != "f64":
         bell = exp(-square, grade, -low)
         return bell * (polynomial(t, "erfc", grade) / fma(x, 2.0, 1.0))
-    # What the quotient lacks, and what the bell is beside 2^k, are added before the last rounding.
+    # The rounding errors of the quotient and of the exponential are added before the last rounding.
     first, *others = POLYNOMIALS["erfc.f64"]
     above, lost = fast_two_sum(constant(x, first), t * horner(t, others))
     below, more = fast_two_sum(x * 2.0, constant(x, 1.0))
@@ -63,17 +64,18 @@ def erfc_right(x: Value, grade: str) -> Value:
 
 
 def erfc(x: Value, grade: str) -> Value:
-    """1 - erf(x) without cancellation."""
+    """Return 1 - erf(x) without cancellation."""
     a = at_most(size(x), 30.0)
     right = erfc_right(where(a.is_("olt", 0.5), 0.5, a), grade)
-    far = where(x.is_("olt", 0.0), 2.0 - right, right)
+    outer_value = where(x.is_("olt", 0.0), 2.0 - right, right)
     small = where(a.is_("olt", 0.5), x, 0.0)
     near = 1.0 - fma(small, polynomial(small * small, "erf", grade), small)
-    return where(a.is_("olt", 0.5), near, far)
+    return where(a.is_("olt", 0.5), near, outer_value)
 
 
 def erf_inv(x: Value, grade: str) -> Value:
-    """x times polynomials in w = -log(1 - x^2), or its root (the branches of M. Giles, 2012)."""
+    """Return x times a polynomial in w = -log(1 - x^2) or its root (the branches of M. Giles,
+    2012)."""
     square, low = two_product(x, x)
     w = -log1p(-square, grade, -low)
     central = w.is_("olt", 6.25)
@@ -88,7 +90,8 @@ def erf_inv(x: Value, grade: str) -> Value:
 
 
 def erf_inv_xla(x: Value, grade: str) -> Value:
-    """Of f32 step by step what `shardir.ops.special` does: random numbers are to be JAX's."""
+    """Return erf_inv of f32 by the steps of `shardir.ops.special`, so that random numbers equal
+    JAX's."""
     if grade != "f32":
         return erf_inv(x, grade)
     w = -log1p(-(x * x), "f32")

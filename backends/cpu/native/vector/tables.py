@@ -1,4 +1,4 @@
-"""Numbers that lanes choose from short tables of f32 or f64."""
+"""Lookups in short tables of f32 or f64, one for each lane."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -7,22 +7,22 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
 
 FULL = {"i32": 16, "i64": 8}
-"""Lanes in a register of AVX-512, by the type of what chooses."""
+"""Lanes of an AVX-512 register, by the type of the index."""
 KINDS = {"i32": ("float", "f", "i", "ps", "sf"), "i64": ("double", "d", "q", "pd", "df")}
-"""Of the numbers: their type, their code and that of their bits, and names in instructions."""
+"""By the type of the index: the element type, its `struct` codes, and its names in intrinsics."""
 
 
 def has_registers() -> bool:
-    """Whether a table lies in registers, where lanes choose from it in an instruction."""
+    """Return whether tables are in registers, where an instruction looks up all lanes."""
     return "+avx512f" in host().features
 
 
 def looked_up(index: Value, name: str, numbers: Sequence[float]) -> Value:
-    """The number at each lane's index, of which the lower bits count: as many as say a place.
+    """Return the table entry at each lane's index, modulo the size of the table.
 
-    Numbers of f32 for an index of 32 bits, of f64 for one of 64; as many as one or two registers
-    hold. An instruction with AVX-512, where the table lies in those; a load for each lane
-    elsewhere. `name` is the table's in the module.
+    An i32 index selects f32 entries, an i64 index f64 entries; a table has one or two registers of
+    entries. With AVX-512 the lookup is an instruction on tables in registers, otherwise a load for
+    each lane. `name` is the name of the table in the module.
     """
     f, count, size = index.function, lanes(index.type), len(numbers)
     word = element(index.type)
@@ -39,16 +39,16 @@ def looked_up(index: Value, name: str, numbers: Sequence[float]) -> Value:
         ]
         return by_registers(lambda piece: _permuted(piece, halves), index)
     inside = index & (size - 1)
-    made = Value("poison", type, f)
+    result = Value("poison", type, f)
     for lane in range(count):
         at = f.emit(f"extractelement {inside.type} {inside}, i64 {lane}", word)
         number = f.load(f.offset(table, at if word == "i64" else at.to("i64", "zext"), kind), kind)
-        made = f.emit(f"insertelement {type} {made}, {kind} {number}, i64 {lane}", type)
-    return made
+        result = f.emit(f"insertelement {type} {result}, {kind} {number}, i64 {lane}", type)
+    return result
 
 
 def by_registers(of: Callable[[Value], Value], x: Value) -> Value:
-    """`of` on each register of x, which fills one, two, four or more."""
+    """Apply `of` to each register of x, which fills one, two, four or more."""
     f, half = x.function, lanes(x.type) // 2
     if 2 * half <= (FULL["i64"] if element(x.type) in ("i64", "double") else FULL["i32"]):
         return of(x)

@@ -1,7 +1,7 @@
-"""sin, cos and tan: x - k pi/2 in three parts (Cody and Waite), polynomials for the rest.
+"""sin, cos and tan: x - k pi/2 in three parts (Cody and Waite), polynomials of the remainder.
 
-x - k P1 is exact when fused, as P1 is pi/2 to all the bits that it and x have in common. Lanes
-beyond where that holds are reduced one by one (`reduction`).
+x - k P1 is exact when fused, since P1 is pi/2 to all bits that it has in common with x. Larger
+arguments are reduced lane by lane (`argument_reduction`).
 """
 
 from shardir.backends.cpu.native.llvm.text import Value, element
@@ -27,25 +27,26 @@ HALF_PI = {
     True: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     False: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
-"""pi/2 in three parts, of f32 and of f64."""
+"""pi/2 in three parts, for f32 and for f64."""
 OVER_LN2 = (2.266180070913597, -1.7290587296149343e-16, -1.0508274702698301e-32)
-"""pi/2 over ln 2, in three parts of f64."""
+"""pi/2 divided by ln 2, in three parts of f64."""
 LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 SINE = (*POLYNOMIALS["sin.f32"], 0.0)
 COSINE = (-0.5, *POLYNOMIALS["cos.f32"])
-"""Of z, to the same degree."""
+"""Coefficients in z = r^2, padded to the same degree."""
 FAR = {True: 2.0**17, False: 2.0**28}
-"""From where on lanes are reduced one by one."""
+"""From this magnitude on lanes are reduced one by one."""
 
 
 def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
-    """x = k pi/2 + r + low: r, low (0 unless it is to be exact) and k."""
+    """Return r, low (0 unless `exact`) and k of x = k pi/2 + r + low."""
     near = _less_quarters(x, exact, HALF_PI[is_single(x)])
     return reduced_far(x, FAR[is_single(x)], near)
 
 
 def _reduced_times_ln2(x: Value) -> tuple[Value, Value, Value]:
-    """x ln(2) = k pi/2 + r + low, of f64: pi/2 / ln 2 is taken away before x is rounded."""
+    """Return r, low and k of x ln(2) = k pi/2 + r + low for f64, subtracting multiples before
+    rounding."""
     r, low, k = _less_quarters(x, True, OVER_LN2)
     product, lost = two_product(r, constant(x, LN2[0]))
     low = fma(r, LN2[1], fma(low, LN2[0], lost))
@@ -55,12 +56,12 @@ def _reduced_times_ln2(x: Value) -> tuple[Value, Value, Value]:
 def _less_quarters(
     x: Value, exact: bool, quarter: tuple[float, float, float]
 ) -> tuple[Value, Value, Value]:
-    """x less its nearest multiple of a quarter, and which that is."""
+    """Subtract the nearest multiple of a quarter turn; return the remainder and the multiple."""
     first, second, third = quarter
     k, integer = nearest_product(x, 1 / sum(quarter))
     before = fma(k, -first, x)
     if exact:
-        # Rounded on its own, so that `before - r` is exact even where r is next to nothing.
+        # The product is rounded separately, so that `before - r` is exact even if r is tiny.
         r = before - k * second
         low = fma(k, -third, fma(k, -second, before - r))
     else:
@@ -69,7 +70,7 @@ def _less_quarters(
 
 
 def sine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
-    """The sine of r + low, and what it lacks."""
+    """Return the sine of r + low, and its rounding error."""
     z = r * r
     tail = r * z * polynomial(z, "sin", grade)
     if low is not None:
@@ -78,7 +79,7 @@ def sine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
 
 
 def cosine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
-    """The cosine of r + low, and what it lacks."""
+    """Return the cosine of r + low, and its rounding error."""
     z = r * r
     tail = z * z * polynomial(z, "cos", grade)
     if low is None:
@@ -101,10 +102,10 @@ def _wave_in_quarter(r: Value, low: Value | None, k: Value, grade: str) -> Value
 
 
 def _wave(a: Value, turn: int) -> tuple[Value, Value]:
-    """The sine of a + turn quarters but for its sign, and the quarter, of f32.
+    """Return the sine of a + `turn` quarter turns without its sign, and the quadrant, of f32.
 
-    1 + z P(z) of z = r^2 is the cosine, r times another one the sine: one polynomial, whose
-    coefficients each lane chooses.
+    1 + z P(z) with z = r^2 is the cosine, r times another such series is the sine: one polynomial
+    whose coefficients each lane selects.
     """
     r, _, k = reduced(a, False)
     k = k + turn if turn else k
@@ -118,7 +119,7 @@ def _wave(a: Value, turn: int) -> tuple[Value, Value]:
 
 
 def sin(x: Value, grade: str) -> Value:
-    """The sine; NaN of infinities."""
+    """Return the sine; NaN for infinities."""
     if is_single(x):
         value, k = _wave(size(x), 0)
         sign = ((k << 30) ^ bits_of(x)) & -(1 << 31)
@@ -127,7 +128,7 @@ def sin(x: Value, grade: str) -> Value:
 
 
 def cos(x: Value, grade: str) -> Value:
-    """The cosine; NaN of infinities."""
+    """Return the cosine; NaN for infinities."""
     if is_single(x):
         value, k = _wave(size(x), 1)
         return _unless_far(x, float_of(bits_of(value) ^ ((k << 30) & -(1 << 31))))
@@ -135,19 +136,19 @@ def cos(x: Value, grade: str) -> Value:
 
 
 def sin_ln2(x: Value, grade: str) -> Value:
-    """The sine of x ln(2), of f64, without rounding that product."""
+    """Return the sine of x ln(2) for f64, without rounding the product."""
     value = _wave_in_quarter(*_reduced_times_ln2(x), grade)
     return where(size(x).is_("oeq", 0.0), x, value)
 
 
 def cos_ln2(x: Value, grade: str) -> Value:
-    """The cosine of x ln(2), of f64, without rounding that product."""
+    """Return the cosine of x ln(2) for f64, without rounding the product."""
     r, low, k = _reduced_times_ln2(x)
     return _wave_in_quarter(r, low, k + 1, grade)
 
 
 def tan(x: Value, grade: str) -> Value:
-    """A polynomial, and its negative inverse in every other quadrant."""
+    """Return the tangent: a polynomial, and its negative inverse in every other quadrant."""
     if is_single(x):
         r, _, k = reduced(size(x), False)
         z = r * r
@@ -163,7 +164,7 @@ def tan(x: Value, grade: str) -> Value:
 
 
 def _unless_far(x: Value, value: Value) -> Value:
-    """The value, where lanes that are far were reduced already or are made elsewhere."""
+    """Return the value, with large lanes computed out of line if the function has such a path."""
     if x.function.apart is None or not is_single(x):
         return value
     return rarely(size(x).is_("uge", FAR[True]), value, x.function.apart)

@@ -36,7 +36,7 @@ def test_without_llvmlite_a_warning_says_so_once(monkeypatch: pytest.MonkeyPatch
         found = [available() for _ in range(2)]
     assert found == [False, False]
     assert [str(warning.message) for warning in said] == [
-        "programs run by NumPy, which takes several times as long: llvmlite cannot be imported "
+        "programs run on NumPy, which is several times slower: llvmlite cannot be imported "
         "(import of llvmlite.binding halted; None in sys.modules); pip install llvmlite"
     ]
 
@@ -64,10 +64,10 @@ def test_the_least_llvmlite_is_what_is_asked_for() -> None:
 
 def test_other_systems_and_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert obstacle() == "the processor is riscv64, and there are kernels for x86-64 and ARM64"
+    assert obstacle() == "the processor is riscv64; compiled programs run on x86-64 and ARM64 only"
     obstacle.cache_clear()
     monkeypatch.setattr(sys, "platform", "win32")
-    assert obstacle() == "the system is win32, and there are workers for Linux and macOS alone"
+    assert obstacle() == "the system is win32; compiled programs run on Linux and macOS only"
 
 
 def test_programs_run_without_llvmlite() -> None:
@@ -81,14 +81,14 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     f = sd.jit(lambda x: x + 1)
     print(f(jnp.arange(3)), f(jnp.arange(4.0)))
-print([str(w.message)[:56] for w in said])
+print([str(w.message)[:52] for w in said])
 """
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "[1 2 3] [1. 2. 3. 4.]\n['programs run by NumPy, which takes several times as long']\n"
+        "[1 2 3] [1. 2. 3. 4.]\n['programs run on NumPy, which is several times slower']\n"
     )
 
 

@@ -132,7 +132,7 @@ def test_what_is_written_over_counts_once() -> None:
 
 def test_the_schedule_says_which_argument_a_result_is_written_over() -> None:
     text = sd.jit(lambda x: (x[::-1], x + 1)).lower(made()).compile().as_text("schedule")
-    assert "result, over %x if that is donated" in text
+    assert "result, over %x if it is donated" in text
 
 
 def test_the_peak_is_what_a_run_takes() -> None:

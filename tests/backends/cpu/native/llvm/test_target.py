@@ -70,6 +70,7 @@ def test_the_environment_limits_the_instructions() -> None:
         assert done.stdout.strip() == printed
         if not printed:
             assert done.stderr.endswith(
-                "SettingError: SHARDIR_MAX_CPU_ISA is 'mmx', which is no instruction set; set it "
-                "to one of sse, avx2, avx512, or unset it to use all that the processor has\n"
+                "SettingError: SHARDIR_MAX_CPU_ISA is 'mmx', which is not an instruction set; "
+                "set it to one of sse, avx2, avx512, or unset it to use all instructions of the "
+                "processor\n"
             )

@@ -140,7 +140,7 @@ def test_small_blocks_go_home() -> None:
     address, used = block.address, mine.statistics().in_use
     view = np.asarray(block)
     view[:] = 3
-    with pytest.raises(TypeError, match="a block is memory of one owner"):
+    with pytest.raises(TypeError, match="a memory block cannot be copied"):
         copy.copy(block)
     del block
     assert mine.statistics().in_use == used

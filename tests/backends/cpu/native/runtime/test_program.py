@@ -131,7 +131,7 @@ def test_more_threads_than_places_wait_for_one(crowd: Pool) -> None:
 def test_wrong_arguments_are_refused(crowd: Pool) -> None:
     run = load([Phase(MULTIPLY_ADD, (0,), 1, 0.0)], 2, crowd)
     with pytest.raises(
-        TypeError, match=r"^a program takes one address for each of its slots but the first$"
+        TypeError, match=r"^a program takes one address for each slot except slot 0$"
     ):
         run()
     with pytest.raises(TypeError, match=r"^an integer is required$"):

@@ -106,8 +106,8 @@ def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(SettingError) as caught:
             workers.allowed()
         assert str(caught.value) == (
-            f"SHARDIR_CPU_THREADS is '{wrong}', which is no number of threads; "
-            "set it to a whole number from 1 on, or unset it to use all cores"
+            f"SHARDIR_CPU_THREADS is '{wrong}', which is not a number of threads; "
+            "set it to an integer of at least 1, or unset it to use all cores"
         )
 
 

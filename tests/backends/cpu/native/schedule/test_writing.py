@@ -14,7 +14,7 @@ X = np.arange(50, dtype=np.float32)
 def rounds(function: Any, *args: Any) -> str:
     """What a round of the only loop does."""
     text = str(sd.jit(function).lower(*args).compile().as_text("schedule"))
-    return text.split("rounds of scan")[1].split("  native call of 1 phase")[0]
+    return text.split("iterations of scan")[1].split("  native call of 1 phase")[0]
 
 
 def doubled(x: Any) -> Any:
