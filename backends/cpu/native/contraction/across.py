@@ -1,7 +1,7 @@
-"""A few rows times a large matrix whose columns are neighbours.
+"""Skinny GEMM: a few rows times a large matrix whose columns are contiguous.
 
-Some rows of the matrix are read at once, along all columns of the task, since memory is fastest
-when it is read in long runs; the result stays in the nearest cache meanwhile.
+Some rows of the matrix are read together, along all columns of the task, since memory bandwidth is
+highest for long contiguous reads; the result stays in the L1 cache meanwhile.
 """
 
 from functools import cache
@@ -12,12 +12,12 @@ from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 MOST = 4
-"""Rows of the result that are made at once: the nearest cache has few places for each column."""
+"""Rows of the result that are computed together; the L1 cache has few ways."""
 
 
 @cache
 def across_kernel(kind: Vectors, height: int) -> Kernel:
-    """The kernel for results of `height` rows."""
+    """Return the kernel for results of `height` rows."""
     name = f"across_{kind.name}_{height}"
     return Kernel(name, lambda: _text(name, kind, height))
 
@@ -60,14 +60,15 @@ def _text(name: str, kind: Vectors, height: int) -> str:
 
 
 def _together(height: int, kind: Vectors) -> int:
-    """Rows of the matrix that are read at once."""
+    """Return the number of rows of the matrix that are read together."""
     return (8 if height < 3 else 4) // kind.planes
 
 
 def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> None:
-    """`sweep(lhs, row, step, rhs, rhs_step, out, out_row, columns)`.
+    """Emit `sweep(lhs, row, step, rhs, rhs_step, out, out_row, columns)`.
 
-    Adds `together` rows of the matrix, times numbers, to each row of the result.
+    The function adds `together` rows of the matrix, times elements of the left operand, to each row
+    of the result.
     """
     params = ["ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
     f = Function(module, f"sweep{height}x{together}", params, attributes=APART, internal=True)
@@ -78,9 +79,10 @@ def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> No
         for i in range(height)
     ]
     if kind.planes == 2:
-        # An imaginary part adds to what it meets turned around, and is taken away there.
-        for numbers in left:
-            for pair in numbers:
+        # The imaginary part is multiplied with swapped pairs: subtracted in real lanes, added in
+        # others.
+        for elements in left:
+            for pair in elements:
                 pair[1] = f.shuffle(
                     -pair[1], pair[1], [i % 2 * 2 * lanes for i in range(2 * lanes)]
                 )
@@ -94,9 +96,9 @@ def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> No
         right = [[read(row)] for row in rows]
         if kind.planes == 2:
             right = [[b, kind.swapped(f, b)] for (b,) in right]
-        for numbers, start in zip(left, outs, strict=True):
+        for elements, start in zip(left, outs, strict=True):
             total = f.variable(kind.type, read(start))
-            for a, b in zip(numbers, right, strict=True):
+            for a, b in zip(elements, right, strict=True):
                 kind.add(f, [total] * kind.planes, a, b)
             kind.write(f, total.get(), f.offset(start, j * size), mask)
 

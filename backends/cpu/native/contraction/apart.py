@@ -1,4 +1,5 @@
-"""The phases of products that share all but one of the dimensions: see `lanes`."""
+"""Lowers products whose dimensions are batch dimensions or K (depthwise): see
+`depthwise_kernel`."""
 
 from collections.abc import Sequence
 from math import ceil, prod
@@ -10,15 +11,15 @@ from shardir.backends.cpu.native.data import Context, Phase
 from shardir.backends.cpu.native.llvm.target import Machine
 
 TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 HIGHEST = 8
-"""Lines that are made at once: their addresses are to have registers."""
+"""Maximum lines computed together: their addresses must fit the registers."""
 FEW = 4
-"""Lanes that are worth a vector."""
+"""Minimum lanes that justify a vector."""
 
 
 def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none where lanes are no neighbours, or an operand has columns of its own."""
+    """Return the phases; none if lanes are not contiguous or an operand has other columns."""
     views = (work.lhs, work.rhs, work.out)
     work, times = _together(work)
     if work.sizes[2] != 1 or len({view.dtype for view in views}) != 1:
@@ -62,7 +63,8 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def _together(work: Product) -> tuple[Product, int]:
-    """Columns as lanes, and how many of them take the same number of the left operand."""
+    """Merge columns into a batch loop as lanes; also return how many lanes share an element of the
+    left operand."""
     item, lanes = work.out.itemsize, work.machine.lanes(work.out.itemsize)
     for column in work.columns if len(work.columns) == 1 else ():
         times = column.extent
@@ -77,8 +79,8 @@ def _together(work: Product) -> tuple[Product, int]:
 
 
 def _shape(near: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
-    """How many lines, which share what is read of the right operand, and vectors of lanes are made
-    at once, as registers allow."""
+    """Return the lines that share the loaded right operand, and the vectors of lanes, that are
+    computed together, as registers allow."""
     registers, most = (24, 4) if machine.has_many_registers else (8, 2)
     if near.rhs or near.extent == 1:
         most *= 2
@@ -90,7 +92,8 @@ def _shape(near: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
 
 
 def _lane(work: Product) -> Loop | None:
-    """The loop whose steps are neighbours: of the batch or, of patches, places of a row."""
+    """Return the loop whose steps are contiguous: a batch loop or, for patches, output positions of
+    a row."""
     item = work.out.itemsize
     for loop in work.batch:
         if loop.lhs == loop.out == item and loop.rhs in (item, 0) and loop.extent >= FEW:

@@ -1,4 +1,4 @@
-"""The record of a product: its fields and lists, from its loops."""
+"""Builds the fields and lists of a product's parameter record from its loops."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ GROUP = 2
 def described(
     work: Product, grid: Grid
 ) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
-    """The fields and lists of a product's record, with nothing packed or staged."""
+    """Return the fields and lists of a product's record, with nothing packed or staged."""
     batch, rows, columns, inner = work.sizes
     fields = {
         "packing": 0,
@@ -46,16 +46,17 @@ def described(
 def blocked(
     work: Product, grid: Grid, sizes: Sizes, staged: bool, checked: Checked
 ) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
-    """The same for the kernel that packs: in parts of the sum, and some rows and columns at a
-    time."""
+    """Return the fields and lists for the packing kernel: the K steps are split into parts, and
+    some rows and columns are packed at a time."""
     _, _, columns, inner = work.sizes
     width, height = sizes.tile.columns, sizes.tile.height
     fields, lists = described(work, grid)
-    # Of rows that steps walk along, copies may lie beside the table of where they begin.
+    # If steps run along a row, copies of lines are stored beside the table of starts.
     copied = checked.side == "lhs" and checked.walked >= 0
     most = sizes.rows // 2 // height * height if copied else sizes.rows
     held = shares(grid.rows, max(height, most), height)
-    # Columns are some at a time: the next ones come from memory while tiles of these are made.
+    # Columns are packed in groups: the next group is prefetched while tiles of this one are
+    # computed.
     some = grid.columns if checked.side else min(grid.columns, GROUP * width)
     fields |= {
         "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
@@ -70,7 +71,8 @@ def blocked(
 def _describe_patches(
     work: Product, patches: Patches, lists: dict[str, Sequence[tuple[int, ...]]]
 ) -> None:
-    """Where lines and steps of patches are, and what exists."""
+    """Write the offsets of the lines and steps of patches and the bounds of the image to
+    `lists`."""
     lines = work.rows if patches.side == "lhs" else work.columns
     for d in range(len(patches.starts)):
         lists[f"positions_{d}"] = [(loop.extent, loop.steps[d]) for loop in reversed(lines)] or [
@@ -88,16 +90,18 @@ def _describe_patches(
 
 
 def padded(extent: int, step: int) -> int:
+    """Round an extent up to a multiple of `step`."""
     return -(-extent // step) * step
 
 
 def tasks(fields: dict[str, int]) -> int:
+    """Return the number of tasks of a record."""
     products = -(-fields["products"] // fields["block_products"])
     return products * fields["row_blocks"] * fields["column_blocks"]
 
 
 def _strides(loops: Sequence[Loop], which: int) -> list[tuple[int, int]]:
-    """Pairs of extent and stride, innermost first; at least one."""
+    """Return pairs of extent and stride, innermost first; at least one pair."""
     return [(loop.extent, _stride(loop, which)) for loop in reversed(loops)] or [(1, 0)]
 
 

@@ -1,7 +1,8 @@
-"""Patches that few columns meet: dot products, of runs that are read where they lie.
+"""Inner-product kernel for patches and few columns: reads runs of K steps in place.
 
-Vectors of steps are multiplied and summed lane by lane, and the lanes at the end. Where the runs of
-some rows begin is looked up as for the tiles of `straight`, zeros for those that lie outside.
+Vectors of steps are multiplied and accumulated lane by lane; the lanes are added at the end. The
+start addresses of the runs of some rows are tabulated as in `implicit_gemm_lhs`; runs outside the
+image point to zeros.
 """
 
 from functools import cache
@@ -16,18 +17,18 @@ from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 LONGEST, SEGMENTS = 2048, 2048
-"""Steps of a run, and runs, that there may be."""
+"""Maximum steps of a run, and maximum number of runs."""
 UNROLLED = 4
-"""Vectors of a run that are written out one after the other."""
+"""Vectors of a run up to which the loop is unrolled."""
 
 
 @cache
 def dotted_kernel(
     kind: Vectors, height: int, width: int, run: int, checks: int, along: int
 ) -> Kernel:
-    """The kernel for `height` rows at a time and `width` columns, of runs of so many steps.
+    """Return the kernel for `height` rows at a time, `width` columns, and runs of `run` steps.
 
-    `checks` dimensions are checked; runs walk along one of them (-1: none).
+    `checks` dimensions are checked; runs are along the dimension `along` (-1: none).
     """
     name = f"dotted_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
     return Kernel(name, lambda: _text(name, kind, (height, width), run, checks, along))
@@ -40,7 +41,7 @@ def _text(
     emit_offsets(module)
     for dims in sorted({0, checks}):
         emit_segments(module, dims)
-    emit_starts(module, "starts", height, LONGEST, kind.numbers, checks, 8 * LINES, along)
+    emit_starts(module, "starts", height, LONGEST, kind.arith, checks, 8 * LINES, along)
     _emit_dots(module, kind, size, run)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
@@ -83,7 +84,7 @@ def _text(
 
 
 def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -> None:
-    """`dots(parts, starts, segments, rhs, column, out, rows, column_out, count)`."""
+    """Emit `dots(parts, starts, segments, rhs, column, out, rows, column_out, count)`."""
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64"]  # fmt: skip
     f = Function(module, "dots", params, attributes=APART, internal=True)
@@ -95,7 +96,7 @@ def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -
     columns = [f.offset(rhs, column * j) for j in range(width)]
 
     def step(lines: list[Value], others: list[Value], far: Value, mask: Value | None) -> None:
-        # The fewer are read first: sums leave few registers.
+        # Load the shorter operand first: accumulators leave few registers.
         left, right = ([f.offset(each, far) for each in side] for side in (lines, others))
         few, many = (left, right) if height < width else (right, left)
         held = [kind.read(f, each, mask) for each in few]

@@ -1,8 +1,8 @@
-"""Long filters that slide along long signals: a product with a filter that is laid out by steps.
+"""Long one-dimensional filters over long signals, as a product with a Toeplitz matrix.
 
-A vector of places is a row: place r of row i is the sum of `signal[16 i + k] * filter[k - r]` over
-those k that the filter has. So columns, and steps, walk along one filter that lies backwards, and
-rows along the signal; nothing of either is laid out more than once.
+A vector of output positions is a row: position r of row i is the sum of `signal[16 i + k] *
+filter[k - r]` over the valid k (16 lanes). Columns and K steps index one reversed copy of the
+filter, rows index the signal; neither is stored more than once.
 """
 
 from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product
@@ -13,14 +13,14 @@ from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.moves.copying import copy_phases
 
 LONG = 1.5
-"""Vectors of taps from which on the steps that some columns lack cost less than reading the signal
-in vectors that begin anywhere."""
+"""Minimum taps, in vectors, for which the steps that some columns skip cost less than unaligned
+loads of the signal."""
 ROWS = 32
-"""Vectors of places that are worth it."""
+"""Minimum vectors of output positions."""
 
 
 def slides(work: Product) -> bool:
-    """Whether a convolution, of which nothing is checked, is one of long lines of one feature."""
+    """Return whether an unchecked convolution has long lines of a single feature."""
     if work.sizes[2] != 1 or len(work.inner) != 1 or not work.rows:
         return False
     if work.out.dtype not in ("f32", "f64") or (work.patches and work.patches.starts):
@@ -36,12 +36,12 @@ def slides(work: Product) -> bool:
 
 
 def slid(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases: the filter, whole rows, and the places that are left."""
+    """Return the phases: the copy of the filter, full rows, and the remaining output positions."""
     lanes, item, near, taps = kind_of(work).lanes, work.out.itemsize, work.rows[-1], work.inner[0]
     length, beside = taps.extent + 2 * (lanes - 1), lanes - 1
     slot = context.temporary(length * item)
     filter = View(slot, 0, (length,), (item,), work.rhs.dtype)
-    # What lies beside it is read, and has no part in any sum.
+    # Elements beside the filter are read but do not contribute to any sum.
     inside = filter._replace(offset=beside * item, shape=(taps.extent,))
     last = work.rhs.offset + (taps.extent - 1) * taps.rhs
     backwards = work.rhs._replace(offset=last, shape=(taps.extent,), strides=(-taps.rhs,))

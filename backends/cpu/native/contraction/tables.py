@@ -1,6 +1,6 @@
-"""Tables that kernels make for themselves: where lines begin, and how steps lie.
+"""Kernel functions that fill tables: offsets of lines, and segments of K steps.
 
-Loops are read from a list of the record as pairs (extent, stride), the innermost first.
+Loops are read from a list of the record as (extent, stride) pairs, the innermost first.
 """
 
 from shardir.backends.cpu.native.contraction.record import loops_of
@@ -11,7 +11,7 @@ OFFSETS = "offsets_of_lines"
 
 
 def emit_offsets(module: Module) -> None:
-    """`offsets_of_lines(record, list, table, first, count)`: where lines begin, in bytes."""
+    """Emit `offsets_of_lines(record, list, table, first, count)`: write line offsets in bytes."""
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
     f = Function(module, OFFSETS, params, attributes=APART, internal=True)
     record, list, table, first, count = f.params
@@ -24,7 +24,7 @@ def emit_offsets(module: Module) -> None:
     )
     done = f.variable("i64", 0)
     with f.while_(lambda: done.get().is_("slt", count)):
-        # Runs of the innermost loop, as many as the next one has: divisions are slow.
+        # Iterate over runs of the innermost two loops: divisions are slow.
         at = first + done.get()
         inside, rest = f.variable("i64", at % extent), f.variable("i64", at // extent // runs)
         run = f.variable("i64", at // extent % runs)
@@ -48,7 +48,7 @@ def emit_offsets(module: Module) -> None:
 def _write_run(
     f: Function, table: Value, first: Value, last: Value, start: Value, stride: Value
 ) -> None:
-    """Write numbers that begin with `start` and are `stride` apart."""
+    """Write the arithmetic sequence from `start` with step `stride`."""
     lanes = host().lanes(8)
     numbered = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", vector("i64", lanes), f)
     many = f.variable(numbered.type, f.splat(start, lanes) + numbered * f.splat(stride, lanes))
@@ -61,10 +61,11 @@ def _write_run(
 
 
 def emit_segments(module: Module, checks: int = 0) -> None:
-    """`segments_{checks}(record, list, table, first, count)`: how many segments of steps there are.
+    """Emit `segments_{checks}(record, list, table, first, count)`: return the number of segments.
 
-    They are the runs of the innermost loop; the table gets their offsets and lengths. Loops may
-    have further strides, `checks` of them: positions that segments get as well.
+    A segment is a run of the innermost loop of K steps; the table receives its offset and length.
+    Loops may have `checks` further strides, of positions, which are written to the segments as
+    well.
     """
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
     f = Function(module, f"segments_{checks}", params, "i64", attributes=APART, internal=True)
