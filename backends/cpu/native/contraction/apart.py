@@ -55,8 +55,8 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     for d in range(CHECKS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    lying = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item, times)
-    kernel = lanes_kernel(work.out.dtype, height, width, lying)
+    layout = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item, times)
+    kernel = lanes_kernel(work.out.dtype, height, width, layout)
     inner = work.inner or (Loop(1, 0, 0, 0),)
     record = written(fields, _words(lines), _words(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]

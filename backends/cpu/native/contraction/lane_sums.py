@@ -44,7 +44,7 @@ class LaneSums:
     dtype: str
     height: int
     width: int
-    lying: Lying
+    layout: Lying
     bounds: list[tuple[Value, Value]]
     strides: list[Value]
 
@@ -67,7 +67,7 @@ class LaneSums:
         lhs, rhs, out = operands
         rest = stop - lane
         which = [f.least(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
-        start = f.offset(lhs, lane * (size * self.lying.pace) // self.lying.times)
+        start = f.offset(lhs, lane * (size * self.layout.pace) // self.layout.times)
         lines = [f.offset(start, i * self.strides[0]) for i in which]
         to = f.offset(out, lane * size)
         masks = [within(f, rest - j * many, many) for j in range(self.width)]
@@ -78,11 +78,11 @@ class LaneSums:
                 each.set(masked_load(f, at, masks[j] & more, self.type, size))
         with f.loop(0, taps) as tap:
             entry = f.offset(table, tap * ENTRY)
-            checks = range(self.lying.checks)
+            checks = range(self.layout.checks)
             moves = [f.load(f.offset(entry, 8 * k), "i64") for k in range(2 + len(checks))]
             places = [position[d] + moves[2 + d] + self.bounds[d][0] for d in checks]
             right = f.offset(rhs, moves[1])
-            if not self.lying.shared:
+            if not self.layout.shared:
                 right = f.offset(right, lane * size)
             self._tap(lines, moves[0], right, masks, rest, places, lane, which)
         for n, row in enumerate(self.sums):
@@ -95,7 +95,7 @@ class LaneSums:
         self, lines: list[Value], move: Value, right: Value, masks: list[Value], rest: Value,
         places: list[Value], lane: Value, which: list[Value],
     ) -> None:  # fmt: skip
-        f, walked, pace = self.f, self.lying.walked, self.lying.pace
+        f, walked, pace = self.f, self.layout.walked, self.layout.pace
         whole, place = rest.is_("sge", self.lanes), None
         if walked >= 0:
             begin, extent = places[walked] + lane * pace, self.bounds[walked][1]
@@ -138,7 +138,7 @@ class LaneSums:
     def _right(self, right: Value, masks: list[Value] | None) -> list[Value]:
         """Load the vectors of the right operand, or broadcast its shared element."""
         f, size, many = self.f, self.arith.size, self.many
-        if self.lying.shared:
+        if self.layout.shared:
             return [f.splat(f.load(right, self.arith.type), many)] * self.width
         return [
             self._read(f.offset(right, j * many * size), masks[j] if masks else None)
@@ -150,8 +150,8 @@ class LaneSums:
     ) -> list[list[Value]]:
         """Return the masks of existing lanes for each vector that is loaded from the left
         operand."""
-        f, many, pace = self.f, self.many, self.lying.pace
-        found, times = [], self.lying.times
+        f, many, pace = self.f, self.many, self.layout.pace
+        found, times = [], self.layout.times
         for j in range(self.width):
             found.append([masks[j]])
             if times > 1:
@@ -168,12 +168,12 @@ class LaneSums:
     def _firsts(self, j: int) -> tuple[int, ...]:
         """Return the first elements of the vectors that vector `j` is loaded from: every second
         element comes from two vectors, of which the later one ends with the last element."""
-        lane, pace = j * self.many // self.lying.times, self.lying.pace
+        lane, pace = j * self.many // self.layout.times, self.layout.pace
         return (lane * pace, lane * pace + self.many - 1)[:pace]
 
     def _left(self, start: Value, j: int, masks: list[list[Value]] | None) -> Value:
         """Load a vector of the left operand; lanes outside the masks are zero."""
-        f, many, times = self.f, self.many, self.lying.times
+        f, many, times = self.f, self.many, self.layout.times
         type = vector(self.arith.type, many // times)
         found = [
             self._read(

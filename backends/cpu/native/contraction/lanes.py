@@ -40,16 +40,16 @@ def written(
 
 
 @cache
-def lanes_kernel(dtype: str, height: int, width: int, lying: Lying) -> Kernel:
+def lanes_kernel(dtype: str, height: int, width: int, layout: Lying) -> Kernel:
     """Return the kernel for `height` lines and `width` vectors of lanes at a time.
 
     Lines of the innermost loop share the elements of the right operand if `height` is above 1.
     """
-    name = f"lanes_{dtype}_{height}x{width}_{lying.name}"
-    return Kernel(name, lambda: _text(name, dtype, height, width, lying))
+    name = f"lanes_{dtype}_{height}x{width}_{layout.name}"
+    return Kernel(name, lambda: _text(name, dtype, height, width, layout))
 
 
-def _text(name: str, dtype: str, height: int, width: int, lying: Lying) -> str:
+def _text(name: str, dtype: str, height: int, width: int, layout: Lying) -> str:
     module = Module()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
@@ -68,11 +68,11 @@ def _text(name: str, dtype: str, height: int, width: int, lying: Lying) -> str:
     first = task // get("lane_blocks") * get("block_lines")
     last = f.least(first + get("block_lines"), get("lines"))
     taps = get("taps")
-    bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(lying.checks)]
+    bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(layout.checks)]
     loops = f.offset(record, get("line_loops"), "i64")
     extent = f.load(loops, "i64")
-    strides = [f.load(f.offset(loops, 8 * (1 + k)), "i64") for k in range(3 + lying.checks)]
-    sums = LaneSums(f, dtype, height, width, lying, bounds, strides)
+    strides = [f.load(f.offset(loops, 8 * (1 + k)), "i64") for k in range(3 + layout.checks)]
+    sums = LaneSums(f, dtype, height, width, layout, bounds, strides)
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
     with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", taps)):
         here = f.least(taps - start.get(), TAPS)

@@ -1,14 +1,13 @@
-"""Keys in order by networks whose lines are lanes of vectors: blocks in registers, more in memory.
+"""Sorting networks over lanes of vectors: blocks in registers, several blocks in memory.
 
-A block is rows of keys. Its columns are sorted first, every lane by itself; then neighbouring ones
-are merged, until the block is in order row by row (columns merged in registers: M. Blacher and
-others, Vectorized and performance-portable Quicksort, 2022). Several blocks are merged in memory.
-Both the network of the columns and the merges are K. E. Batcher's (Sorting networks and their
+A block is rows of keys. Its columns are sorted first, each lane independently; then adjacent
+columns are merged until the block is sorted row by row (columns merged in registers: M. Blacher et
+al., Vectorized and performance-portable Quicksort, 2022). Several blocks are merged in memory. Both
+the network of the columns and the merges are due to K. E. Batcher (Sorting networks and their
 applications, 1968).
 
-A merge compares the first keys of one half with the last ones of the other, and then halves of
-halves. No half is turned around for that: what it leaves in the upper half may lie in the one
-direction or in the other.
+A merge compares the first keys of one half with the last keys of the other, and then halves of
+halves. No half is reversed for that: the order of the keys in the upper half is not specified.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,21 +18,21 @@ from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 from shardir.backends.cpu.native.moves.keys import Keys
 
 ROWS = 16
-"""Of a block: a power of two, which registers hold."""
+"""Rows of a block: a power of two, so that a block fits the registers."""
 
 PERMUTED = {16: "hi", 32: "si", 64: "di"}
-"""How LLVM calls the instruction that puts lanes of so many bits where a vector of numbers says."""
+"""The LLVM name of the instruction that permutes lanes of this many bits by an index vector."""
 
 
 def block_of(keys: Keys) -> int:
-    """How many keys a block has."""
+    """Return the number of keys of a block."""
     return ROWS * keys.lanes
 
 
 def sorts_blocks(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that sorts (keys in memory, how many): whole blocks.
+    """Emit a function that sorts whole blocks (keys in memory, count) and return its name.
 
-    It is there once, however often it is asked for.
+    Repeated calls emit the function once.
     """
     name, block = f"sort_blocks_{keys.type}", block_of(keys)
     if any(each.name == name for each in module.functions):
@@ -47,7 +46,7 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
         whole = width.get()
         half = whole >> 1
         with f.loop(0, count, whole) as low:
-            # What would lie past the end is larger than everything.
+            # Keys past the end would be larger than all others.
             past = low + whole - count
             with f.loop(f.select(past.is_("sgt", 0), past, 0), half, keys.lanes) as t:
                 _compare_in_memory(f, keys, start, low + t, low + (whole - keys.lanes) - t, True)
@@ -76,17 +75,17 @@ def _compare_in_memory(
 
 
 class Step(NamedTuple):
-    """Comparisons of lanes with those whose numbers have other bits."""
+    """Comparisons of lanes with the lanes whose numbers differ in some bits."""
 
     change: int
-    """These bits."""
+    """The bits that differ."""
     group: int
-    """In groups of so many lanes, the upper half keeps the larger keys; 0: rows are compared with
+    """In groups of this many lanes, the upper half keeps the larger keys; 0: rows are compared with
     other rows, as columns that are merged."""
 
 
 def _steps_of_merge(group: int) -> list[Step]:
-    """The end of a merge, in groups of lanes of every row."""
+    """Return the last steps of a merge, in groups of lanes of every row."""
     steps = []
     while group > 1:
         steps.append(Step(group // 2, group))
@@ -95,20 +94,20 @@ def _steps_of_merge(group: int) -> list[Step]:
 
 
 def _steps_of_sort(count: int) -> list[Step]:
-    """Merges of sorted columns, until so many lanes are in order."""
+    """Return the merges of sorted columns until `count` lanes are sorted."""
     steps, group = [], 2
     while group <= count:
-        # The columns of halves of groups are in order: compare them from both ends, down to a row.
+        # Columns of half groups are sorted: compare them from both ends, down to a row.
         steps += [Step(group - 1, 0), Step(group - 1, group), *_steps_of_merge(group // 2)]
         group *= 2
     return steps
 
 
 def _orders_each(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that goes through (keys in memory, how many, new).
+    """Emit a function that processes (keys in memory, count, new) and return its name.
 
-    It sorts each block that is new, and ends a merge that was begun in memory in others. What is to
-    be done is read from tables, step by step: written out, it would take long to compile.
+    It sorts each block if `new` is set, and otherwise finishes a merge that was begun in memory.
+    Its steps are read from tables: unrolled code would take long to compile.
     """
     count, block, name = keys.lanes, block_of(keys), f"order_blocks_{keys.type}"
     sorting, merging = _steps_of_sort(count), _steps_of_merge(count)
@@ -157,19 +156,19 @@ def _orders_each(module: Module, keys: Keys) -> str:
 
 
 def _upper(group: int, count: int) -> int:
-    """Flags of the lanes in the upper halves of groups."""
+    """Return the mask of the lanes in the upper halves of groups."""
     return sum(1 << lane for lane in range(count) if group and lane % group >= group // 2)
 
 
 def _moved(f: Function, keys: Keys, row: Value, places: Value) -> Value:
-    """The lanes whose numbers `places` has."""
+    """Permute the lanes of a row by the index vector `places`."""
     name = f"llvm.x86.avx512.permvar.{PERMUTED[keys.bits]}.512"
     f.module.declare(name, keys.whole, [keys.whole, keys.whole])
     return f.call(name, [row, places], keys.whole)
 
 
 def _from_both_ends(count: int) -> Iterator[tuple[int, int]]:
-    """Rows compared with those that lie as far from the other end, and so halves of halves."""
+    """Yield comparisons of rows with those at the same distance from the other end, recursively."""
     size = count
     while size > 1:
         for first in range(0, count, size):
@@ -179,7 +178,7 @@ def _from_both_ends(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _halves(count: int) -> Iterator[tuple[int, int]]:
-    """Rows compared with those that lie half as far away as there are, and so halves of halves."""
+    """Yield comparisons of rows with those half the block away, recursively."""
     reach = count // 2
     while reach:
         for i in range(count):
@@ -189,7 +188,7 @@ def _halves(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _merge_exchange(count: int) -> Iterator[tuple[int, int]]:
-    """The comparisons of Batcher's odd-even merge sort of a power of two."""
+    """Yield the comparisons of Batcher's odd-even merge sort of a power of two."""
     width = 1
     while width < count:
         reach = width

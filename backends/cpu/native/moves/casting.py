@@ -1,4 +1,4 @@
-"""Copies that change the type of floats: narrow ones to what they are computed in, and back."""
+"""Copies that convert floats: narrow types to the type of the computation, and back."""
 
 from functools import partial
 
@@ -13,7 +13,10 @@ BLOCK_ITEMS = 1 << 14
 
 
 def cast_phases(source: View, target: View, context: Context) -> list[Phase]:
-    """The elements of `source` as floats of the type of `target`; one of them is f32 or f64."""
+    """Return the phases that convert `source` to the float type of `target`.
+
+    One of the two types is f32 or f64.
+    """
     if source.size == 0:
         return []
     found = nest([source, target])
@@ -56,5 +59,5 @@ def _cast(source: str, target: str, together: bool, f: Function, block: Block) -
 
 
 def fits(position: Variable, stop: Value, lanes: int) -> Value:
-    """Whether so many more elements are there before `stop`."""
+    """Emit whether `lanes` more elements fit before `stop`."""
     return (position.get() + (lanes - 1)).is_("slt", stop)

@@ -1,8 +1,7 @@
-"""The gradient of pooling: elements of windows chosen, and what belongs to the windows added there.
+"""`select_and_scatter`, the gradient of max pooling.
 
-First every window says which of its places it chooses. Then every element looks at the windows
-that it lies in, and adds up what belongs to those that chose it: in a fixed order, and nobody else
-writes there.
+First every window stores the position of the element that it selects. Then every element adds the
+sources of the windows that selected it, in a fixed order; each element is written by one task.
 """
 
 from collections.abc import Sequence
@@ -28,14 +27,14 @@ from shardir.ir import Op
 from shardir.types import TensorType
 
 DIMS = 3
-"""Along how many dimensions windows may move."""
+"""Maximum number of dimensions along which windows may move."""
 WORDS = 6
 
 
 def select_and_scatter_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """A phase that chooses and one that adds."""
+    """Lower to a phase that selects and a phase that adds."""
     (x, source), (y,) = operands, results
     if y.size == 0:
         return []
@@ -61,8 +60,8 @@ def select_and_scatter_rule(
 
 
 def _better_order(x: View, dims: Sequence[int], machine: Machine) -> list[int] | None:
-    """An order with a dimension innermost along which windows do not move, if `x` has none and
-    that is worth the copies."""
+    """Return a dimension order with an innermost dimension along which windows do not move, or None
+    if `x` has one or the copies do not pay off."""
     others = [d for d in range(len(x.shape)) if d not in dims]
     inner = max(others, key=lambda d: x.shape[d], default=None)
     if inner is None or x.shape[inner] < machine.lanes(4):
@@ -78,7 +77,7 @@ def _temporary(type: TensorType, order: Sequence[int], context: Context) -> View
 
 
 def _counters(view: View, dims: Sequence[int]) -> list[View]:
-    """A counter along each of the dimensions where windows move, then some that stand still."""
+    """Return a counter along each dimension where windows move, then counters of stride zero."""
     found = [
         view._replace(offset=0, strides=tuple(int(d == dim) for d in range(len(view.shape))))
         for dim in dims
@@ -88,7 +87,7 @@ def _counters(view: View, dims: Sequence[int]) -> list[View]:
 
 
 def _still(view: View, dims: Sequence[int], shape: Sequence[int]) -> View:
-    """A view that stays at its first element along `dims`, where it gets other extents."""
+    """Return a view with stride zero along `dims`, where it gets other extents."""
     strides = tuple(0 if d in dims else s for d, s in enumerate(view.strides))
     return view._replace(shape=tuple(shape), strides=strides)
 
@@ -261,4 +260,5 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"select_and_scatter": select_and_scatter_rule}
-"""No phases for dilated operands, no windows, or windows along four dimensions."""
+"""Dilated operands, empty sources, and windows along more than three dimensions are not
+supported."""

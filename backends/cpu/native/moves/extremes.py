@@ -1,10 +1,10 @@
-"""Where along a dimension the largest or smallest element is.
+"""`argmax` and `argmin` along a dimension.
 
-The first NaN, or the first of equals. Where lines lie side by side, a vector has an element of
-each. Of each piece of a line that is contiguous the best is found without its place, which is
-looked for at the end in the one piece that matters; in lines shorter than that, elements are dealt
-to the lanes of a vector, each of which keeps its best and its place. Few long lines are cut into
-parts, for all workers, and the best of those is chosen.
+The result is the index of the first NaN, or else of the first extreme. If lines are adjacent in
+memory, a vector has an element of each. For long contiguous lines, the extreme of each chunk is
+computed without its index, which is searched at the end in the one chunk that matters; for shorter
+lines, each lane of a vector tracks its extreme and index. Few long lines are split into parts for
+all workers, and the extreme of the parts is selected.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,19 +19,19 @@ from shardir.ir import Op
 from shardir.types import TensorType
 
 PIECED = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64")
-"""What is compared in its own type, as many to a vector as to a vector of bytes."""
+"""Types that are compared without widening."""
 PART = 1 << 18
 """Bytes of a part of a long line."""
 FEW = 8
-"""So many lines are not cut."""
+"""Minimum number of lines that are not split."""
 MOST = 1 << 31
-"""Places are counted in 32 bits."""
+"""Maximum line length: indices have 32 bits."""
 
 
 def extreme_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """One phase over all lines, or some over the parts of lines."""
+    """Lower to one phase over all lines, or to phases over parts of lines."""
     (x,), (y,), dim = operands, results, op.attrs["dim"]
     steps, step = x.shape[dim], x.strides[dim]
     if steps >= MOST:
@@ -49,7 +49,7 @@ def extreme_rule(
 
 
 def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context) -> Phase:
-    """Where the best of each line is; `x` is where lines begin."""
+    """Return the phase that writes the index of the extreme of each line; `x` views line starts."""
     found = nest([x, y])
     size, lanes = x.itemsize, context.machine.lanes(max(x.itemsize, 4))
     is_truth = x.dtype == "bool" and step == size
@@ -91,7 +91,8 @@ def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context)
 
 
 def _in_parts(name: str, x: View, y: View, steps: int, context: Context) -> list[Phase]:
-    """The best of each part of lines of `steps` elements, and then of those of each line."""
+    """Return the phases for the extreme of each part of lines of `steps` elements, then of each
+    line."""
     size = x.itemsize
     part = PART // size
     whole, rest = divmod(steps, part)
@@ -117,4 +118,4 @@ def _in_parts(name: str, x: View, y: View, steps: int, context: Context) -> list
 
 
 RULES: dict[str, Rule] = {"argmax": extreme_rule, "argmin": extreme_rule}
-"""No phases for lines of 2^31 elements and more."""
+"""Lines of 2^31 elements or more are not supported."""

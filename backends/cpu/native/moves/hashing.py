@@ -1,8 +1,8 @@
-"""Random bits: threefry-2x32 on vectors, bit for bit as `shardir.threefry` has it.
+"""Random bits: threefry-2x32 on vectors, bit-identical to `shardir.threefry`.
 
-A nest walks keys, the result, and a counter, which is the flat index of an element in all that its
-key makes. Some vectors are hashed at a time, so that the long chains of rounds overlap. A group
-that is not whole, or whose elements do not lie together, goes by way of scratch memory.
+A nest iterates over keys, the result, and a counter, which is the flat index of an element among
+all elements of its key. Several vectors are hashed together, so that their long dependency chains
+overlap. A partial group, or one with non-contiguous elements, is written through scratch memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from shardir.threefry import SCHEMES, counters
 _PARITY = 0x1BD11BDA
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 VECTORS = 4
-"""How many vectors are hashed at a time."""
+"""Vectors that are hashed together."""
 _FAR = 1 << 62
 BLOCK_ITEMS = 1 << 13
 
@@ -31,7 +31,7 @@ Words = tuple[Value, Value]
 def bits_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """`random_bits`, `random_split`, and their pieces that start anywhere."""
+    """Lower `random_bits`, `random_split`, and their variants that compute a part of the result."""
     (keys, *starts), (y,) = operands, results
     if y.size == 0:
         return []
@@ -67,7 +67,7 @@ def bits_rule(
 def pairs_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """`random_fold_in` and `random_hash`: an own pair of counters for each key."""
+    """Lower `random_fold_in` and `random_hash`: a separate pair of counters for each key."""
     (y,) = results
     if y.size == 0:
         return []
@@ -90,11 +90,11 @@ def _lanes() -> int:
 
 
 Draw = Callable[[Function, Block, Sequence[Value], Value, Value], list[Value]]
-"""(row addresses, first column, columns left) -> what to store, a vector each."""
+"""(row addresses, first column, columns left) -> the vectors to store."""
 
 
-def _draw(drawn: Draw, size: int, f: Function, block: Block) -> None:
-    """Groups of vectors along all rows of a block."""
+def _draw(draw_group: Draw, size: int, f: Function, block: Block) -> None:
+    """Emit groups of vectors along all rows of a block."""
     lanes, group = _lanes(), _lanes() * VECTORS
     target = len(block.addresses) - 1
     while block.addresses[target].type != "ptr":
@@ -107,7 +107,7 @@ def _draw(drawn: Draw, size: int, f: Function, block: Block) -> None:
         ]
         with f.loop(0, block.columns, group) as at:
             left = block.columns - at
-            values = drawn(f, block, rows, at, left)
+            values = draw_group(f, block, rows, at, left)
             whole = left.is_("sge", group) & stride.is_("eq", size)
             place = f.offset(rows[target], at * stride)
             direct = f.select(whole, place, block.scratch)
@@ -178,7 +178,7 @@ def _paired(
 def _gathered(
     f: Function, row: Value, stride: Value, first: Value, stop: Value, type: str
 ) -> Value:
-    """Elements of a vector of columns; behind the last column, that one again."""
+    """Load the elements of a vector of columns; columns past the end repeat the last one."""
     lanes = _lanes()
     made = f.variable(vector(type, lanes))
     last = stop - 1
@@ -216,7 +216,7 @@ def _narrowed(words: Value, width: int) -> Value:
 def _originals(
     f: Function, keys: Sequence[Value], at: Sequence[Value], count: Value
 ) -> list[Value]:
-    """The words at `at` of the `count` words that the original scheme makes."""
+    """Return the words at `at` of the `count` words of the original scheme."""
     lanes = _lanes()
     half = f.splat((count + 1) >> 1, lanes)
     pairs, behind = [], []
@@ -232,7 +232,7 @@ def _originals(
 
 
 def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> list[Words]:
-    """The hash of pairs of counters, step by step for all of them."""
+    """Return the hashes of pairs of counters; their rounds are interleaved."""
     schedules = []
     state = []
     for key, (first, second) in zip(keys, pairs, strict=True):
@@ -264,4 +264,4 @@ RULES: dict[str, Rule] = {
     "random_fold_in": pairs_rule,
     "random_hash": pairs_rule,
 }
-"""Both schemes, all widths."""
+"""Both schemes and all bit widths are supported."""

@@ -1,10 +1,10 @@
-"""What a mask chooses, put together: elements, rows of them, or their places.
+"""Boolean mask compaction: writes the selected elements, rows, or their indices contiguously.
 
-How many there are shows only in the numbers, so no program of the IR does it, and arrays ask for
-it directly. The true elements of every piece of a mask are counted; then each piece knows where
-what it chooses begins. Where the processor packs the chosen lanes of a vector, whole vectors are
-written as long as what is left of a piece has room for one; else an element is always written, and
-the place for the next one moves on only if it was chosen.
+The result size depends on the data, so that no IR operation does this; arrays call it directly. The
+true elements of every chunk of a mask are counted; then each chunk knows the offset of its output.
+If the processor has compress instructions, full vectors are written while at least a vector of
+output is left; otherwise an element is always written, and the output position advances only if it
+was selected.
 """
 
 import ctypes
@@ -20,18 +20,20 @@ from shardir.backends.cpu.native.runtime.program import Run, load
 from shardir.backends.cpu.native.runtime.python_blocks import Block
 
 PIECE = 1 << 16
-"""Elements of a mask that are counted by one task, at least."""
+"""Minimum elements of a mask that one task counts."""
 PIECES = 64
 ITEMS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
-"""Rows of so many bytes are one item; others are copied piece by piece."""
+"""The type of rows of this many bytes, which are copied as one item; other rows are copied
+bytewise."""
 PACKED = {4: "avx512f", 8: "avx512f", 1: "avx512vbmi2", 2: "avx512vbmi2"}
-"""What the processor needs to have to pack items of so many bytes."""
+"""The x86 feature that compresses items of this many bytes."""
 SKIPPED = 64
 
 
 def chooser(size: int, row: int, outer: int = 1) -> Callable[[int, int], tuple[int, Block]]:
-    """What chooses rows: from the addresses of a mask of `size` bytes and of `outer` times `size`
-    rows of `row` bytes, without gaps, to how many bytes of the mask are true, and these rows."""
+    """Return a function that selects rows: from the addresses of a mask of `size` bytes and of
+    `outer` times `size` contiguous rows of `row` bytes, to the number of true bytes and the
+    rows."""
     counting, moving, words = _programs(size, row, outer, False)
     several = len(words()) > 1
     each = outer * row
@@ -50,7 +52,7 @@ def chooser(size: int, row: int, outer: int = 1) -> Callable[[int, int], tuple[i
 
 
 def places(mask: int, size: int) -> tuple[int, Block]:
-    """How many elements of a mask are true, and where they are, in i32."""
+    """Return the number of true elements of a mask, and their indices in i32."""
     counting, moving, words = _programs(size, 4, 1, True)
     counts = words()
     counting(mask, ctypes.addressof(counts))
@@ -96,7 +98,7 @@ def _start(name: str) -> tuple[Module, Function, Callable[[int], Value], Callabl
 
 
 def _flags(f: Function, address: Value, count: int) -> Value:
-    """Which of so many bytes are not zero, as the bits of one number."""
+    """Return which of `count` bytes are nonzero, as a bit mask."""
     bytes_ = f.load(address, vector("i8", count), 1)
     return bytes_.is_("ne", 0).to(f"i{count}", "bitcast")
 
@@ -150,7 +152,7 @@ def _move_text(kind: str, row: int) -> str:
 
 
 def _counted(f: Function, start: Value, at: Value, lanes: int) -> Value:
-    """The places of so many elements."""
+    """Return the indices of `lanes` elements."""
     first = f.splat((start + at).to("i32", "trunc"), lanes)
     if lanes == 1:
         return first
@@ -176,7 +178,7 @@ def _items(
     lanes = host().lanes(row)
     if f"+{PACKED.get(row)}" in host().features.split(","):
         with f.while_(lambda: (made.get() + lanes).is_("sle", left)):
-            # So many are still to come, so there is as much left of the mask.
+            # At least this many items are left, so that as much of the mask is left, too.
             flags = f.load(f.offset(mask, at.get()), vector("i8", lanes), 1).is_("ne", 0)
             value = items(at.get(), lanes)
             whole = f"llvm.experimental.vector.compress.v{lanes}{ITEMS[row]}"
@@ -205,7 +207,7 @@ def _walk(
     made: Variable,
     one: Callable[[Value], None],
 ) -> None:
-    """Do `one` for places of a mask until `left` were chosen, but not for many that are false."""
+    """Call `one` for positions of a mask until `left` are selected; runs of false are skipped."""
     with f.while_(lambda: made.get().is_("slt", left)):
         stop = f.least(at.get() + SKIPPED, length)
         whole = (at.get() + SKIPPED).is_("sle", length)
@@ -229,9 +231,10 @@ def _rows(
     source: Value,
     width: Value,
 ) -> None:
-    """Copy `left` rows of any number of bytes, those where the mask is true.
+    """Copy `left` rows of any size, those where the mask is true.
 
-    The true places of many bytes are bits of a word: nothing is asked of those that are false.
+    The true positions of a run of bytes are the set bits of a word, so that false ones cost
+    nothing.
     """
     at, made, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
     wide = host().vector_bytes

@@ -1,8 +1,8 @@
-"""A sorting network over rows of memory, in every lane of vectors at once.
+"""A bitonic sorting network over rows of memory; each lane of the vectors is sorted independently.
 
-A bitonic network whose comparisons all point upwards: a merge of two sorted halves compares rows
-from both ends, then halves of halves, down to sixteen rows, which stay in registers. What would
-lie past the end is larger than everything, so that comparing it is left out.
+All comparisons of the network point upwards: a merge of two sorted halves compares rows from both
+ends, then halves of halves, down to 16 rows, which are held in registers. Rows past the end would
+be larger than all others, so that their comparisons are omitted.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from shardir.backends.cpu.native.llvm.text import Function, Value
 
 RUN = 16
-"""How many rows are compared in registers."""
+"""Rows that are compared in registers."""
 
 
 def sort_rows(f: Function, rows: Value, count: Value, kept: str) -> None:
-    """Sort `count` rows of words, a multiple of a run, in every lane."""
+    """Sort `count` rows of words, a multiple of `RUN`, in every lane."""
     _runs(f, rows, count, kept, (2, 4, 8, 16))
     width = f.variable("i64", 2 * RUN)
     with f.while_(lambda: (width.get() >> 1).is_("slt", count)):
@@ -47,7 +47,7 @@ def _pairs(
     high: Value,
     mirrored: bool,
 ) -> None:
-    """Compare rows `low` + t and `high` + t, or `high` - t, four at a time."""
+    """Compare rows `low` + t with `high` + t, or with `high` - t if `mirrored`, four at a time."""
     with f.loop(begin, stop, 4) as t:
         pairs = []
         for k in range(4):
@@ -60,7 +60,8 @@ def _pairs(
 
 
 def _runs(f: Function, rows: Value, count: Value, kept: str, merges: Sequence[int]) -> None:
-    """In every run of rows: merges of these widths from scratch, or only the end of a merge."""
+    """Sort every run of rows by merges of these widths, or only finish a merge if there are
+    none."""
     with f.loop(0, count, RUN) as start:
         places = [f.offset(rows, start + i, kept) for i in range(RUN)]
         held = [f.load(place, kept, 1) for place in places]

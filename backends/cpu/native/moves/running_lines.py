@@ -1,8 +1,8 @@
-"""Running sums and extremes of integers along lines that lie together, a vector at a time.
+"""Cumulative sums and extremes of integers along contiguous lines, one vector at a time.
 
-What comes before an element may be combined in any order, so a vector's elements are combined with
-those 1, 2, 4, ... places below (W. Hillis and G. Steele, 1986), and then with what came before the
-vector. That waits only for one combination a vector.
+Integer combinations are associative, so that a vector's elements are combined with those 1, 2, 4,
+... lanes below (W. Hillis and G. Steele, 1986), and then with the total before the vector. The
+dependency chain has only one combination per vector.
 """
 
 from functools import partial
@@ -15,12 +15,12 @@ from shardir.backends.cpu.native.moves.grid import Block
 
 
 def is_any_order(combine: str, dtype: str) -> bool:
-    """Whether it has no say in a bit in which order elements are combined."""
+    """Return whether the order of combinations does not affect any bit of the result."""
     return combine in ("add", "max", "min") and dtype[0] in "iu"
 
 
 def walk(combine: str, dtype: str, f: Function, block: Block) -> None:
-    """Lines one by one; they are as many columns."""
+    """Scan lines one by one; they are the columns of the block."""
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     wide, steps = host().lanes(size), block.extra(0)
     nothing = numbers.identity(combine, dtype)
@@ -45,7 +45,7 @@ def walk(combine: str, dtype: str, f: Function, block: Block) -> None:
 
 
 def _within(f: Function, combine: str, dtype: str, value: Value) -> Value:
-    """Each element combined with those below it in its vector."""
+    """Return the inclusive scan of the elements of a vector."""
     count, below = lanes(value.type), 1
     nothing = f.value(numbers.identity(combine, dtype), value.type)
     while below < count:

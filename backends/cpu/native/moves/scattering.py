@@ -1,8 +1,8 @@
-"""Scatters: updates combined into computed places, in a fixed order.
+"""Scatter: combines updates into computed indices, in a fixed order.
 
-The updates for an element come in the order of their batch, whoever brings them: tasks share the
-target and not the updates. Where rows are scattered, each task has some columns of all rows; where
-single elements are, far apart, each has a range of places, and skips what falls elsewhere.
+The updates of an element are combined in batch order for any number of tasks: tasks partition the
+target, not the updates. For rows, each task has some columns of all rows; for single elements in a
+large target, each task has a range of indices and skips the others.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from shardir.types import COMPLEX, REAL_OF, TensorType
 
 _FAR = 1 << 62
 TASK_NANOSECONDS = 200_000.0
-"""What a task takes at least; all tasks read all indices."""
+"""Minimum duration of a task in nanoseconds; all tasks read all indices."""
 
 
 def scatter_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """The operand copied, unless it is the same memory; then the updates."""
+    """Lower a scatter: copy the operand, unless it is the same memory, then combine the updates."""
     (x, indices, updates), (y,) = operands, results
     combine = str(op.attrs["op"])
     if x.dtype in COMPLEX and combine not in ("add", "set"):
@@ -102,13 +102,13 @@ def _phase(
         target.itemsize,
     )
     cost = updates.size / extent * (4.0 + 2.0 * count)
-    # One number for everything stands for what is missing, which hardly anything is.
+    # An update with all strides zero is one fill value, used for the few out-of-bounds elements.
     if any(updates.strides):
         cost += updates.nbytes / (8 if together else 2)
     enough = max(1, min(4 * context.workers, int(cost / TASK_NANOSECONDS)))
     cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
     across = -(-extent // cut)
-    # Reading all indices more than once pays where places are beyond the caches.
+    # Reading all indices several times pays off if the target exceeds the caches.
     far = across == 1 and count and target.nbytes >= context.machine.shared_cache_bytes
     times = context.workers if far and enough > 1 else 1
     grid = grid_of(
@@ -161,7 +161,8 @@ def _scatter(
             inside = inside & (at - lows[k]).is_("ult", widths[k])
             target = f.offset(target, at * strides[k])
         if way == "single":
-            # A jump would be guessed wrong as often as not; the scratch takes what is not wanted.
+            # A branch would often be mispredicted; skipped updates are written to scratch memory
+            # instead.
             _combine_one(
                 op, dtype, target_dtype, f, source, f.select(inside, target, block.scratch), 1
             )
@@ -215,4 +216,4 @@ def _combine_row(
 
 
 RULES: dict[str, Rule] = {"scatter": scatter_rule}
-"""No phases for products and extremes of complex numbers."""
+"""Products and extremes of complex numbers are not supported."""
