@@ -198,7 +198,7 @@ def pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
             if lanes * size == 64:
                 prefetch(f, f.offset(at, number * lanes * size + AHEAD))
             if unordered is not None:
-                # Comparisons lose them: which lanes have met one is remembered beside.
+                # Comparisons ignore NaN, therefore the lanes that had one are recorded.
                 unordered.set(unordered.get() | new.is_("uno", new))
             return new
 
