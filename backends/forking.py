@@ -55,7 +55,7 @@ def _before() -> None:
 
 
 def _begun() -> list[str]:
-    """Return the modules of `IMPORTED` that other threads are importing, from CPython's module
+    """Return the modules of `LAZILY_IMPORTED_PACKAGES` that other threads are importing, from CPython's module
     locks."""
     locks = {name: lock() for name, lock in [*getattr(_bootstrap, "_module_locks", {}).items()]}
     others = (None, get_ident())

@@ -4,7 +4,7 @@ All operations but collectives are executed by the NumPy executor. The result of
 collective is waited for where it is first used, so that messages overlap with computation.
 
 This class runs any program on any devices; if the devices of each process form a block of the mesh,
-`shardir.backends.mpi.compiled` is faster.
+`shardir.backends.mpi.compiled_program` is faster.
 """
 
 from collections.abc import Sequence

@@ -193,7 +193,7 @@ class _Segment:
         """Pack steps at which each line is inside or is never inside.
 
         Lines that are contiguous (`once`) or every second element (`twice`) form one or two runs:
-        see `second_run`.
+        see `find_second_run`.
         """
         f, panel = self.panel.f, self.panel
         begin, end = self.begin.get(), self.end.get()

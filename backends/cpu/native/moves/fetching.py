@@ -103,7 +103,7 @@ def _gather_vectors(
     f: Function, size: int, block: Block, places: Sequence[Variable], done: Variable,
     limit: Value, stride: Value, wrapping: Wrapping,
 ) -> None:  # fmt: skip
-    """Gather `GATHERED` items per iteration, if indices and target are contiguous.
+    """Gather `GATHERED_ITEMS` items per iteration, if indices and target are contiguous.
 
     Offsets are stored to memory and each item is loaded separately: gather instructions take up to
     twice as long.

@@ -14,7 +14,7 @@ RUN = 16
 
 
 def sort_rows(f: Function, rows: Value, count: Value, kept: str) -> None:
-    """Sort `count` rows of words, a multiple of `RUN`, in every lane."""
+    """Sort `count` rows of words, a multiple of `REGISTER_ROWS`, in every lane."""
     _runs(f, rows, count, kept, (2, 4, 8, 16))
     width = f.variable("i64", 2 * RUN)
     with f.while_(lambda: (width.get() >> 1).is_("slt", count)):

@@ -33,7 +33,7 @@ def sorts_waiting(module: Module, keys: Keys) -> str:
     """Emit a function that sorts the keys on a stack and return its name. Its parameters are
     (target, stack, count, least key, depth limit, wanted positions, their number).
 
-    The keys are at the bottom of the stack, which has room for `slack` more, and none is below the
+    The keys are at the bottom of the stack, which has room for `stack_slack` more, and none is below the
     least key. Their elements are written to the target; if positions are wanted, only these.
     """
     name = f"sort_waiting_{keys.type}"
@@ -250,7 +250,7 @@ class Start(NamedTuple):
         return f.load(f.offset(self.bases, slot, "ptr"), "ptr")
 
     def line(self, index: int, number: Value) -> Value:
-        """Return the address of one of the `Lines` at a position of the record."""
+        """Return the address of one of the `ContiguousLines` at a position of the record."""
         slot, offset, line = (self.word(index + i) for i in range(3))
         return self.function.offset(self.base(slot), offset + number * line)
 
