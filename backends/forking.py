@@ -55,8 +55,8 @@ def _before() -> None:
 
 
 def _begun() -> list[str]:
-    """Return the modules of `LAZILY_IMPORTED_PACKAGES` that other threads are importing, from CPython's module
-    locks."""
+    """Return the modules of `LAZILY_IMPORTED_PACKAGES` that other threads are importing, from
+    CPython's module locks."""
     locks = {name: lock() for name, lock in [*getattr(_bootstrap, "_module_locks", {}).items()]}
     others = (None, get_ident())
     return [

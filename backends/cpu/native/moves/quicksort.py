@@ -33,8 +33,9 @@ def sorts_waiting(module: Module, keys: Keys) -> str:
     """Emit a function that sorts the keys on a stack and return its name. Its parameters are
     (target, stack, count, least key, depth limit, wanted positions, their number).
 
-    The keys are at the bottom of the stack, which has room for `stack_slack` more, and none is below the
-    least key. Their elements are written to the target; if positions are wanted, only these.
+    The keys are at the bottom of the stack, which has room for `stack_slack` more, and none is
+    below the least key. Their elements are written to the target; if positions are wanted, only
+    these.
     """
     name = f"sort_waiting_{keys.type}"
     blocks, parts = sorts_blocks(module, keys), parts_keys(module, keys)

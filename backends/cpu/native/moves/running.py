@@ -229,7 +229,7 @@ def _walk(
 
 
 def _along(combine: str, dtype: str, f: Function, block: Block) -> None:
-    """Scan up to `LINES_PER_GROUP` lines, together or one by one; they are the columns of the block."""
+    """Scan up to `LINES_PER_GROUP` lines, together or one by one; they are the block's columns."""
     kind = _kind(combine, dtype)
     steps, from_step, to_step = (block.extra(i) for i in range(3))
 
