@@ -84,26 +84,26 @@ def agree(identity: Identity, processes: tuple[int, ...], link: Link) -> None:
     field, text = identity.parts[place]
     texts = [each.decode() for each in link.gather(text.encode(), f"{what}: {field}", processes)]
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
-    who = link.who(processes[0]), link.who(processes[odd])
-    raise DisagreementError(_told(identity.name, field, who, (texts[0], texts[odd])))
+    names = link.who(processes[0]), link.who(processes[odd])
+    raise DisagreementError(_told(identity.name, field, names, (texts[0], texts[odd])))
 
 
-def difference(mine: Identity, other: Identity, who: tuple[str, str]) -> str:
+def difference(mine: Identity, other: Identity, names: tuple[str, str]) -> str:
     """Return how programs of one name in two processes differ, both `brief`; empty if they do
     not."""
     if mine.name == other.name:
         for (field, one), (_, two) in zip(mine.parts, other.parts, strict=True):
             if one != two:
-                return _told(mine.name, field, who, (one, two))
+                return _told(mine.name, field, names, (one, two))
     return ""
 
 
-def _told(name: str, field: str, who: tuple[str, str], texts: tuple[str, str]) -> str:
+def _told(name: str, field: str, names: tuple[str, str], texts: tuple[str, str]) -> str:
     first, other = _shown(*texts)
     verb = "differ" if field in PLURAL else "differs"
     return (
         f"the processes disagree about {name}: its {field} {verb}; "
-        f"{who[0]} has {first}, and {who[1]} has {other}; "
+        f"{names[0]} has {first}, and {names[1]} has {other}; "
         "every process must run the same program, on arrays of the same shapes and shardings"
     )
 

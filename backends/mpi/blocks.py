@@ -48,14 +48,14 @@ def blocks_of(mesh: Mesh, owners: Sequence[int], here: int) -> Blocks | None:
         tuple(a // n for a, n in zip(corner, shape, strict=True)): p
         for p, corner in corners.items()
     }
-    cut = [
+    split_axes = [
         (name, size // n, i)
         for i, ((name, size), n) in enumerate(zip(mesh.axes, shape, strict=True))
         if size > n
     ]
-    mine = next(place for place, process in numbers.items() if process == here)
+    own_index = next(place for place, process in numbers.items() if process == here)
     return Blocks(
-        "/".join(f"{name}:{count}" for name, count, _ in cut),
-        "/".join(f"{name}:{mine[i]}" for name, _, i in cut),
+        "/".join(f"{name}:{count}" for name, count, _ in split_axes),
+        "/".join(f"{name}:{own_index[i]}" for name, _, i in split_axes),
         tuple(process for _, process in sorted(numbers.items())),
     )

@@ -120,12 +120,12 @@ class CompiledProgram(Executable):
 
         The program checks separately whether other references to their memory exist.
         """
-        free = []
+        unshared = []
         for number in self._donated:
             shards = args[number]
             if isinstance(shards, Windows) and getrefcount(shards) <= STORAGE_ALONE:
-                free.append(number)
-        return free
+                unshared.append(number)
+        return unshared
 
     def memory(self) -> Memory:
         return self._program.memory()

@@ -158,9 +158,9 @@ class Messages:
         if news and news == known:
             self.fail(f"{self._where(posted)} waits for ever: {news}")
         if waited > self.seconds:
-            told = ", ".join(map(self.who, lacking)) or "the receivers"
+            names = ", ".join(map(self.who, lacking)) or "the receivers"
             self.fail(
-                f"{self._where(posted)} timed out after {self.seconds:g} s, waiting for {told}; "
+                f"{self._where(posted)} timed out after {self.seconds:g} s, waiting for {names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
         return news

@@ -95,11 +95,11 @@ class Notes:
 
     def _why(self, where: Place, note: Note) -> str:
         """Return the error if two processes wait for each other."""
-        told, other = "", note.where.program
+        reason, other = "", note.where.program
         if where.program is not None and other is not None:
             who = self.who(self.rank), self.who(note.process)
-            told = difference(where.program, other, who)
-        return told or "all processes must run the same programs in the same order"
+            reason = difference(where.program, other, who)
+        return reason or "all processes must run the same programs in the same order"
 
     def go_on(self) -> None:
         """Send a note that this process is running to the processes that have ended."""

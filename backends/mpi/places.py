@@ -62,7 +62,7 @@ class Classes:
     def held(self, arrays: Sequence[Array]) -> dict[int, Array]:
         """Return the array of each class that this process holds; `arrays` are those of its
         devices."""
-        made: dict[int, Array] = {}
+        arrays_found: dict[int, Array] = {}
         for device, array in zip(self.places.local, arrays, strict=True):
-            made.setdefault(self.of[device], array)
-        return made
+            arrays_found.setdefault(self.of[device], array)
+        return arrays_found

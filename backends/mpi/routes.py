@@ -105,15 +105,16 @@ class GroupRoute(Route, Members):
         Route.__init__(self, op, classes)
         Members.__init__(self, op, classes)
 
-    def spread(self, made: Callable[[tuple[int, ...]], Sequence[Array]]) -> list[Array]:
-        """Return the result of each device; `made` is called once for groups with equal data."""
+    def spread(self, make_results: Callable[[tuple[int, ...]], Sequence[Array]]) -> list[Array]:
+        """Return the result of each device; `make_results` is called once for groups with equal
+        data."""
         results: dict[tuple[int, ...], Sequence[Array]] = {}
         found = []
         for device in self.places.local:
             group, at = self.place[device]
             numbers = self.numbers(group)
             if numbers not in results:
-                results[numbers] = made(numbers)
+                results[numbers] = make_results(numbers)
             found.append(results[numbers][at])
         return found
 
@@ -204,14 +205,14 @@ class Transposing(GroupRoute):
             def concatenate(group: tuple[int, ...], at: int) -> Array:
                 return np.concatenate([have[number, at] for number in group], concat)
 
-            made: dict[tuple[tuple[int, ...], int], Array] = {}
+            make_results: dict[tuple[tuple[int, ...], int], Array] = {}
             results = []
             for device in self.places.local:
                 group, at = self.place[device]
                 key = self.numbers(group), at
-                if key not in made:
-                    made[key] = concatenate(*key)
-                results.append(made[key])
+                if key not in make_results:
+                    make_results[key] = concatenate(*key)
+                results.append(make_results[key])
             return results
 
         return finish

@@ -178,10 +178,10 @@ class World(Link):
         while not notes.all_have_left():
             time.sleep(LEAVING_SECONDS)
             if silent := notes.silent(seconds):
-                told = ", ".join(map(self.who, silent))
+                names = ", ".join(map(self.who, silent))
                 self.messages.fail(
                     f"{self.who(self.index)}: the end of the program timed out after {seconds:g} "
-                    f"s, in which no message arrived from {told}; if it needs longer, set "
+                    f"s, in which no message arrived from {names}; if it needs longer, set "
                     "SHARDIR_COMM_TIMEOUT to more seconds"
                 )
             if os.getppid() != self._parent:

@@ -26,8 +26,8 @@ def _text(name: str, kind: Vectors, height: int) -> str:
     module = Module()
     groups = [min(MOST, height - first) for first in range(0, height, MOST)]
     for high in sorted(set(groups)):
-        for together in (_together(high, kind), 1):
-            _emit_sweep(module, high, together, kind)
+        for group in (_together(high, kind), 1):
+            _emit_sweep(module, high, group, kind)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -39,20 +39,20 @@ def _text(name: str, kind: Vectors, height: int) -> str:
     f.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
     nbytes = block.columns * kind.item
     with block.products(bases) as (lhs, rhs, out, _):
-        far = block.first_column * kind.item
-        right = f.offset(rhs, far)
+        distance = block.first_column * kind.item
+        right = f.offset(rhs, distance)
         for number, high in enumerate(groups):
-            to = f.offset(f.offset(out, far), row_out * (number * MOST))
+            to = f.offset(f.offset(out, distance), row_out * (number * MOST))
             top = f.offset(lhs, row_in * (number * MOST))
             for i in range(high):
                 start = f.offset(to, row_out * i)
                 f.do(f"call void @llvm.memset.p0.i64(ptr {start}, i8 0, i64 {nbytes}, i1 false)")
             row = f.variable("i64", 0)
-            for together in (_together(high, kind), 1):
-                with fitting_in(f, row, together, r["inner"]) as k:
+            for group in (_together(high, kind), 1):
+                with fitting_in(f, row, group, r["inner"]) as k:
                     left, first = f.offset(top, k * step_in), f.offset(right, k * step_rhs)
                     f.call(
-                        f"sweep{high}x{together}",
+                        f"sweep{high}x{group}",
                         [left, row_in, step_in, first, step_rhs, to, row_out, block.columns],
                     )
     f.leave()
@@ -64,18 +64,18 @@ def _together(height: int, kind: Vectors) -> int:
     return (8 if height < 3 else 4) // kind.planes
 
 
-def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> None:
+def _emit_sweep(module: Module, height: int, group: int, kind: Vectors) -> None:
     """Emit `sweep(lhs, row, step, rhs, rhs_step, out, out_row, columns)`.
 
-    The function adds `together` rows of the matrix, times elements of the left operand, to each row
+    The function adds `group` rows of the matrix, times elements of the left operand, to each row
     of the result.
     """
     params = ["ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
-    f = Function(module, f"sweep{height}x{together}", params, attributes=APART, internal=True)
+    f = Function(module, f"sweep{height}x{group}", params, attributes=APART, internal=True)
     lhs, row_in, step, rhs, rhs_step, out, row_out, columns = f.params
     size, lanes = kind.item, kind.lanes
     left = [
-        [kind.number(f, f.offset(f.offset(lhs, row_in * i), step * k)) for k in range(together)]
+        [kind.number(f, f.offset(f.offset(lhs, row_in * i), step * k)) for k in range(group)]
         for i in range(height)
     ]
     if kind.planes == 2:
@@ -86,7 +86,7 @@ def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> No
                 pair[1] = f.shuffle(
                     -pair[1], pair[1], [i % 2 * 2 * lanes for i in range(2 * lanes)]
                 )
-    rows = [f.offset(rhs, rhs_step * k) for k in range(together)]
+    rows = [f.offset(rhs, rhs_step * k) for k in range(group)]
     outs = [f.offset(out, row_out * i) for i in range(height)]
 
     def one(j: Value, mask: Value | None = None) -> None:

@@ -73,12 +73,12 @@ def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
     columns = [f.variable("ptr", f.offset(rhs, column * j)) for j in range(width)]
 
     def step(number: int, mask: Value | None = None) -> None:
-        far = number * many * kind.item
-        right = [kind.read(f, f.offset(each.get(), far), mask) for each in columns]
-        turned = [[b, kind.swapped(f, b)] if kind.planes == 2 else [b] for b in right]
+        distance = number * many * kind.item
+        right = [kind.read(f, f.offset(each.get(), distance), mask) for each in columns]
+        swapped = [[b, kind.swapped(f, b)] if kind.planes == 2 else [b] for b in right]
         for i, each in enumerate(rows):
-            left = kind.read(f, f.offset(each.get(), far), mask)
-            for j, b in enumerate(turned):
+            left = kind.read(f, f.offset(each.get(), distance), mask)
+            for j, b in enumerate(swapped):
                 kind.add(f, sums[number][i, j], [left] * kind.planes, b)
 
     def advance(count: int) -> None:

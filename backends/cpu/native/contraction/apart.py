@@ -35,7 +35,7 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     many = work.machine.lanes(item)
     vectors = ceil(lane.extent / many)
     height, width = _shape(lines[0], vectors, work.machine)
-    walked = next((d for d, step in enumerate(lane.steps) if step), -1)
+    run_dim = next((d for d, step in enumerate(lane.steps) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
     cost = count * (taps * vectors * each + 20.0)
@@ -55,7 +55,7 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     for d in range(CHECKS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    layout = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item, times)
+    layout = Lying(len(starts), run_dim, lane.rhs == 0, lane.lhs // item, times)
     kernel = lanes_kernel(work.out.dtype, height, width, layout)
     inner = work.inner or (Loop(1, 0, 0, 0),)
     record = written(fields, _words(lines), _words(inner[::-1]))
@@ -78,17 +78,17 @@ def _together(work: Product) -> tuple[Product, int]:
     return work, 1
 
 
-def _shape(near: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
+def _shape(line_loop: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
     """Return the lines that share the loaded right operand, and the vectors of lanes, that are
     computed together, as registers allow."""
     registers, most = (24, 4) if machine.has_many_registers else (8, 2)
-    if near.rhs or near.extent == 1:
+    if line_loop.rhs or line_loop.extent == 1:
         most *= 2
     width = ceil(vectors / ceil(vectors / most))
-    if near.rhs or near.extent == 1:
+    if line_loop.rhs or line_loop.extent == 1:
         return 1, width
     height = min(HIGHEST, registers // width)
-    return ceil(near.extent / ceil(near.extent / height)), width
+    return ceil(line_loop.extent / ceil(line_loop.extent / height)), width
 
 
 def _lane(work: Product) -> Loop | None:
@@ -100,8 +100,8 @@ def _lane(work: Product) -> Loop | None:
             return loop
     for loop in work.rows if work.patches else ():
         steps, pace = [step for step in loop.steps if step], loop.lhs // item
-        near = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
-        if near and steps in ([], [pace]) and loop.extent >= FEW:
+        line_loop = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
+        if line_loop and steps in ([], [pace]) and loop.extent >= FEW:
             return loop
     return None
 

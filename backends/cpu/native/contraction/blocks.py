@@ -134,8 +134,8 @@ class _Sums:
             # of rows.
             row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
             over = row.is_("sge", block.rows)
-            line, far = f.select(over, 0, row), f.select(over, steps, 0)
-            task.find(self.soon["lhs"], "lhs", self.lhs, line, far)
+            line, step_count = f.select(over, 0, row), f.select(over, steps, 0)
+            task.find(self.soon["lhs"], "lhs", self.lhs, line, step_count)
             high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
             high = f.select(here.is_("sgt", 2 * low), tile.height, high)
             end = f.least(stop, begin + task.sizes.stripe)

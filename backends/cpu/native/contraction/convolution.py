@@ -48,8 +48,8 @@ def convolution_rule(
             (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out, context.machine)
             made = (slid if long else multiplied)(work, context, "convolution")
             return [*before, *made, *after]
-    turned = with_features_last(op.attrs, image, filter, out, context)
-    before, image, filter, out, after = turned or ([], image, filter, out, [])
+    transformed = with_features_last(op.attrs, image, filter, out, context)
+    before, image, filter, out, after = transformed or ([], image, filter, out, [])
     products = list(products_of(op.attrs, image, filter, out, context.machine))
     if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
         return None
@@ -154,18 +154,18 @@ def _product(
         return tuple(by * scales[d] if each == d else 0 for each in checked)
 
     scales = [inputs if d == line else 1 for d in range(len(axes))]
-    still = steps(-1, 0)
+    no_steps = steps(-1, 0)
     group = Loop(
         groups * batch_groups,
         inputs * xs[of.second] if groups > 1 else images * xs[of.first],
         features * ws[by.second],
         features * outs[to.second],
-        still,
+        no_steps,
     )
-    image = Loop(images, xs[of.first], 0, outs[to.first], still)
+    image = Loop(images, xs[of.first], 0, outs[to.first], no_steps)
     along = tuple(int(d == line) for d in checked)
     channel = Loop(inputs, xs[of.second], ws[by.first], 0, along)
-    feature = Loop(features, 0, ws[by.second], outs[to.second], still)
+    feature = Loop(features, 0, ws[by.second], outs[to.second], no_steps)
     rows, taps = [image], []
     move_x, move_w, move_out = 0, 0, 0
     for d, axis in enumerate(axes):
@@ -230,10 +230,10 @@ def _innermost(loops: tuple[Loop, ...], lines: tuple[Loop, ...], item: int) -> t
     if not loops or loops[-1].extent >= SHORT:
         return loops
     last = loops[-1]
-    near = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
+    position_steps = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
 
     def leaves(loop: Loop) -> bool:
-        return any(a and b for a, b in zip(loop.steps, near, strict=False))
+        return any(a and b for a, b in zip(loop.steps, position_steps, strict=False))
 
     def worth(i: int) -> tuple[bool, bool, int]:
         loop, stays = loops[i], not any(loops[i].steps)

@@ -44,16 +44,18 @@ def emit_lay(module: Module, dtype: str, arith: Arithmetic, pace: int) -> None:
     list_of_planes = f.offset(words, _HEAD, "i64")
     list_of_taps = f.offset(list_of_planes, planes * _PLANE, "i64")
     lead = column % width * arith.part
-    begun, channels = first // taps, steps // taps
+    first_channel, channels = first // taps, steps // taps
     first_image, first_inside = first_line // lines, first_line % lines
     with f.loop(0, channels) as number:
         before = number * planes
         with f.loop(0, taps) as tap:
             entry = f.offset(list_of_taps, tap * _TAP, "i64")
-            plane, shift, far = (f.load(f.offset(entry, i, "i64"), "i64") for i in range(_TAP))
-            at = (before + plane) * pitch + shift * row + far * arith.part + lead
+            plane, shift, shift_columns = (
+                f.load(f.offset(entry, i, "i64"), "i64") for i in range(_TAP)
+            )
+            at = (before + plane) * pitch + shift * row + shift_columns * arith.part + lead
             f.store(at, f.offset(table, number * taps + tap, "i64"))
-        there = f.offset(base, (begun + number) * channel)
+        there = f.offset(base, (first_channel + number) * channel)
         with f.loop(0, planes) as plane:
             entry = f.offset(list_of_planes, plane * _PLANE, "i64")
             start, *bounds = (f.load(f.offset(entry, i, "i64"), "i64") for i in range(_PLANE))

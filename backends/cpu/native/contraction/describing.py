@@ -54,13 +54,13 @@ def blocked(
     # If steps run along a row, copies of lines are stored beside the table of starts.
     copied = checked.side == "lhs" and checked.walked >= 0
     most = sizes.rows // 2 // height * height if copied else sizes.rows
-    held = shares(grid.rows, max(height, most), height)
+    packed_rows = shares(grid.rows, max(height, most), height)
     # Columns are packed in groups: the next group is prefetched while tiles of this one are
     # computed.
-    some = grid.columns if checked.side else min(grid.columns, GROUP * width)
+    packed_columns = grid.columns if checked.side else min(grid.columns, GROUP * width)
     fields |= {
-        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
-        "together": some, "panel_columns": padded(columns, width),
+        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": packed_rows,
+        "together": packed_columns, "panel_columns": padded(columns, width),
     }  # fmt: skip
     if staged:
         size = arithmetic(work.out.dtype).size
@@ -83,10 +83,10 @@ def _describe_patches(
     lists[f"inner_{patches.side}"] = [
         (loop.extent, _stride(loop, which), *loop.steps) for loop in reversed(work.inner)
     ] or [(1, 0, *none)]
-    pace = work.inner[-1].steps if work.inner else none
-    walked = next((d for d, step in enumerate(pace) if step), -1)
+    run_steps = work.inner[-1].steps if work.inner else none
+    run_dim = next((d for d, step in enumerate(run_steps) if step), -1)
     bounds = list(zip(patches.starts, patches.sizes, strict=True))
-    lists["bounds"] = [*bounds, (walked, pace[walked] if walked >= 0 else 0)]
+    lists["bounds"] = [*bounds, (run_dim, run_steps[run_dim] if run_dim >= 0 else 0)]
 
 
 def padded(extent: int, step: int) -> int:

@@ -132,8 +132,8 @@ class _Strip:
                 self._ask(f, k)
             here = right.get()
             if self.height > 1 and self.width > 2:
-                for far in range(0, lanes * kind.item * self.width, LINE):
-                    prefetch(f, f.offset(f.offset(here, rhs_step * AHEAD), far))
+                for distance in range(0, lanes * kind.item * self.width, LINE):
+                    prefetch(f, f.offset(f.offset(here, rhs_step * AHEAD), distance))
             b = [
                 kind.read(f, f.offset(here, j * lanes * kind.item), mask)
                 for j, mask in enumerate(masks)
@@ -151,8 +151,8 @@ class _Strip:
         with f.loop(0, asking) as k:
             start = f.offset(out, out_row * k)
             nbytes = lanes * kind.made * self.width
-            for far in (*range(0, nbytes, LINE), nbytes - 1):
-                prefetch(f, f.offset(start, far), writing=True)
+            for distance in (*range(0, nbytes, LINE), nbytes - 1):
+                prefetch(f, f.offset(start, distance), writing=True)
             one(k)
         with f.loop(asking, inner) as k:
             one(k)

@@ -26,8 +26,8 @@ def dotted(work: Product, context: Context, label: str) -> list[Phase]:
         return []
     before: list[Phase] = []
     if work.inner[-1].rhs != item or len(work.columns) > 1:
-        kept = [loop for loop in work.batch if loop.rhs]
-        loops = [*kept, *work.columns, *work.inner]
+        batch_loops = [loop for loop in work.batch if loop.rhs]
+        loops = [*batch_loops, *work.columns, *work.inner]
         # Loops that are adjacent in the copy are merged, so its runs may be longer.
         if not _within_bounds(laid(work, loops, 0)[0]):
             return []

@@ -55,10 +55,10 @@ def _text(
     ):  # fmt: skip
         places[table] = at
         at = f.offset(at, nbytes)
-    nothing = f.value(0, "i64")
-    parts = nothing
+    zero = f.value(0, "i64")
+    parts = zero
     for side, dims in (("inner_rhs", 0), ("inner_lhs", checks)):
-        args = [record, r.list(side), places[side], nothing, r["inner"]]
+        args = [record, r.list(side), places[side], zero, r["inner"]]
         parts = f.call(f"segments_{dims}", args, "i64")
     column_in, column_out = (
         f.load(f.offset(r.loops(side)[0], 8), "i64") for side in ("columns_rhs", "columns_out")
@@ -95,9 +95,9 @@ def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -
     table, entry = f.variable("ptr", starts), f.variable("ptr", segments)
     columns = [f.offset(rhs, column * j) for j in range(width)]
 
-    def step(lines: list[Value], others: list[Value], far: Value, mask: Value | None) -> None:
+    def step(lines: list[Value], others: list[Value], distance: Value, mask: Value | None) -> None:
         # Load the shorter operand first: accumulators leave few registers.
-        left, right = ([f.offset(each, far) for each in side] for side in (lines, others))
+        left, right = ([f.offset(each, distance) for each in side] for side in (lines, others))
         few, many = (left, right) if height < width else (right, left)
         held = [kind.read(f, each, mask) for each in few]
         for n, each in enumerate(many):
@@ -110,8 +110,8 @@ def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -
     rest = kind.mask(f, f.value(run - whole, "i64")) if whole < run else None
     with f.loop(0, parts):
         lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(height)]
-        far = f.load(entry.get(), "i64")
-        others = [f.offset(each, far) for each in columns]
+        distance = f.load(entry.get(), "i64")
+        others = [f.offset(each, distance) for each in columns]
         if whole <= UNROLLED * lanes:
             for k in range(0, whole, lanes):
                 step(lines, others, f.value(k * item, "i64"), None)

@@ -117,11 +117,11 @@ def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | No
     image = View(0, 0, tuple(shape), strides, x.dtype)
     if (x.shape, x.strides) == (image.shape, strides):
         image = x
-    far = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
+    pad_offset = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
     return Framed(
         {**attrs, "padding": left}, image, _lying(w, (by.first, *by.spatial, by.second)),
         _lying(out, (outer, *to.spatial, inner)) if gradient else out,
-        image._replace(offset=far, shape=x.shape), of.spatial, padding, order, turned,
+        image._replace(offset=pad_offset, shape=x.shape), of.spatial, padding, order, turned,
     )  # fmt: skip
 
 

@@ -61,9 +61,11 @@ def grid_of(
     passes = -(-high // sizes.rows)
     one = multiply + left + right * (passes * PACKED_COST + ~packed) + TASK_COST
     # Several small products are computed by one task.
-    together = np.clip((SMALL / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers))))
-    tasks = -(-batch // together) * row_blocks * column_blocks
-    task = together * one
+    products_per_task = np.clip(
+        (SMALL / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers)))
+    )
+    tasks = -(-batch // products_per_task) * row_blocks * column_blocks
+    task = products_per_task * one
     packing = WRITING * right * column_blocks * (1 if reused else batch) + PHASE_COST
     before = np.where(packed, packing, 0.0)
     # Other workers may have to wait for the remainder of a task.
@@ -72,7 +74,7 @@ def grid_of(
     best = row, column, pack
     return Grid(
         int(high[row, 0, 0]), int(wide[0, column, 0]), bool(packed[pack]),
-        float((tasks * task + before)[best]), int(together[best]),
+        float((tasks * task + before)[best]), int(products_per_task[best]),
     )  # fmt: skip
 
 

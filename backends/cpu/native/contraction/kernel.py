@@ -59,8 +59,10 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
         elif straight and side == "rhs":
             emit_windows(module, f"starts_{side}", tile, arith, dims, 8 * LINES, checked.walked)
         elif straight:
-            along = checked.walked
-            emit_starts(module, f"starts_{side}", lines, sizes.steps, arith, dims, 8 * LINES, along)
+            run_dim = checked.walked
+            emit_starts(
+                module, f"starts_{side}", lines, sizes.steps, arith, dims, 8 * LINES, run_dim
+            )
         elif checked.gathers(side):
             emit_patches(module, f"pack_{side}", lines, sizes.steps, dtype, arith, dims, 8 * LINES)
         else:

@@ -83,7 +83,9 @@ def _text(name: str, dtype: str, height: int, width: int, layout: Lying) -> str:
             now = line.get()
             count = f.least(f.least(extent - now % extent, last - now), height)
             place = [each.get() for each in _decoded(f, loops, get("line_count"), now)]
-            starts = [f.offset(a, far) for a, far in zip(operands, place[:3], strict=True)]
+            starts = [
+                f.offset(a, distance) for a, distance in zip(operands, place[:3], strict=True)
+            ]
             with f.loop(first_lane, last_lane, sums.lanes) as lane:
                 sums.emit(starts, place[3:], table, here, lane, last_lane, begun.get(), count)
             line.set(now + count)

@@ -137,13 +137,13 @@ def lined(work: Product) -> Lined | None:
             inside = max(inside[0], low), high
     taps = []
     for place in product(*(range(loop.extent) for loop in work.inner)):
-        shift, far = 0, 0
+        shift, reach_elements = 0, 0
         for at, loop in zip(place, work.inner, strict=True):
             if loop == down:
                 shift = at * pace
             else:
-                far += at * loop.lhs // item
-        taps.append((0, shift, far))
+                reach_elements += at * loop.lhs // item
+        taps.append((0, shift, reach_elements))
     plane = Plane(0, *places, *inside)
     laid = Laid(width, ENDLESS, more, (unit, 0, 0), (plane,), tuple(taps))
     work = work._replace(batch=(*work.batch, *others), rows=(line, near) if line.lhs else (near,))

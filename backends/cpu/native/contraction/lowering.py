@@ -143,14 +143,14 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
 
 def _dense(work: Product, arith: Arithmetic) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
     """Return the rows and columns with the strides of a dense result, rows outermost."""
-    step, made = arith.size, []
+    step, dense_loops = arith.size, []
     for loops in (work.columns, work.rows):
         new: list[Loop] = []
         for loop in reversed(loops):
             new.insert(0, loop._replace(out=step))
             step *= loop.extent
-        made.append(tuple(new))
-    return made[1], made[0]
+        dense_loops.append(tuple(new))
+    return dense_loops[1], dense_loops[0]
 
 
 def _packed(work: Product, context: Context, label: str) -> list[Phase]:
@@ -185,16 +185,16 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
 def _better_turned(work: Product) -> bool:
     """Return whether to transpose the product, so that patches are read in place or results are
     stored without staging."""
-    item, turned = work.out.itemsize, work.turned()
+    item, transposed = work.out.itemsize, work.turned()
     if lying(work):
         return False
-    if lying(turned) and not readable(work):
+    if lying(transposed) and not readable(work):
         return True
     if windowed(work):
         return False
-    if windowed(turned) and not readable(work):
+    if windowed(transposed) and not readable(work):
         return True
-    return not stored_at_once(work, item) and stored_at_once(turned, item)
+    return not stored_at_once(work, item) and stored_at_once(transposed, item)
 
 
 def _dense_from(columns: Sequence[Loop], item: int) -> bool:

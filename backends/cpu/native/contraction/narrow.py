@@ -66,19 +66,19 @@ TASK = 20_000.0
 def narrow(work: Product, context: Context, label: str) -> list[Phase]:
     """Return the phases; none if the product should be packed."""
     work = _parted(work)
-    turned = work.turned()
+    transposed = work.turned()
     return (
         _tiny(work, context, label)
-        or _tiny(turned, context, label)
+        or _tiny(transposed, context, label)
         or _along(work, context, label)
         or copied(work, few_columns, _along, context, label)
-        or copied(turned, few_columns, _along, context, label)
+        or copied(transposed, few_columns, _along, context, label)
         or stored_after(work, _direct, context, label)
-        or stored_after(turned, _direct, context, label)
+        or stored_after(transposed, _direct, context, label)
         or _direct(work, context, label)
-        or _direct(turned, context, label)
+        or _direct(transposed, context, label)
         or copied(work, columns_apart, _direct, context, label)
-        or copied(turned, columns_apart, _direct, context, label)
+        or copied(transposed, columns_apart, _direct, context, label)
         or copied(work, steps_apart, _along, context, label)
     )
 

@@ -44,15 +44,15 @@ def emit_pack(module: Module, dtype: str, arith: Arithmetic, most: int, longest:
               "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64", "ptr"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     packed, base, offsets, count, segments, parts, steps, stride, lines, several, across = f.params
-    starts, paces = (f.variable(f"[{most} x i64]").address for _ in range(2))
-    nothing = zeros(f, name, longest * item)
+    starts, line_strides = (f.variable(f"[{most} x i64]").address for _ in range(2))
+    zero_line = zeros(f, name, longest * item)
     row = lines * arith.size
     place, done = f.variable("ptr", packed), f.variable("i64", 0)
     with f.while_(lambda: done.get().is_("slt", count)):
         first = done.get()
         table, rest = f.offset(offsets, first, "i64"), count - first
         here = f.least(rest, lines)
-        whole, together = rest.is_("uge", lines), neighbours(f, table, here, item)
+        whole, contiguous = rest.is_("uge", lines), neighbours(f, table, here, item)
         many = f.least(rest // lines, several)
         panels = f.select(whole & neighbours(f, table, many * lines, item), many, 1)
         part = f.variable("ptr", place.get())
@@ -71,14 +71,16 @@ def emit_pack(module: Module, dtype: str, arith: Arithmetic, most: int, longest:
                 with f.loop(0, lines) as i:
                     exists = i.is_("ult", here)
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
-                    f.store(f.select(exists, there, nothing), f.offset(starts, i, "ptr"))
-                    f.store(f.select(exists, stride, 0), f.offset(paces, i, "i64"))
+                    f.store(f.select(exists, there, zero_line), f.offset(starts, i, "ptr"))
+                    f.store(f.select(exists, stride, 0), f.offset(line_strides, i, "i64"))
                 next = f.select(rest.is_("ugt", lines), lines, 0)
                 ahead = f.load(f.offset(table, next, "i64"), "i64") - f.load(table, "i64")
                 steps_of = [f.value(0, "i64"), length, ahead]
-                f.call(f"apart_{dtype}", [part.get(), starts, paces, stride, lines, *steps_of])
+                f.call(
+                    f"apart_{dtype}", [part.get(), starts, line_strides, stride, lines, *steps_of]
+                )
 
-            f.choose(together if arith.planes == 1 else together & whole, panels_across, apart)
+            f.choose(contiguous if arith.planes == 1 else contiguous & whole, panels_across, apart)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), panels * steps * row))
         done.set(first + panels * lines)
@@ -175,16 +177,16 @@ def emit_apart(module: Module, dtype: str, arith: Arithmetic) -> None:
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",
               "i64", "i64"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    packed, starts, paces, stride, lines, first, last, ahead = f.params
+    packed, starts, line_strides, stride, lines, first, last, ahead = f.params
     item, row = NUMPY_DTYPES[dtype].itemsize, lines * arith.size
     few = 16 // arith.part
     done = f.variable("i64", first)
-    turned = stride.is_("eq", item) & (lines % few).is_("eq", 0)
+    transposable = stride.is_("eq", item) & (lines % few).is_("eq", 0)
 
     def squares(many: int) -> None:
         """Transpose squares of `many` steps, from `done`, while at least `many` steps are left."""
         start = done.get()
-        end = f.select(turned & (last - start).is_("sge", many), last, start)
+        end = f.select(transposable & (last - start).is_("sge", many), last, start)
         with (
             f.loop(start, end, ALONG) as begin,
             f.loop(0, lines, few) as line,
@@ -211,14 +213,14 @@ def emit_apart(module: Module, dtype: str, arith: Arithmetic) -> None:
             squares(many)
     with f.loop(done.get(), last, ALONG) as begin, f.loop(0, lines) as line:
         start = f.load(f.offset(starts, line, "ptr"), "ptr")
-        pace = f.load(f.offset(paces, line, "i64"), "i64")
-        source = f.variable("ptr", f.offset(start, begin * pace))
+        line_stride = f.load(f.offset(line_strides, line, "i64"), "i64")
+        source = f.variable("ptr", f.offset(start, begin * line_stride))
         place = f.variable("ptr", f.offset(packed, begin * row + line * arith.part))
         with f.loop(begin, f.least(last, begin + ALONG)):
             for p, plane in enumerate(read(f, source.get(), dtype, arith, 1)):
                 at = f.offset(place.get(), lines * (p * arith.part))
                 f.store(plane, at, arith.part)
-            source.set(f.offset(source.get(), pace))
+            source.set(f.offset(source.get(), line_stride))
             place.set(f.offset(place.get(), row))
     f.leave()
 

@@ -53,13 +53,14 @@ def _text(name: str, dtype: str) -> str:
 
 
 def _total(
-    f: Function, start: Value, far: Value, parts: Value, many: int, arith: Arithmetic
+    f: Function, start: Value, part_stride: Value, parts: Value, many: int, arith: Arithmetic
 ) -> Value:
-    """Return the sum of `many` contiguous elements over all parts, which are `far` bytes apart."""
+    """Return the sum of `many` contiguous elements over all parts, which are `part_stride` bytes
+    apart."""
     type = vector(arith.type, many * arith.planes)
     total = f.variable(type, f.load(start, type, arith.part))
     with f.loop(1, parts) as part:
-        total.set(total.get() + f.load(f.offset(start, part * far), type, arith.part))
+        total.set(total.get() + f.load(f.offset(start, part * part_stride), type, arith.part))
     return total.get()
 
 

@@ -136,9 +136,9 @@ class _Segment:
             extent = f.load(f.offset(self.bounds, 16 * d + 8), "i64")
             step = f.load(f.offset(entry, 16 + 8 * d), "i64")
             place = lines + all_of(start + step)
-            mine = walked.is_("eq", d)
-            valid = valid & (place.is_("ult", all_of(extent)) | all_of(mine))
-            with f.when(mine):
+            is_run_dim = walked.is_("eq", d)
+            valid = valid & (place.is_("ult", all_of(extent)) | all_of(is_run_dim))
+            with f.when(is_run_dim):
                 along.set(place)
                 size.set(extent)
         self.valid.set(valid)

@@ -83,8 +83,8 @@ def _text(name: str, kind: Vectors, shape: Shape) -> str:
         ]
         adding = (outer | middle).is_("ne", 0)
         with block.products(bases) as (lhs, rhs, out, _):
-            far = [outer * each[2] + middle * each[1] for each in paces]
-            a, b = f.offset(lhs, far[0]), f.offset(rhs, far[1])
+            distances = [outer * each[2] + middle * each[1] for each in paces]
+            a, b = f.offset(lhs, distances[0]), f.offset(rhs, distances[1])
             with f.loop(0, block.columns, columns) as j:
                 here = block.first_column + j
                 rest = block.columns - j

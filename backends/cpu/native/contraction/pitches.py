@@ -104,11 +104,11 @@ def _shapes(work: Product) -> Iterator[tuple[int, int, int]]:
             yield work.rows[-2].extent, rows, width
 
 
-def suits(work: Product, moved: int, turned: int) -> bool:
-    """Return whether strided GEMM pays off for a convolution, if `moved` elements are copied before
-    it and `turned` elements after it."""
+def suits(work: Product, copied_before: int, copied_after: int) -> bool:
+    """Return whether strided GEMM pays off for a convolution, if `copied_before` elements are
+    copied before it and `copied_after` elements after it."""
     best, _ = _best(work)
-    copies = MOVE * moved + TURN * turned
+    copies = MOVE * copied_before + TURN * copied_after
     return best is not None and copies <= SHARE * best.cycles * work.sizes[3] / CLOCK
 
 
@@ -167,7 +167,7 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     loops = sorted(work.inner, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
     inner = (*[STILL] * (LOOPS - len(loops)), *loops)
     read = work.sizes[1] // (shape.times * shape.height)
-    far = work.sizes[3] * abs(inner[-1].rhs) > work.machine.l2_bytes and read <= SELDOM
+    is_uncached = work.sizes[3] * abs(inner[-1].rhs) > work.machine.l2_bytes and read <= SELDOM
     split = -2 if shape.times > 1 else -1
     group = work.rows[-2] if shape.times > 1 else STILL
     flat = work._replace(
@@ -185,11 +185,12 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     wide = _cut(columns, wanted, isqrt(near), step)
     high = _cut(rows, -(-wanted // -(-columns // wide)), near // wide, shape.height)
     fields, lists = described(flat, Grid(high, wide, False, cost, products))
-    held, together = _read_at_once(inner, (high + wide) * kind.item, work.machine)
+    outer_steps, middle_steps = _read_at_once(inner, (high + wide) * kind.item, work.machine)
     fields |= {
-        "held_rows": held, "together": together, "panel_columns": group.lhs, "steps": group.out,
+        "held_rows": outer_steps, "together": middle_steps,
+        "panel_columns": group.lhs, "steps": group.out,
     }  # fmt: skip
-    kernel = pitched_kernel(kind, shape._replace(ahead=far))
+    kernel = pitched_kernel(kind, shape._replace(ahead=is_uncached))
     return Phase(kernel, written(fields, lists), tasks(fields), cost, label)
 
 

@@ -25,16 +25,18 @@ def kind_of(work: Product) -> Vectors:
 
 
 def copied(
-    work: Product, ordered: Callable[[Product], Sequence[Loop]], way: Way, context: Context,
+    work: Product, ordered: Callable[[Product], Sequence[Loop]], strategy: Way, context: Context,
     label: str,
 ) -> list[Phase]:  # fmt: skip
     """Return the phases with a copy of the right operand, whose loops have the order `ordered`."""
     loops = ordered(work) if not work.patches and kind_of(work).possible() else ()
-    if len(set(loops)) < max(len(loops), 1) or not way(laid(work, loops, 0)[0], context, label):
+    if len(set(loops)) < max(len(loops), 1) or not strategy(
+        laid(work, loops, 0)[0], context, label
+    ):
         return []
     slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
-    made, source, target = laid(work, loops, slot)
-    return [*copy_phases(source, target, context), *way(made, context, label)]
+    copied_product, source, target = laid(work, loops, slot)
+    return [*copy_phases(source, target, context), *strategy(copied_product, context, label)]
 
 
 def laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View, View]:
@@ -48,8 +50,8 @@ def laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View
         merged(loop._replace(rhs=steps.get(loop, 0)) for loop in each)
         for each in (work.batch, work.rows, work.columns, [x for x in loops if x in work.inner])
     )
-    made = work._replace(rhs=target, batch=batch, rows=rows, columns=columns, inner=inner)
-    return made, source, target
+    copied_product = work._replace(rhs=target, batch=batch, rows=rows, columns=columns, inner=inner)
+    return copied_product, source, target
 
 
 def few_columns(work: Product) -> Sequence[Loop]:
@@ -67,8 +69,8 @@ def columns_apart(work: Product) -> Sequence[Loop]:
     _, rows, columns, _ = work.sizes
     item = work.rhs.itemsize
     few = 1 < columns <= WIDE // item and rows >= FEW_ROWS
-    apart = few and work.columns[-1].rhs != item
-    return (*_kept(work), *work.inner, *work.columns) if apart else ()
+    is_strided = few and work.columns[-1].rhs != item
+    return (*_kept(work), *work.inner, *work.columns) if is_strided else ()
 
 
 def steps_apart(work: Product) -> Sequence[Loop]:
@@ -83,7 +85,7 @@ def _kept(work: Product) -> list[Loop]:
     return [loop for loop in work.batch if loop.rhs]
 
 
-def stored_after(work: Product, way: Way, context: Context, label: str) -> list[Phase]:
+def stored_after(work: Product, strategy: Way, context: Context, label: str) -> list[Phase]:
     """Return the phases of a product with many contiguous rows and few columns: the transposed
     result is computed, since rows fill vectors better than columns, and copied."""
     kind, item = kind_of(work), work.out.itemsize
@@ -101,12 +103,15 @@ def stored_after(work: Product, way: Way, context: Context, label: str) -> list[
     shape = (column.extent, row.extent)
 
     def transpose_into(slot: int) -> Product:
-        made = View(slot, 0, shape, (row.extent * item, item), work.out.dtype)
-        rows, columns = (column._replace(out=made.strides[0]),), (row._replace(out=item),)
-        return work._replace(out=made, rows=columns, columns=rows).turned()
+        copied_product = View(slot, 0, shape, (row.extent * item, item), work.out.dtype)
+        rows, columns = (column._replace(out=copied_product.strides[0]),), (row._replace(out=item),)
+        return work._replace(out=copied_product, rows=columns, columns=rows).turned()
 
-    if not way(transpose_into(0), context, label):
+    if not strategy(transpose_into(0), context, label):
         return []
-    made = transpose_into(context.temporary(column.extent * row.extent * item))
+    copied_product = transpose_into(context.temporary(column.extent * row.extent * item))
     target = work.out._replace(shape=shape, strides=(column.out, row.out))
-    return [*way(made, context, label), *copy_phases(made.out, target, context)]
+    return [
+        *strategy(copied_product, context, label),
+        *copy_phases(copied_product.out, target, context),
+    ]

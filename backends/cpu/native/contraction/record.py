@@ -116,8 +116,8 @@ class Block:
                 size, index = f.load(entry, "i64"), rest.get()
                 rest.set(index // size)
                 for i, place in enumerate(places):
-                    far = index % size * f.load(f.offset(entry, 8 + 8 * i), "i64")
-                    place.set(f.offset(place.get(), far))
+                    distance = index % size * f.load(f.offset(entry, 8 + 8 * i), "i64")
+                    place.set(f.offset(place.get(), distance))
             end = f.least(now + (extent - inside), self._last)
             with f.loop(now, end):
                 lhs, rhs, out, packed = (place.get() for place in places)

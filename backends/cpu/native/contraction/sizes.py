@@ -43,15 +43,15 @@ class Sizes(NamedTuple):
         nearest, second = machine.l1_bytes, machine.l2_bytes
         longest = 3 * nearest // 4 // (tile.height * arith.size) // WHOLE * WHOLE
         steps = min(STEPS, max(4 * WHOLE, longest))
-        kept = min(LEFT, 3 * second // 8)
+        lhs_bytes = min(LEFT, 3 * second // 8)
         line = -(-rows // tile.height) * tile.height * arith.size
-        if 4 * WHOLE * line <= kept:
-            steps = min(steps, kept // line // WHOLE * WHOLE)
+        if 4 * WHOLE * line <= lhs_bytes:
+            steps = min(steps, lhs_bytes // line // WHOLE * WHOLE)
         step = steps * arith.size
-        held = kept // step // tile.height * tile.height
+        row_count = lhs_bytes // step // tile.height * tile.height
         most = min(LINES, RIGHT // step) // tile.columns * tile.columns
         stripe = max(1, second // 4 // step // tile.columns) * tile.columns
-        return Sizes(tile, steps, max(held, tile.height), most, stripe, STAGE // arith.size)
+        return Sizes(tile, steps, max(row_count, tile.height), most, stripe, STAGE // arith.size)
 
     @property
     def name(self) -> str:

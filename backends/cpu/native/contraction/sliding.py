@@ -25,34 +25,44 @@ def slides(work: Product) -> bool:
         return False
     if work.out.dtype not in ("f32", "f64") or (work.patches and work.patches.starts):
         return False
-    lanes, item, near, taps = kind_of(work).lanes, work.out.itemsize, work.rows[-1], work.inner[0]
+    lanes, item, position_loop, taps = (
+        kind_of(work).lanes,
+        work.out.itemsize,
+        work.rows[-1],
+        work.inner[0],
+    )
     return (
         work.lhs.dtype == work.rhs.dtype == work.out.dtype
-        and near.lhs == near.out == taps.lhs == item
+        and position_loop.lhs == position_loop.out == taps.lhs == item
         and taps.extent >= LONG * lanes
-        and near.extent >= ROWS * lanes
+        and position_loop.extent >= ROWS * lanes
         and not any(loop.rhs for loop in work.batch)
     )
 
 
 def slid(work: Product, context: Context, label: str) -> list[Phase]:
     """Return the phases: the copy of the filter, full rows, and the remaining output positions."""
-    lanes, item, near, taps = kind_of(work).lanes, work.out.itemsize, work.rows[-1], work.inner[0]
-    length, beside = taps.extent + 2 * (lanes - 1), lanes - 1
+    lanes, item, position_loop, taps = (
+        kind_of(work).lanes,
+        work.out.itemsize,
+        work.rows[-1],
+        work.inner[0],
+    )
+    length, padding_steps = taps.extent + 2 * (lanes - 1), lanes - 1
     slot = context.temporary(length * item)
     filter = View(slot, 0, (length,), (item,), work.rhs.dtype)
     # Elements beside the filter are read but do not contribute to any sum.
-    inside = filter._replace(offset=beside * item, shape=(taps.extent,))
+    inside = filter._replace(offset=padding_steps * item, shape=(taps.extent,))
     last = work.rhs.offset + (taps.extent - 1) * taps.rhs
     backwards = work.rhs._replace(offset=last, shape=(taps.extent,), strides=(-taps.rhs,))
     phases = copy_phases(backwards, inside, context)
-    rows, rest = divmod(near.extent, lanes)
+    rows, rest = divmod(position_loop.extent, lanes)
     step = lanes * item
     whole = work._replace(
         rhs=filter._replace(offset=(length - lanes) * item),
         rows=(*work.rows[:-1], Loop(rows, step, 0, step)),
         columns=(Loop(lanes, 0, item, item),),
-        inner=(Loop(taps.extent + beside, item, -item, 0),),
+        inner=(Loop(taps.extent + padding_steps, item, -item, 0),),
         patches=Patches("rhs", (), ()),
     )
     phases += sliding(whole, context, label)
@@ -61,7 +71,7 @@ def slid(work: Product, context: Context, label: str) -> list[Phase]:
         left = work._replace(
             lhs=work.lhs._replace(offset=work.lhs.offset + done),
             out=work.out._replace(offset=work.out.offset + done),
-            rows=(*work.rows[:-1], near._replace(extent=rest)),
+            rows=(*work.rows[:-1], position_loop._replace(extent=rest)),
         )
         phases += multiplied(left, context, label)
     return phases

@@ -13,8 +13,9 @@ from shardir.backends.cpu.native.llvm.text import Function, Number, Value
 class Soon:
     """A stream of cache lines that a sequence of tiles prefetches.
 
-    The first tile begins at `start` and advances `pace` bytes per step. With each share of steps it
-    begins again, `each` bytes further on per step. The next tile begins `jump` bytes further on.
+    The first tile begins at `start` and advances `line_stride` bytes per step. With each share of
+    steps it begins again, `share_stride` bytes further on per step. The next tile begins `jump`
+    bytes further on.
     """
 
     def __init__(self, f: Function, start: Value) -> None:
@@ -36,16 +37,19 @@ class Soon:
         them.
         """
         along, f = step.is_("eq", item), self._f
-        pace = f.select(along, line, step)
-        self._set(start, pace, step, f.select(along, line * (LINE // size), LINE))
+        line_stride = f.select(along, line, step)
+        self._set(start, line_stride, step, f.select(along, line * (LINE // size), LINE))
 
-    def _set(self, start: Value, pace: Number, each: Number, jump: Number) -> None:
+    def _set(self, start: Value, line_stride: Number, share_stride: Number, jump: Number) -> None:
         self._start.set(start)
-        for place, value in ((self._pace, pace), (self._each, each), (self._jump, jump)):
+        for place, value in (
+            (self._pace, line_stride),
+            (self._each, share_stride),
+            (self._jump, jump),
+        ):
             place.set(value)
 
     def of(self, number: Value) -> tuple[Value, Value, Value]:
-        """Return the start address of a tile, its pace, and the offset of the next share of
-        steps."""
+        """Return the start address of a tile, its line stride, and its share stride."""
         start = self._f.offset(self._start.get(), number * self._jump.get())
         return start, self._pace.get(), self._each.get()

@@ -22,7 +22,7 @@ def emit_unstage(module: Module, dtype: str, arith: Arithmetic, turning: bool) -
     f = Function(module, UNSTAGE, params, attributes=APART, internal=True)
     out, stage, rows, columns, row_count, column_count, width = f.params
     item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // arith.part
-    below, beside, done = (f.variable("i64", 0) for _ in range(3))
+    bottom, right_end, done = (f.variable("i64", 0) for _ in range(3))
 
     def column_at(j: Value) -> Value:
         return f.load(f.offset(columns, j, "i64"), "i64")
@@ -41,24 +41,26 @@ def emit_unstage(module: Module, dtype: str, arith: Arithmetic, turning: bool) -
         f.store(narrowed(f, value, dtype), at, item // arith.planes)
 
     def run(first: Value, last: Value, count: int) -> None:
-        top = f.select(first.is_("slt", beside.get()), below.get(), 0)
+        top = f.select(first.is_("slt", right_end.get()), bottom.get(), 0)
         with f.loop(top, row_count) as i, f.loop(first, last, count) as next:
             j = next if count == 1 else f.least(next, last - count)
             store(number(i, j, count), i, j)
 
     if turning and arith.planes == 1:
         size = host().lanes(arith.part)
-        turned = neighbours(f, rows, row_count, item) & ~neighbours(f, columns, column_count, item)
-        with f.when(turned):
-            below.set(row_count - row_count % size)
-            beside.set(column_count - column_count % size)
-            with f.loop(0, beside.get(), size) as j, f.loop(0, below.get(), size) as i:
+        is_transposed = neighbours(f, rows, row_count, item) & ~neighbours(
+            f, columns, column_count, item
+        )
+        with f.when(is_transposed):
+            bottom.set(row_count - row_count % size)
+            right_end.set(column_count - column_count % size)
+            with f.loop(0, right_end.get(), size) as j, f.loop(0, bottom.get(), size) as i:
                 square = [number(i + k, j, size) for k in range(size)]
                 for k, column in enumerate(transposed(f, square, 1)):
                     store(column, i, j + k)
     with f.while_(lambda: done.get().is_("slt", column_count)):
         first = done.get()
-        end = f.select(first.is_("slt", beside.get()), beside.get(), column_count)
+        end = f.select(first.is_("slt", right_end.get()), right_end.get(), column_count)
         joined = has_neighbour(first, end)
         last = f.variable("i64", first + 1)
 

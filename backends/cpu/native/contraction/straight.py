@@ -65,7 +65,7 @@ def lanes_of(lines: int) -> int:
 
 def emit_starts(
     module: Module, name: str, lines: int, longest: int, arith: Arithmetic, checks: int,
-    apart: int, along: int,
+    table_stride: int, along: int,
 ) -> None:  # fmt: skip
     """Emit `name(starts, base, offsets, count, segments, parts, positions, bounds)`.
 
@@ -81,7 +81,7 @@ def emit_starts(
     starts, base, offsets, count, segments, parts, positions, bounds = f.params
     lanes = lanes_of(lines)
     many = vector("i64", lanes)
-    nothing = f.splat(zeros(f, name, longest * arith.size).to("i64", "ptrtoint"), lanes)
+    zero_run = f.splat(zeros(f, name, longest * arith.size).to("i64", "ptrtoint"), lanes)
     origin = f.splat(base.to("i64", "ptrtoint"), lanes)
     extents = [f.splat(f.load(f.offset(bounds, 16 * d + 8), "i64"), lanes) for d in range(checks)]
     firsts = [f.load(f.offset(bounds, 16 * d), "i64") for d in range(checks)]
@@ -94,13 +94,13 @@ def emit_starts(
         exist = f.emit(f"icmp slt {many} <{numbered}>, {f.splat(here, lanes)}", vector("i1", lanes))
         begin = origin + f.load(f.offset(offsets, first, "i64"), many, 8)
         where = [
-            f.load(f.offset(f.offset(positions, d * apart), first, "i64"), many, 8)
+            f.load(f.offset(f.offset(positions, d * table_stride), first, "i64"), many, 8)
             + f.splat(firsts[d], lanes)
             for d in range(checks)
         ]
         with f.loop(0, parts) as number:
             entry = f.offset(segments, number * (16 + 8 * checks))
-            valid, far = exist, f.load(entry, "i64")
+            valid, distance = exist, f.load(entry, "i64")
             places = [
                 lines_at + f.splat(f.load(f.offset(entry, 16 + 8 * d), "i64"), lanes)
                 for d, lines_at in enumerate(where)
@@ -108,9 +108,9 @@ def emit_starts(
             for d, (at, extent) in enumerate(zip(places, extents, strict=True)):
                 if d != along:
                     valid = valid & at.is_("ult", extent)
-            there = begin + f.splat(far, lanes)
+            there = begin + f.splat(distance, lanes)
             if along < 0:
-                f.store(f.select(valid, there, nothing), place.get(), 8)
+                f.store(f.select(valid, there, zero_run), place.get(), 8)
             else:
                 length, at, extent = (
                     f.load(f.offset(entry, 8), "i64"),
@@ -120,14 +120,14 @@ def emit_starts(
                 end = at + f.splat(length, lanes)
                 whole = at.is_("sge", 0) & end.is_("sle", extent)
                 partly = valid & ~whole & end.is_("sgt", 0) & at.is_("slt", extent)
-                f.store(f.select(valid & whole, there, nothing), place.get(), 8)
+                f.store(f.select(valid & whole, there, zero_run), place.get(), 8)
                 size = f.load(f.offset(bounds, 16 * along + 8), "i64")
                 with _each(f, partly) as lane:
                     line = f.load(f.offset(offsets, first + lane, "i64"), "i64")
-                    table = f.offset(positions, along * apart)
+                    table = f.offset(positions, along * table_stride)
                     start = f.load(f.offset(table, first + lane, "i64"), "i64") + firsts[along]
                     start = start + f.load(f.offset(entry, 16 + 8 * along), "i64")
-                    source, to = f.offset(f.offset(base, line), far), copies.get()
+                    source, to = f.offset(f.offset(base, line), distance), copies.get()
                     _copy(f, arith, source, to, length, start, size)
                     f.store(to, f.offset(place.get(), lane, "i64"))
                     copies.set(f.offset(to, length * arith.size))

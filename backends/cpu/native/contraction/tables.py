@@ -18,9 +18,9 @@ def emit_offsets(module: Module) -> None:
     loops, number = loops_of(f, record, list)
     extent, stride = (f.load(f.offset(loops, 8 * i), "i64") for i in range(2))
     several = number.is_("sgt", 1)
-    runs, far = (
-        f.select(several, f.load(f.offset(loops, f.select(several, at, 0)), "i64"), alone)
-        for at, alone in ((16, 1), (24, 0))
+    runs, run_stride = (
+        f.select(several, f.load(f.offset(loops, f.select(several, at, 0)), "i64"), single)
+        for at, single in ((16, 1), (24, 0))
     )
     done = f.variable("i64", 0)
     with f.while_(lambda: done.get().is_("slt", count)):
@@ -28,7 +28,7 @@ def emit_offsets(module: Module) -> None:
         at = first + done.get()
         inside, rest = f.variable("i64", at % extent), f.variable("i64", at // extent // runs)
         run = f.variable("i64", at // extent % runs)
-        start = f.variable("i64", inside.get() * stride + run.get() * far)
+        start = f.variable("i64", inside.get() * stride + run.get() * run_stride)
         with f.loop(2, number) as level:
             entry = f.offset(loops, level * 16)
             size, index = f.load(entry, "i64"), rest.get()
@@ -38,7 +38,7 @@ def emit_offsets(module: Module) -> None:
             now, before = done.get(), inside.get()
             end = f.least(now + (extent - before), count)
             _write_run(f, table, now, end, start.get(), stride)
-            start.set(start.get() + (far - before * stride))
+            start.set(start.get() + (run_stride - before * stride))
             inside.set(0)
             run.set(run.get() + 1)
             done.set(end)

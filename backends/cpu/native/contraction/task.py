@@ -83,15 +83,15 @@ class Task:
         f.call(f"pack_{dtype}", args)
         return parts
 
-    def find(self, soon: Soon, side: str, base: Value, line: Value, far: Value) -> None:
-        """Point the prefetch stream at line `line` of an operand, `far` steps after the steps that
-        were packed last."""
+    def find(self, stream: Soon, side: str, base: Value, line: Value, step_count: Value) -> None:
+        """Point the prefetch stream at line `line` of an operand, `step_count` steps after the
+        steps that were packed last."""
         f, item = self.f, NUMPY_DTYPES[self.dtypes[side]].itemsize
         start = f.load(f.offset(self.places[TABLES[side]], line, "i64"), "i64")
         first = f.load(self.places[f"{side}_segments"], "i64")
         step = self.stride(f"inner_{side}")
-        at = f.offset(f.offset(base, start), first + far * step)
-        soon.lying(at, step, self.stride(TABLES[side]), item, self.arith.size)
+        at = f.offset(f.offset(base, start), first + step_count * step)
+        stream.lying(at, step, self.stride(TABLES[side]), item, self.arith.size)
 
     def stride(self, name: str) -> Value:
         """Return the stride in bytes of the innermost loop of a list."""

@@ -74,19 +74,20 @@ def parts_of(tile: Tile) -> tuple[Tile, ...]:
 def emit_tile(
     module: Module, name: str, tile: Tile, packed: Tile, arith: Arithmetic, machine: Machine
 ) -> None:
-    """Emit `name(k, lhs, rhs, soon, pace, each, out, offsets, rows, columns, adding)`.
+    """Emit `name(k, lhs, rhs, prefetch_start, prefetch_stride, share_stride, out, offsets, rows,
+    columns, adding)`.
 
     The function writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i
     begins `offsets[i]` bytes further on, and its columns are contiguous. Operands are packed for
-    tiles of the size `packed`. Cache lines from `soon` on, `pace` bytes apart, are prefetched; a
-    share of steps begins `each` bytes further on for each step before it.
+    tiles of the size `packed`. Cache lines from `prefetch_start` on, `prefetch_stride` bytes apart,
+    are prefetched; a share of steps begins `share_stride` bytes further on for each step before it.
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    steps, lhs, rhs, soon, pace, each, *place = f.params
+    steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
     sums = TileSums(f, tile, packed, arith, machine)
-    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, soon))
+    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
 
     def step() -> None:
         start, here = left.get(), right.get()
@@ -96,13 +97,13 @@ def emit_tile(
         ]
         sums.ask_ahead(here)
         prefetch(f, line.get())
-        line.set(f.offset(line.get(), pace))
+        line.set(f.offset(line.get(), prefetch_stride))
         sums.add(planes, sums.columns_at(here))
         left.set(f.offset(start, packed.height * arith.size))
         right.set(f.offset(here, packed.columns * arith.size))
 
     def ask_from(first: Value) -> None:
-        line.set(f.offset(soon, first * each))
+        line.set(f.offset(prefetch_start, first * share_stride))
 
     for_each_step(sums, place, steps, lambda _: step(), ask_from)
     sums.write(place)
@@ -197,7 +198,8 @@ class TileSums:
         f, tile, (out, offsets, rows, columns, adding) = self.f, self.tile, place
         step = tile.lanes * self.arith.size
         vectors = [
-            [joined(f, [plane.get() for plane in each]) for each in row] for row in self.sums
+            [joined(f, [plane.get() for plane in share_stride]) for share_stride in row]
+            for row in self.sums
         ]
 
         def store_row(row: int, start: Value, align: int, more: bool = False) -> None:
@@ -215,13 +217,13 @@ class TileSums:
             f.choose(adding, lambda: at_once(True), lambda: at_once(False))
 
         def in_memory() -> None:
-            far = self.packed.columns * self.arith.size
-            kept = f.variable(f"[{tile.height * far} x i8]").address
+            row_bytes = self.packed.columns * self.arith.size
+            buffer = f.variable(f"[{tile.height * row_bytes} x i8]").address
             for i in range(tile.height):
-                store_row(i, f.offset(kept, i * far), min(LINE, step))
+                store_row(i, f.offset(buffer, i * row_bytes), min(LINE, step))
             some = f.least(rows, tile.height)
             there = f.least(columns, tile.columns)
-            f.call(WRITE, [kept, out, offsets, some, there, adding])
+            f.call(WRITE, [buffer, out, offsets, some, there, adding])
 
         if tile.columns == self.packed.columns:
             f.choose(

@@ -42,8 +42,8 @@ def with_features_last(
 ) -> Turned | None:
     """Return the convolution of transposed copies, or None if the transform does not pay off."""
     of, by, to = sides(attrs["dims"])
-    apart = max(attrs["lhs_dilation"], default=1) > 1
-    apart = apart or max(attrs["strides"], default=1) > max(PACES)
+    is_strided = max(attrs["lhs_dilation"], default=1) > 1
+    is_strided = is_strided or max(attrs["strides"], default=1) > max(PACES)
     last = [(x, of.second), (w, by.second), (out, to.second)]
     if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or any(
         view.strides[dim] == view.itemsize for view, dim in last
@@ -54,19 +54,19 @@ def with_features_last(
     )
     elements = x.size + out.size
     small = prod(x.shape[d] for d in of.spatial) <= SMALL and w.size <= 2 * elements
-    lies_apart = apart or w.strides[by.second] < w.strides[by.first]
+    is_filter_strided = is_strided or w.strides[by.second] < w.strides[by.first]
     # Larger windows are gradients of filters.
-    if not 1 < window <= places or not (lies_apart or small):
+    if not 1 < window <= places or not (is_filter_strided or small):
         return None
     steps = out.size * w.shape[by.first] * window
     time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate(out.itemsize, context.machine)
-    if TURN * elements >= (APART if apart else SHARE) * time:
+    if TURN * elements >= (APART if is_strided else SHARE) * time:
         return None
     image = _copy_of(x, (of.first, *of.spatial, of.second), context)
     filter = _copy_of(w, (*by.spatial, by.first, by.second), context)
-    made = _copy_of(out, (to.first, *to.spatial, to.second), context)
+    result = _copy_of(out, (to.first, *to.spatial, to.second), context)
     before = [*copy_phases(x, image, context), *copy_phases(w, filter, context)]
-    return Turned(before, image, filter, made, copy_phases(made, out, context))
+    return Turned(before, image, filter, result, copy_phases(result, out, context))
 
 
 def _copy_of(view: View, order: tuple[int, ...], context: Context) -> View:

@@ -34,12 +34,12 @@ def windowed(work: Product) -> bool:
         return False
     run, near = work.inner[-1], work.columns[-1]
     tile = fitting(arithmetic(work.out.dtype), work.machine)
-    apart = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
+    table_stride = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
     return (
         near.rhs == work.out.itemsize
         and near.extent % tile.lanes == 0
         and work.sizes[2] > tile.lanes
-        and not any(apart)
+        and not any(table_stride)
         and sum(map(bool, run.steps)) <= 1
         and min(run.steps, default=0) >= 0
         and run.extent >= RUN
@@ -48,7 +48,13 @@ def windowed(work: Product) -> bool:
 
 
 def emit_windows(
-    module: Module, name: str, tile: Tile, arith: Arithmetic, checks: int, apart: int, along: int
+    module: Module,
+    name: str,
+    tile: Tile,
+    arith: Arithmetic,
+    checks: int,
+    table_stride: int,
+    along: int,
 ) -> None:
     """Emit `name(table, base, offsets, count, segments, parts, positions, bounds)`.
 
@@ -70,13 +76,13 @@ def emit_windows(
     place = f.variable("ptr", table)
     with f.loop(0, count, tile.columns) as panel, f.loop(0, parts) as number:
         entry = f.offset(segments, number * (16 + 8 * checks))
-        far, length = (f.load(f.offset(entry, at), "i64") for at in (0, 8))
+        distance, length = (f.load(f.offset(entry, at), "i64") for at in (0, 8))
         with f.loop(panel, panel + tile.columns, lanes) as first:
             exist = (numbered + f.splat(first, lanes)).is_("slt", f.splat(count, lanes))
             low, high = f.variable("i64", 0), f.variable("i64", length)
             for d in range(checks):
                 moved = firsts[d] + f.load(f.offset(entry, 16 + 8 * d), "i64")
-                lines = f.offset(f.offset(positions, d * apart), first, "i64")
+                lines = f.offset(f.offset(positions, d * table_stride), first, "i64")
                 if d == along:
                     at = f.load(lines, "i64") + moved
                     for each, bound in ((low, f.value(0, "i64")), (high, sizes[d])):
@@ -85,7 +91,9 @@ def emit_windows(
                 else:
                     at = f.load(lines, many, 8) + f.splat(moved, lanes)
                     exist = exist & at.is_("ult", f.splat(sizes[d], lanes))
-            start = f.offset(f.offset(base, f.load(f.offset(offsets, first, "i64"), "i64")), far)
+            start = f.offset(
+                f.offset(base, f.load(f.offset(offsets, first, "i64"), "i64")), distance
+            )
             f.store(start, place.get())
             f.store(low.get(), f.offset(place.get(), 8))
             f.store(high.get(), f.offset(place.get(), 16))
@@ -125,10 +133,10 @@ def emit_windows_tile(
             words: list[list[Value]] = words,
         ) -> None:  # fmt: skip
             with f.loop(begin, end) as k:
-                start, far = left.get(), k * stride
+                start, distance = left.get(), k * stride
                 right = []
                 for j, (first, *_) in enumerate(words):
-                    at = f.offset(first, far)
+                    at = f.offset(first, distance)
                     if along >= 0:
                         prefetch(f, f.offset(at, stride * SOON))
                     right.append([masked_load(f, at, lanes_of(j, k), many, arith.part)])
@@ -145,16 +153,16 @@ def emit_windows_tile(
             there = k.is_("sge", words[j][1]) & k.is_("slt", words[j][2])
             return masks[j] & f.splat(there, tile.lanes)
 
-        nothing = f.value(0, "i64")
+        zero = f.value(0, "i64")
         if along < 0:
-            steps(nothing, length, inside)
+            steps(zero, length, inside)
         else:
             begin, end = words[0][1], words[0][2]
             for each in words[1:]:
                 begin = f.intrinsic("smax", begin, each[1])
                 end = f.intrinsic("smin", end, each[2])
             end = f.intrinsic("smax", begin, end)
-            steps(nothing, begin, edge)
+            steps(zero, begin, edge)
             steps(begin, end, inside)
             steps(end, length, edge)
         entries.set(f.offset(entries.get(), ENTRY * packed.width))

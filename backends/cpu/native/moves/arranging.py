@@ -40,9 +40,9 @@ def concatenate_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
     """Lower a concatenation: copy every operand to its part, or interleave all operands."""
-    made = interleaved(operands, results[0], op.attrs["dim"], context)
-    if made is not None:
-        return made
+    interleave = interleaved(operands, results[0], op.attrs["dim"], context)
+    if interleave is not None:
+        return interleave
     dim, start = op.attrs["dim"], 0
     phases: list[Phase] = []
     for view in operands:

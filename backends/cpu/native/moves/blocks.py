@@ -52,12 +52,14 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
                 _compare_in_memory(f, keys, start, low + t, low + (whole - keys.lanes) - t, True)
         reach = f.variable("i64", half >> 1)
         with f.while_(lambda: reach.get().is_("sge", block)):
-            far = reach.get()
-            with f.loop(0, count, far << 1) as low:
-                left = count - low - far
-                with f.loop(0, f.select(left.is_("slt", far), left, far), keys.lanes) as t:
-                    _compare_in_memory(f, keys, start, low + t, low + far + t, False)
-            reach.set(far >> 1)
+            distance = reach.get()
+            with f.loop(0, count, distance << 1) as low:
+                left = count - low - distance
+                with f.loop(
+                    0, f.select(left.is_("slt", distance), left, distance), keys.lanes
+                ) as t:
+                    _compare_in_memory(f, keys, start, low + t, low + distance + t, False)
+            reach.set(distance >> 1)
         f.call(each_block, [start, count, f.value(0, "i1")])
         width.set(whole << 1)
     f.leave()
@@ -65,13 +67,13 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
 
 
 def _compare_in_memory(
-    f: Function, keys: Keys, start: Value, near: Value, far: Value, mirrored: bool
+    f: Function, keys: Keys, start: Value, near: Value, distance: Value, mirrored: bool
 ) -> None:
-    a, b = (keys.load(f, start, place) for place in (near, far))
+    a, b = (keys.load(f, start, place) for place in (near, distance))
     if mirrored:
         b = f.shuffle(b, b, range(keys.lanes - 1, -1, -1))
     keys.store(f, f.intrinsic("smin", a, b), start, near)
-    keys.store(f, f.intrinsic("smax", a, b), start, far)
+    keys.store(f, f.intrinsic("smax", a, b), start, distance)
 
 
 class Step(NamedTuple):
@@ -117,28 +119,33 @@ def _orders_each(module: Module, keys: Keys) -> str:
     module.table(uppers, f"i{count}", [_upper(each.group, count) for each in steps])
     f = Function(module, name, ("ptr", "i64", "i1"), attributes=APART, internal=True)
     start, total, new = f.params
-    held = [f.variable(keys.whole) for _ in range(ROWS)]
+    registers = [f.variable(keys.whole) for _ in range(ROWS)]
     first = f.select(new, 0, len(sorting))
     last = f.select(new, len(sorting), len(steps))
 
-    def compare(comparisons: Iterable[tuple[int, int]], turned: Value | None = None) -> None:
-        rows = [row.get() for row in held]
+    def compare(
+        comparisons: Iterable[tuple[int, int]], reversed_lanes: Value | None = None
+    ) -> None:
+        rows = [row.get() for row in registers]
         for i, j in comparisons:
-            a, b = rows[i], rows[j] if turned is None else _moved(f, keys, rows[j], turned)
+            a, b = (
+                rows[i],
+                rows[j] if reversed_lanes is None else _moved(f, keys, rows[j], reversed_lanes),
+            )
             rows[i], rows[j] = f.intrinsic("smin", a, b), f.intrinsic("smax", a, b)
-        for row, value in zip(held, rows, strict=True):
+        for row, value in zip(registers, rows, strict=True):
             row.set(value)
 
     def compare_lanes(moved: Value, upper: Value) -> None:
         flags = upper.to(vector("i1", count), "bitcast")
-        for row in held:
+        for row in registers:
             value = row.get()
             other = _moved(f, keys, value, moved)
             least, most = f.intrinsic("smin", value, other), f.intrinsic("smax", value, other)
             row.set(f.select(flags, most, least))
 
     with f.loop(0, total, block) as at:
-        for i, row in enumerate(held):
+        for i, row in enumerate(registers):
             row.set(keys.load(f, start, at + i * count))
         f.choose(new, partial(compare, _merge_exchange(ROWS)), partial(compare, _halves(ROWS)))
         with f.loop(first, last) as step:
@@ -149,7 +156,7 @@ def _orders_each(module: Module, keys: Keys) -> str:
                 partial(compare, _from_both_ends(ROWS), moved),
                 partial(compare_lanes, moved, upper),
             )
-        for i, row in enumerate(held):
+        for i, row in enumerate(registers):
             keys.store(f, row.get(), start, at + i * count)
     f.leave()
     return name

@@ -206,8 +206,10 @@ def reverse_rows(nbytes: int, f: Function, block: Block) -> None:
         with f.while_(lambda: position.get().is_("slt", count - (lanes - 1))):
             at = position.get()
             back = f.load(f.offset(source, (at + (lanes - 1)) * -nbytes), type, 1)
-            turned = f.shuffle(back, back, list(reversed(range(lanes)))) if lanes > 1 else back
-            f.store(turned, f.offset(target, at * nbytes), 1)
+            reversed_items = (
+                f.shuffle(back, back, list(reversed(range(lanes)))) if lanes > 1 else back
+            )
+            f.store(reversed_items, f.offset(target, at * nbytes), 1)
             position.set(at + lanes)
         with f.while_(lambda: position.get().is_("slt", count)):
             at = position.get()

@@ -148,9 +148,9 @@ def _choose_bounds(start: Start, keys: Keys) -> None:
     words, source = _Words(start), start.line(_Words.SOURCE, start.task)
     sort = sorts_blocks(f.module, keys)
     count = start.word(_Words.SAMPLES)
-    apart = words.steps // count
+    sample_stride = words.steps // count
     with f.loop(0, count) as i:
-        place = i * apart + ((i * f.value(SPREAD, "i64")) >> 33) % apart
+        place = i * sample_stride + ((i * f.value(SPREAD, "i64")) >> 33) % sample_stride
         found = f.load(keys.at(f, source, place), keys.type)
         f.store(keys.of(f, found), keys.at(f, sample, i))
     f.call(sort, [sample, count])
@@ -184,12 +184,12 @@ def _parts_text(name: str, keys: Keys) -> str:
     waiting.push(0, 0, extent, 1, 0, words.buckets)
     with waiting.each() as (begin, top, count, on_stack, low, high):
         here, there = keys.at(f, target, begin), keys.at(f, stack, top)
-        alone, waits = (high - low).is_("eq", 1), on_stack.is_("ne", 0)
-        with f.when(alone):
+        is_single_bucket, waits = (high - low).is_("eq", 1), on_stack.is_("ne", 0)
+        with f.when(is_single_bucket):
             f.store(begin, words.start(line, part, low))
             with f.when(waits):
                 keys.copy(f, there, here, count)
-        with f.when(~alone):
+        with f.when(~is_single_bucket):
             middle = (low + high) >> 1
             bound = keys.narrow(f.load(words.bound(line, middle - 1), "i64"))
             source = f.select(waits, there, here)
@@ -220,15 +220,15 @@ def _sort_bucket(start: Start, keys: Keys) -> None:
     with f.when(one):
         keys.fill(f, keys.narrow(most), target, count)
     with f.when(~one):
-        own = start.line(words.STACK, line)
-        own = keys.at(f, own, begin.get() + bucket * slack(keys))
+        line_stack = start.line(words.STACK, line)
+        line_stack = keys.at(f, line_stack, begin.get() + bucket * slack(keys))
         room = SCRATCH_BYTES // (keys.bits // 8) - slack(keys)
-        stack = f.select(count.is_("sle", room), start.scratch, own)
+        stack = f.select(count.is_("sle", room), start.scratch, line_stack)
         source, at = start.line(words.PARTED, line), f.variable("i64", 0)
         with f.loop(0, words.parts) as part:
             first, behind = (f.load(words.start(line, part, bucket + i), "i64") for i in range(2))
             piece = keys.at(f, source, part * words.each + first)
             keys.copy(f, piece, keys.at(f, stack, at.get()), behind - first)
             at.set(at.get() + behind - first)
-        often, nothing = start.word(_Words.ALLOWED), [f.value(0, "ptr"), f.value(0, "i64")]
-        f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *nothing])
+        often, no_positions = start.word(_Words.ALLOWED), [f.value(0, "ptr"), f.value(0, "i64")]
+        f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *no_positions])

@@ -102,24 +102,24 @@ def _choose(
 ) -> Phase:
     views = [_still(x, dims, choice.shape), choice]
     found = nest([*views, *_counters(choice, dims)], counters=DIMS)
-    grid, together = window_grid(views, found, range(2), range(2, 2 + DIMS))
-    way = "rows" if together else "items"
+    grid, contiguous = window_grid(views, found, range(2), range(2, 2 + DIMS))
+    variant = "rows" if contiguous else "items"
     extra: list[int] = []
     for d in dims:
         one = sliding[d]
         extra += [one.size, one.stride, one.low, one.dilation, one.extent, x.strides[d]]
     extra += [1, 1, 0, 1, 1, 0] * (DIMS - len(dims))
     kernel = grid_kernel(
-        f"choose_{op}_{way}_{x.dtype}",
+        f"choose_{op}_{variant}_{x.dtype}",
         Form(2, DIMS, len(extra)),
-        partial(_chosen, op, x.dtype, together),
+        partial(_chosen, op, x.dtype, contiguous),
     )
     taps = prod(sliding[d].size for d in dims)
-    cost = choice.size * (1 + taps) * (0.3 if together else 1.5)
+    cost = choice.size * (1 + taps) * (0.3 if contiguous else 1.5)
     return grid.phase(kernel, cost, context.workers, "choose in windows", extra)
 
 
-def _chosen(op: str, dtype: str, together: bool, f: Function, block: Block) -> None:
+def _chosen(op: str, dtype: str, contiguous: bool, f: Function, block: Block) -> None:
     kind = numbers.kind_of(dtype)
     words = [[block.extra(WORDS * k + i) for i in range(WORDS)] for k in range(DIMS)]
     with f.loop(0, block.rows) as i:
@@ -165,13 +165,13 @@ def _chosen(op: str, dtype: str, together: bool, f: Function, block: Block) -> N
                 place = f.offset(target, (at + k * lanes) * block.column_strides[1])
                 f.store(chosen[k].get(), place, 1)
 
-        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), contiguous, columns)
 
 
 def _better(op: str, dtype: str, here: Value, best: Value) -> Value:
     if numbers.kind_of(dtype).type in FLOATS:
-        nothing = here.is_("uno", here) & best.is_("ord", best)
-        return here.is_("ogt" if op == "max" else "olt", best) | nothing
+        is_first_nan = here.is_("uno", here) & best.is_("ord", best)
+        return here.is_("ogt" if op == "max" else "olt", best) | is_first_nan
     sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
     return here.is_(sign + ("gt" if op == "max" else "lt"), best)
 
@@ -186,8 +186,8 @@ def _add(
 ) -> Phase:
     views = [_still(source, dims, y.shape), _still(choice, dims, y.shape), y]
     found = nest([*views, *_counters(y, dims)], counters=DIMS)
-    grid, together = window_grid(views, found, range(3), range(3, 3 + DIMS))
-    way = "rows" if together else "items"
+    grid, contiguous = window_grid(views, found, range(3), range(3, 3 + DIMS))
+    variant = "rows" if contiguous else "items"
     extra: list[int] = []
     for d in dims:
         one = sliding[d]
@@ -195,14 +195,16 @@ def _add(
         extra += [source.strides[d], choice.strides[d]]
     extra += [1, 1, 0, 1, 1, 0, 0] * (DIMS - len(dims))
     kernel = grid_kernel(
-        f"add_chosen_{way}_{y.dtype}", Form(3, DIMS, len(extra)), partial(_added, y.dtype, together)
+        f"add_chosen_{variant}_{y.dtype}",
+        Form(3, DIMS, len(extra)),
+        partial(_added, y.dtype, contiguous),
     )
     taps = prod(sliding[d].size for d in dims)
-    cost = y.size * (1 + taps) * (0.3 if together else 2.0)
+    cost = y.size * (1 + taps) * (0.3 if contiguous else 2.0)
     return grid.phase(kernel, cost, context.workers, "add where chosen", extra)
 
 
-def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
+def _added(dtype: str, contiguous: bool, f: Function, block: Block) -> None:
     kind = numbers.kind_of(dtype)
     words = [[block.extra((WORDS + 1) * k + i) for i in range(WORDS + 1)] for k in range(DIMS)]
     with f.loop(0, block.rows) as i:
@@ -217,7 +219,7 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
 
         def columns(at: Value, vectors: int, lanes: int) -> None:
             totals = [f.variable(vector(kind.type, lanes), 0) for _ in range(vectors)]
-            along = [
+            position_starts = [
                 place + at * stride + word[2]
                 for place, stride, word in zip(places, block.column_strides[3:], words, strict=True)
             ]
@@ -227,7 +229,7 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
                 if depth < DIMS:
                     size, stride, _, dilation, extent, step, step_chosen = words[depth]
                     with f.loop(0, size) as inner:
-                        ahead = along[depth] - inner * dilation
+                        ahead = position_starts[depth] - inner * dilation
                         index = ahead // stride
                         within = ahead.is_("sge", 0) & (index * stride).is_("eq", ahead)
                         visit(
@@ -247,8 +249,8 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
                             vector("i32", lanes),
                             1,
                         )
-                        mine = by.is_("eq", f.splat(number.get(), lanes))
-                        total.set(total.get() + f.select(mine, new, 0))
+                        is_selected = by.is_("eq", f.splat(number.get(), lanes))
+                        total.set(total.get() + f.select(is_selected, new, 0))
                 number.set(number.get() + 1)
 
             visit(0, f.value(1, "i1"), source, choice)
@@ -256,7 +258,7 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
                 place = f.offset(target, (at + k * lanes) * block.column_strides[2])
                 numbers.store(f, total.get(), place, kind)
 
-        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), contiguous, columns)
 
 
 RULES: dict[str, Rule] = {"select_and_scatter": select_and_scatter_rule}

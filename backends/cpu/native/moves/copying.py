@@ -147,21 +147,21 @@ def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
 def _repeats(found: Nest, size: int) -> bool:
     """Return whether contiguous items are each written a few times in a row."""
     *_, inner = found.loops
-    around = found.loops[-2] if len(found.loops) > 1 else None
+    outer = found.loops[-2] if len(found.loops) > 1 else None
     return (
         1 < inner.extent <= MOST_TIMES
         and size in REPEATED_BYTES
-        and around is not None
-        and around.strides == (size, inner.extent * size)
+        and outer is not None
+        and outer.strides == (size, inner.extent * size)
     )
 
 
 def _repeat(views: tuple[View, View], found: Nest, size: int) -> Plan:
-    *around, column, inner = found.loops
+    *outer, column, inner = found.loops
     times = inner.extent
     return _two_loops(
         f"repeat_rows{size}_{times}", partial(bodies.repeat_rows, size, times),
-        views, Nest((*around, column), found.offsets), column, size * times,
+        views, Nest((*outer, column), found.offsets), column, size * times,
         2.0 + column.extent * size * times / 16,
     )  # fmt: skip
 
@@ -192,11 +192,11 @@ def _two_loops(
     row_cost: float,
 ) -> Plan:
     """Plan blocks of the innermost two loops; a column takes `step` bytes."""
-    around = found.loops[:-1]
-    row = around[-1] if around else None
+    outer = found.loops[:-1]
+    row = outer[-1] if outer else None
     columns = min(column.extent, BLOCK_BYTES // step)
     rows = max(1, BLOCK_BYTES // (columns * step))
-    grid = grid_of(views, Nest((*around, column), found.offsets), row, column, rows, columns)
+    grid = grid_of(views, Nest((*outer, column), found.offsets), row, column, rows, columns)
     lines = views[1].nbytes / max(1, column.extent * step)
     return Plan(name, body, grid, lines * row_cost)
 

@@ -87,10 +87,13 @@ def beside(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
                 at = position.get()
                 new = numbers.load(f, f.offset(block.addresses[0], down + at * size), kind, lanes)
                 here = f.splat(number.to("i32", "trunc"), lanes)
-                kept, there = f.offset(block.scratch, at, kind.type), f.offset(places, at, "i32")
-                best, place = f.load(kept, new.type, 1), f.load(there, here.type, 1)
+                accumulators, there = (
+                    f.offset(block.scratch, at, kind.type),
+                    f.offset(places, at, "i32"),
+                )
+                best, place = f.load(accumulators, new.type, 1), f.load(there, here.type, 1)
                 wins = better(largest, dtype, new, best) | here.is_("eq", 0)
-                f.store(f.select(wins, new, best), kept, 1)
+                f.store(f.select(wins, new, best), accumulators, 1)
                 f.store(f.select(wins, here, place), there, 1)
                 position.set(at + lanes)
 
@@ -143,27 +146,29 @@ def along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block: 
             f.offset(address, j * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        kept = []
+        accumulators = []
         for number in range(vectors):
             start = f.offset(source, number * lanes * size)
             first = numbers.load(f, start, kind, lanes)
             at_first = f.variable(counting.type, counting + number * lanes)
-            kept.append((f.variable(first.type, first), at_first))
+            accumulators.append((f.variable(first.type, first), at_first))
         position = f.variable("i64", vectors * lanes)
         with f.while_(partial(fits, position, steps, vectors * lanes)):
             at = position.get()
-            for number, (best, place) in enumerate(kept):
+            for number, (best, place) in enumerate(accumulators):
                 start = f.offset(source, (at + number * lanes) * size)
                 new = numbers.load(f, start, kind, lanes)
                 wins = better(largest, dtype, new, best.get())
                 here = f.splat((at + number * lanes).to("i32", "trunc"), lanes) + counting
                 keep(f, best, place, wins, new, here)
             position.set(at + vectors * lanes)
-        best, place = kept[0]
-        for other, there in kept[1:]:
+        best, place = accumulators[0]
+        for other, there in accumulators[1:]:
             _merge(f, largest, dtype, best, place, other.get(), there.get())
         for half in (lanes >> k for k in range(1, lanes.bit_length())):
-            (low, high), (first, second) = (_halves(f, kept.get(), half) for kept in (best, place))
+            (low, high), (first, second) = (
+                _halves(f, accumulators.get(), half) for accumulators in (best, place)
+            )
             best, place = f.variable(low.type, low), f.variable(first.type, first)
             _merge(f, largest, dtype, best, place, high, second)
         one, where = best, place

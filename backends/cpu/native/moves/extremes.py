@@ -42,8 +42,8 @@ def extreme_rule(
         shape=(*x.shape[:dim], *x.shape[dim + 1 :]),
         strides=(*x.strides[:dim], *x.strides[dim + 1 :]),
     )
-    together = step == x.itemsize and x.dtype in PIECED
-    if together and y.size < FEW and steps * step >= 2 * PART:
+    contiguous = step == x.itemsize and x.dtype in PIECED
+    if contiguous and y.size < FEW and steps * step >= 2 * PART:
         return _in_parts(op.name, lines, y, steps, context)
     return [_phase(op.name, lines, y, steps, step, context)]
 
@@ -53,25 +53,27 @@ def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context)
     found = nest([x, y])
     size, lanes = x.itemsize, context.machine.lanes(max(x.itemsize, 4))
     is_truth = x.dtype == "bool" and step == size
-    beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
+    adjacent_loops = [
+        loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes
+    ]
     column = found.loops[-1] if found.loops else None
     if is_truth:
-        way = "first"
+        variant = "first"
     elif step == size and x.dtype in PIECED and steps >= PIECE * context.machine.lanes(size):
-        way = "pieces"
+        variant = "pieces"
     elif step == size and steps >= lanes:
-        way = "along" if steps < 8 * lanes else "far"
-    elif beside:
-        way, column = "beside", beside[-1]
+        variant = "along" if steps < 8 * lanes else "far"
+    elif adjacent_loops:
+        variant, column = "beside", adjacent_loops[-1]
     else:
-        way = "items"
+        variant = "items"
     rows = [loop for loop in found.loops if loop is not column]
     extent = column.extent if column else 1
-    cut = max(1, -(-extent // (4 * context.workers)))
-    if way == "beside":
-        cut = min(BESIDE, -(-cut // 64) * 64)
-    grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, cut)
-    ways: dict[str, Callable[..., None]] = {
+    block_columns = max(1, -(-extent // (4 * context.workers)))
+    if variant == "beside":
+        block_columns = min(BESIDE, -(-block_columns // 64) * 64)
+    grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, block_columns)
+    bodies_by_variant: dict[str, Callable[..., None]] = {
         "along": partial(bodies.along, 1),
         "far": partial(bodies.along, 4),
         "beside": bodies.beside,
@@ -80,13 +82,13 @@ def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context)
         "pieces": bodies.pieces,
     }
     kernel = grid_kernel(
-        f"{name}_{way}_{x.dtype}_{y.dtype}",
+        f"{name}_{variant}_{x.dtype}_{y.dtype}",
         Form(2, extras=2),
-        partial(ways[way], name == "argmax", x.dtype, y.dtype),
+        partial(bodies_by_variant[variant], name == "argmax", x.dtype, y.dtype),
     )
     elements = y.size * steps
-    cost = elements * size / (40 if way in ("first", "pieces") else 16)
-    cost = elements * 1.5 if way == "items" else cost
+    cost = elements * size / (40 if variant in ("first", "pieces") else 16)
+    cost = elements * 1.5 if variant == "items" else cost
     return grid.phase(kernel, cost, context.workers, name, (steps, step))
 
 
@@ -99,10 +101,10 @@ def _in_parts(name: str, x: View, y: View, steps: int, context: Context) -> list
     count = whole + (rest > 0)
     slot = context.temporary(4 * count * y.size)
     type = TensorType((*x.shape, count), "i32")
-    places = View(slot, 0, type.shape, packed(type), type.dtype)
+    indices = View(slot, 0, type.shape, packed(type), type.dtype)
     parts = x._replace(shape=(*x.shape, whole), strides=(*x.strides, PART))
-    made = [_phase(name, parts, places._replace(shape=parts.shape), part, size, context)]
-    first = places._replace(shape=x.shape, strides=places.strides[:-1])
+    made = [_phase(name, parts, indices._replace(shape=parts.shape), part, size, context)]
+    first = indices._replace(shape=x.shape, strides=indices.strides[:-1])
     if rest:
         last = x._replace(offset=x.offset + whole * PART)
         to = first._replace(offset=4 * whole)

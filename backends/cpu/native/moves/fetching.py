@@ -42,7 +42,7 @@ class Wrapping(NamedTuple):
 
 
 def fetch(
-    count: int, dtype: str, way: str, size: int, wrapping: Wrapping, f: Function, block: Block
+    count: int, dtype: str, variant: str, size: int, wrapping: Wrapping, f: Function, block: Block
 ) -> None:
     """Gather rows at the indices: contiguous bytes ("rows"), items, or single items."""
     step = block.extra(0)
@@ -64,11 +64,11 @@ def fetch(
         )
         return found(pointer, source)[0], target
 
-    if way == "rows":
+    if variant == "rows":
         bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
         return
     type = bodies.item_type(size)
-    if way.startswith("single"):
+    if variant.startswith("single"):
         done = f.variable("i64", 0)
         places = [f.variable("ptr", address) for address in block.addresses]
         ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
@@ -109,13 +109,13 @@ def _gather_vectors(
     twice as long.
     """
     from_row, to_row = block.row_strides[1:]
-    together = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
+    contiguous = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
     whole, type = vector("i64", GATHERED), vector(bodies.item_type(size), GATHERED)
     lanes = Value(f"<{', '.join(f'i64 {i}' for i in range(GATHERED))}>", whole, f)
     steps, scale = lanes * f.splat(from_row, GATHERED), f.splat(stride, GATHERED)
     most = f.splat(limit, GATHERED)
     other = f.splat(_filling(f, block, size), GATHERED) if wrapping.fills else None
-    with f.when(together), f.while_(partial(fits, done, block.rows, GATHERED)):
+    with f.when(contiguous), f.while_(partial(fits, done, block.rows, GATHERED)):
         pointer, source, target = (place.get() for place in places)
         index = f.load(pointer, vector("i32", GATHERED), 4).to(whole, "sext")
         index, inside = wrapping.within(f, index, most, "i32")

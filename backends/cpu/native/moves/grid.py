@@ -227,14 +227,14 @@ def _moved(f: Function, start: Value, by: Value) -> Value:
 
 def _walk(f: Function, bases: Value, moves: Value, dtype: str) -> Value:
     """Return the offset by which all dynamic starts together move a view."""
-    far = f.variable("i64", 0)
+    total_offset = f.variable("i64", 0)
     with f.loop(0, f.load(moves, "i64")) as i:
         move = f.offset(moves, i * 32 + 8)
         slot, offset, limit, stride = (f.load(f.offset(move, 8 * k), "i64") for k in range(4))
         base = f.load(f.offset(bases, slot, "ptr"), "ptr")
         start = load_index(f, f.offset(base, offset), dtype)
-        far.set(far.get() + clamped(f, start, limit, dtype) * stride)
-    return far.get()
+        total_offset.set(total_offset.get() + clamped(f, start, limit, dtype) * stride)
+    return total_offset.get()
 
 
 def load_index(f: Function, address: Value, dtype: str) -> Value:

@@ -50,9 +50,9 @@ def bits_rule(
     count = 2 * size if split else counters(size, width)
     moves = [Start(view, _FAR, step) for view, step in zip(starts, steps, strict=False)]
     form = Form(2, 1, 2, (2, starts[0].dtype) if starts else None)
-    made = "split" if split else f"bits{width}"
-    name = f"random_{made}_{scheme}{'_at_' + starts[0].dtype if starts else ''}"
-    body = partial(_draw, partial(_drawn, made, width, scheme), y.itemsize)
+    result = "split" if split else f"bits{width}"
+    name = f"random_{result}_{scheme}{'_at_' + starts[0].dtype if starts else ''}"
+    body = partial(_draw, partial(_drawn, result, width, scheme), y.itemsize)
     grid = _grid([keys, y], found)
     kernel = grid_kernel(name, form, body)
     price = 1.0 if scheme == SCHEMES[0] else 2.0
@@ -120,7 +120,7 @@ def _draw(draw_group: Draw, size: int, f: Function, block: Block) -> None:
 
 
 def _drawn(
-    made: str,
+    result: str,
     width: int,
     scheme: str,
     f: Function,
@@ -149,7 +149,7 @@ def _drawn(
         whole = _originals(f, keys, at_word, count)
         shifts = [(_low(index) & (per_word - 1)) * width for index in indices]
         return [_narrowed(word >> shift, width) for word, shift in zip(whole, shifts, strict=True)]
-    if made == "split":
+    if result == "split":
         high = [index << 1 for index in indices]
         low = [index + 1 for index in high]
     else:
@@ -180,20 +180,20 @@ def _gathered(
 ) -> Value:
     """Load the elements of a vector of columns; columns past the end repeat the last one."""
     lanes = _lanes()
-    made = f.variable(vector(type, lanes))
+    result = f.variable(vector(type, lanes))
     last = stop - 1
 
     def same() -> None:
-        made.set(f.splat(f.load(row, type, 1), lanes))
+        result.set(f.splat(f.load(row, type, 1), lanes))
 
     def each() -> None:
         with f.loop(0, lanes) as lane:
             column = f.least(first + lane, last)
             value = f.load(f.offset(row, column * stride), type, 1)
-            f.store(value, f.offset(made.address, lane, type))
+            f.store(value, f.offset(result.address, lane, type))
 
     f.choose(stride.is_("eq", 0), same, each)
-    return made.get()
+    return result.get()
 
 
 def _halves(words: Value) -> Words:
@@ -227,8 +227,8 @@ def _originals(
         inside = second.is_("ult", f.splat(count, lanes))
         pairs.append((_low(first), _low(f.select(inside, second, 0))))
         behind.append(later)
-    made = _hash_all(f, keys, pairs)
-    return [f.select(later, low, high) for later, (high, low) in zip(behind, made, strict=True)]
+    result = _hash_all(f, keys, pairs)
+    return [f.select(later, low, high) for later, (high, low) in zip(behind, result, strict=True)]
 
 
 def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> list[Words]:
@@ -242,8 +242,8 @@ def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> lis
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             sums = [x + y for x, y in state]
-            turned = [_rotated(f, y, rotation) for _, y in state]
-            state = [(x, x ^ y) for x, y in zip(sums, turned, strict=True)]
+            rotated = [_rotated(f, y, rotation) for _, y in state]
+            state = [(x, x ^ y) for x, y in zip(sums, rotated, strict=True)]
         state = [
             (x + key[(group + 1) % 3], y + key[(group + 2) % 3] + (group + 1))
             for (x, y), key in zip(state, schedules, strict=True)

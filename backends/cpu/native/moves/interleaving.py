@@ -37,11 +37,11 @@ def interleaved(
     if column.strides != (*[size] * count, size * count):
         return None
     row = found.loops[-2] if len(found.loops) > 1 else None
-    whole = not any(
+    is_aligned = not any(
         number % context.machine.vector_bytes
         for number in (y.offset, *(loop.strides[-1] for loop in found.loops[:-1]))
     )
-    streaming = whole and goes_past_caches(y.nbytes, y.nbytes, context.machine)
+    streaming = is_aligned and goes_past_caches(y.nbytes, y.nbytes, context.machine)
     name = f"interleave{size}_{count}{'_streaming' if streaming else ''}"
     grid = grid_of(views, found, row, column, max(1, COLUMNS // column.extent), COLUMNS)
     kernel = grid_kernel(name, Form(count + 1), partial(_items_in_turn, size, streaming))
@@ -57,15 +57,15 @@ def _items_in_turn(size: int, streaming: bool, f: Function, block: Block) -> Non
             f.offset(address, row * stride)
             for address, stride in zip(block.addresses, block.row_strides, strict=True)
         )
-        whole = block.columns & -lanes
-        with f.loop(0, whole, lanes) as at:
+        is_aligned = block.columns & -lanes
+        with f.loop(0, is_aligned, lanes) as at:
             read = [f.load(f.offset(each, at, one), f"<{lanes} x {one}>", 1) for each in sources]
             place = f.offset(target, at * count, one)
             for number in range(count):
-                made = _in_turn(f, read, number * lanes)
+                interleaved_vector = _in_turn(f, read, number * lanes)
                 align = lanes * size if streaming else 1
-                f.store(made, f.offset(place, number * lanes, one), align, streaming)
-        with f.loop(whole, block.columns) as at:
+                f.store(interleaved_vector, f.offset(place, number * lanes, one), align, streaming)
+        with f.loop(is_aligned, block.columns) as at:
             for number, each in enumerate(sources):
                 item = f.load(f.offset(each, at, one), one, 1)
                 f.store(item, f.offset(target, at * count + number, one), 1)

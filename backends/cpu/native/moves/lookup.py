@@ -119,8 +119,8 @@ def gather_phase(
     column = inner if inner and not inner.strides[0] else None
     rows = [loop for loop in found.loops if loop is not column]
     row = rows[-1] if rows else None
-    bytewise = column is not None and column.strides[1:] == (size, size)
-    if bytewise:
+    is_bytewise = column is not None and column.strides[1:] == (size, size)
+    if is_bytewise:
         assert column is not None
         joined = Loop(column.extent * size, (0, 1, 1))
         found = found._replace(
@@ -129,15 +129,15 @@ def gather_phase(
         column = joined
     extent = column.extent if column else 1
     across = min(extent, BLOCK_BYTES)
-    down = max(1, BLOCK_BYTES // (across * (1 if bytewise else size)))
+    down = max(1, BLOCK_BYTES // (across * (1 if is_bytewise else size)))
     grid = grid_of([pointers, source, target], found, row, column, down, across)
     count, kind = len(components), pointers.dtype
-    way = "rows" if bytewise else f"items{size}" if column else f"single{size}"
+    variant = "rows" if is_bytewise else f"items{size}" if column else f"single{size}"
     wrapping = Wrapping(wraps, fill is not None)
-    name = f"gather_{way}_{count}_{kind}{wrapping.name}"
-    body = partial(fetch, count, kind, way, size, wrapping)
-    lines = target.size / max(1, extent // size if bytewise else extent)
-    cost = lines * (3.0 + 2.0 * count) + target.nbytes / (12 if bytewise else size)
+    name = f"gather_{variant}_{count}_{kind}{wrapping.name}"
+    body = partial(fetch, count, kind, variant, size, wrapping)
+    lines = target.size / max(1, extent // size if is_bytewise else extent)
+    cost = lines * (3.0 + 2.0 * count) + target.nbytes / (12 if is_bytewise else size)
     extra = [step, *(word for pair in components for word in pair), fill or 0]
     kernel = grid_kernel(name, Form(3, extras=len(extra)), body)
     return grid.phase(kernel, cost, context.workers, "gather", extra)

@@ -174,28 +174,28 @@ def _items(
     items: Callable[[Value, int], Value],
 ) -> None:
     """Write `left` items, those where the mask is true."""
-    at, made = f.variable("i64", 0), f.variable("i64", 0)
+    at, written = f.variable("i64", 0), f.variable("i64", 0)
     lanes = host().lanes(row)
     if f"+{PACKED.get(row)}" in host().features.split(","):
-        with f.while_(lambda: (made.get() + lanes).is_("sle", left)):
+        with f.while_(lambda: (written.get() + lanes).is_("sle", left)):
             # At least this many items are left, so that as much of the mask is left, too.
             flags = f.load(f.offset(mask, at.get()), vector("i8", lanes), 1).is_("ne", 0)
             value = items(at.get(), lanes)
             whole = f"llvm.experimental.vector.compress.v{lanes}{ITEMS[row]}"
             f.module.declare(whole, value.type, [value.type, flags.type, value.type])
             packed = f.call(whole, [value, flags, f.value(0, value.type)], value.type)
-            f.store(packed, f.offset(target, made.get() * row), row)
+            f.store(packed, f.offset(target, written.get() * row), row)
             number = flags.to(f"i{lanes}", "bitcast")
             many = f.intrinsic("ctpop", number)
-            made.set(made.get() + (many if lanes == 64 else many.to("i64", "zext")))
+            written.set(written.get() + (many if lanes == 64 else many.to("i64", "zext")))
             at.set(at.get() + lanes)
 
     def one(here: Value) -> None:
-        f.store(items(here, 1), f.offset(target, made.get() * row), min(row, 8))
+        f.store(items(here, 1), f.offset(target, written.get() * row), min(row, 8))
         flag = f.load(f.offset(mask, here), "i8").is_("ne", 0)
-        made.set(made.get() + flag.to("i64", "zext"))
+        written.set(written.get() + flag.to("i64", "zext"))
 
-    _walk(f, mask, length, left, at, made, one)
+    _walk(f, mask, length, left, at, written, one)
 
 
 def _walk(
@@ -204,11 +204,11 @@ def _walk(
     length: Value,
     left: Value,
     at: Variable,
-    made: Variable,
+    written: Variable,
     one: Callable[[Value], None],
 ) -> None:
     """Call `one` for positions of a mask until `left` are selected; runs of false are skipped."""
-    with f.while_(lambda: made.get().is_("slt", left)):
+    with f.while_(lambda: written.get().is_("slt", left)):
         stop = f.least(at.get() + SKIPPED, length)
         whole = (at.get() + SKIPPED).is_("sle", length)
         nothing = f.variable("i1", 0)
@@ -216,7 +216,7 @@ def _walk(
             nothing.set(_flags(f, f.offset(mask, at.get()), SKIPPED).is_("eq", 0))
         with f.when(nothing.get() ^ 1):
             here = f.variable("i64", at.get())
-            with f.while_(lambda: here.get().is_("slt", stop) & made.get().is_("slt", left)):
+            with f.while_(lambda: here.get().is_("slt", stop) & written.get().is_("slt", left)):
                 one(here.get())
                 here.set(here.get() + 1)
         at.set(stop)
@@ -236,18 +236,18 @@ def _rows(
     The true positions of a run of bytes are the set bits of a word, so that false ones cost
     nothing.
     """
-    at, made, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
+    at, written, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
     wide = host().vector_bytes
 
     def one(here: Value) -> None:
-        old, new = f.offset(source, here * width), f.offset(target, made.get() * width)
+        old, new = f.offset(source, here * width), f.offset(target, written.get() * width)
         copied = f.variable("i64", 0)
         for kind, count in ((vector("i8", wide), wide), ("i64", 8), ("i8", 1)):
             with f.while_(partial(fits, copied, width, count)):
                 word = f.load(f.offset(old, copied.get()), kind, 1)
                 f.store(word, f.offset(new, copied.get()), 1)
                 copied.set(copied.get() + count)
-        made.set(made.get() + 1)
+        written.set(written.get() + 1)
 
     def rest() -> None:
         flags.set(0)
@@ -258,7 +258,7 @@ def _rows(
     def many() -> None:
         flags.set(_flags(f, f.offset(mask, at.get()), SKIPPED))
 
-    with f.while_(lambda: made.get().is_("slt", left)):
+    with f.while_(lambda: written.get().is_("slt", left)):
         f.choose((at.get() + SKIPPED).is_("sle", length), many, rest)
         with f.while_(lambda: flags.get().is_("ne", 0)):
             seen = flags.get()

@@ -72,17 +72,19 @@ SOURCE, UNSORTED, ARRANGED, TARGET, FLAGS, SEEN = 2, 6, 10, 14, 18, 19
 def _word_of(f: Function, bits: Value) -> Value:
     """Convert the bits of elements to words, one or a vector."""
     real, imaginary = (_order(f, half) for half in _halves(bits))
-    alone = _is_nan(imaginary) & ~_is_nan(real)
-    high = f.select(alone, BELOW_NAN, real)
-    return _joined(f.select(alone, real, imaginary) ^ HALF.least, high ^ HALF.least)
+    is_imaginary_nan = _is_nan(imaginary) & ~_is_nan(real)
+    high = f.select(is_imaginary_nan, BELOW_NAN, real)
+    return _joined(f.select(is_imaginary_nan, real, imaginary) ^ HALF.least, high ^ HALF.least)
 
 
 def _bits_of(f: Function, words: Value) -> Value:
     """Convert words back to the bits of elements."""
     low, high = (half ^ HALF.least for half in _halves(words))
-    alone = high.is_("eq", BELOW_NAN)
-    imaginary = f.select(alone, NAN["f32"], low)
-    return _joined(HALF.element(f, f.select(alone, low, high)), HALF.element(f, imaginary))
+    is_imaginary_nan = high.is_("eq", BELOW_NAN)
+    imaginary = f.select(is_imaginary_nan, NAN["f32"], low)
+    return _joined(
+        HALF.element(f, f.select(is_imaginary_nan, low, high)), HALF.element(f, imaginary)
+    )
 
 
 def _order(f: Function, half: Value) -> Value:
@@ -119,8 +121,8 @@ def _moved(start: Start, ends: tuple[int, int], move: Callable[[Value], Value]) 
         f.store(move(bits), f.offset(target, at.get() * to_step), 4)
         at.set(at.get() + count)
 
-    together = step.is_("eq", BYTES) & to_step.is_("eq", BYTES)
-    with f.while_(lambda: together & fits(at, stop, wide)):
+    contiguous = step.is_("eq", BYTES) & to_step.is_("eq", BYTES)
+    with f.while_(lambda: contiguous & fits(at, stop, wide)):
         some(wide)
     with f.while_(partial(fits, at, stop, 1)):
         some(1)

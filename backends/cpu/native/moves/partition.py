@@ -60,29 +60,29 @@ def parts_keys(module: Module, keys: Keys) -> str:
     source, count, left, right, bound = f.params
     bounds = f.splat(bound, keys.lanes)
     # Use indices of read and written keys: LLVM takes long to analyze differences of addresses.
-    at, made, aside = (f.variable("i64", 0) for _ in range(3))
+    at, left_count, right_count = (f.variable("i64", 0) for _ in range(3))
 
-    def part(together: int) -> None:
+    def part(vector_count: int) -> None:
         begin = at.get()
-        values = [keys.load(f, source, begin + i * keys.lanes) for i in range(together)]
+        values = [keys.load(f, source, begin + i * keys.lanes) for i in range(vector_count)]
         for value in values:
             flags = value.is_("sle", bounds)
-            keys.store(f, keys.packed(f, value, flags), left, made.get())
-            keys.store(f, keys.packed(f, value, ~flags), right, aside.get())
-            few = keys.number_of(f, flags)
-            made.set(made.get() + few)
-            aside.set(aside.get() + (keys.lanes - few))
-        at.set(begin + together * keys.lanes)
+            keys.store(f, keys.packed(f, value, flags), left, left_count.get())
+            keys.store(f, keys.packed(f, value, ~flags), right, right_count.get())
+            count_left = keys.number_of(f, flags)
+            left_count.set(left_count.get() + count_left)
+            right_count.set(right_count.get() + (keys.lanes - count_left))
+        at.set(begin + vector_count * keys.lanes)
 
-    for together in (TOGETHER, 1):
-        with f.while_(partial(fits, at, count, together * keys.lanes)):
-            part(together)
-    begin, here = at.get(), made.get()
+    for vector_count in (TOGETHER, 1):
+        with f.while_(partial(fits, at, count, vector_count * keys.lanes)):
+            part(vector_count)
+    begin, here = at.get(), left_count.get()
     there = keys.first(f, count - begin)
     value = keys.load_some(f, source, begin, there)
     low = value.is_("sle", bounds)
-    few = keys.number_of(f, low & there)
-    keys.store_some(f, keys.packed(f, value, low & there), left, here, keys.first(f, few))
-    keys.store(f, keys.packed(f, value, ~low & there), right, aside.get())
-    f.leave(here + few)
+    count_left = keys.number_of(f, low & there)
+    keys.store_some(f, keys.packed(f, value, low & there), left, here, keys.first(f, count_left))
+    keys.store(f, keys.packed(f, value, ~low & there), right, right_count.get())
+    f.leave(here + count_left)
     return name

@@ -110,18 +110,22 @@ def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: boo
     extent = f.least(each, steps - begin)
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     start = f.offset(_base(f, bases, slot), offset + line * from_line + begin * size)
-    mine = f.offset(_base(f, bases, tables), task * (ranks * COUNT_BYTES))
+    own_counts = f.offset(_base(f, bases, tables), task * (ranks * COUNT_BYTES))
     state = f.offset(_base(f, bases, states), line * (ranks * 8 * len(STATE)))
     used = 1 if first else ranks
-    apart = APART if first else 1
-    kept = f.offset(_base(f, bases, f.value(0, "i64")), worker * SCRATCH_BYTES) if first else mine
+    table_count = APART if first else 1
+    table_base = (
+        f.offset(_base(f, bases, f.value(0, "i64")), worker * SCRATCH_BYTES)
+        if first
+        else own_counts
+    )
     wide = host().lanes(max(size, 4))
-    nothing = vector("i32", wide)
-    with f.loop(0, used * apart * COUNTS, wide) as i:
-        f.store(f.value(0, nothing), f.offset(kept, i, "i32"), 1)
+    count_type = vector("i32", wide)
+    with f.loop(0, used * table_count * COUNTS, wide) as i:
+        f.store(f.value(0, count_type), f.offset(table_base, i, "i32"), 1)
 
     def add(digit: Value, table: int) -> None:
-        place = f.offset(f.offset(kept, table * COUNT_BYTES), digit, "i32")
+        place = f.offset(f.offset(table_base, table * COUNT_BYTES), digit, "i32")
         f.store(f.load(place, "i32") + 1, place)
 
     matches = [
@@ -144,11 +148,11 @@ def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: boo
             position.set(position.get() + count)
     if first:
         with f.loop(0, COUNTS, wide) as i:
-            total = f.load(f.offset(kept, i, "i32"), nothing, 1)
+            total = f.load(f.offset(table_base, i, "i32"), count_type, 1)
             for other in range(1, APART):
-                place = f.offset(f.offset(kept, other * COUNT_BYTES), i, "i32")
-                total = total + f.load(place, nothing, 1)
-            f.store(total, f.offset(mine, i, "i32"), 1)
+                place = f.offset(f.offset(table_base, other * COUNT_BYTES), i, "i32")
+                total = total + f.load(place, count_type, 1)
+            f.store(total, f.offset(own_counts, i, "i32"), 1)
     fence(f)
     f.leave()
     return module.text()

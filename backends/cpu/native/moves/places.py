@@ -133,8 +133,8 @@ def _text(
         move(f, f.offset(source, here * step), f.offset(target, here * to_step), here, lanes)
         at.set(here + lanes)
 
-    together = step.is_("eq", reads) & to_step.is_("eq", writes)
-    with f.while_(lambda: together & fits(at, stop, wide)):
+    contiguous = step.is_("eq", reads) & to_step.is_("eq", writes)
+    with f.while_(lambda: contiguous & fits(at, stop, wide)):
         move_some(wide)
     with f.while_(partial(fits, at, stop, 1)):
         move_some(1)

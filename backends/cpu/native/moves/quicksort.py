@@ -50,15 +50,15 @@ def sorts_waiting(module: Module, keys: Keys) -> str:
     with waiting.each() as (begin, top, count, on_stack, least, depth):
         here, there = keys.at(f, target, begin), keys.at(f, stack, top)
         source = f.select(on_stack.is_("ne", 0), there, here)
-        alike = f.call(are_alike, [source, count], "i1")
-        with f.when(alike):
+        are_equal = f.call(are_alike, [source, count], "i1")
+        with f.when(are_equal):
             keys.fill(f, f.load(source, keys.type), here, count)
         key, parted = f.variable(keys.type, 0), f.variable("i1", 0)
-        with f.when(~alike & count.is_("sgt", block_of(keys)) & depth.is_("sgt", 0)):
+        with f.when(~are_equal & count.is_("sgt", block_of(keys)) & depth.is_("sgt", 0)):
             pivot, equal = _pivot(f, keys, source, count)
             key.set(pivot)
             parted.set(count.is_("sgt", SHORT * block_of(keys)) | equal.is_("sge", FREQUENT))
-        with f.when(~(alike | parted.get())):
+        with f.when(~(are_equal | parted.get())):
             _settle(f, keys, source, there, count, on_stack)
             f.call(blocks, [there, _padded(keys, count)])
             keys.write(f, there, here, count)
@@ -136,10 +136,10 @@ def _pivot(f: Function, keys: Keys, source: Value, count: Value) -> tuple[Value,
     low = f.intrinsic("smax", f.intrinsic("smin", a, b), f.intrinsic("smin", c, d))
     high = f.intrinsic("smin", f.intrinsic("smax", a, b), f.intrinsic("smax", c, d))
     found = _middle(f, low, high, e)
-    for apart in (1, 3):
+    for distance in (1, 3):
         first, second = (
             f.shuffle(found, found, [(lane + by) % keys.lanes for lane in range(keys.lanes)])
-            for by in (apart, 2 * apart)
+            for by in (distance, 2 * distance)
         )
         found = _middle(f, found, first, second)
     pivot = f.emit(f"extractelement {found.type} {found}, i64 0", keys.type)

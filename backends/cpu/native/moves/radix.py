@@ -227,31 +227,31 @@ def _counting(name: str, read: Source) -> str:
     *_, task, worker = f.params
     many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
     slot, offset, from_line, step = (word(7 + k) for k in range(4))
-    kept = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES)
+    table_base = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES)
     whole = vector("i32", host().lanes(4))
     first = task * many
     with f.loop(first, f.least(first + many, units)) as unit:
         piece = _piece(f, unit, parts, each, steps)
         source = f.offset(base(slot), offset + piece.line * from_line)
         with f.loop(0, APART * DIGITS, host().lanes(4)) as i:
-            f.store(f.value(0, whole), f.offset(kept, i, "i32"), 1)
+            f.store(f.value(0, whole), f.offset(table_base, i, "i32"), 1)
         at = f.variable("i64", piece.begin)
-        for together in (APART, 1):
-            with f.while_(partial(fits, at, piece.end, together)):
-                for k in range(together):
+        for group in (APART, 1):
+            with f.while_(partial(fits, at, piece.end, group)):
+                for k in range(group):
                     here = at.get() + k
                     address = f.offset(source, here * step)
                     found = read.digit(f, read.load(f, address, here), address, digit)
-                    place = f.offset(f.offset(kept, k * TABLE_BYTES), found, "i32")
+                    place = f.offset(f.offset(table_base, k * TABLE_BYTES), found, "i32")
                     f.store(f.load(place, "i32") + 1, place)
-                at.set(at.get() + together)
-        mine = f.offset(base(tables), unit * TABLE_BYTES)
+                at.set(at.get() + group)
+        own_counts = f.offset(base(tables), unit * TABLE_BYTES)
         with f.loop(0, DIGITS, host().lanes(4)) as i:
-            total = f.load(f.offset(kept, i, "i32"), whole, 1)
+            total = f.load(f.offset(table_base, i, "i32"), whole, 1)
             for other in range(1, APART):
-                more = f.offset(f.offset(kept, other * TABLE_BYTES), i, "i32")
+                more = f.offset(f.offset(table_base, other * TABLE_BYTES), i, "i32")
                 total = total + f.load(more, whole, 1)
-            f.store(total, f.offset(mine, i, "i32"), 1)
+            f.store(total, f.offset(own_counts, i, "i32"), 1)
     f.leave()
     return module.text()
 
@@ -277,7 +277,7 @@ def _moving(name: str, read: Source, made: Target) -> str:
         source = f.offset(base(slot), offset + piece.line * from_line)
         target = f.offset(base(to_slot), to_offset + piece.line * to_line)
         counts = f.offset(base(tables), piece.line * parts * TABLE_BYTES)
-        alike = _begin(f, counts, parts, piece.number, steps, to_step, places)
+        shares_digit = _begin(f, counts, parts, piece.number, steps, to_step, places)
         last = (steps - 1) * to_step
         lowest = f.least(last, 0)
         room = f.select(last.is_("slt", 0), -last, last)
@@ -299,26 +299,28 @@ def _moving(name: str, read: Source, made: Target) -> str:
             f.store(to + to_step, entry)
             return to
 
-        f.choose(alike, lambda: move_words(lambda i, _: i * to_step), lambda: move_words(next_of))
+        f.choose(
+            shares_digit, lambda: move_words(lambda i, _: i * to_step), lambda: move_words(next_of)
+        )
     f.leave()
     return module.text()
 
 
 def _begin(
-    f: Function, counts: Value, parts: Value, mine: Value, steps: Value, to_step: Value,
+    f: Function, counts: Value, parts: Value, own_counts: Value, steps: Value, to_step: Value,
     places: Value,
 ) -> Value:  # fmt: skip
     """Write the offset of the first word of each digit in a part; return whether all words of the
     line share one digit."""
-    start, alike = f.variable("i64", 0), f.variable("i1", 0)
+    start, shares_digit = f.variable("i64", 0), f.variable("i1", 0)
     with f.loop(0, DIGITS) as digit:
         before, total = f.variable("i64", 0), f.variable("i64", 0)
         with f.loop(0, parts) as part:
             place = f.offset(f.offset(counts, part * TABLE_BYTES), digit, "i32")
             here = f.load(place, "i32").to("i64", "zext")
-            before.set(before.get() + f.select(part.is_("slt", mine), here, 0))
+            before.set(before.get() + f.select(part.is_("slt", own_counts), here, 0))
             total.set(total.get() + here)
         f.store((start.get() + before.get()) * to_step, f.offset(places, digit, "i64"))
         start.set(start.get() + total.get())
-        alike.set(alike.get() | total.get().is_("eq", steps))
-    return alike.get()
+        shares_digit.set(shares_digit.get() | total.get().is_("eq", steps))
+    return shares_digit.get()

@@ -50,36 +50,36 @@ def running_rule(
     column = found.loops[-1] if found.loops else None
     row = found.loops[-2] if len(found.loops) > 1 else None
     size, extent = x.itemsize, column.extent if column else 1
-    beside = (
+    is_adjacent = (
         column is not None
         and column.strides == (size, size)
         and min(extent, abs(x.strides[dim]) // size) >= context.machine.lanes(size)
     )
-    if beside:
+    if is_adjacent:
         enough = -(-extent // (4 * context.workers))
-        cut = min(BESIDE, max(64, -(-enough // 64) * 64))
+        block_columns = min(BESIDE, max(64, -(-enough // 64) * 64))
     else:
-        cut = TOGETHER
+        block_columns = TOGETHER
     side, steps, step = tiles.side(size, context.machine), x.shape[dim], x.strides[dim]
     streaming = goes_past_caches(y.nbytes, x.nbytes, context.machine)
-    way, price = "along", 0.3
+    variant, price = "along", 0.3
     body: Callable[..., None] = _along
-    if beside:
+    if is_adjacent:
         streaming = streaming and context.machine.vector_bytes == tiles.LINE
-        way, body = f"beside{'_streaming' if streaming else ''}", partial(_beside, streaming)
+        variant, body = f"beside{'_streaming' if streaming else ''}", partial(_beside, streaming)
     elif min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
         streaming = streaming and step > 0 and side * size == tiles.LINE
-        way = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
+        variant = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
         body = partial(_tiles, step < 0, streaming)
-        cut = side * max(1, -(-extent // side) // (4 * context.workers))
+        block_columns = side * max(1, -(-extent // side) // (4 * context.workers))
     elif step == size == y.strides[dim] and running_lines.is_any_order(combine, x.dtype):
-        way, body = "line", running_lines.walk
+        variant, body = "line", running_lines.walk
     else:
         price = 0.5 if extent >= TOGETHER else 1.5
     kernel = grid_kernel(
-        f"running_{combine}_{way}_{x.dtype}", Form(2, extras=3), partial(body, combine, x.dtype)
+        f"running_{combine}_{variant}_{x.dtype}", Form(2, extras=3), partial(body, combine, x.dtype)
     )
-    grid = grid_of([x, y], found, row, column, 1, cut)
+    grid = grid_of([x, y], found, row, column, 1, block_columns)
     extra, cost = (steps, step, y.strides[dim]), x.size * price
     return [grid.phase(kernel, cost, context.workers, op.name, extra)]
 
@@ -142,7 +142,7 @@ def _tiles(
     kind, side = _kind(combine, dtype), tiles.side(size, host())
     steps, lines = block.extra(0), block.columns
     step = -size if back else size
-    kept = vector(kind.type, side)
+    total_type = vector(kind.type, side)
 
     def whole() -> None:
         with f.loop(0, lines, side) as j:
@@ -151,7 +151,7 @@ def _tiles(
                 f.offset(address, first * stride)
                 for address, stride in zip(block.addresses, block.column_strides, strict=True)
             )
-            total = f.variable(kept, f.value(numbers.identity(combine, dtype), kept))
+            total = f.variable(total_type, f.value(numbers.identity(combine, dtype), total_type))
             done = f.variable("i64", 0)
 
             def walk(past_caches: bool) -> None:
@@ -233,14 +233,14 @@ def _along(combine: str, dtype: str, f: Function, block: Block) -> None:
     kind = _kind(combine, dtype)
     steps, from_step, to_step = (block.extra(i) for i in range(3))
 
-    nothing = f.value(numbers.identity(combine, dtype), kind.type)
+    identity_value = f.value(numbers.identity(combine, dtype), kind.type)
 
     def line(number: Value) -> tuple[Value, Value, Value]:
         source, target = (
             f.offset(address, number * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        return source, target, nothing
+        return source, target, identity_value
 
     def together() -> None:
         lines = [line(f.value(number, "i64")) for number in range(TOGETHER)]

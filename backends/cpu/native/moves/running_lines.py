@@ -23,23 +23,23 @@ def walk(combine: str, dtype: str, f: Function, block: Block) -> None:
     """Scan lines one by one; they are the columns of the block."""
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     wide, steps = host().lanes(size), block.extra(0)
-    nothing = numbers.identity(combine, dtype)
+    identity_value = numbers.identity(combine, dtype)
     with f.loop(0, block.columns) as number:
         source, target = (
             f.offset(address, number * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        before, position = f.variable(kind.type, nothing), f.variable("i64", 0)
+        before, position = f.variable(kind.type, identity_value), f.variable("i64", 0)
         for count in (wide, 1):
             with f.while_(partial(fits, position, steps, count)):
                 at = position.get() * size
-                made = numbers.load(f, f.offset(source, at), kind, count)
+                scanned = numbers.load(f, f.offset(source, at), kind, count)
                 if count > 1:
-                    made = _within(f, combine, dtype, made)
+                    scanned = _within(f, combine, dtype, scanned)
                 total = before.get()
-                whole = numbers.combine(f, combine, f.splat(total, count), made, dtype)
-                numbers.store(f, whole, f.offset(target, at), kind)
-                last = _last(f, made) if count > 1 else made
+                result = numbers.combine(f, combine, f.splat(total, count), scanned, dtype)
+                numbers.store(f, result, f.offset(target, at), kind)
+                last = _last(f, scanned) if count > 1 else scanned
                 before.set(numbers.combine(f, combine, total, last, dtype))
                 position.set(position.get() + count)
 
@@ -47,9 +47,9 @@ def walk(combine: str, dtype: str, f: Function, block: Block) -> None:
 def _within(f: Function, combine: str, dtype: str, value: Value) -> Value:
     """Return the inclusive scan of the elements of a vector."""
     count, below = lanes(value.type), 1
-    nothing = f.value(numbers.identity(combine, dtype), value.type)
+    identity_value = f.value(numbers.identity(combine, dtype), value.type)
     while below < count:
-        lower = f.shuffle(nothing, value, range(count - below, 2 * count - below))
+        lower = f.shuffle(identity_value, value, range(count - below, 2 * count - below))
         value = numbers.combine(f, combine, lower, value, dtype)
         below *= 2
     return value

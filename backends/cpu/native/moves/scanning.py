@@ -65,8 +65,8 @@ def or_else(rule: Rule) -> Rule:
     def either(
         op: Op, operands: Sequence[View], results: Sequence[View], context: Context
     ) -> Sequence[Phase] | None:
-        made = found_rule(op, operands, results, context)
-        return rule(op, operands, results, context) if made is None else made
+        result = found_rule(op, operands, results, context)
+        return rule(op, operands, results, context) if result is None else result
 
     return either
 
@@ -89,10 +89,10 @@ def _found_text(name: str, wanted: int, count: int) -> str:
     begin = (first + task) * piece
     answer = f.offset(f.load(f.offset(bases, to, "ptr"), "ptr"), there)
     is_first = begin.is_("eq", 0)
-    open_ = f.variable("i1", is_first)
+    is_undecided = f.variable("i1", is_first)
     with f.when(is_first ^ 1):
-        open_.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", wanted))
-    with f.when(open_.get()):
+        is_undecided.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", wanted))
+    with f.when(is_undecided.get()):
         sources = []
         for k in range(count):
             slot, offset = (f.load(f.offset(record, 5 + 2 * k + i, "i64"), "i64") for i in range(2))
@@ -100,8 +100,8 @@ def _found_text(name: str, wanted: int, count: int) -> str:
             sources.append(f.offset(base, offset + begin))
         found = _is_there(f, sources, f.least(begin + piece, size) - begin, wanted)
         with f.when(is_first | found):
-            made = f.select(found, f.value(wanted, "i8"), 1 - wanted)
-            atomic_store(f, made, answer, "i8", "monotonic")
+            result = f.select(found, f.value(wanted, "i8"), 1 - wanted)
+            atomic_store(f, result, answer, "i8", "monotonic")
     f.leave()
     return module.text()
 

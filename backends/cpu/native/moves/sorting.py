@@ -57,22 +57,22 @@ def sort_rule(
         return []
     if len(operands) == 1:
         return _values_phases(x, results[0], dim, op.attrs.get("wanted", ()), context=context)
-    alone = op.attrs.get("order")
-    order = _places(x, context) if alone is None else results[alone]
+    permutation_index = op.attrs.get("order")
+    order = _places(x, context) if permutation_index is None else results[permutation_index]
     if len(keys) > 1:
-        phases, made = _order_phases(keys, order, dim, context), False
+        phases, is_sorted = _order_phases(keys, order, dim, context), False
     else:
-        values = results[0] if alone is None and x.itemsize == 4 else None
+        values = results[0] if permutation_index is None and x.itemsize == 4 else None
         phases = places_phases(x, order, dim, values, context)
-        made = phases is not None and values is not None
+        is_sorted = phases is not None and values is not None
         phases = phases or _digits_phases(x, order, dim, context)
-    if phases is None or alone is not None:
+    if phases is None or permutation_index is not None:
         return phases
-    taken = [
+    gathered = [
         _taken(source, order, target, dim, context)
-        for source, target in list(zip(operands, results, strict=True))[made:]
+        for source, target in list(zip(operands, results, strict=True))[is_sorted:]
     ]
-    return [*phases, *taken]
+    return [*phases, *gathered]
 
 
 def _digits_phases(x: View, order: View, dim: int, context: Context) -> list[Phase] | None:
@@ -174,39 +174,39 @@ def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> 
         return None
     rows = [loop for loop in found.loops if loop is not column]
     if (x.strides[dim], y.strides[dim]) == (size, y.itemsize) == (size, size) and steps >= side:
-        way = "tiles"
+        variant = "tiles"
     elif column.strides == (size, y.itemsize):
-        way = "beside"
+        variant = "beside"
     else:
-        way = "items"
+        variant = "items"
     each = max(1, -(-column.extent // side) // (4 * context.workers))
     grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, side * each)
-    name = f"{places or 'sort'}_{way}_{x.dtype}"
-    kernel = grid_kernel(name, Form(2, extras=3), partial(_sort, way, x.dtype, places))
+    name = f"{places or 'sort'}_{variant}_{x.dtype}"
+    kernel = grid_kernel(name, Form(2, extras=3), partial(_sort, variant, x.dtype, places))
     levels = steps.bit_length()
     cost = x.size * (1.0 + 0.02 * levels * levels) * (2.5 if places else 1.0)
     extra = (steps, x.strides[dim], y.strides[dim])
     return [grid.phase(kernel, cost, context.workers, "sort", extra)]
 
 
-def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
+def _sort(variant: str, dtype: str, places: str, f: Function, block: Block) -> None:
     side = tiles.side(numbers.SIZES[dtype], host())
     word = "i32" if numbers.SIZES[dtype] <= 4 and not places else "i64"
     steps = block.extra(0)
     last = block.columns - 1
-    kept = vector(word, side)
+    row_type = vector(word, side)
     padded = (steps + (RUN - 1)) & -RUN
     with f.loop(0, block.columns, side) as first:
         ends = [
             [f.offset(end, f.least(first + lane, last) * stride) for lane in range(side)]
             for end, stride in zip(block.addresses, block.column_strides, strict=True)
         ]
-        together = (first + side).is_("sle", block.columns)
-        lines = Lines(way, dtype, places, f, block, ends, together)
+        is_full_vector = (first + side).is_("sle", block.columns)
+        lines = Lines(variant, dtype, places, f, block, ends, is_full_vector)
         lines.read()
         with f.loop(steps, padded) as i:
-            f.store(f.value(largest_word(word), kept), f.offset(block.scratch, i, kept), 1)
-        sort_rows(f, block.scratch, padded, kept)
+            f.store(f.value(largest_word(word), row_type), f.offset(block.scratch, i, row_type), 1)
+        sort_rows(f, block.scratch, padded, row_type)
         if numbers.kind_of(dtype).type in FLOATS and not places:
             flags = lines.signs.get().is_("ne", 0).to(f"i{side}", "bitcast")
             with f.when(flags.is_("ne", 0) | lines.sign.get()):

@@ -92,8 +92,12 @@ def _turn(
         for _ in range(size):
             tile.append(f.load(at, type, 1))
             at = f.offset(at, source_stride)
-        made = turned(f, tile, nbytes)
-        rows = [_joined(f, *pair) for pair in zip(rows, made, strict=True)] if rows else made
+        transposed_tile = turned(f, tile, nbytes)
+        rows = (
+            [_joined(f, *pair) for pair in zip(rows, transposed_tile, strict=True)]
+            if rows
+            else transposed_tile
+        )
     at = target
     for value in rows:
         f.store(value, at, LINE if streaming else 1, streaming)
