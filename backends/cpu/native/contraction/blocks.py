@@ -103,14 +103,14 @@ class _Sums:
             return
         self.asks.set(f.select(source & self.packs | self.kept, task.asks_of(some), 0))
 
-        def lying() -> None:
+        def from_operand() -> None:
             task.find(self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0))
 
-        def packed() -> None:
+        def from_packed() -> None:
             at = f.offset(right, column * steps * task.arith.size)
             self.soon["rhs"].packed(at, steps)
 
-        f.choose(source & self.packs, lying, packed)
+        f.choose(source & self.packs, from_operand, from_packed)
 
     def _pack_rows(self, row: Value, count: Value, now: Value, steps: Value, to: Value) -> None:
         self.parts["lhs"].set(self.task.packed("lhs", self.lhs, row, count, now, steps, to))

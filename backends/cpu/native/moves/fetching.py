@@ -49,7 +49,7 @@ def fetch(
     limits = [block.extra(1 + 2 * k) for k in range(count)]
     strides = [block.extra(2 + 2 * k) for k in range(count)]
 
-    def found(pointer: Value, source: Value) -> tuple[Value, Value]:
+    def element_address(pointer: Value, source: Value) -> tuple[Value, Value]:
         inside = f.value(1, "i1")
         for k in range(count):
             index = load_index(f, f.offset(pointer, step * k) if k else pointer, dtype)
@@ -62,7 +62,7 @@ def fetch(
             f.offset(address, row * stride)
             for address, stride in zip(block.addresses, block.row_strides, strict=True)
         )
-        return found(pointer, source)[0], target
+        return element_address(pointer, source)[0], target
 
     if variant == "rows":
         bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
@@ -81,7 +81,7 @@ def fetch(
                         f.offset(place.get(), far)
                         for place, far in zip(places, ahead[i], strict=True)
                     )
-                    address, inside = found(pointer, source)
+                    address, inside = element_address(pointer, source)
                     item = f.load(address, type, 1)
                     if wrapping.fills:
                         item = f.select(inside, item, _filling(f, block, size))
