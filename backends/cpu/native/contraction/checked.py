@@ -1,5 +1,4 @@
-"""The access of the packed GEMM kernel to operands of patches, as far as its machine code depends
-on it."""
+"""The access of the packed GEMM kernel to operands of patches; its machine code depends on it."""
 
 from typing import NamedTuple
 

@@ -159,7 +159,7 @@ def _borders(
     record = (
         image.slot, images, (rows + top + bottom) * pitch, rows, pitch, head, gap, tail, block
     )  # fmt: skip
-    return [Phase(_kernel(), record, -(-images // block), cost, "frame of an image")]
+    return [Phase(_kernel(), record, -(-images // block), cost, "border of an image")]
 
 
 @cache

@@ -117,7 +117,7 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
     short = work._replace(out=place, batch=(part,), rows=dense[0], columns=dense[1],
         inner=merged([loop._replace(extent=steps), *others]),
     )  # fmt: skip
-    phases = _at_once(short, context, f"{label} in parts")
+    phases = _at_once(short, context, f"{label}, split-K")
     if rest:
         done = count * steps
         last = short._replace(
@@ -127,7 +127,7 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
             batch=(),
             inner=merged([loop._replace(extent=rest), *others]),
         )
-        phases += _at_once(last, context, f"{label}, last part")
+        phases += _at_once(last, context, f"{label}, split-K remainder")
     lines = merged(loop._replace(rhs=0, steps=()) for loop in work.columns)
     plain = work._replace(lhs=place, columns=lines, inner=(), patches=None)
     cost = each * (count + 1) / ADDED
@@ -136,7 +136,7 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
     fields["inner"] = count + bool(rest)
     added = Phase(
         parts_kernel(work.out.dtype), written(fields, lists), tasks(fields), cost,
-        f"{label}, sum of parts",
+        f"{label}, split-K sum",
     )  # fmt: skip
     return [*phases, added]
 

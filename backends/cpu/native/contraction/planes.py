@@ -23,8 +23,8 @@ from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.types import COMPLEX
 
 SMALL, FEW, MANY = 512, 64, 128
-"""Minimum output positions of an image that is a product by itself: the first number, or more than
-the second if there are fewer rows than the third to amortize planes of all taps."""
+"""Minimum output positions of an image that is a product by itself: the first number, or the second
+if there are fewer rows than the third, which would not amortize planes of all taps."""
 PACES = (1, 2)
 """Supported distances in elements of adjacent output positions of a line."""
 REMAINDERS = 4

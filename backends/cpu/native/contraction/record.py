@@ -19,7 +19,8 @@ FIELDS = (
 )  # fmt: skip
 LISTS = (
     "batch",  # (extent, lhs, rhs, out, packed)
-    "rows_lhs", "rows_out", "rows_made",  # made: strides in the result, or in the staging buffer
+    # `rows_made`: strides in the result, or in the staging buffer
+    "rows_lhs", "rows_out", "rows_made",
     "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
     "positions_0", "positions_1", "positions_2",  # of lines of patches, along checked dimensions
     "bounds",  # (start, size) of each checked dimension, then (run dimension, pitch)

@@ -116,7 +116,7 @@ def _choose(
     )
     taps = prod(sliding[d].size for d in dims)
     cost = choice.size * (1 + taps) * (0.3 if contiguous else 1.5)
-    return grid.phase(kernel, cost, context.workers, "choose in windows", extra)
+    return grid.phase(kernel, cost, context.workers, "select in windows", extra)
 
 
 def _chosen(op: str, dtype: str, contiguous: bool, f: Function, block: Block) -> None:
@@ -201,7 +201,7 @@ def _add(
     )
     taps = prod(sliding[d].size for d in dims)
     cost = y.size * (1 + taps) * (0.3 if contiguous else 2.0)
-    return grid.phase(kernel, cost, context.workers, "add where chosen", extra)
+    return grid.phase(kernel, cost, context.workers, "add selected", extra)
 
 
 def _added(dtype: str, contiguous: bool, f: Function, block: Block) -> None:

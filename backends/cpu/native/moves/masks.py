@@ -77,7 +77,7 @@ def _programs(
     kernel = Kernel(f"mask_{kind}_{host().vector_bytes}", partial(_move_text, kind, row))
     record = (size, piece, pieces, outer, each, row)
     cost = outer * size * (0.3 + row / 32)
-    moving = Phase(kernel, record, pieces * groups, cost, "choose")
+    moving = Phase(kernel, record, pieces * groups, cost, "compact")
     return (
         load([counting], 3),
         load([moving], 4 if counted else 5),
