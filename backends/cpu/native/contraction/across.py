@@ -18,7 +18,7 @@ MOST = 4
 @cache
 def across_kernel(kind: Vectors, height: int) -> Kernel:
     """Return the kernel for results of `height` rows."""
-    name = f"across_{kind.name}_{height}"
+    name = f"skinny_gemm_{kind.name}_{height}"
     return Kernel(name, lambda: _text(name, kind, height))
 
 

@@ -22,7 +22,7 @@ CHAINS = 8
 @cache
 def along_kernel(kind: Vectors, height: int, width: int, columns: int) -> Kernel:
     """Return the kernel for groups of `height` rows and `width` of `columns` columns."""
-    name = f"along_{kind.name}_{height}x{width}_{columns}"
+    name = f"inner_product_{kind.name}_{height}x{width}_{columns}"
     return Kernel(name, lambda: _text(name, kind, height, width, columns))
 
 

@@ -15,7 +15,7 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
-LAY = "lay_planes"
+LAY = "copy_layout"
 RUN = 4
 """Minimum vectors of a line that justify a separate loop."""
 _HEAD, _PLANE, _TAP = 8, 5, 3
@@ -23,7 +23,7 @@ _HEAD, _PLANE, _TAP = 8, 5, 3
 
 
 def emit_lay(module: Module, dtype: str, arith: Arithmetic, pace: int) -> None:
-    """Emit `lay_planes(to, base, words, table, first, steps, column, columns)`.
+    """Emit `copy_layout(to, base, words, table, first, steps, column, columns)`.
 
     The function copies the lines that `columns` columns from `column` need for `steps` steps from
     `first`, which are those of whole channels. `table` receives the byte offset from `to` of the

@@ -31,7 +31,7 @@ def direct_kernel(
     `ahead`: prefetch the next rows of the left operand, whose K steps must be contiguous.
     """
     last = last or width
-    name = f"direct_{kind.name}_{height}x{width}" + "_ahead" * ahead
+    name = f"unpacked_gemm_{kind.name}_{height}x{width}" + "_ahead" * ahead
     name += f"_last{last}" * (last < width)
     return Kernel(name, lambda: _text(name, kind, height, width, ahead, last))
 

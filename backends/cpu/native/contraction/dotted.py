@@ -30,7 +30,9 @@ def dotted_kernel(
 
     `checks` dimensions are checked; runs are along the dimension `along` (-1: none).
     """
-    name = f"dotted_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
+    name = (
+        f"patch_inner_product_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
+    )
     return Kernel(name, lambda: _text(name, kind, (height, width), run, checks, along))
 
 

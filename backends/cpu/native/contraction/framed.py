@@ -164,12 +164,12 @@ def _borders(
 
 @cache
 def _kernel() -> Kernel:
-    return Kernel("frame", _text)
+    return Kernel("zero_border", _text)
 
 
 def _text() -> str:
     module = Module()
-    f = Function(module, "frame", ["ptr", "ptr", "i64", "i64"])
+    f = Function(module, "zero_border", ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     slot, images, image, rows, pitch, head, gap, tail, block = (
         f.load(f.offset(record, 8 * i), "i64") for i in range(9)

@@ -32,7 +32,7 @@ from shardir.backends.cpu.native.llvm.text import Function, Module
 @cache
 def product_kernel(lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked) -> Kernel:
     """Return the kernel for operands and results of these element types."""
-    name = f"product_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
+    name = f"packed_gemm_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
     return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
 
 
@@ -66,7 +66,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
         elif checked.gathers(side):
             emit_patches(module, f"pack_{side}", lines, sizes.steps, dtype, arith, dims, 8 * LINES)
         else:
-            emit_across(module, f"across_{side}", lines, dtype, arith)
+            emit_across(module, f"pack_contiguous_{side}", lines, dtype, arith)
     for dims in sorted({checked.of("lhs"), checked.of("rhs")}):
         emit_segments(module, dims)
     for dtype in sorted(

@@ -45,7 +45,7 @@ def lanes_kernel(dtype: str, height: int, width: int, layout: Lying) -> Kernel:
 
     Lines of the innermost loop share the elements of the right operand if `height` is above 1.
     """
-    name = f"lanes_{dtype}_{height}x{width}_{layout.name}"
+    name = f"depthwise_{dtype}_{height}x{width}_{layout.name}"
     return Kernel(name, lambda: _text(name, dtype, height, width, layout))
 
 

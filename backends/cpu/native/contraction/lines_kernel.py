@@ -76,7 +76,7 @@ class Tiles(NamedTuple):
 @cache
 def lines_kernel(dtypes: tuple[str, str, str], sizes: Sizes, tiles: Tiles, pace: int) -> Kernel:
     """Return the kernel for these tiles, also with one row less; rows are `pace` elements apart."""
-    name = f"lines_{'_'.join(dtypes)}_{tiles.name}_by{pace}"
+    name = f"padded_nhwc_{'_'.join(dtypes)}_{tiles.name}_by{pace}"
     return Kernel(name, lambda: _text(name, dtypes, sizes, tiles, pace))
 
 
@@ -85,7 +85,7 @@ def _text(name: str, dtypes: tuple[str, str, str], sizes: Sizes, tiles: Tiles, p
     module, arith, packed = Module(), arithmetic(out), sizes.tile.columns
     emit_offsets(module)
     emit_segments(module)
-    emit_across(module, "across_rhs", packed, rhs, arith)
+    emit_across(module, "pack_contiguous_rhs", packed, rhs, arith)
     emit_pack(module, rhs, arith, max(sizes.tile.height, packed), sizes.steps)
     emit_lay(module, lhs, arith, 1)
     for part, folded in dict.fromkeys(tiles.parts):

@@ -77,7 +77,8 @@ def emit_pack(module: Module, dtype: str, arith: Arithmetic, most: int, longest:
                 ahead = f.load(f.offset(table, next, "i64"), "i64") - f.load(table, "i64")
                 steps_of = [f.value(0, "i64"), length, ahead]
                 f.call(
-                    f"apart_{dtype}", [part.get(), starts, line_strides, stride, lines, *steps_of]
+                    f"pack_separate_{dtype}",
+                    [part.get(), starts, line_strides, stride, lines, *steps_of],
                 )
 
             f.choose(contiguous if arith.planes == 1 else contiguous & whole, panels_across, apart)
@@ -162,16 +163,17 @@ def emit_across(module: Module, name: str, lines: int, dtype: str, arith: Arithm
 
 
 def emit_apart(module: Module, dtype: str, arith: Arithmetic) -> None:
-    """Emit `apart_{dtype}(packed, starts, paces, stride, lines, first, last, ahead)`.
+    """Emit `pack_separate_{dtype}(packed, starts, line_strides, stride, lines, first, last,
+    ahead)`.
 
     The function packs a panel of lines that begin at `starts`, from step `first`: line i advances
-    `paces[i]` bytes per step, which is `stride`, or 0 for a missing line. If steps are contiguous,
-    squares of lines and steps are transposed, as many together as a register has steps, and lines
-    `ahead` bytes further on are prefetched; otherwise elements are copied one by one. Some steps of
-    a line precede those of the next line, so that few cache lines are in use. Repeated calls emit
-    the function once.
+    `line_strides[i]` bytes per step, which is `stride`, or 0 for a missing line. If steps are
+    contiguous, squares of lines and steps are transposed, as many together as a register has steps,
+    and lines `ahead` bytes further on are prefetched; otherwise elements are copied one by one.
+    Some steps of a line precede those of the next line, so that few cache lines are in use.
+    Repeated calls emit the function once.
     """
-    name = f"apart_{dtype}"
+    name = f"pack_separate_{dtype}"
     if any(each.name == name for each in module.functions):
         return
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",

@@ -17,7 +17,7 @@ def parts_kernel(dtype: str) -> Kernel:
 
     A task computes a block of rows.
     """
-    name = f"parts_{dtype}"
+    name = f"split_k_sum_{dtype}"
     return Kernel(name, lambda: _text(name, dtype))
 
 

@@ -209,7 +209,7 @@ class _Segment:
             f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
             lines = f.value(panel.lines, "i64")
             tables, zero = [panel.packed, panel.starts, panel.paces], f.value(0, "i64")
-            f.call(f"apart_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])
+            f.call(f"pack_separate_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])
 
         if panel.arith.planes == 2:
             apart()

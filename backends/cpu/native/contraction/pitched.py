@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 @cache
 def pitched_kernel(kind: Vectors, shape: Shape) -> Kernel:
     """Return the kernel for tiles of this shape."""
-    name = f"pitched_{kind.name}_{shape.name}"
+    name = f"strided_gemm_{kind.name}_{shape.name}"
     return Kernel(name, lambda: _text(name, kind, shape))
 
 

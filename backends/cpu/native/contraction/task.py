@@ -79,7 +79,11 @@ class Task:
             return parts
         dtype, high = self.dtypes[side], tile.height if side == "lhs" else tile.columns
         several = panels_of(high * NUMPY_DTYPES[dtype].itemsize)
-        args += [f.value(high, "i64"), f.value(several, "i64"), Value(f"@across_{side}", "ptr", f)]
+        args += [
+            f.value(high, "i64"),
+            f.value(several, "i64"),
+            Value(f"@pack_contiguous_{side}", "ptr", f),
+        ]
         f.call(f"pack_{dtype}", args)
         return parts
 

@@ -26,7 +26,7 @@ def tiny_kernel(kind: Vectors, rows: int, columns: int, inner: int, access: str)
     of both operands are contiguous and there is one column, and "apart" if elements of the right
     operand are gathered one by one.
     """
-    name = f"tiny_{kind.name}_{rows}x{columns}x{inner}_{access}"
+    name = f"unrolled_batched_{kind.name}_{rows}x{columns}x{inner}_{access}"
     return Kernel(name, lambda: _text(name, kind, rows, columns, inner, access))
 
 
