@@ -26,7 +26,7 @@ def emit_block(task: Task) -> None:
     columns_out = task.lines("columns_out", block.first_column, count)
     if not task.checked.pace:
         task.lines("columns_rhs", block.first_column, block.columns)
-    task.lines("rows_made", block.first_row, block.rows)
+    task.lines("rows_staged", block.first_row, block.rows)
     with block.products(task.bases) as (lhs, rhs, out, packed):
         start = f.offset(out, f.load(columns_out, "i64"))
         place = f.select(staged, task.places["stage"], start)
@@ -45,7 +45,7 @@ class _Sums:
         f, r = task.f, task.record
         self.here = r["packed_slot"].is_("eq", 0)
         self.packs = self.here | r["packing"].is_("ne", 0)
-        self.held = r["held_rows"]
+        self.held = r["packed_rows"]
         # Packed columns are kept if further rows are multiplied with them.
         self.kept = ~self.here | task.block.rows.is_("sgt", self.held)
         self.soon = {side: Soon(f, task.places["rhs"]) for side in ("lhs", "rhs")}
@@ -75,8 +75,8 @@ class _Sums:
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
         count = f.least(block.rows - top, self.held)
         packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
-        with f.loop(0, block.columns, r["together"]) as begin:
-            end = f.least(block.columns, begin + r["together"])
+        with f.loop(0, block.columns, r["packed_columns"]) as begin:
+            end = f.least(block.columns, begin + r["packed_columns"])
             place = f.select(self.kept, begin * steps * task.arith.size, 0)
             group = f.offset(right, place)
             with f.when(packing):
@@ -96,7 +96,7 @@ class _Sums:
         group: from the operand if `source` is set, otherwise from the packed copy."""
         task, f = self.task, self.task.f
         column = f.select(final, 0, end)
-        some = f.least(task.block.columns - column, task.record["together"])
+        some = f.least(task.block.columns - column, task.record["packed_columns"])
         self.asked.set(0)
         if task.checked.pace:  # The NCHW layout copies all columns together.
             self.asks.set(0)
@@ -149,7 +149,7 @@ class _Sums:
                     inside = (j - start) % tile.columns
                     at = (j - start - inside) * steps * size + inside * task.arith.part
                     packed = f.offset(right, at)
-                    offsets = f.offset(task.places["rows_made"], top + panel + row, "i64")
+                    offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
                     adding = now.is_("ne", 0)
                     out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
                     part = row * task.arith.part

@@ -24,7 +24,7 @@ def described(
         "out_slot": work.out.slot, "out_offset": work.out.offset,
         "packed_slot": 0, "staged": 0,
         "rows": rows, "columns": columns, "inner": inner,
-        "steps": inner, "held_rows": rows, "together": columns, "panel_columns": columns,
+        "steps": inner, "packed_rows": rows, "packed_columns": columns, "panel_columns": columns,
         "products": batch, "block_products": grid.products,
         "block_rows": grid.rows, "block_columns": grid.columns,
         "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
@@ -32,11 +32,11 @@ def described(
     lists: dict[str, Sequence[tuple[int, ...]]] = {
         "batch": [(*loop[:4], 0) for loop in reversed(work.batch)],
         "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
-        "rows_made": _strides(work.rows, 3),
+        "rows_staged": _strides(work.rows, 3),
         "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
         "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
         "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
-        "laid": (),
+        "image_layout": (),
     }  # fmt: skip
     if work.patches:
         _describe_patches(work, work.patches, lists)
@@ -59,12 +59,13 @@ def blocked(
     # computed.
     packed_columns = grid.columns if checked.side else min(grid.columns, GROUP * width)
     fields |= {
-        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": packed_rows,
-        "together": packed_columns, "panel_columns": padded(columns, width),
+        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE),
+        "packed_rows": packed_rows, "packed_columns": packed_columns,
+        "panel_columns": padded(columns, width),
     }  # fmt: skip
     if staged:
         size = arithmetic(work.out.dtype).size
-        lists["rows_made"] = [(grid.rows, grid.columns * size), (1, 0)]
+        lists["rows_staged"] = [(grid.rows, grid.columns * size), (1, 0)]
     return fields, lists
 
 

@@ -39,6 +39,6 @@ def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
     checked = Checked("rhs", pace=found.pace)
     fields, lists = blocked(work, grid, sizes, staged, checked)
     lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
-    fields["steps"], lists["laid"] = steps, laid.words
+    fields["steps"], lists["image_layout"] = steps, laid.words
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]

@@ -84,7 +84,7 @@ def in_lines(work: Product, context: Context, label: str) -> list[Phase]:
     near, line = found.near, found.line
     lists["rows_lhs"] = [(near.extent, found.pace), (line.extent, found.apart)]
     lists["rows_out"] = [(near.extent, near.out), (line.extent, line.out)]
-    lists["laid"] = laid.words
+    lists["image_layout"] = laid.words
     tiles = Tiles.of(columns, sizes.tile)
     tiles = tiles.of_height(ceil(near.extent / ceil(near.extent / tiles.height)))
     dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype

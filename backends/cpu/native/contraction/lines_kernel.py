@@ -105,9 +105,9 @@ def _emit_block(task: Task, tiles: Tiles, pace: int) -> None:
         [f.load(f.offset(r.loops(name)[0], at, "i64"), "i64") for at in where]
         for name, where in (("rows_lhs", (0, 3)), ("rows_out", (1, 3)))
     )
-    words, table = r.loops("laid")[0], task.places["lhs_segments"]
+    words, table = r.loops("image_layout")[0], task.places["lhs_segments"]
     width = f.load(words, "i64")
-    offsets = task.places["rows_made"]
+    offsets = task.places["rows_staged"]
     for i in range(height):
         f.store(row_out * i, f.offset(offsets, i, "i64"))
     task.lines("columns_rhs", block.first_column, block.columns)

@@ -245,7 +245,7 @@ def _packed_phases(
     before = {
         **fields, "packing": 1, "products": prod(entry[0] for entry in kept), "block_products": 1,
         "block_columns": block, "column_blocks": -(-columns // block), "row_blocks": 1,
-        "rows": 0, "together": block, "staged": 0,
+        "rows": 0, "packed_columns": block, "staged": 0,
     }  # fmt: skip
     packing = written(before, {**lists, "batch": kept})
     cost = 0.25 * size / arith.size

@@ -73,13 +73,13 @@ def _text(name: str, kind: Vectors, shape: Shape) -> str:
     height = f.value(shape.height, "i64")
     # Some steps of the outer loops are applied to all rows and columns of the task.
     with (
-        f.loop(0, counts[2], r["held_rows"]) as outer,
-        f.loop(0, counts[1], r["together"]) as middle,
+        f.loop(0, counts[2], r["packed_rows"]) as outer,
+        f.loop(0, counts[1], r["packed_columns"]) as middle,
     ):
         many = [
             counts[0],
-            f.least(counts[1] - middle, r["together"]),
-            f.least(counts[2] - outer, r["held_rows"]),
+            f.least(counts[1] - middle, r["packed_columns"]),
+            f.least(counts[2] - outer, r["packed_rows"]),
         ]
         adding = (outer | middle).is_("ne", 0)
         with block.products(bases) as (lhs, rhs, out, _):

@@ -187,7 +187,7 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     fields, lists = described(flat, Grid(high, wide, False, cost, products))
     outer_steps, middle_steps = _read_at_once(inner, (high + wide) * kind.item, work.machine)
     fields |= {
-        "held_rows": outer_steps, "together": middle_steps,
+        "packed_rows": outer_steps, "packed_columns": middle_steps,
         "panel_columns": group.lhs, "steps": group.out,
     }  # fmt: skip
     kernel = pitched_kernel(kind, shape._replace(ahead=is_uncached))

@@ -13,18 +13,18 @@ FIELDS = (
     "staged",  # 1 if results are accumulated in scratch memory and stored at the end
     "rows", "columns", "inner",
     # K steps, rows and columns of a block that are packed at a time
-    "steps", "held_rows", "together",
+    "steps", "packed_rows", "packed_columns",
     "panel_columns",  # columns, padded to whole panels
     "products", "block_products", "block_rows", "block_columns", "row_blocks", "column_blocks",
 )  # fmt: skip
 LISTS = (
     "batch",  # (extent, lhs, rhs, out, packed)
-    # `rows_made`: strides in the result, or in the staging buffer
-    "rows_lhs", "rows_out", "rows_made",
+    # `rows_staged`: strides in the result, or in the staging buffer
+    "rows_lhs", "rows_out", "rows_staged",
     "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
     "positions_0", "positions_1", "positions_2",  # of lines of patches, along checked dimensions
     "bounds",  # (start, size) of each checked dimension, then (run dimension, pitch)
-    "laid",  # layout of patches: see `conv.nchw_layout`
+    "image_layout",  # layout of patches: see `conv.nchw_layout`
 )  # fmt: skip
 """Loops, innermost first: (extent, stride) unless stated otherwise."""
 

@@ -34,9 +34,9 @@ class Task:
         segments = (SEGMENT + 8 * checked.dims) * sizes.steps
         self.places = {}
         for name, size in (
-            ("rows_lhs", table), ("rows_made", table), ("rows_out", table), ("columns_rhs", table),
-            ("columns_out", table), ("lhs_segments", segments), ("rhs_segments", segments),
-            ("lhs", LEFT + 4096), ("rhs", RIGHT), ("stage", STAGE),
+            ("rows_lhs", table), ("rows_staged", table), ("rows_out", table),
+            ("columns_rhs", table), ("columns_out", table), ("lhs_segments", segments),
+            ("rhs_segments", segments), ("lhs", LEFT + 4096), ("rhs", RIGHT), ("stage", STAGE),
             ("positions", table * checked.dims),
         ):  # fmt: skip
             self.places[name] = at
@@ -60,7 +60,7 @@ class Task:
         of segments."""
         f, dims, tile = self.f, self.checked.of(side), self.sizes.tile
         if self.checked.pace and side == "rhs":
-            words, table = self.record.loops("laid")[0], self.places["rhs_segments"]
+            words, table = self.record.loops("image_layout")[0], self.places["rhs_segments"]
             column = self.block.first_column + skipped
             f.call(LAY, [to, base, words, table, first, steps, column, lines])
             return f.value(0, "i64")
