@@ -1,4 +1,4 @@
-"""Backends: how a partitioned program runs on real devices."""
+"""Backends: run or emit partitioned programs for CPUs, GPUs, IPUs and MPI jobs."""
 
 from shardir.backends import forking as forking
 from shardir.backends.base import (

@@ -1,7 +1,7 @@
-"""What a backend is: it turns a per-device program into something that runs on all devices.
+"""The interface of backends: a backend compiles a per-device program and runs it on all devices.
 
-The boundary is narrow on purpose: a partitioned module goes in, an executable comes out; arrays
-cross it as one NumPy array a device, in row-major order of the module's mesh.
+The interface is narrow: a backend takes a partitioned module and returns an executable; arrays are
+passed as one NumPy array per device, in row-major order of the module's mesh.
 """
 
 from abc import ABC, abstractmethod
@@ -20,22 +20,22 @@ from shardir.memory import Memory
 Array = npt.NDArray[Any]
 Launch = Callable[[list[Any]], list[Any] | None]
 Lower = Callable[[str], Module]
-"""From a pipeline as text to what it makes of a module; raises `MergeError` where it cannot."""
+"""Returns the module that a pipeline, given as text, makes; raises `MergeError` if it cannot."""
 Shards = Sequence[Array]
-"""What each device holds of one tensor. Devices that hold the same part may share an array,
-and nobody writes into one."""
+"""The shards of one tensor, one per device. Devices that hold the same part may share an array; the
+arrays must not be written to."""
 
 
 class UnknownBackendError(ShardirError, ValueError):
-    """A backend that does not exist."""
+    """No backend has the given name."""
 
 
 @dataclass(frozen=True)
 class InputCheck:
-    """What the processes of a program compare of the host inputs of one call.
+    """The digest of the host inputs of one call, which the processes of a program compare.
 
-    `digest` is the same in all of them if their inputs are. If it is not, every process calls
-    `differs`, which raises an error in all of them, or returns in all.
+    `digest` is equal in all processes if their inputs are. If it is not, every process calls
+    `differs`, which either raises an error in all of them or returns in all of them.
     """
 
     digest: bytes
@@ -46,54 +46,61 @@ class Executable(ABC):
     """A compiled program."""
 
     passes: str | None = None
-    """The passes between the partitioned module and what runs; `None`: those of its backend."""
+    """The passes between the partitioned module and the executed one; None means those of the
+    backend."""
 
     @abstractmethod
     def __call__(self, args: Sequence[Shards]) -> Sequence[Shards]:
-        """Run on all devices: for each parameter its shards in, for each result its shards out."""
+        """Run on all devices; take the shards of each parameter and return the shards of each
+        result."""
 
     def begin(self) -> None:
-        """Make sure, before a first run, that all processes of the program have the same."""
+        """Check, before the first run, that all processes of the program have the same program."""
         return
 
     def run_checked(self, args: Sequence[Shards], check: InputCheck) -> Sequence[Shards]:
-        """Run as `__call__` does, once all processes of the program are known to agree; nothing
+        """Run like `__call__` after all processes of the program agree on their inputs; nothing
         that depends on the inputs leaves the run before that."""
         return self(args)
 
     def arranged(self, number: int, shards: Shards) -> Shards:
-        """The shards of an argument as this program takes them, for their array to hold from now
-        on, so that no other call has to bring them into this form again."""
+        """Return the shards of an argument in the layout of this program.
+
+        The array of the argument keeps them, so that later calls need not convert the layout again.
+        """
         return shards
 
     def donate(self, donated: Sequence[int]) -> None:
-        """Let results be written over these arguments, where nobody else holds them."""
+        """Allow results to overwrite these arguments if no other reference to them exists."""
         return
 
     def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
-        """The results written over arguments in `donated` that nobody else holds: their bytes."""
+        """Return the results that overwrite unshared arguments in `donated`, with their sizes in
+        bytes."""
         return {}
 
     def memory(self) -> Memory | None:
-        """The bytes that a run holds for all devices together; `None` where nobody knows."""
+        """Return the bytes that a run holds for all devices together, or None if they are
+        unknown."""
         return None
 
     def describe(self) -> str | None:
-        """What runs when, and what lies where, as text; `None` where nobody knows."""
+        """Return the schedule and the memory layout as text, or None if they are unknown."""
         return None
 
 
 class WholeExecutable(ABC):
-    """A compiled program that takes and gives whole tensors, of all devices together."""
+    """A compiled program that takes and returns unsharded tensors, stored for all devices
+    together."""
 
     passes: str | None = None
 
     @abstractmethod
     def run(self, args: Sequence[Storage], donated: Sequence[int] = ()) -> list[Storage]:
-        """Run: for each parameter all of it in, for each result all of it out.
+        """Run; take the storage of each parameter and return the storage of each result.
 
-        Both are as long as the devices' pieces are together. A result may be an argument's own
-        memory, and may be written over an argument in `donated` that nobody else holds.
+        A storage has the size of all shards together. A result may be an argument's own memory, and
+        may overwrite an unshared argument in `donated`.
         """
 
     def launcher(
@@ -103,62 +110,65 @@ class WholeExecutable(ABC):
         captured: Sequence[Storage],
         donated: Sequence[int] = (),
     ) -> Launch | None:
-        """A quicker way to run, from arrays of the class `kind` to such arrays; `None`: no way.
+        """Return a faster way to run, from arrays of the class `kind` to such arrays; None if there
+        is none.
 
-        It takes a list of the arguments but for the last ones, which are `captured`, and gives
-        `None` where they are not all arrays that hold storages of the shape that is needed. An
-        array is made of its `signature` and `sharding`, those of each result are in `made`.
-        Results may be written over arguments in `donated` that nobody else holds.
+        It takes a list of the arguments without the last ones, which are `captured`, and returns
+        None if they are not all arrays with storages of the required shape. An array is constructed
+        from its `signature` and `sharding`; `made` has those of each result. Results may overwrite
+        unshared arguments in `donated`.
         """
         return None
 
     def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
-        """The results written over arguments in `donated` that nobody else holds: their bytes."""
+        """Return the results that overwrite unshared arguments in `donated`, with their sizes in
+        bytes."""
         return {}
 
     @abstractmethod
     def memory(self) -> Memory:
-        """The bytes that a run holds for all devices together, if nothing is donated."""
+        """Return the bytes that a run holds for all devices together without donation."""
 
     @abstractmethod
     def describe(self) -> str:
-        """What runs when, and what lies where, as text."""
+        """Return the schedule and the memory layout as text."""
 
 
 class Backend(ABC):
-    """A way to run partitioned modules."""
+    """A compiler and runtime for partitioned modules."""
 
     name: str
     pipeline: str = ""
     """The passes that a partitioned module goes through before this backend compiles it."""
 
     def prepare(self) -> None:
-        """Begin with what every program needs, beside the thread that traces the first one."""
+        """Start initialization that every program needs, concurrently with the trace of the first
+        one."""
         return
 
     @abstractmethod
     def compile(self, module: Module) -> Executable | WholeExecutable:
-        """Prepare the first function of a module that went through `pipeline`.
+        """Compile the first function of a module that went through `pipeline`.
 
         It is a per-device function, or a function without collectives for one device.
         """
 
     def bring(self, module: Module, lowered: Callable[[], Module]) -> Executable | WholeExecutable:
-        """`compile` what `lowered` makes of a partitioned module by `pipeline`, or find what is
-        left of an earlier time."""
+        """Return the cached executable of a partitioned module, or `compile` the module that
+        `lowered` returns."""
         return self.compile(lowered())
 
 
 class Link(ABC):
-    """How a process reaches the others that run the same program.
+    """The communication of a process with the others that run the same program.
 
-    Whoever takes part in a call makes it, in the same order as all other calls; `what` says in
-    errors what it is for.
+    All processes that take part in a call must call it in the same order; `what` describes the call
+    in errors.
     """
 
     @abstractmethod
     def who(self, process: int) -> str:
-        """What a process is called in errors: its index and its host."""
+        """Return the name of a process in errors: its index and its host."""
 
     @abstractmethod
     def compile(
@@ -169,10 +179,10 @@ class Link(ABC):
         *,
         checks_inputs: bool = True,
     ) -> Executable:
-        """Prepare the first function of a module; `owners` has the process of each device.
+        """Compile the first function of a module; `owners` has the process of each device.
 
-        The executable takes and makes the shards of this process's devices alone. It is machine
-        code where the module can be brought to the form that needs, and `lower` is there.
+        The executable takes and returns the shards of this process's devices only. It is machine
+        code if `lower` is given and the module can be lowered to the required form.
         `checks_inputs`: each run is a `run_checked`.
         """
 
@@ -180,13 +190,14 @@ class Link(ABC):
     def gather(
         self, row: bytes, what: str, processes: tuple[int, ...] | None = None
     ) -> list[bytes]:
-        """What each of `processes` (all of them) gave, in their order; this is one of them."""
+        """Return the row of each of `processes` (default: all), in their order; this is one of
+        them."""
 
     @abstractmethod
     def exchange(
         self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str
     ) -> dict[int, Array]:
-        """Send bytes to processes, and receive so many from others."""
+        """Send bytes to processes, and receive arrays of the given sizes from others."""
 
 
 _PLACES = {
@@ -198,7 +209,7 @@ _PLACES = {
 
 
 def get_backend(name: str) -> Backend:
-    """The backend called `name`; raises `UnknownBackendError` naming those that exist."""
+    """Return the backend called `name`; raise `UnknownBackendError` if there is none."""
     if name not in _PLACES:
         raise UnknownBackendError(
             f"no backend is called {name!r}; the backends are {', '.join(sorted(_PLACES))}"

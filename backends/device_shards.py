@@ -1,7 +1,8 @@
-"""Shards in the memory of devices, which the host reads only when it has to.
+"""Shards in device memory, which are copied to the host on demand.
 
-Programs on such devices take the shards of arrays where they are, and leave those of their results
-there. To everybody else they are NumPy arrays, one a device, that are fetched when first looked at.
+Programs on such devices take the shards of arrays from device memory and leave the shards of their
+results there. Other code sees them as NumPy arrays, one per device, that are fetched at the first
+access.
 """
 
 from abc import abstractmethod
@@ -11,35 +12,36 @@ from shardir.backends.base import Array, Backend, Executable, Shards, get_backen
 
 
 class DeviceShards(Sequence[Array]):
-    """What each device holds of one tensor."""
+    """The shards of one tensor in device memory."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Return once the numbers are there."""
+        """Wait until the data is computed."""
 
 
 def wait_for(held: object) -> None:
-    """Return once what an array holds is there."""
+    """Wait until the data that an array holds is computed."""
     if isinstance(held, DeviceShards):
         held.wait()
 
 
 class DeviceExecutable(Executable):
-    """A program that takes its arguments, and leaves its results, in the memory of devices.
+    """A program that takes its arguments from, and leaves its results in, device memory.
 
-    It returns before they are computed. Results never share memory with arrays of the host.
+    It returns before the results are computed. Results never share memory with host arrays.
     """
 
     @abstractmethod
     def keep(self, shards: Shards) -> DeviceShards:
-        """Shards in the memory of the devices, the very same ones if they are there already."""
+        """Return the shards in device memory; the same shards if they are there already."""
 
     @abstractmethod
     def run(self, args: Sequence[DeviceShards]) -> list[DeviceShards]:
-        """Run on all devices: for each parameter its shards in, for each result its shards out."""
+        """Run on all devices; take the shards of each parameter and return the shards of each
+        result."""
 
     def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
-        """Run on shards that may be anywhere; the results are fetched."""
+        """Run on shards in any memory; fetch the results."""
         return [list(result) for result in self.run([self.keep(shards) for shards in args])]
 
 
@@ -48,15 +50,15 @@ class DeviceBackend(Backend):
 
     @abstractmethod
     def device_count(self) -> int:
-        """How many of them there are; raises a `ShardirError` where there are none."""
+        """Return the number of devices; raise a `ShardirError` if there are none."""
 
     @abstractmethod
     def device_kind(self, id: int) -> str:
-        """What the maker calls a device."""
+        """Return the vendor's name of a device."""
 
 
 def get_device_backend(name: str) -> DeviceBackend:
-    """The backend called `name`, which has devices of its own."""
+    """Return the backend called `name`, which must be a `DeviceBackend`."""
     backend = get_backend(name)
     assert isinstance(backend, DeviceBackend)
     return backend

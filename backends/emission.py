@@ -1,8 +1,8 @@
 """Emission: a target writes a partitioned program as source text that runs without this package.
 
-What a target gets is the program of one device, its collectives explicit, together with what is
-known of its arguments and results: how the user calls them, how large they are altogether, how
-they are cut. What it gives back are files by name; who asked for them writes them.
+A target takes the program of one device with explicit collectives, and a description of its
+arguments and results: their names, their unsharded types and their shardings. It returns files by
+name; the caller writes them.
 """
 
 from abc import ABC, abstractmethod
@@ -24,11 +24,11 @@ Array = npt.NDArray[Any]
 
 
 class EmissionError(ShardirError, ValueError):
-    """A program or an option that a target cannot do; says what to write instead."""
+    """A target does not support a program or an option; the message names an alternative."""
 
     @classmethod
     def of(cls, op: Op, reason: str, fix: str) -> Self:
-        """The error for an operation that a target cannot do: why not, and what to do instead."""
+        """Return the error for an unsupported operation, with the reason and the fix."""
         names = ", ".join(f"%{value.name}" for value in op.results) or "no result"
         where = f" ({op.loc})" if op.loc is not None else ""
         return cls(f"{op.name} {names}{where}: {reason}; {fix}")
@@ -36,13 +36,13 @@ class EmissionError(ShardirError, ValueError):
 
 @dataclass(frozen=True)
 class Boundary:
-    """One argument or result of a program.
+    """An argument or result of a program.
 
-    `name` is the value's in the program, `label` what the user calls it (`params.w`). `whole`
-    is its type altogether, `part` what one device holds, cut as `sharding` says: where a dimension
-    does not divide, all parts are equally long, and what lies past the whole's end is padding.
-    `donated` arguments may be written over. `value` is set for an array that the function refers
-    to: the program needs it, and nobody passes it.
+    `name` is the name of the value in the program, `label` the user's name (`params.w`). `whole` is
+    the unsharded type, `part` the type of a shard according to `sharding`: if a dimension does not
+    divide, all shards have the same size, and elements past the end are padding. `donated`
+    arguments may be overwritten. `value` is set for an array that the function captures: the
+    program needs it, and no caller passes it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Samples:
-    """Whole arguments, and the results that the reference interpreter computed from them."""
+    """Unsharded arguments, and the results that the reference interpreter computed from them."""
 
     arguments: tuple[Array, ...]
     results: tuple[Array, ...]
@@ -67,8 +67,8 @@ class Emission:
     """A program to emit.
 
     `module` went through the target's pipeline; its first function is the program of one device of
-    `mesh`, which has no axes when there is one device. `title` is the user's function. With
-    `samples` the program is to be able to check itself.
+    `mesh`, which has no axes if there is one device. `title` is the name of the user's function.
+    With `samples` the emitted program must be able to check itself.
     """
 
     module: Module
@@ -80,7 +80,7 @@ class Emission:
 
     @classmethod
     def of(cls, module: Module) -> Self:
-        """A module, whose arguments and results the user calls as the program does."""
+        """Return the emission of a module whose arguments and results have the program's names."""
         main = module.main
         count = len(main.body.returns)
         ins, outs = _globals(main)
@@ -107,7 +107,7 @@ ALONE = Mesh("mesh", ())
 
 
 def _globals(main: Function) -> tuple[Sequence[Global], Sequence[Global]]:
-    """What the parameters and returned values are parts of."""
+    """Return the unsharded types and shardings of the parameters and results."""
     if main.spmd is not None:
         return main.spmd.params, main.spmd.results
 
@@ -124,17 +124,17 @@ class Target(ABC):
     pipeline: ClassVar[str] = ""
     """The passes that a partitioned module goes through before it is emitted."""
     options: ClassVar[Mapping[str, str]] = {}
-    """The options it takes, and what each one means."""
+    """The supported options and their descriptions."""
 
     @abstractmethod
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
-        """The files of the program, by their path below its folder.
+        """Return the files of the program, by their path relative to its folder.
 
-        Raises `EmissionError` for what the target cannot do, and for an option's wrong value.
+        Raise `EmissionError` if the target does not support the program or the value of an option.
         """
 
     def check_options(self, options: Mapping[str, str]) -> None:
-        """Raises `EmissionError` for an option that this target does not have."""
+        """Raise `EmissionError` for an option that this target does not have."""
         for name in options:
             if name not in self.options:
                 has = f"it has {', '.join(sorted(self.options)) or 'none'}"
@@ -151,7 +151,7 @@ _PLACES = {
 
 
 def get_target(name: str) -> Target:
-    """The target called `name`; raises `EmissionError` naming those that exist."""
+    """Return the target called `name`; raise `EmissionError` if there is none."""
     if name not in _PLACES:
         raise EmissionError(
             f"no target is called {name!r}; the targets are {', '.join(sorted(_PLACES))}"

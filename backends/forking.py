@@ -1,9 +1,8 @@
-"""What a fork waits for, so that the child finds nothing locked by threads that it does not have.
+"""Fork handlers: a fork waits until no other thread holds an import lock or a lock of this library.
 
-Much of this library is imported by the first calls, on whatever thread these are. A module whose
-import another thread has begun would stay locked in the child; and what it has Python call at forks
-(`os.register_at_fork`) would be called for the second half of this one alone. So one fork waits for
-imports and locks until there are no more.
+Much of this library is imported by the first calls, on any thread. A module that another thread is
+importing would stay locked in the child, and functions that it passes to `os.register_at_fork`
+would be called only after the fork, not before it. Therefore a fork waits for imports and locks.
 """
 
 import _imp
@@ -15,7 +14,7 @@ from threading import RLock, get_ident
 from typing import NamedTuple
 
 IMPORTED = (__name__.partition(".")[0], "llvmlite", "numpy")
-"""What first calls import: this library, what it asks for when needed, and what NumPy does."""
+"""The packages that first calls import: this library, its lazily imported dependencies, NumPy."""
 
 
 class _Hold(NamedTuple):
@@ -34,21 +33,21 @@ def held_by_forks(
     release: Callable[[], object],
     release_in_child: Callable[[], object] | None = None,
 ) -> None:
-    """Have forks call `acquire` before, and `release` afterwards, in the child another function if
-    there is one."""
+    """Register functions that forks call: `acquire` before, `release` afterwards in the parent, and
+    in the child `release_in_child` if it is given, otherwise `release`."""
     _holds.append(_Hold(acquire, release, release_in_child or release))
 
 
 def _before() -> None:
     _one.acquire()
-    _imp.acquire_lock()  # Nobody begins an import.
+    _imp.acquire_lock()  # No other thread can start an import.
     while (begun := _begun()) or len(_held) < len(_holds):
         _imp.release_lock()
         _let_go()
         for name in begun:
-            with suppress(Exception):  # It is told to who imports the module.
+            with suppress(Exception):  # The thread that imports the module gets the error.
                 import_module(name)
-        # All again, since others take them in this order, too.
+        # Acquire all of them again in one order, in which other threads acquire them, too.
         for hold in reversed([*_holds]):
             hold.acquire()
             _held.append(hold)
@@ -56,7 +55,8 @@ def _before() -> None:
 
 
 def _begun() -> list[str]:
-    """The modules of `IMPORTED` that other threads are importing: CPython's locks say so."""
+    """Return the modules of `LAZILY_IMPORTED_PACKAGES` that other threads are importing, from
+    CPython's module locks."""
     locks = {name: lock() for name, lock in [*getattr(_bootstrap, "_module_locks", {}).items()]}
     others = (None, get_ident())
     return [
@@ -78,7 +78,8 @@ def _after() -> None:
 
 
 def _let_import() -> None:
-    with suppress(RuntimeError):  # What the handler of a signal raised ended the waiting.
+    # A signal handler raised an exception while the lock was being acquired.
+    with suppress(RuntimeError):
         _imp.release_lock()
 
 

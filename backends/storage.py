@@ -1,8 +1,8 @@
-"""Storage: all of a tensor in one piece of memory.
+"""Storage: the memory of a whole tensor.
 
-What the devices of one process hold are then windows into it, cut where they are wanted: to put an
-array elsewhere, to gather it or to hand it to NumPy moves nothing. A dimension that does not
-divide is stored as long as its pieces are together; what lies past its end is padding.
+The shards of one process are windows into it: resharding within a process, gathering, and
+conversion to NumPy copy nothing. A dimension that does not divide is padded to the size of all
+shards together.
 """
 
 from typing import Any, final
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 @final
 class Storage:
-    """Row-major memory of `shape` and `dtype` at `address`, kept as long as `owner` is.
+    """Row-major memory of `shape` and `dtype` at `address`, valid as long as `owner` exists.
 
-    Nobody writes into it once it is handed out, unless nobody else holds its owner.
+    It must not be written to once it is shared, unless there is no other reference to its owner.
     """
 
     __slots__ = ("_array", "address", "dtype", "owner", "shape")
@@ -28,7 +28,7 @@ class Storage:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "Storage":
-        """The memory of an array, of a copy if its elements do not lie in row-major order."""
+        """Return the memory of an array, of a copy if its elements are not in row-major order."""
         kept = np.ascontiguousarray(array).reshape(array.shape)
         made = cls(kept.__array_interface__["data"][0], kept, kept.shape, kept.dtype)
         made._array = made._bytes_as_numbers()
@@ -36,30 +36,32 @@ class Storage:
 
     @classmethod
     def around(cls, array: npt.NDArray[Any]) -> "Storage":
-        """The memory of an array in one piece, which nobody else has and nobody writes into."""
+        """Return the memory of a contiguous array that is not referenced or written to
+        elsewhere."""
         return cls(array.__array_interface__["data"][0], array, array.shape, array.dtype)
 
     @property
     def untouched(self) -> bool:
-        """Whether NumPy has never seen it, so that no array can show it."""
+        """True if no NumPy array of this memory was created."""
         return self._array is None
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """The elements as NumPy sees them, not to be written into."""
+        """A read-only NumPy array of the elements."""
         if self._array is None:
             _show(self.owner)
             self._array = self._bytes_as_numbers()
         return self._array
 
     def _bytes_as_numbers(self) -> npt.NDArray[Any]:
-        """Its memory as an array that nobody can make one to write into, as a view of an array of
-        NumPy could be. Types that NumPy has from elsewhere are views of plain bytes."""
+        """Return its memory as a read-only array that cannot be made writable, unlike a view of a
+        NumPy array. Types that are not NumPy's own are views of bytes."""
         return np.asarray(_Bytes(self)).view(self.dtype).reshape(self.shape)
 
 
 def _show(owner: Any) -> None:
-    """Tell who owns memory, if it wants to know, that others have it now, who might write there."""
+    """Notify the owner of memory, if it has a method for it, that a NumPy array may now refer to
+    it."""
     while type(owner) is Storage:
         owner = owner.owner
     show = getattr(owner, "show", None)
@@ -68,13 +70,13 @@ def _show(owner: Any) -> None:
 
 
 def is_storage(base: object) -> bool:
-    """Whether the memory of an array with this base is a storage's, so that it stays as it is."""
+    """Return whether the memory of an array with this base is a storage's and is never modified."""
     return isinstance(base, _Bytes)
 
 
 @final
 class _Bytes:
-    """What NumPy makes an array of; the array keeps it, and it keeps the memory."""
+    """The base of a NumPy array; the array references it, and it references the memory."""
 
     __slots__ = ("__array_interface__", "owner")
 

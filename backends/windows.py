@@ -1,4 +1,4 @@
-"""What several devices hold of a tensor, side by side in one piece of memory."""
+"""The shards of several devices as windows of one storage."""
 
 from collections.abc import Sequence
 from typing import Any, final, overload
@@ -9,14 +9,14 @@ from shardir.backends.base import Array, Shards
 from shardir.backends.storage import Storage
 
 Piece = tuple[int, ...]
-"""The number of a piece in each dimension."""
+"""The index of a shard in each dimension."""
 
 
 @final
 class Windows(Sequence[Array]):
-    """Parts of `shape` of a storage: for each device its piece of `pieces`.
+    """Parts of `shape` of a storage: each device's part is its index in `pieces`.
 
-    Devices that hold the same share an array.
+    Devices that hold the same part share an array.
     """
 
     __slots__ = ("_arrays", "pieces", "shape", "storage")
@@ -42,25 +42,25 @@ class Windows(Sequence[Array]):
 
 
 def _window(piece: Piece, shape: Sequence[int]) -> tuple[Any, ...]:
-    """Where a piece lies among others of its shape."""
+    """Return the index expression of a part of this shape."""
     return (..., *(slice(at * n, at * n + n) for at, n in zip(piece, shape, strict=True)))
 
 
 def is_joined(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> bool:
-    """Whether the shards are windows of a storage of `shape`, each device's its piece."""
+    """Return whether the shards are windows of a storage of `shape` with these indices."""
     return isinstance(shards, Windows) and shards.storage.shape == shape and shards.pieces == pieces
 
 
 def fill(whole: Array, shards: Shards, pieces: Sequence[Piece]) -> None:
-    """Write each device's shard where its piece lies."""
+    """Write the shard of each device to its window."""
     for piece, shard in dict(zip(pieces, shards, strict=True)).items():
         whole[_window(piece, shard.shape)] = shard
 
 
 def joined(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> Storage:
-    """Storage of `shape` in which each device's shard is its piece.
+    """Return a storage of `shape` in which each device's shard is its window.
 
-    It is what the shards lie in if that is all they are windows of, and else a copy.
+    It is the storage of the shards if they are exactly its windows, otherwise a copy.
     """
     if isinstance(shards, Windows) and is_joined(shards, pieces, shape):
         return shards.storage

@@ -1,12 +1,12 @@
-"""The MPI engine: one program on the devices of many processes.
+"""The MPI backend: runs one program on the devices of many processes.
 
-Every process runs the same per-device program for its own devices, in lock step with the others.
-A collective has two levels: arrays of one process meet in its memory, and what processes have for
-each other travels in one message a pair. All messages carry a tag made from the program, the run
-and the step they belong to, so that processes that have gone different ways wait, and say so,
-rather than take one another's numbers.
+Every process runs the same per-device program for its own devices, in lockstep with the others. A
+collective has two levels: arrays of one process are combined in its memory, and each pair of
+processes exchanges one message. The tag of a message is a hash of the program, the run and the
+step, so that processes that diverged do not receive each other's data; they wait and report it.
 
-Imported when `shardir.distributed.initialize` finds MPI, since importing mpi4py starts it.
+The package is imported when `shardir.distributed.initialize` finds MPI, since importing mpi4py
+initializes MPI.
 """
 
 from shardir.backends.mpi.world import World as World, connect as connect

@@ -1,7 +1,6 @@
-"""The block of a mesh that the devices of each process form.
+"""Detects whether the devices of each process form a block of the mesh.
 
-Processes whose devices form blocks of one shape, side by side, are a mesh themselves: along each
-axis there is a number of them.
+Processes whose devices form equal, aligned blocks form a mesh themselves.
 """
 
 from collections.abc import Sequence
@@ -13,9 +12,12 @@ from shardir.mesh import Mesh
 
 @dataclass(frozen=True)
 class Blocks:
-    """`across` counts the blocks along the axes that have several, and `at` is this process's
-    place among them, both as the pass `two-levels` takes them; `owners` are the processes, in
-    order of their blocks."""
+    """The blocks of a mesh.
+
+    `across` has the number of blocks along each axis that has several, `at` the position of this
+    process's block, both in the syntax of the pass `two-levels`; `owners` are the processes in the
+    order of their blocks.
+    """
 
     across: str
     at: str
@@ -23,7 +25,7 @@ class Blocks:
 
 
 def blocks_of(mesh: Mesh, owners: Sequence[int], here: int) -> Blocks | None:
-    """The blocks of devices, of which each has a process of `owners`; `None` if these are none."""
+    """Return the blocks of the devices of each process, or None if they do not form blocks."""
     corners: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     counts: dict[int, int] = {}
@@ -46,14 +48,14 @@ def blocks_of(mesh: Mesh, owners: Sequence[int], here: int) -> Blocks | None:
         tuple(a // n for a, n in zip(corner, shape, strict=True)): p
         for p, corner in corners.items()
     }
-    cut = [
+    split_axes = [
         (name, size // n, i)
         for i, ((name, size), n) in enumerate(zip(mesh.axes, shape, strict=True))
         if size > n
     ]
-    mine = next(place for place, process in numbers.items() if process == here)
+    own_index = next(place for place, process in numbers.items() if process == here)
     return Blocks(
-        "/".join(f"{name}:{count}" for name, count, _ in cut),
-        "/".join(f"{name}:{mine[i]}" for name, _, i in cut),
+        "/".join(f"{name}:{count}" for name, count, _ in split_axes),
+        "/".join(f"{name}:{own_index[i]}" for name, _, i in split_axes),
         tuple(process for _, process in sorted(numbers.items())),
     )

@@ -1,8 +1,8 @@
-"""A per-device program as machine code in each process, for all of its devices together.
+"""Compiles a per-device program to machine code for all devices of one process together.
 
-Where the devices of processes are blocks of the mesh, each process runs one program over what its
-devices hold side by side (`two-levels`, `merge-devices`), compiled like that of a process that is
-alone. What goes between processes is a step between native calls.
+If the devices of each process form a block of the mesh, each process runs one program on the data
+of its devices, stored side by side (passes `two-levels` and `merge-devices`), compiled like that of
+a single process. Communication between processes happens between native calls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 
 class CompiledProgram(Executable):
-    """A partitioned module on blocks of devices, of which `lower` makes what this process runs."""
+    """A partitioned module on blocks of devices; `lower` lowers it to the program of this
+    process."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class CompiledProgram(Executable):
         lowered = lower(self.passes)
         self._session = Session(module, owners, world, "machine code", checks_inputs)
         self._places = Places(mesh_of(lowered), blocks.owners, world.index)
-        # Each process has constants of its own, so that nothing is known to be the same.
+        # Each process has its own constants, so that no value is known to be replicated.
         everywhere = self._places.mesh
         self._axes = tuple(Axis.whole(name, everywhere) for name, _ in everywhere.axes)
         self._donated: Sequence[int] = ()
@@ -87,8 +88,8 @@ class CompiledProgram(Executable):
         return self._checked_run(args, check)
 
     def _checked_run(self, args: Sequence[Shards], check: InputCheck | None) -> Sequence[Shards]:
-        # Once a run has begun, results may lie in the memory of what was donated. An error of a
-        # check finds it as it was.
+        # After a run has begun, results may be stored in donated memory. An error of the input
+        # check must leave it unchanged.
         with self._session.run(check, first=bool(self._donated)):
             given = [
                 joined(shards, *place) for shards, place in zip(args, self._params, strict=True)
@@ -115,14 +116,16 @@ class CompiledProgram(Executable):
         return self._program.written_over(donated)
 
     def _free(self, args: Sequence[Shards]) -> list[int]:
-        """The donated arguments that no other array holds. Whether anybody else holds their memory
-        is for the program to find out, which counts as this does."""
-        free = []
+        """Return the donated arguments that no other array holds.
+
+        The program checks separately whether other references to their memory exist.
+        """
+        unshared = []
         for number in self._donated:
             shards = args[number]
             if isinstance(shards, Windows) and getrefcount(shards) <= STORAGE_ALONE:
-                free.append(number)
-        return free
+                unshared.append(number)
+        return unshared
 
     def memory(self) -> Memory:
         return self._program.memory()
@@ -131,7 +134,7 @@ class CompiledProgram(Executable):
         return self._program.describe()
 
     def _outside(self, op: Op) -> "Into | None":
-        """What does an operation between processes."""
+        """Return the function that executes an operation between processes, or None."""
         if op.spec is done:
             return self._finish(op)
         if not op.spec.collective:
@@ -145,7 +148,7 @@ class CompiledProgram(Executable):
 
         def exchange(operands: list[Array], results: list[Array]) -> None:
             call = self._session.call(op, self._places)
-            # What is on its way is read later, when its memory may hold something else.
+            # Memory of an operand in flight may be reused before it is sent.
             given = [operand.copy() for operand in operands] if started else operands
             (out,) = results
             if started:
@@ -166,7 +169,7 @@ class CompiledProgram(Executable):
 
 
 def _own(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> Storage:
-    """What devices hold, side by side in memory that a result may be written over."""
+    """Copy the shards side by side into new memory that a result may overwrite."""
     dtype = shards[0].dtype
     nbytes = prod(shape) * dtype.itemsize
     block = allocate(nbytes)

@@ -1,7 +1,7 @@
-"""Fetching: every process gets the pieces that its devices need and that it does not hold.
+"""Fetching: every process receives the pieces that its devices need and that it does not hold.
 
-A piece is a class of a value, or a part of one. Everybody knows who needs what, so a fetch is
-one message for each pair of processes that have something for each other.
+A piece is a class of a value, or a part of one. All processes compute who needs which piece, so
+that a fetch is one message for each pair of processes that exchange pieces.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -17,20 +17,20 @@ from shardir.backends.mpi.places import Classes
 from shardir.types import TensorType
 
 Post = Callable[[Mapping[int, Array], Mapping[int, Array]], Posted]
-"""Starts to send rows, and to receive others in their places; both by process."""
+"""Starts to send rows and to receive others into their buffers; both by process."""
 
 Piece = TypeVar("Piece", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Fetch(Generic[Piece]):
-    """What this process sends and receives, in order, for each process."""
+    """The pieces that this process sends and receives, in order, by process."""
 
     type: TensorType
     sends: Mapping[int, tuple[Piece, ...]]
     receives: Mapping[int, tuple[Piece, ...]]
     links: Links
-    """Who sends something to whom, among all processes."""
+    """The pairs of processes that communicate, among all processes."""
 
     def start(
         self,
@@ -39,9 +39,11 @@ class Fetch(Generic[Piece]):
         messages: Messages,
         into: Mapping[Piece, Array] | None = None,
     ) -> "Fetching[Piece]":
-        """Send what others need by `post`; `mine` has the pieces that this process holds.
+        """Post the sends and receives of this fetch; `mine` returns a piece that this process
+        holds.
 
-        A piece that comes alone is written where `into` has a place for it, contiguous memory.
+        A piece that is received alone is written to its contiguous buffer in `into`, if there is
+        one.
         """
         rows = {
             process: np.ascontiguousarray(mine(pieces[0]))
@@ -60,7 +62,7 @@ class Fetch(Generic[Piece]):
 
 @dataclass(frozen=True)
 class Fetching(Generic[Piece]):
-    """Pieces on their way."""
+    """A fetch in flight."""
 
     fetch: Fetch[Piece]
     places: Mapping[int, Array]
@@ -68,7 +70,7 @@ class Fetching(Generic[Piece]):
     messages: Messages
 
     def finish(self) -> dict[Piece, Array]:
-        """The pieces that have come."""
+        """Wait for the pieces and return them."""
         self.messages.wait(self.posted)
         return {
             piece: self.places[process][at]
@@ -83,7 +85,8 @@ def fetch_of(
     classes: Classes,
     type: TensorType,
 ) -> Fetch[Piece]:
-    """The fetch after which each process has what it `needs`; `number` is a piece's class."""
+    """Return the fetch after which each process has what it `needs`; `number` is a piece's
+    class."""
     here = classes.places.here
     sends: dict[int, list[Piece]] = {}
     receives: dict[int, list[Piece]] = {}

@@ -1,17 +1,17 @@
-"""Comparing digests of the inputs of a call by messages that the call sends anyway.
+"""Compares digests of the inputs of a call by messages that the call sends anyway.
 
-Each process begins with the digest of its own inputs as its *state*. With the messages of some
-collectives, the *carriers*, it sends its state along; where one that it receives is another than
-its own, its state becomes `MISMATCH`. So after a carrier the state of a process is its digest if
-and only if all processes whose digests have reached it, directly or through others, have the same.
-Once every digest can have reached every process, all states are digests or all are `MISMATCH`, and
-all processes take the same decision at the same place in the program.
+Each process begins with the digest of its own inputs as its *state*. Some collectives, the
+*carriers*, send the state along with their messages; if a received state differs from its own, the
+state of the process becomes `MISMATCH`. After a carrier, the state of a process is its digest if
+and only if all processes whose digests have reached it, directly or through others, have the same
+digest. Once every digest can have reached every process, all states are digests or all are
+`MISMATCH`, and all processes take the same decision at the same position of the program.
 
-Which digests reach whom follows from the program alone. A program whose collectives do not connect
-all of its processes, or that may do something else before they have (a loop or a branch with
-collectives of its own, an effect), has the states exchanged before it begins, by dissemination: in
-round k each process sends to the one 2^k places after it (Hensgen, Finkel and Manber, "Two
-algorithms for barrier synchronization", 1988).
+The program alone determines which digests reach which process. If the collectives of a program do
+not connect all of its processes, or may be preceded by a loop or a branch with collectives or by an
+effect, the states are exchanged before the program begins, by dissemination: in round k each
+process sends to the one 2^k ranks after it (Hensgen, Finkel and Manber, "Two algorithms for barrier
+synchronization", 1988).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from shardir.ops.overlap import is_started
 
 DIGEST_BYTES = 16
 MISMATCH = b"\xff" * DIGEST_BYTES
-"""The state of a process that has seen another digest than its own."""
+"""The state of a process that has received a digest other than its own."""
 
 Links = frozenset[tuple[int, int]]
 """Pairs (sender, receiver) of processes."""
@@ -33,10 +33,10 @@ def combined(state: bytes, others: Iterable[bytes]) -> bytes:
 
 
 def carriers_of(body: Block, links: Mapping[Op, Links], processes: Sequence[int]) -> tuple[Op, ...]:
-    """Return the first collectives of a program that together bring every digest to every process.
+    """Return the first collectives of a program that together send every digest to every process.
 
-    `links` has those of each collective. Empty where there are none such before the program does
-    something that its inputs may have decided.
+    `links` has the links of each collective. The result is empty if such collectives may be
+    preceded by operations that depend on the inputs.
     """
     everyone = frozenset(processes)
     reached = {process: frozenset((process,)) for process in processes}
@@ -46,7 +46,7 @@ def carriers_of(body: Block, links: Mapping[Op, Links], processes: Sequence[int]
         if op.spec.effect or any(each.spec.collective or each.spec.effect for each in inner):
             return ()
         if is_started(op):
-            return ()  # An error must find no message on its way.
+            return ()  # No message may be in flight when the error is raised.
         if op not in links:
             continue
         before = dict(reached)
@@ -60,7 +60,7 @@ def carriers_of(body: Block, links: Mapping[Op, Links], processes: Sequence[int]
 
 
 def rounds(processes: Sequence[int], index: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each round of dissemination, whom a process sends to and whom it receives from."""
+    """Yield the receiver and the sender of a process for each round of dissemination."""
     place, count, distance = processes.index(index), len(processes), 1
     while distance < count:
         yield processes[(place + distance) % count], processes[(place - distance) % count]

@@ -1,8 +1,8 @@
-"""Messages between processes: posted together, waited for politely, never for ever.
+"""Nonblocking messages between processes, with deadlock detection and timeouts.
 
-Waiting tests whether the messages have come instead of blocking, for three reasons: a process
-that waits can give up after a while and say for whom and what it waited; it can hear that another
-has ended; and where processes outnumber the cores, it lets others work.
+A wait tests for completion instead of blocking, for three reasons: a process can stop waiting after
+a timeout and report the processes and the operation that it waits for; it can detect that another
+process has ended; and if processes outnumber the cores, it yields its core to the others.
 """
 
 import os
@@ -23,22 +23,22 @@ from shardir.backends.base import Array
 from shardir.backends.mpi.notes import Notes, Place
 
 POLLS = 50
-"""Tests before a process thinks of others."""
+"""Number of tests before a process yields its core."""
 SPIN_SECONDS = 0.02
-"""For how long a process that has a core for itself tests without a pause."""
+"""Time during which a process with a core of its own tests without a pause."""
 NAP_SECONDS = 50e-6
 LONGEST_NAP_SECONDS = 1e-3
 LOOK_SECONDS = 0.25
-"""How often a process that waits looks for news of others."""
+"""Interval at which a waiting process reads the status of others."""
 ABORT_SECONDS = 5
-"""How long the launcher has to end a process that asks it to end all."""
+"""Time that the launcher has to end a process that has called MPI_Abort."""
 REMEMBERED = 20
-"""Exchanges that a process names when it gives up."""
+"""Maximum number of finished exchanges that an error lists."""
 
 
 @dataclass(frozen=True)
 class Posted:
-    """Messages on their way; `kept` are the arrays that they are read from and written to."""
+    """Messages in flight; `kept` are their send and receive buffers."""
 
     requests: list[MPI.Request]
     sources: tuple[tuple[int, MPI.Request], ...]
@@ -49,7 +49,7 @@ class Posted:
 
 @dataclass(frozen=True)
 class Heads:
-    """What goes in front of rows, by the process that it is sent to or received from."""
+    """Headers that precede rows, by the process that they are sent to or received from."""
 
     sent: Mapping[int, Array]
     received: Mapping[int, Array]
@@ -59,7 +59,7 @@ NO_HEADS = Heads({}, {})
 
 
 class Messages:
-    """Sends and receives arrays of bytes. `hosts` has the name of each process's machine."""
+    """Sends and receives arrays of bytes. `hosts` has the host name of each process."""
 
     def __init__(self, comm: MPI.Intracomm, hosts: list[str], seconds: float, polite: bool) -> None:
         self.comm, self.hosts = comm, hosts
@@ -71,11 +71,12 @@ class Messages:
         self._recent: deque[str] = deque(maxlen=REMEMBERED)
 
     def who(self, process: int) -> str:
-        """A process in errors."""
+        """Return the name of a process in errors."""
         return f"process {process} ({self.hosts[process]})"
 
     def tag(self, *words: object) -> int:
-        """The same number for the same words in every process, another for others."""
+        """Return a tag that is equal for equal words in every process, and usually different
+        otherwise."""
         return crc32("\n".join(map(str, words)).encode()) % self._tags
 
     def post(
@@ -88,8 +89,9 @@ class Messages:
     ) -> Posted:
         """Start to send `rows[p]` to process p, and to receive into `places[p]` from it.
 
-        All are contiguous, and nobody touches them until they have been waited for. `heads` has
-        bytes that go in front of some rows, in the same messages, and places for those that come.
+        All arrays are contiguous and must not be accessed until the messages have been waited for.
+        `heads` has headers that precede some rows in the same messages, and buffers for those
+        received.
         """
         sources = tuple(
             (source, self._receive(place, heads.received.get(source), source, tag))
@@ -107,25 +109,25 @@ class Messages:
     def _send(self, row: Array, head: Array | None, target: int, tag: int) -> MPI.Request:
         if head is None:
             return self.comm.Isend([_bytes(row), MPI.BYTE], target, tag)
-        kind = _joined(head, row)
+        kind = _join_buffers(head, row)
         request = self.comm.Isend([MPI.BOTTOM, 1, kind], target, tag)
-        kind.Free()  # MPI keeps it until the message has gone.
+        kind.Free()  # MPI keeps the datatype until the message has been sent.
         return request
 
     def _receive(self, place: Array, head: Array | None, source: int, tag: int) -> MPI.Request:
         if head is None:
             return self.comm.Irecv([_bytes(place), MPI.BYTE], source, tag)
-        kind = _joined(head, place)
+        kind = _join_buffers(head, place)
         request = self.comm.Irecv([MPI.BOTTOM, 1, kind], source, tag)
         kind.Free()
         return request
 
     def wait(self, posted: Posted) -> None:
-        """Return when the messages have come and gone; end the job if they do not."""
+        """Return when the messages have been sent and received; end the job if they are not."""
         if not MPI.Request.Testall(posted.requests):
             self._wait(posted)
         what = posted.what().words
-        if not self._recent or self._recent[-1] != what:  # one exchange may take several messages
+        if not self._recent or self._recent[-1] != what:  # One exchange may take several messages.
             self._recent.append(what)
 
     def _wait(self, posted: Posted) -> None:
@@ -146,19 +148,19 @@ class Messages:
                 nap = min(1.1 * nap, LONGEST_NAP_SECONDS)
 
     def _look(self, posted: Posted, waited: float, known: str) -> str:
-        """Give up if nobody can send what is waited for, or nobody has for too long.
+        """End the job if no process can send the missing messages, or after the timeout.
 
-        Returns why nobody can. What is `known` since the last look has had time to be overtaken
-        by messages that were sent before.
+        Return the reason if no process can send them. A reason that is `known` since the last check
+        has left enough time for messages that were sent before it.
         """
         lacking = [source for source, request in posted.sources if not request.Get_status()]
         news = self.notes.read(lacking, posted.tag, posted.what())
         if news and news == known:
             self.fail(f"{self._where(posted)} waits for ever: {news}")
         if waited > self.seconds:
-            told = ", ".join(map(self.who, lacking)) or "the receivers"
+            names = ", ".join(map(self.who, lacking)) or "the receivers"
             self.fail(
-                f"{self._where(posted)} timed out after {self.seconds:g} s, waiting for {told}; "
+                f"{self._where(posted)} timed out after {self.seconds:g} s, waiting for {names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
         return news
@@ -167,20 +169,20 @@ class Messages:
         return f"{self.who(self.rank)}: {posted.what().words}"
 
     def fail(self, message: str) -> NoReturn:
-        """End all processes, with code 13."""
+        """End all processes, with exit code 13."""
         recent = "".join(f"\n  {each}" for each in self._recent)
         done = f"\nbefore that, this process finished:{recent}" if recent else ""
         end(self.comm, f"shardir: {message}{done}", 13)
 
 
 def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
-    """Say something and end every process of the job."""
-    # Where the launcher is gone, nobody listens any more.
+    """Print a message and end every process of the job."""
+    # If the launcher has ended, its pipes are closed.
     with suppress(OSError, ValueError):
         print(message, file=sys.stderr, flush=True)
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-    # Where the network is cut, Abort may wait for ever, and keeps Python from running meanwhile.
+    # If the network is down, Abort may block while it holds the GIL.
     if hasattr(signal, "alarm"):
         signal.alarm(ABORT_SECONDS)
     comm.Abort(code)
@@ -188,11 +190,11 @@ def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
 
 
 def _bytes(array: Array) -> Array:
-    """A contiguous array as bytes."""
+    """View a contiguous array as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 
-def _joined(head: Array, row: Array) -> MPI.Datatype:
-    """A datatype of two arrays as one message, without copying them."""
+def _join_buffers(head: Array, row: Array) -> MPI.Datatype:
+    """Return a datatype of two arrays that form one message, without copying them."""
     addresses = [MPI.Get_address(_bytes(head)), MPI.Get_address(_bytes(row))]
     return MPI.BYTE.Create_hindexed([head.nbytes, row.nbytes], addresses).Commit()

@@ -1,15 +1,16 @@
-"""Notes that processes leave one another: I have ended; I wait, for these, in this place.
+"""Deadlock detection: status notes that processes send to each other.
 
-They cost nothing while all goes well. A process that has waited for a while tells those that it
-waits for; one that ends tells all. Two processes that wait for each other in different places will
-do so for ever, and a message from a process that has ended will never come: then there is no
-reason to wait until the time is over.
+Notes cost nothing while no process waits long. A process that has waited for some time sends a note
+to the processes that it waits for; a process that ends sends one to all. If two processes wait for
+each other in different operations, or a process waits for one that has ended, the message can never
+arrive, and the process need not wait for the timeout.
 
-A process that has ended waits for all others, who may have work of their own left. They tell it now
-and then, from a thread beside that work, that they go on.
+A process that has ended waits until all others have ended. They send it a note at intervals, from a
+heartbeat thread, while they are still running.
 
-A note may be old: who wrote it may have gone on since. So a process that finds one in which another
-waits for it asks again. What that one answers comes after everything that was sent to it before.
+A note may be outdated: its sender may have continued since. A process that reads a note of a
+process that waits for it therefore requests another one. The answer arrives after all messages that
+were sent before it.
 """
 
 import time
@@ -27,14 +28,14 @@ NOTE = 7
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process is: in words, and in which program, if it is in one."""
+    """The operation that a process executes: a description, and its program if there is one."""
 
     words: str
     program: Identity | None = None
 
 
 class Kind(Enum):
-    """What a note says."""
+    """The kind of a note."""
 
     WAITS = "waits"
     ASKS = "asks"
@@ -44,7 +45,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Note:
-    """What a process has to say: for whom it waits, with which tag, and where it is."""
+    """The status of a process: the processes that it waits for, the tag, and its operation."""
 
     process: int
     kind: Kind
@@ -54,7 +55,7 @@ class Note:
 
 
 class Notes:
-    """The notes that this process writes and reads."""
+    """Sends and receives the notes of this process."""
 
     def __init__(self, comm: MPI.Intracomm, who: Callable[[int], str]) -> None:
         self.comm, self.who, self.rank = comm, who, comm.Get_rank()
@@ -67,7 +68,7 @@ class Notes:
         self._posted: list[MPI.Request] = []
 
     def read(self, lacking: Sequence[int], tag: int, where: Place) -> str:
-        """Why nothing will ever come from some process of `lacking`; empty if it may."""
+        """Return why a message from a process of `lacking` cannot arrive; empty if it can."""
         with self._lock:
             return self._read(lacking, tag, where)
 
@@ -93,32 +94,32 @@ class Notes:
         return ""
 
     def _why(self, where: Place, note: Note) -> str:
-        """What is wrong where two processes wait for each other."""
-        told, other = "", note.where.program
+        """Return the error if two processes wait for each other."""
+        reason, other = "", note.where.program
         if where.program is not None and other is not None:
             who = self.who(self.rank), self.who(note.process)
-            told = difference(where.program, other, who)
-        return told or "all processes must run the same programs in the same order"
+            reason = difference(where.program, other, who)
+        return reason or "all processes must run the same programs in the same order"
 
     def go_on(self) -> None:
-        """Tell those who have ended that this process has not."""
+        """Send a note that this process is running to the processes that have ended."""
         with self._lock:
             self._listen()
             self._write(sorted(self._ended), Note(self.rank, Kind.GOES_ON))
 
     def leave(self) -> None:
-        """Tell all others that this process has come to its end."""
+        """Send a note that this process has ended to all others."""
         others = [process for process in range(self.comm.Get_size()) if process != self.rank]
         self._heard = dict.fromkeys(others, time.monotonic())
         self._write(others, Note(self.rank, Kind.HAS_ENDED))
 
     def silent(self, seconds: float) -> list[int]:
-        """Who has not ended, and has said nothing for so long since this process has."""
+        """Return the processes that have not ended and from which no note arrived for `seconds`."""
         since = time.monotonic() - seconds
         return [p for p, at in self._heard.items() if p not in self._ended and at < since]
 
     def all_have_left(self) -> bool:
-        """Whether all others have said so, and have been told."""
+        """Return whether all others have ended, and this process's notes have been sent."""
         self._listen()
         self._posted = [request for request in self._posted if not request.Test()]
         return len(self._ended) == self.comm.Get_size() - 1 and not self._posted
@@ -136,4 +137,4 @@ class Notes:
             elif note.kind is Kind.WAITS:
                 self._waiting[note.process] = note
             elif note.kind is Kind.ASKS:
-                self._told = None  # told again
+                self._told = None  # The next read sends the note again.

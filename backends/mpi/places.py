@@ -1,9 +1,8 @@
-"""Who has what: the devices of a program, their processes, and what is the same on several.
+"""Device ownership: the process of each device, and classes of devices with equal data.
 
-Where a value differs between devices only along some mesh axes, devices that differ along others
-alone have equal numbers of it. Such devices are one *class*, of which one number suffices: what a
-class holds is sent once, whatever the number of its devices, and not at all to a process that has
-one of them.
+If a value differs between devices only along some mesh axes, devices that differ only along other
+axes hold equal data. Such devices form one *class*; its data is sent once for any number of
+devices, and not at all to a process that has a device of the class.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from shardir.placement import Axis
 
 @dataclass(frozen=True)
 class Places:
-    """The devices of a mesh, the process of each, and the process that this is."""
+    """The devices of a mesh, the process of each device, and the index of this process."""
 
     mesh: Mesh
     owners: tuple[int, ...]
@@ -35,33 +34,35 @@ class Places:
         return tuple(sorted(set(self.owners)))
 
     def classes(self, differing: Sequence[Axis]) -> "Classes":
-        """The devices by what they hold of a value that differs along these axes."""
+        """Return the classes of devices for a value that differs along these axes."""
         return Classes(self, tuple(positions(self.mesh, tuple(sorted(differing))).tolist()))
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Each device's class of one value."""
+    """The class of each device for one value."""
 
     places: Places
     of: tuple[int, ...]
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """For each class the processes that hold it."""
+        """The processes that hold each class."""
         found: dict[int, dict[int, None]] = {}
         for number, owner in zip(self.of, self.places.owners, strict=True):
             found.setdefault(number, {})[owner] = None
         return {number: tuple(sorted(owners)) for number, owners in found.items()}
 
     def sender(self, number: int, receiver: int) -> int:
-        """Who gives a class to a process: itself if it can, else one of those that have it."""
+        """Return the process that sends a class to `receiver`: the receiver itself if it holds the
+        class, otherwise one of the processes that do."""
         holders = self.holders[number]
         return receiver if receiver in holders else holders[receiver % len(holders)]
 
     def held(self, arrays: Sequence[Array]) -> dict[int, Array]:
-        """What this process holds of each class; `arrays` are those of its devices."""
-        made: dict[int, Array] = {}
+        """Return the array of each class that this process holds; `arrays` are those of its
+        devices."""
+        arrays_found: dict[int, Array] = {}
         for device, array in zip(self.places.local, arrays, strict=True):
-            made.setdefault(self.of[device], array)
-        return made
+            arrays_found.setdefault(self.of[device], array)
+        return arrays_found

@@ -1,10 +1,10 @@
-"""A per-device program on the devices of one process, exchanging with those of others.
+"""Interprets a per-device program on the devices of one process, with messages to other processes.
 
-Everything but collectives is what the NumPy executor does. A collective that was started is waited
-for where its result is first needed, so that messages travel while the process computes.
+All operations but collectives are executed by the NumPy executor. The result of a started
+collective is waited for where it is first used, so that messages overlap with computation.
 
-It runs any program, on any devices; where the devices of processes are blocks of a mesh,
-`shardir.backends.mpi.compiled` is quicker.
+This class runs any program on any devices; if the devices of each process form a block of the mesh,
+`shardir.backends.mpi.compiled_program` is faster.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Program(LocalProgram):
-    """A partitioned module on devices of several processes."""
+    """A partitioned module on devices of several processes, interpreted."""
 
     passes = ""
 
@@ -89,10 +89,11 @@ class Program(LocalProgram):
 
 
 def _own(places: Places, step: Step, env: Environment) -> list[Array]:
-    """What depends on the device alone: its position, or its slice of what it holds."""
+    """Compute an operation that depends on the device alone: its position, or its slice of an
+    operand."""
     given = list(zip(*(env[value] for value in step.op.operands), strict=True))
     operands = dict(zip(places.local, given, strict=bool(given)))
-    # Devices of other processes stand there with what one of this process has.
+    # Devices of other processes are given the operands of a device of this process.
     some = given[0] if given else ()
     made = step.run(places.mesh, [operands.get(d, some) for d in range(places.mesh.size)])
     return [made[device] for device in places.local]

@@ -1,4 +1,4 @@
-"""A pulse: what a process does every few seconds beside its program."""
+"""A heartbeat: calls a function at intervals from a thread of its own."""
 
 import threading
 from collections.abc import Callable
@@ -8,9 +8,9 @@ LONGEST_SECONDS = 10.0
 
 
 class Pulse:
-    """Calls `beat` from a thread of its own, four times in `seconds` at least, until `stop`.
+    """Calls `beat` from a thread, at least four times in `seconds`, until `stop`.
 
-    Where the system has no thread for it, nothing is called.
+    If the system cannot start a thread, `beat` is not called.
     """
 
     def __init__(self, beat: Callable[[], None], seconds: float) -> None:
@@ -25,7 +25,7 @@ class Pulse:
             self._beat()
 
     def stop(self) -> None:
-        """Return when nothing is called any more."""
+        """Stop the calls; return when no call is running."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,9 +1,9 @@
-"""Sums that are too large for everybody to get everybody's parts of.
+"""Large reductions: reduce-scatter between processes, then all-gather for an all-reduce.
 
-The devices of one process combine theirs in its memory, in order of their positions. The
-processes of a group then cut what they have: each combines one part of all, in order of the
-processes, and in an all-reduce sends it back. That is as few bytes as can be, whatever the number
-of processes, and the order of the sum does not depend on who comes first.
+The devices of one process combine their arrays in its memory, in order of their positions. The
+processes of a group then split the result: each combines one part of all, in order of the
+processes, and for an all-reduce sends it back. This sends the minimum number of bytes for any
+number of processes, and the order of the sum does not depend on the order of arrival.
 """
 
 from collections.abc import Sequence
@@ -27,26 +27,26 @@ from shardir.ops.overlap import kind_of
 
 @dataclass(frozen=True)
 class Team:
-    """The processes whose devices form a group: their positions in it, and their classes there."""
+    """The processes whose devices form a group, their positions in it, and their classes there."""
 
     processes: tuple[int, ...]
     positions: dict[int, tuple[int, ...]]
     numbers: tuple[int, ...]
 
     def of(self, process: int) -> list[int]:
-        """The classes of what the devices of one process contribute."""
+        """Return the classes that the devices of one process contribute."""
         return [self.numbers[at] for at in self.positions[process]]
 
 
 class Reducing(GroupRoute):
-    """all-reduce and reduce-scatter, combined in each process before they are sent."""
+    """all-reduce and reduce-scatter that combine in each process before sending."""
 
     def __init__(self, op: Op, classes: Classes) -> None:
         super().__init__(op, classes)
         self.scatters = kind_of(op) == "reduce-scatter"
         self.function = REDUCTIONS[op.attrs["op"]][0]
         self.result = op.results[0].type
-        # Equal groups of the same processes are one team.
+        # Groups with equal data on the same processes are one team.
         self.team: dict[tuple[int, ...], int] = {}
         self.teams: list[Team] = []
         known: dict[object, int] = {}
@@ -64,7 +64,7 @@ class Reducing(GroupRoute):
 
     @cached_property
     def working(self) -> np.dtype[Any]:
-        """What is added up in: halves in single precision."""
+        """The element type of partial sums: f32 for half precision."""
         dtype = self.type.numpy
         half = dtype.itemsize == 2 and dtype.kind not in "iu"
         return np.dtype(np.float32) if half else dtype
@@ -93,7 +93,7 @@ class Reducing(GroupRoute):
 
 
 class Job:
-    """One team's sum on its way, seen from one of its processes."""
+    """The reduction of one team in flight, in one of its processes."""
 
     def __init__(
         self,
@@ -122,32 +122,32 @@ class Job:
         self.posted = call.post(rows, self.places, number)
 
     def _combined(self, arrays: list[Array]) -> Array:
-        """What the devices of this process have, combined but not yet rounded."""
+        """Combine the arrays of the devices of this process, without rounding."""
         if len(arrays) == 1:
             return arrays[0]
         wide = [array.astype(self.route.working, copy=False) for array in arrays]
         return combined(wide, self.route.op.attrs["op"])
 
     def _sent(self, process: int) -> np.dtype[Any]:
-        """The element type in which a process sends what it has."""
+        """Return the element type in which a process sends its partial result."""
         alone = len(self.team.positions[process]) == 1
         return self.route.type.numpy if alone else self.route.working
 
     def _bounds(self, process: int) -> slice:
-        """The part of an all-reduce that one process combines."""
+        """Return the part of an all-reduce that one process combines."""
         size, count = prod(self.route.type.shape), len(self.team.processes)
         at = self.team.processes.index(process)
         return slice(size * at // count, size * (at + 1) // count)
 
     def _share(self, process: int) -> tuple[int, ...]:
-        """The shape of what one process combines."""
+        """Return the shape of the part that one process combines."""
         if self.route.scatters:
             return len(self.team.positions[process]), *self.route.result.shape
         bounds = self._bounds(process)
         return (bounds.stop - bounds.start,)
 
     def _cut(self, process: int) -> Array:
-        """What this process has of the part that another combines."""
+        """Return the part of this process's array that another process combines."""
         if self.route.scatters:
             dim, count = self.route.op.attrs["dim"], len(self.team.numbers)
             cuts = pieces(self.partial, dim, count)
@@ -155,7 +155,8 @@ class Job:
         return np.ascontiguousarray(self.partial).reshape(-1)[self._bounds(process)]
 
     def combine(self) -> None:
-        """Wait for the parts of the others and combine; send back what all are to have."""
+        """Wait for the parts of the others and combine them; for an all-reduce, send the result
+        back."""
         if self.posted is None:
             return
         self.call.messages.wait(self.posted)
@@ -181,7 +182,7 @@ class Job:
         self.posted = self.call.post(rows, places, self.number, "back")
 
     def _total(self, parts: list[Array], into: Array | None) -> Array:
-        """The parts combined, in `into` if it is there and the function can write to it."""
+        """Combine the parts, in `into` if it is given and the function can write to it."""
         function = self.route.function
         with np.errstate(all="ignore"):
             if into is not None and isinstance(function, np.ufunc):
@@ -195,12 +196,12 @@ class Job:
         return total
 
     def wait(self) -> None:
-        """Wait for what others have combined."""
+        """Wait for the parts that other processes have combined."""
         if self.posted is not None:
             self.call.messages.wait(self.posted)
 
     def result(self, position: int) -> Array:
-        """What the device of this process at a position of the group gets."""
+        """Return the result of the device of this process at a position of the group."""
         if not self.route.scatters:
             return self.whole
         mine = self.team.positions[self.here]
@@ -218,7 +219,7 @@ def _team(owners: tuple[int, ...], numbers: tuple[int, ...]) -> Team:
 
 
 def is_large(op: Op, classes: Classes, limit: int) -> bool:
-    """Whether a process would get more than `limit` bytes if it got the parts of all others."""
+    """Return whether a process would receive more than `limit` bytes by gathering all parts."""
     members = Members(op, classes)
     most = 0
     for process in classes.places.processes:

@@ -1,7 +1,7 @@
-"""Routes: for each collective of a program what this process sends, receives and puts together.
+"""Routes: the messages and local computation of each collective of a program in this process.
 
-A route is found once; each run starts it with the arrays of this process's devices, and finishes
-it for their results.
+A route is computed once; each run starts it with the arrays of this process's devices, and finishes
+it to get their results.
 """
 
 from abc import ABC, abstractmethod
@@ -23,15 +23,15 @@ from shardir.ops.collective import combined, pieces
 from shardir.ops.overlap import kind_of
 
 Finish = Callable[[], list[Array]]
-"""Waits for what was started, and makes a result for each device of this process."""
+"""Waits for a started collective and returns a result for each device of this process."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One execution of a collective: how its messages are sent, marked and spoken of.
+    """One execution of a collective: how its messages are sent, tagged and described in errors.
 
-    A call with a `state` (see `input_check`) sends it in front of the first row for each process,
-    and has those of others in `states` when it is finished.
+    A call with a `state` (see `input_check`) sends it as the header of the first row to each
+    process, and has the states of the others in `states` when it is finished.
     """
 
     messages: Messages
@@ -42,7 +42,7 @@ class Call:
     _told: set[int] = field(default_factory=set)
 
     def tag(self, *stage: object) -> int:
-        """What marks the messages of one stage."""
+        """Return the tag of the messages of one stage."""
         return self.messages.tag(*self.mark, *stage)
 
     def post(
@@ -61,12 +61,12 @@ class Call:
 
     @property
     def states(self) -> list[bytes]:
-        """The states that have come."""
+        """The states that were received."""
         return [head.tobytes() for head in self._received.values()]
 
 
 class Route(ABC):
-    """How the devices of this process take part in one collective."""
+    """The implementation of one collective on the devices of this process."""
 
     def __init__(self, op: Op, classes: Classes) -> None:
         self.op, self.classes, self.places = op, classes, classes.places
@@ -75,18 +75,18 @@ class Route(ABC):
     @property
     @abstractmethod
     def links(self) -> Links:
-        """Who sends something to whom before this process combines anything."""
+        """The pairs of processes that communicate before this process combines anything."""
 
     @abstractmethod
     def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
-        """Send what others need of `arrays`, one for each device of this process.
+        """Send the arrays that others need; `arrays` has one for each device of this process.
 
-        The result of the only device here may be written to `out`.
+        If this process has one device, its result may be written to `out`.
         """
 
 
 class Members:
-    """The groups of devices that have something for each other, and each device's place."""
+    """The groups of devices of a collective, and the position of each device in its group."""
 
     def __init__(self, op: Op, classes: Classes) -> None:
         self.classes = classes
@@ -94,7 +94,7 @@ class Members:
         self.place = {d: (group, at) for group in self.groups for at, d in enumerate(group)}
 
     def numbers(self, group: Sequence[int]) -> tuple[int, ...]:
-        """The classes of a group's devices."""
+        """Return the classes of a group's devices."""
         return tuple(self.classes.of[device] for device in group)
 
 
@@ -105,21 +105,22 @@ class GroupRoute(Route, Members):
         Route.__init__(self, op, classes)
         Members.__init__(self, op, classes)
 
-    def spread(self, made: Callable[[tuple[int, ...]], Sequence[Array]]) -> list[Array]:
-        """For each device its part of what is made of its group, once for equal groups."""
+    def spread(self, make_results: Callable[[tuple[int, ...]], Sequence[Array]]) -> list[Array]:
+        """Return the result of each device; `make_results` is called once for groups with equal
+        data."""
         results: dict[tuple[int, ...], Sequence[Array]] = {}
         found = []
         for device in self.places.local:
             group, at = self.place[device]
             numbers = self.numbers(group)
             if numbers not in results:
-                results[numbers] = made(numbers)
+                results[numbers] = make_results(numbers)
             found.append(results[numbers][at])
         return found
 
 
 class Together(GroupRoute):
-    """Every device gets the arrays of its whole group, and combines them as one process would."""
+    """Every device gets the arrays of its whole group and combines them, as within one process."""
 
     def __init__(self, op: Op, classes: Classes) -> None:
         super().__init__(op, classes)
@@ -149,7 +150,7 @@ class Together(GroupRoute):
         return finish
 
     def _places(self, out: Array | None) -> dict[int, Array]:
-        """Where in `out` each class goes that is gathered, if they lie there one after another."""
+        """Return the buffer in `out` of each gathered class, if these are contiguous."""
         if out is None or kind_of(self.op) != "all-gather" or not out.flags.c_contiguous:
             return {}
         dim: int = self.op.attrs["dim"]
@@ -170,7 +171,7 @@ class Together(GroupRoute):
 
 
 class Transposing(GroupRoute):
-    """all-to-all: of each array the device at position i gets piece i."""
+    """all-to-all: the device at position i gets piece i of each array."""
 
     def __init__(self, op: Op, classes: Classes) -> None:
         super().__init__(op, classes)
@@ -201,17 +202,17 @@ class Transposing(GroupRoute):
         def finish() -> list[Array]:
             have.update(fetching.finish())
 
-            def turned(group: tuple[int, ...], at: int) -> Array:
+            def concatenate(group: tuple[int, ...], at: int) -> Array:
                 return np.concatenate([have[number, at] for number in group], concat)
 
-            made: dict[tuple[tuple[int, ...], int], Array] = {}
+            make_results: dict[tuple[tuple[int, ...], int], Array] = {}
             results = []
             for device in self.places.local:
                 group, at = self.place[device]
                 key = self.numbers(group), at
-                if key not in made:
-                    made[key] = turned(*key)
-                results.append(made[key])
+                if key not in make_results:
+                    make_results[key] = concatenate(*key)
+                results.append(make_results[key])
             return results
 
         return finish
@@ -221,7 +222,7 @@ class Transposing(GroupRoute):
 
 
 class Moving(Route):
-    """collective-permute: every device gets another's array, or zeros."""
+    """collective-permute: every device gets the array of another device, or zeros."""
 
     def __init__(self, op: Op, classes: Classes) -> None:
         super().__init__(op, classes)

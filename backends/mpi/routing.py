@@ -1,4 +1,4 @@
-"""Which route a collective of a program takes."""
+"""Selects the route of a collective."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from shardir.ops.overlap import kind_of
 from shardir.placement import Axis
 
 SMALL_BYTES = 1 << 16
-"""Sums of which a process would receive no more than this are combined as one process does."""
+"""Reductions of which a process would receive at most this are gathered and combined locally."""
 
 
 def route_of(op: Op, differing: Sequence[Axis], places: Places) -> Route:
-    """The route of a collective whose operand may differ along the axes `differing`."""
+    """Return the route of a collective whose operand may differ along the axes `differing`."""
     classes = places.classes(differing)
     kind = kind_of(op)
     if kind == "all-to-all":

@@ -1,4 +1,4 @@
-"""What the runs of one program have in common, in each of its processes."""
+"""The state of one program in one of its processes, across runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class Run:
-    """One run of a program: which one it is, and how many collectives it has come to."""
+    """One run of a program: its number, and how many collectives it has executed."""
 
     number: int
     steps: int = 0
     state: bytes | None = None
-    """What this process knows of the inputs of all; see `input_check`."""
+    """The state of the input check of this process; see `input_check`."""
     check: InputCheck | None = None
 
 
 class Session:
-    """A program on devices of several processes, as these see one another.
+    """A program on the devices of several processes.
 
-    Its messages are marked by the program, the run, and the collective that they belong to.
+    Its messages are tagged with the program, the run, and the collective that they belong to.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class Session:
         self._carriers: tuple[Op, ...] = ()
 
     def carry(self, body: Block, links: Mapping[Op, Links]) -> None:
-        """Find the collectives of a program whose messages compare the inputs of a run."""
+        """Select the collectives of a program whose messages compare the inputs of a run."""
         self._carriers = carriers_of(body, links, self._processes)
 
     def begin(self) -> None:
-        """Make sure that all processes have the same program."""
+        """Check that all processes have the same program."""
         self._world.agree(self._identity, self._processes)
 
     @contextmanager
     def run(self, check: InputCheck | None = None, *, first: bool = False) -> Iterator[None]:
-        """A run, which begins when all processes are known to have the same program.
+        """Run the body as one run, after a check that all processes have the same program.
 
-        With a `check`, it ends with an error in all processes if the inputs differ: when its
-        carriers have run, or with `first` before anything has.
+        With a `check`, the run ends with an error in all processes if the inputs differ: after its
+        carriers have run, or with `first` before any operation.
         """
         with self._lock:
             self.begin()
@@ -101,7 +101,7 @@ class Session:
         self._conclude()
 
     def finish(self, op: Op, call: Call) -> None:
-        """Take note of the states that have come with a collective, which has been waited for."""
+        """Combine the states that were received with a finished collective."""
         if call.state is None:
             return
         now = self._now
@@ -111,14 +111,14 @@ class Session:
             self._conclude()
 
     def _conclude(self) -> None:
-        """Every digest has reached this process: go on if all are the same."""
+        """Finish the check, since every digest has reached this process."""
         now = self._now
         state, now.state = now.state, None
         if state == MISMATCH and now.check is not None:
             now.check.differs()
 
     def call(self, op: Op, places: Places) -> Call:
-        """The next collective of this run."""
+        """Return the next collective call of this run."""
         self._now.steps += 1
         number, step = self._now.number, self._now.steps
         what = partial(self._told, op, places, number, step)

@@ -1,4 +1,4 @@
-"""The world: all processes that mpiexec started, and how this one reaches them."""
+"""The process group of an MPI job, and the communication of this process with the others."""
 
 import atexit
 import os
@@ -31,35 +31,37 @@ from shardir.ir import Module
 
 LEAVING_SECONDS = 1e-3
 LOST = 13
-"""The exit code of a process whose launcher is gone."""
+"""The exit code of a process whose launcher has ended."""
 WORDS = 200
-"""Characters of what a process is at that others are told."""
+"""Maximum characters of the description of an operation that is sent to other processes."""
 
 
 class World(Link):
-    """What runs over several processes, and what they tell one another."""
+    """The link to all processes of the job; compiles programs that run on several processes."""
 
     def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
         self.comm = comm
         hosts: list[str] = comm.allgather(socket.gethostname())
-        neighbours = _neighbours(comm, hosts)
-        polite = neighbours > _cores()
-        share_cores(neighbours)
+        sharing = _neighbours(comm, hosts)
+        polite = sharing > _cores()
+        share_cores(sharing)
         self.messages = Messages(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
         self._beginning: Identity | None = None
         self._process, self._parent = os.getpid(), os.getppid()
-        # Threads of a process may send at the same time only where MPI says so.
+        # Several threads may send at the same time only with MPI_THREAD_MULTIPLE.
         threads = self.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._pulse = Pulse(self.messages.notes.go_on, seconds) if threads else None
 
     @property
     def index(self) -> int:
+        """The rank of this process."""
         return self.comm.Get_rank()
 
     @property
     def size(self) -> int:
+        """The number of processes."""
         return self.comm.Get_size()
 
     def who(self, process: int) -> str:
@@ -85,12 +87,12 @@ class World(Link):
         return Program(module, owners, self, checks_inputs=checks_inputs)
 
     def count(self, *words: object) -> int:
-        """How often these words were counted before."""
+        """Return how often these words have been counted before, and count them."""
         self._counts[words] += 1
         return self._counts[words] - 1
 
     def agree(self, identity: Identity, processes: tuple[int, ...]) -> None:
-        """Make sure, once for each program, that all of its processes mean the same."""
+        """Check, once for each program, that all of its processes have the same program."""
         if identity.digest not in self._known:
             self._beginning = identity.brief
             try:
@@ -108,7 +110,8 @@ class World(Link):
             members, ("size", number), np.array([len(row), crc32(what.encode())]), {}, what
         )
         if len({int(size[1]) for size in sizes}) > 1:
-            # All have seen that they are at different places, so all go on to say where.
+            # All processes have detected the mismatch, so that all of them exchange their
+            # descriptions.
             text = np.frombuffer(what[:WORDS].encode().ljust(4 * WORDS), np.uint8)
             self._disagree(members, self._swap(members, ("what", number), text, {}, what))
         lengths = {p: int(size[0]) for p, size in zip(members, sizes, strict=True)}
@@ -124,7 +127,8 @@ class World(Link):
         lengths: Mapping[int, int],
         what: str,
     ) -> list[Array]:
-        """Send a row to all other members; theirs are as long unless `lengths` says otherwise."""
+        """Send a row to all other members and receive theirs, of the same length unless `lengths`
+        has another."""
         place = Place(what, self._beginning)
         others = [process for process in members if process != self.index]
         places = {p: np.empty(lengths.get(p, len(row)), row.dtype) for p in others}
@@ -152,7 +156,7 @@ class World(Link):
         for process in sorted({*rows, *sizes}):
             send = {process: rows[process]} if process in rows else {}
             receive = {process: came[process]} if process in sizes else {}
-            # Either way messages are counted apart: what one sends is what the other receives.
+            # Sent and received messages are counted separately: the counts of both processes agree.
             if send:
                 tag = self.messages.tag(what, self.count("sent", process))
                 posted.append(self.messages.post(tag, send, {}, lambda: place))
@@ -164,9 +168,9 @@ class World(Link):
         return came
 
     def leave(self) -> None:
-        """Say good-bye and wait, politely, until all others have."""
+        """Announce the end of this process, and wait until all others have ended, with sleeps."""
         if os.getpid() != self._process:
-            return  # a copy made by fork
+            return  # A forked child.
         if self._pulse is not None:
             self._pulse.stop()
         notes, seconds = self.messages.notes, self.messages.seconds
@@ -174,19 +178,20 @@ class World(Link):
         while not notes.all_have_left():
             time.sleep(LEAVING_SECONDS)
             if silent := notes.silent(seconds):
-                told = ", ".join(map(self.who, silent))
+                names = ", ".join(map(self.who, silent))
                 self.messages.fail(
                     f"{self.who(self.index)}: the end of the program timed out after {seconds:g} "
-                    f"s, in which nothing was heard of {told}; if it needs longer, set "
+                    f"s, in which no message arrived from {names}; if it needs longer, set "
                     "SHARDIR_COMM_TIMEOUT to more seconds"
                 )
             if os.getppid() != self._parent:
-                # Whoever started this process is gone, and can end it no more if others fail.
+                # The launcher has ended and could not stop this process if other processes failed.
                 end(self.comm, f"shardir: {self.who(self.index)} has lost its launcher", LOST)
 
 
 def _neighbours(comm: MPI.Intracomm, hosts: Sequence[str]) -> int:
-    """How many processes, this one among them, run on this host on any of the same cores."""
+    """Return the number of processes on this host, including this one, that may run on the same
+    cores."""
     mine = hosts[comm.Get_rank()]
     cores: list[set[int] | None] = comm.allgather(_affinity())
     here = cores[comm.Get_rank()]
@@ -197,20 +202,20 @@ def _neighbours(comm: MPI.Intracomm, hosts: Sequence[str]) -> int:
 
 
 def _affinity() -> set[int] | None:
-    """The numbers of the cores that this process may run on, where the system tells."""
+    """Return the cores that this process may run on, None if the system does not report them."""
     return os.sched_getaffinity(0) if sys.platform == "linux" else None
 
 
 def _cores() -> int:
-    """How many cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     cores = _affinity()
     return len(cores) if cores is not None else os.cpu_count() or 1
 
 
 def connect(seconds: float) -> World:
-    """The world of the processes that were started together with this one.
+    """Return the world of the processes that were started together with this one.
 
-    From now on an exception that nobody catches ends all of them, here or in any thread.
+    Afterwards an uncaught exception in any thread ends all of them.
     """
     world = World(MPI.COMM_WORLD.Dup(), seconds)
     if world.size > 1:

@@ -108,7 +108,7 @@ def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
     host = done.err[0].partition("process 0 (")[2].partition(")")[0]
     assert (
         f"shardir: process 0 ({host}): the end of the program timed out after 2 s, in which "
-        f"nothing was heard of process 1 ({host}); if it needs longer, set SHARDIR_COMM_TIMEOUT"
+        f"no message arrived from process 1 ({host}); if it needs longer, set SHARDIR_COMM_TIMEOUT"
     ) in done.err[0]
 
 

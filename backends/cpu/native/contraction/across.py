@@ -1,7 +1,7 @@
-"""A few rows times a large matrix whose columns are neighbours.
+"""Skinny GEMM: a few rows times a large matrix whose columns are contiguous.
 
-Some rows of the matrix are read at once, along all columns of the task, since memory is fastest
-when it is read in long runs; the result stays in the nearest cache meanwhile.
+Some rows of the matrix are read together, along all columns of the task, since memory bandwidth is
+highest for long contiguous reads; the result stays in the L1 cache meanwhile.
 """
 
 from functools import cache
@@ -12,13 +12,13 @@ from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 MOST = 4
-"""Rows of the result that are made at once: the nearest cache has few places for each column."""
+"""Rows of the result that are computed together; the L1 cache has few ways."""
 
 
 @cache
 def across_kernel(kind: Vectors, height: int) -> Kernel:
-    """The kernel for results of `height` rows."""
-    name = f"across_{kind.name}_{height}"
+    """Return the kernel for results of `height` rows."""
+    name = f"skinny_gemm_{kind.name}_{height}"
     return Kernel(name, lambda: _text(name, kind, height))
 
 
@@ -26,8 +26,8 @@ def _text(name: str, kind: Vectors, height: int) -> str:
     module = Module()
     groups = [min(MOST, height - first) for first in range(0, height, MOST)]
     for high in sorted(set(groups)):
-        for together in (_together(high, kind), 1):
-            _emit_sweep(module, high, together, kind)
+        for group in (_together(high, kind), 1):
+            _emit_sweep(module, high, group, kind)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -39,20 +39,20 @@ def _text(name: str, kind: Vectors, height: int) -> str:
     f.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
     nbytes = block.columns * kind.item
     with block.products(bases) as (lhs, rhs, out, _):
-        far = block.first_column * kind.item
-        right = f.offset(rhs, far)
+        distance = block.first_column * kind.item
+        right = f.offset(rhs, distance)
         for number, high in enumerate(groups):
-            to = f.offset(f.offset(out, far), row_out * (number * MOST))
+            to = f.offset(f.offset(out, distance), row_out * (number * MOST))
             top = f.offset(lhs, row_in * (number * MOST))
             for i in range(high):
                 start = f.offset(to, row_out * i)
                 f.do(f"call void @llvm.memset.p0.i64(ptr {start}, i8 0, i64 {nbytes}, i1 false)")
             row = f.variable("i64", 0)
-            for together in (_together(high, kind), 1):
-                with fitting_in(f, row, together, r["inner"]) as k:
+            for group in (_together(high, kind), 1):
+                with fitting_in(f, row, group, r["inner"]) as k:
                     left, first = f.offset(top, k * step_in), f.offset(right, k * step_rhs)
                     f.call(
-                        f"sweep{high}x{together}",
+                        f"sweep{high}x{group}",
                         [left, row_in, step_in, first, step_rhs, to, row_out, block.columns],
                     )
     f.leave()
@@ -60,31 +60,33 @@ def _text(name: str, kind: Vectors, height: int) -> str:
 
 
 def _together(height: int, kind: Vectors) -> int:
-    """Rows of the matrix that are read at once."""
+    """Return the number of rows of the matrix that are read together."""
     return (8 if height < 3 else 4) // kind.planes
 
 
-def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> None:
-    """`sweep(lhs, row, step, rhs, rhs_step, out, out_row, columns)`.
+def _emit_sweep(module: Module, height: int, group: int, kind: Vectors) -> None:
+    """Emit `sweep(lhs, row, step, rhs, rhs_step, out, out_row, columns)`.
 
-    Adds `together` rows of the matrix, times numbers, to each row of the result.
+    The function adds `group` rows of the matrix, times elements of the left operand, to each row
+    of the result.
     """
     params = ["ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
-    f = Function(module, f"sweep{height}x{together}", params, attributes=APART, internal=True)
+    f = Function(module, f"sweep{height}x{group}", params, attributes=APART, internal=True)
     lhs, row_in, step, rhs, rhs_step, out, row_out, columns = f.params
     size, lanes = kind.item, kind.lanes
     left = [
-        [kind.number(f, f.offset(f.offset(lhs, row_in * i), step * k)) for k in range(together)]
+        [kind.number(f, f.offset(f.offset(lhs, row_in * i), step * k)) for k in range(group)]
         for i in range(height)
     ]
     if kind.planes == 2:
-        # An imaginary part adds to what it meets turned around, and is taken away there.
-        for numbers in left:
-            for pair in numbers:
+        # The imaginary part is multiplied with swapped pairs: subtracted in real lanes, added in
+        # others.
+        for elements in left:
+            for pair in elements:
                 pair[1] = f.shuffle(
                     -pair[1], pair[1], [i % 2 * 2 * lanes for i in range(2 * lanes)]
                 )
-    rows = [f.offset(rhs, rhs_step * k) for k in range(together)]
+    rows = [f.offset(rhs, rhs_step * k) for k in range(group)]
     outs = [f.offset(out, row_out * i) for i in range(height)]
 
     def one(j: Value, mask: Value | None = None) -> None:
@@ -94,9 +96,9 @@ def _emit_sweep(module: Module, height: int, together: int, kind: Vectors) -> No
         right = [[read(row)] for row in rows]
         if kind.planes == 2:
             right = [[b, kind.swapped(f, b)] for (b,) in right]
-        for numbers, start in zip(left, outs, strict=True):
+        for elements, start in zip(left, outs, strict=True):
             total = f.variable(kind.type, read(start))
-            for a, b in zip(numbers, right, strict=True):
+            for a, b in zip(elements, right, strict=True):
                 kind.add(f, [total] * kind.planes, a, b)
             kind.write(f, total.get(), f.offset(start, j * size), mask)
 

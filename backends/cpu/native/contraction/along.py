@@ -1,7 +1,8 @@
-"""Narrow products whose operands both have their steps as neighbours: dot products.
+"""Inner-product kernel: skinny products whose operands both have contiguous K steps.
 
-Vectors of steps are multiplied and summed lane by lane, and the lanes at the end. A group of
-`height` rows and `width` columns shares what is read. The result may lie anyhow.
+Vectors of steps are multiplied and accumulated lane by lane; the lanes are added at the end. A
+group of `height` rows and `width` columns shares the loaded operands. The result may have any
+strides.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,13 @@ from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, element, lanes
 
 CHAINS = 8
-"""How many sums are under way at least, so that additions need not wait for each other."""
+"""Minimum number of independent accumulation chains, which hide the latency of additions."""
 
 
 @cache
 def along_kernel(kind: Vectors, height: int, width: int, columns: int) -> Kernel:
-    """The kernel for groups of `height` rows and `width` columns, of which there are `columns`."""
-    name = f"along_{kind.name}_{height}x{width}_{columns}"
+    """Return the kernel for groups of `height` rows and `width` of `columns` columns."""
+    name = f"inner_product_{kind.name}_{height}x{width}_{columns}"
     return Kernel(name, lambda: _text(name, kind, height, width, columns))
 
 
@@ -61,7 +62,7 @@ def _text(name: str, kind: Vectors, height: int, width: int, columns: int) -> st
 
 
 def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
-    """`group(inner, lhs, row, rhs, column, out, out_row, out_column)`."""
+    """Emit `group(inner, lhs, row, rhs, column, out, out_row, out_column)`."""
     params = ["i64", "ptr readonly", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
     f = Function(module, f"group{height}x{width}", params, attributes=APART, internal=True)
     inner, lhs, row, rhs, column, out, out_row, out_column = f.params
@@ -72,15 +73,15 @@ def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
     columns = [f.variable("ptr", f.offset(rhs, column * j)) for j in range(width)]
 
     def step(number: int, mask: Value | None = None) -> None:
-        far = number * many * kind.item
-        right = [kind.read(f, f.offset(each.get(), far), mask) for each in columns]
-        turned = [[b, kind.swapped(f, b)] if kind.planes == 2 else [b] for b in right]
+        distance = number * many * kind.item
+        right = [kind.read(f, f.offset(each.get(), distance), mask) for each in columns]
+        swapped = [[b, kind.swapped(f, b)] if kind.planes == 2 else [b] for b in right]
         for i, each in enumerate(rows):
-            left = kind.read(f, f.offset(each.get(), far), mask)
-            for j, b in enumerate(turned):
+            left = kind.read(f, f.offset(each.get(), distance), mask)
+            for j, b in enumerate(swapped):
                 kind.add(f, sums[number][i, j], [left] * kind.planes, b)
 
-    def moved(count: int) -> None:
+    def advance(count: int) -> None:
         for each in (*rows, *columns):
             each.set(f.offset(each.get(), count * many * kind.item))
 
@@ -88,11 +89,11 @@ def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
     with f.loop(0, whole, sets * many):
         for number in range(sets):
             step(number)
-        moved(sets)
+        advance(sets)
     if sets > 1:
         with f.loop(whole, vectors, many):
             step(0)
-            moved(1)
+            advance(1)
     with f.when(vectors.is_("slt", inner)):
         step(0, kind.mask(f, inner - vectors))
     totals, addresses = [], []
@@ -109,15 +110,15 @@ def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
 def store_sums(
     f: Function, kind: Vectors, totals: Sequence[list[Value]], addresses: Sequence[Value]
 ) -> None:
-    """Add up the lanes of each, and store the numbers."""
+    """Add the lanes of each accumulator and store the results."""
     parts = summed(f, [part for total in totals for part in _parts(f, kind, total)])
     for number, at in enumerate(addresses):
         kind.write(f, joined(f, parts[number * kind.planes :][: kind.planes]), at)
 
 
 def _parts(f: Function, kind: Vectors, sums: list[Value]) -> list[Value]:
-    """What adds up to a number's planes. Of pairs, the first sum has products of equal parts, the
-    second those of a real and an imaginary one."""
+    """Return the planes of a result. The first accumulator of complex elements has products of
+    equal parts, the second products of a real and an imaginary part."""
     if kind.planes == 1:
         return sums
     (real, imag), (across, back) = (kind.planes_of(f, each) for each in sums)
@@ -125,9 +126,9 @@ def _parts(f: Function, kind: Vectors, sums: list[Value]) -> list[Value]:
 
 
 def summed(f: Function, vectors: Sequence[Value]) -> list[Value]:
-    """The sum of the lanes of each, halves first; vectors share the additions."""
+    """Return the sum of the lanes of each vector; vectors share the additions."""
     found, block, many = list(vectors), lanes(vectors[0].type), 1
-    # Each vector consists of blocks of lanes, which are what is left to add of `many` vectors.
+    # Each vector consists of blocks of lanes that are left to add, one for each of `many` vectors.
     while block > 1:
         block //= 2
         if len(found) == 1 and many == 1 and block == 1:

@@ -1,4 +1,5 @@
-"""The phases of products that share all but one of the dimensions: see `lanes`."""
+"""Lowers products whose dimensions are batch dimensions or K (depthwise): see
+`depthwise_kernel`."""
 
 from collections.abc import Sequence
 from math import ceil, prod
@@ -10,15 +11,15 @@ from shardir.backends.cpu.native.data import Context, Phase
 from shardir.backends.cpu.native.llvm.target import Machine
 
 TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 HIGHEST = 8
-"""Lines that are made at once: their addresses are to have registers."""
+"""Maximum lines computed together: their addresses must fit the registers."""
 FEW = 4
-"""Lanes that are worth a vector."""
+"""Minimum lanes that justify a vector."""
 
 
 def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none where lanes are no neighbours, or an operand has columns of its own."""
+    """Return the phases; none if lanes are not contiguous or an operand has other columns."""
     views = (work.lhs, work.rhs, work.out)
     work, times = _together(work)
     if work.sizes[2] != 1 or len({view.dtype for view in views}) != 1:
@@ -34,7 +35,7 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     many = work.machine.lanes(item)
     vectors = ceil(lane.extent / many)
     height, width = _shape(lines[0], vectors, work.machine)
-    walked = next((d for d, step in enumerate(lane.steps) if step), -1)
+    run_dim = next((d for d, step in enumerate(lane.steps) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
     cost = count * (taps * vectors * each + 20.0)
@@ -54,15 +55,16 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     for d in range(CHECKS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    lying = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item, times)
-    kernel = lanes_kernel(work.out.dtype, height, width, lying)
+    layout = Lying(len(starts), run_dim, lane.rhs == 0, lane.lhs // item, times)
+    kernel = lanes_kernel(work.out.dtype, height, width, layout)
     inner = work.inner or (Loop(1, 0, 0, 0),)
     record = written(fields, _words(lines), _words(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
 
 
 def _together(work: Product) -> tuple[Product, int]:
-    """Columns as lanes, and how many of them take the same number of the left operand."""
+    """Merge columns into a batch loop as lanes; also return how many lanes share an element of the
+    left operand."""
     item, lanes = work.out.itemsize, work.machine.lanes(work.out.itemsize)
     for column in work.columns if len(work.columns) == 1 else ():
         times = column.extent
@@ -76,29 +78,30 @@ def _together(work: Product) -> tuple[Product, int]:
     return work, 1
 
 
-def _shape(near: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
-    """How many lines, which share what is read of the right operand, and vectors of lanes are made
-    at once, as registers allow."""
+def _shape(line_loop: Loop, vectors: int, machine: Machine) -> tuple[int, int]:
+    """Return the lines that share the loaded right operand, and the vectors of lanes, that are
+    computed together, as registers allow."""
     registers, most = (24, 4) if machine.has_many_registers else (8, 2)
-    if near.rhs or near.extent == 1:
+    if line_loop.rhs or line_loop.extent == 1:
         most *= 2
     width = ceil(vectors / ceil(vectors / most))
-    if near.rhs or near.extent == 1:
+    if line_loop.rhs or line_loop.extent == 1:
         return 1, width
     height = min(HIGHEST, registers // width)
-    return ceil(near.extent / ceil(near.extent / height)), width
+    return ceil(line_loop.extent / ceil(line_loop.extent / height)), width
 
 
 def _lane(work: Product) -> Loop | None:
-    """The loop whose steps are neighbours: of the batch or, of patches, places of a row."""
+    """Return the loop whose steps are contiguous: a batch loop or, for patches, output positions of
+    a row."""
     item = work.out.itemsize
     for loop in work.batch:
         if loop.lhs == loop.out == item and loop.rhs in (item, 0) and loop.extent >= FEW:
             return loop
     for loop in work.rows if work.patches else ():
         steps, pace = [step for step in loop.steps if step], loop.lhs // item
-        near = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
-        if near and steps in ([], [pace]) and loop.extent >= FEW:
+        line_loop = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
+        if line_loop and steps in ([], [pace]) and loop.extent >= FEW:
             return loop
     return None
 

@@ -1,7 +1,7 @@
-"""A block of the result of a product: the instructions of a task, in their order.
+"""The macro-kernel of the packed GEMM: the loops of a task around the micro-kernel.
 
-Rows are packed a panel at a time, just before its first tile, and columns in groups, just before
-their first tiles; meanwhile tiles ask for what is packed next.
+Rows are packed one panel at a time, just before the first tile of the panel, and columns in groups,
+just before their first tiles. Meanwhile tiles prefetch what is packed next.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from shardir.backends.cpu.native.llvm.text import Value
 
 
 def emit_block(task: Task) -> None:
-    """Make a block of the result; one without rows is packed for later tasks."""
+    """Emit the computation of a block of the result; a block without rows packs for later tasks."""
     f, r, block = task.f, task.record, task.block
     staged = r["staged"].is_("ne", 0)
     task.lines("rows_lhs", block.first_row, block.rows)
-    # Columns that are not staged are neighbours.
+    # Columns that are not staged are contiguous in the result.
     count = f.select(staged, block.columns, 1)
     columns_out = task.lines("columns_out", block.first_column, count)
     if not task.checked.pace:
         task.lines("columns_rhs", block.first_column, block.columns)
-    task.lines("rows_made", block.first_row, block.rows)
+    task.lines("rows_staged", block.first_row, block.rows)
     with block.products(task.bases) as (lhs, rhs, out, packed):
         start = f.offset(out, f.load(columns_out, "i64"))
         place = f.select(staged, task.places["stage"], start)
@@ -38,32 +38,32 @@ def emit_block(task: Task) -> None:
 
 
 class _Sums:
-    """The sums of a block of one product: its operands, and where the results go."""
+    """Emits the sums of a block of one product, for given operands and result address."""
 
     def __init__(self, task: Task, lhs: Value, rhs: Value, packed: Value, place: Value) -> None:
         self.task, self.lhs, self.rhs, self.packed, self.place = task, lhs, rhs, packed, place
         f, r = task.f, task.record
         self.here = r["packed_slot"].is_("eq", 0)
         self.packs = self.here | r["packing"].is_("ne", 0)
-        self.held = r["held_rows"]
-        # Packed columns stay if further rows meet them.
+        self.held = r["packed_rows"]
+        # Packed columns are kept if further rows are multiplied with them.
         self.kept = ~self.here | task.block.rows.is_("sgt", self.held)
         self.soon = {side: Soon(f, task.places["rhs"]) for side in ("lhs", "rhs")}
         self.parts = {side: f.variable("i64", 0) for side in ("lhs", "rhs")}
         self.asked, self.asks = f.variable("i64"), f.variable("i64")
 
     def emit(self) -> None:
-        """One part of the steps after the other."""
+        """Emit the loop over the parts of the K steps."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
-        size, inner = task.numbers.size, r["inner"]
-        # A sum of no steps is zero: the first part is done even if it is empty.
+        size, inner = task.arith.size, r["inner"]
+        # A sum of no steps is zero: the first part runs even if it is empty.
         after, first = f.variable("i64", 0), f.variable("i64", 0)
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
             steps = f.least(inner - now, r["steps"])
             at = (now * r["panel_columns"] + block.first_column * steps) * size
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
-            # A block without rows has columns, too.
+            # A block without rows still packs its columns.
             rows = f.select(block.rows.is_("eq", 0), 1, block.rows)
             with f.loop(0, rows, self.held) as top:
                 self._rows(now, steps, right, top)
@@ -71,13 +71,13 @@ class _Sums:
             first.set(now + r["steps"])
 
     def _rows(self, now: Value, steps: Value, right: Value, top: Value) -> None:
-        """Some rows, from `top` on, times one group of columns after the other."""
+        """Emit the products of some rows, starting at `top`, with each group of columns."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
         count = f.least(block.rows - top, self.held)
         packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
-        with f.loop(0, block.columns, r["together"]) as begin:
-            end = f.least(block.columns, begin + r["together"])
-            place = f.select(self.kept, begin * steps * task.numbers.size, 0)
+        with f.loop(0, block.columns, r["packed_columns"]) as begin:
+            end = f.least(block.columns, begin + r["packed_columns"])
+            place = f.select(self.kept, begin * steps * task.arith.size, 0)
             group = f.offset(right, place)
             with f.when(packing):
                 args = begin, end - begin, now, steps, group
@@ -92,25 +92,25 @@ class _Sums:
     def _ask_for_columns(
         self, steps: Value, right: Value, end: Value, final: Value, source: Value
     ) -> None:
-        """Those after `end`; after the final ones, the first ones: from their `source`, or packed
-        ones."""
+        """Set up the prefetch of the columns after `end`, or of the first columns after the last
+        group: from the operand if `source` is set, otherwise from the packed copy."""
         task, f = self.task, self.task.f
         column = f.select(final, 0, end)
-        some = f.least(task.block.columns - column, task.record["together"])
+        some = f.least(task.block.columns - column, task.record["packed_columns"])
         self.asked.set(0)
-        if task.checked.pace:  # They are laid out as a whole.
+        if task.checked.pace:  # The NCHW layout copies all columns together.
             self.asks.set(0)
             return
         self.asks.set(f.select(source & self.packs | self.kept, task.asks_of(some), 0))
 
-        def lying() -> None:
+        def from_operand() -> None:
             task.find(self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0))
 
-        def packed() -> None:
-            at = f.offset(right, column * steps * task.numbers.size)
+        def from_packed() -> None:
+            at = f.offset(right, column * steps * task.arith.size)
             self.soon["rhs"].packed(at, steps)
 
-        f.choose(source & self.packs, lying, packed)
+        f.choose(source & self.packs, from_operand, from_packed)
 
     def _pack_rows(self, row: Value, count: Value, now: Value, steps: Value, to: Value) -> None:
         self.parts["lhs"].set(self.task.packed("lhs", self.lhs, row, count, now, steps, to))
@@ -119,22 +119,23 @@ class _Sums:
         self, now: Value, steps: Value, right: Value, rows: tuple[Value, Value],
         columns: tuple[Value, Value],
     ) -> None:  # fmt: skip
-        """Tiles of some rows (the first, how many) and columns (from, to)."""
-        task, f, tile, size = self.task, self.task.f, self.task.sizes.tile, self.task.numbers.size
+        """Emit the tiles of some rows (first, count) and columns (begin, end)."""
+        task, f, tile, size = self.task, self.task.f, self.task.sizes.tile, self.task.arith.size
         (top, count), (start, stop) = rows, columns
         low, block = parts_of(tile)[-1].height, task.block
-        # A panel of rows stays in the nearest cache while columns come from the next one.
+        # A panel of rows stays in the L1 cache while columns stream from the L2 cache.
         with f.loop(start, stop, task.sizes.stripe) as begin, self._panels(count) as found:
             panel, place, here = found
             left = f.offset(task.places["lhs"], place * steps * size)
             if not task.checked.gathers("lhs"):
                 with f.when(begin.is_("eq", 0)):
                     self._pack_rows(top + panel, here, now, steps, left)
-            # The next rows that are packed: in the first stripe those below, else the next ones.
+            # Prefetch the next rows: in the first stripe the rows below, afterwards the next block
+            # of rows.
             row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
             over = row.is_("sge", block.rows)
-            line, far = f.select(over, 0, row), f.select(over, steps, 0)
-            task.find(self.soon["lhs"], "lhs", self.lhs, line, far)
+            line, step_count = f.select(over, 0, row), f.select(over, steps, 0)
+            task.find(self.soon["lhs"], "lhs", self.lhs, line, step_count)
             high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
             high = f.select(here.is_("sgt", 2 * low), tile.height, high)
             end = f.least(stop, begin + task.sizes.stripe)
@@ -146,14 +147,14 @@ class _Sums:
                     rest = block.columns - j
                     called, wide = self._fitting(high, rest)
                     inside = (j - start) % tile.columns
-                    at = (j - start - inside) * steps * size + inside * task.numbers.part
+                    at = (j - start - inside) * steps * size + inside * task.arith.part
                     packed = f.offset(right, at)
-                    offsets = f.offset(task.places["rows_made"], top + panel + row, "i64")
+                    offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
                     adding = now.is_("ne", 0)
                     out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
-                    part = row * task.numbers.part
+                    part = row * task.arith.part
                     if task.checked.pace:
-                        planes = f.offset(right, (j - start) * task.numbers.part)
+                        planes = f.offset(right, (j - start) * task.arith.part)
                         table = task.places["rhs_segments"]
                         asking = self._asking(for_rows & j.is_("eq", begin))
                         args = [steps, f.offset(left, part), planes, table, *asking, *out]
@@ -178,10 +179,11 @@ class _Sums:
 
     @contextmanager
     def _panels(self, count: Value) -> Iterator[tuple[Value, Value, Value]]:
-        """Do what follows for panels of so many rows: the first row of each, where it lies packed
-        (in rows) and how many it has.
+        """Emit the body in a loop over panels of `count` rows; yield the first row of the panel,
+        its position in packed rows, and its height.
 
-        Where a whole panel would leave few rows, which read columns too often, it gives some away.
+        If a full panel would leave a low remainder, for which the columns would be reread too
+        often, the last two panels are balanced.
         """
         f, height = self.task.f, self.task.sizes.tile.height
         some = 2 * parts_of(self.task.sizes.tile)[-1].height
@@ -198,7 +200,8 @@ class _Sums:
             place.set(place.get() + height)
 
     def _asking(self, for_rows: Value) -> list[Value]:
-        """What a tile asks for: rows, or more of the columns; in the end, for nothing new."""
+        """Return the prefetch arguments of a tile: rows, or further columns; pace 0 if none are
+        left."""
         f, asked = self.task.f, self.asked.get()
         more = asked.is_("slt", self.asks.get())
         of_rows = self.soon["lhs"].of(f.value(0, "i64"))
@@ -211,8 +214,8 @@ class _Sums:
         return [start, *(f.select(for_rows | more, pace, 0) for pace in paces)]
 
     def _fitting(self, high: Value, rest: Value) -> tuple[Value, Value]:
-        """The function for tiles of so many rows, where so many columns are left, and how many
-        columns it makes."""
+        """Select the tile function for `high` rows and `rest` remaining columns; return it and its
+        width."""
         f, tile = self.task.f, self.task.sizes.tile
         whole, *parts = self.task.checked.parts_of(tile)
         found, wide = Value(f"@{called(whole)}", "ptr", f), f.value(whole.columns, "i64")
@@ -226,5 +229,5 @@ class _Sums:
 
 
 def called(part: Tile) -> str:
-    """The name of the function that makes such a tile."""
+    """Return the name of the function that computes such a tile."""
     return f"tile{part.height}x{part.columns}"

@@ -1,4 +1,4 @@
-"""How the kernel of products reads its operands, as far as that shapes its machine code."""
+"""The access of the packed GEMM kernel to operands of patches; its machine code depends on it."""
 
 from typing import NamedTuple
 
@@ -8,9 +8,10 @@ from shardir.backends.cpu.native.contraction.tile import Tile, parts_of
 class Checked(NamedTuple):
     """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
 
-    `straight`: it is read where it lies rather than packed (`straight` says how of the left one,
-    `windows` of the right one); steps go along the dimension `walked` then (-1: none). `pace`: how
-    many numbers further on the next place is in an image that is laid out in `planes`, 0 elsewhere.
+    `straight`: the operand is read in place rather than packed (`implicit_gemm_lhs` for the left
+    one, `implicit_gemm_rhs` for the right one); K steps then run along the dimension `walked` (-1:
+    none). `pace`: the distance in elements of adjacent output positions in an image of the NCHW
+    layout, 0 for other layouts.
     """
 
     side: str = ""
@@ -21,7 +22,7 @@ class Checked(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What of it is a part of the kernel's name."""
+        """The part of the kernel's name that depends on the access."""
         if not self.side:
             return ""
         if self.pace:
@@ -29,14 +30,14 @@ class Checked(NamedTuple):
         return f"_{self.side}{self.dims}" + f"_straight{self.walked + 1}" * self.straight
 
     def parts_of(self, tile: Tile) -> tuple[Tile, ...]:
-        """The tiles there are: those that read columns where they lie are of whole panels."""
+        """Return the tile variants; those that read columns in place have whole vectors only."""
         whole = self.straight and self.side == "rhs"
         return tuple(part for part in parts_of(tile) if not whole or part.lanes == tile.lanes)
 
     def gathers(self, side: str) -> bool:
-        """Whether an operand is read as patches, rather than packed as lines."""
+        """Return whether an operand is read as patches rather than packed as lines."""
         return side == self.side
 
     def of(self, side: str) -> int:
-        """How many dimensions of an operand are checked."""
+        """Return the number of checked dimensions of an operand."""
         return self.dims if side == self.side else 0

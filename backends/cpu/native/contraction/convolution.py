@@ -1,9 +1,9 @@
-"""The rule of `convolution`: a product of patches of the image and the filter.
+"""The lowering rule of `convolution`: a product of patches of the image with the filter.
 
-Rows are the places of windows, steps of the sum the numbers of a window; packing gathers the
-patches, so that they are never laid out as a whole. An image whose elements are set apart
-(`lhs_dilation`, as gradients of strided convolutions have it) is several convolutions of the image
-as it is, one for each remainder of a place: no product with a zero between elements is computed.
+Rows are output positions, K steps are the elements of a window; packing gathers the patches, so
+that the im2col matrix is never stored as a whole. An image with `lhs_dilation` (as in gradients of
+strided convolutions) becomes several convolutions of the undilated image, one for each remainder of
+an output position: no product with an inserted zero is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +24,19 @@ from shardir.ir import Op
 from shardir.ops.convolution_loops import Side, sides
 
 CHECKED = 3
-"""Dimensions that the kernels can check."""
+"""Maximum number of dimensions that the kernels can check."""
 SHORT = 16
-"""Steps that the innermost loop of a sum should have."""
+"""Minimum steps that the innermost K loop should have."""
 
 
 def convolution_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> Sequence[Phase] | None:
-    """Products of patches and filters."""
+    """Lower a convolution to products of patches with filters; return None if a type or the number
+    of checked dimensions is not supported."""
     (out,) = results
-    numbers = arithmetic(out.dtype)
-    if not all(converts(view.dtype, numbers) for view in operands):
+    arith = arithmetic(out.dtype)
+    if not all(converts(view.dtype, arith) for view in operands):
         return None
     image, filter = operands
     plan = framed(op.attrs, image, filter, out)
@@ -47,8 +48,8 @@ def convolution_rule(
             (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out, context.machine)
             made = (slid if long else multiplied)(work, context, "convolution")
             return [*before, *made, *after]
-    turned = with_features_last(op.attrs, image, filter, out, context)
-    before, image, filter, out, after = turned or ([], image, filter, out, [])
+    transformed = with_features_last(op.attrs, image, filter, out, context)
+    before, image, filter, out, after = transformed or ([], image, filter, out, [])
     products = list(products_of(op.attrs, image, filter, out, context.machine))
     if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
         return None
@@ -57,7 +58,8 @@ def convolution_rule(
 
 
 def convolution_order(op: Op, operands: Sequence[View]) -> Sequence[int]:
-    """The result lies as the image does; features innermost if they are so in the filter."""
+    """Return the layout of the result: that of the image; features innermost if they are innermost
+    in the filter."""
     of, by, to = sides(op.attrs["dims"])
     image, filter = operands
     like = {to.first: of.first, to.second: of.second}
@@ -67,10 +69,10 @@ def convolution_order(op: Op, operands: Sequence[View]) -> Sequence[int]:
 
 
 class _Axis(NamedTuple):
-    """Places and taps along a spatial dimension.
+    """Output positions and taps along a spatial dimension.
 
-    Place q and tap t meet the image at `start + q * stride + t * dilation`; they are every
-    `place_step`th place from `first_place` on, and every `tap_step`th tap from `first_tap` on.
+    Position q and tap t read the image at `start + q * stride + t * dilation`; positions are every
+    `place_step`th from `first_place`, taps every `tap_step`th from `first_tap`.
     """
 
     places: int
@@ -86,7 +88,7 @@ class _Axis(NamedTuple):
 
     @property
     def checked(self) -> bool:
-        """Whether any place of a window lies outside the image."""
+        """True if any tap of an output position is outside the image."""
         if not self.places or not self.taps:
             return False
         last = self.start + (self.places - 1) * self.stride + (self.taps - 1) * self.dilation
@@ -96,11 +98,11 @@ class _Axis(NamedTuple):
 def products_of(
     attrs: Mapping[str, Any], x: View, w: View, out: View, machine: Machine
 ) -> Iterator[Product]:
-    """The products that a convolution is; together they write every element of the result."""
+    """Yield the products of a convolution; together they write every element of the result."""
     of, by, to = sides(attrs["dims"])
     axes = [
-        list(_axes(x.shape[d], w.shape[k], out.shape[p], *numbers))
-        for d, k, p, *numbers in zip(
+        list(_axes(x.shape[d], w.shape[k], out.shape[p], *config))
+        for d, k, p, *config in zip(
             of.spatial, by.spatial, to.spatial, attrs["strides"], attrs["padding"],
             attrs["lhs_dilation"], attrs["rhs_dilation"], strict=True,
         )
@@ -110,21 +112,23 @@ def products_of(
 
 
 def _axes(
-    size: int, window: int, places: int, stride: int, padding: tuple[int, int], apart: int,
+    size: int, window: int, places: int, stride: int, padding: tuple[int, int], spread: int,
     dilation: int,
 ) -> Iterator[_Axis]:  # fmt: skip
-    """The image as it is; or, if it is set apart, for each remainder of a place."""
-    step = apart // gcd(stride, apart)
-    every = apart // gcd(dilation, apart)
+    """Yield the axis of an undilated image; for a dilated one, an axis for each remainder."""
+    step = spread // gcd(stride, spread)
+    every = spread // gcd(dilation, spread)
     for first in range(min(step, places)):
         at = first * stride - padding[0]
-        tap = next((t for t in range(min(every, window)) if (at + t * dilation) % apart == 0), None)
+        tap = next(
+            (t for t in range(min(every, window)) if (at + t * dilation) % spread == 0), None
+        )
         yield _Axis(
             -(-(places - first) // step),
             0 if tap is None else -(-(window - tap) // every),
-            0 if tap is None else (at + tap * dilation) // apart,
-            step * stride // apart,
-            every * dilation // apart,
+            0 if tap is None else (at + tap * dilation) // spread,
+            step * stride // spread,
+            every * dilation // spread,
             size,
             first,
             step,
@@ -143,25 +147,25 @@ def _product(
     inputs, images = w.shape[by.first], out.shape[to.first]
     checked = [d for d, axis in enumerate(axes) if axis.checked]
 
-    # A row of an image of few features is one line of numbers, and so is that of a window.
+    # A row of an image of few features is one line of elements, and so is a row of a window.
     line = _line(axes, inputs, (xs, of), (ws, by), x.itemsize)
 
     def steps(d: int, by: int) -> tuple[int, ...]:
         return tuple(by * scales[d] if each == d else 0 for each in checked)
 
     scales = [inputs if d == line else 1 for d in range(len(axes))]
-    still = steps(-1, 0)
+    no_steps = steps(-1, 0)
     group = Loop(
         groups * batch_groups,
         inputs * xs[of.second] if groups > 1 else images * xs[of.first],
         features * ws[by.second],
         features * outs[to.second],
-        still,
+        no_steps,
     )
-    image = Loop(images, xs[of.first], 0, outs[to.first], still)
+    image = Loop(images, xs[of.first], 0, outs[to.first], no_steps)
     along = tuple(int(d == line) for d in checked)
     channel = Loop(inputs, xs[of.second], ws[by.first], 0, along)
-    feature = Loop(features, 0, ws[by.second], outs[to.second], still)
+    feature = Loop(features, 0, ws[by.second], outs[to.second], no_steps)
     rows, taps = [image], []
     move_x, move_w, move_out = 0, 0, 0
     for d, axis in enumerate(axes):
@@ -180,7 +184,7 @@ def _product(
     sizes = tuple(axes[d].size * scales[d] for d in checked)
     lines = merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out))))
     steps_of_sum = _innermost(merged(inner), lines, x.itemsize)
-    # One loop of each is a product like any other.
+    # A product with one loop of each kind is a plain matrix product.
     several = len(steps_of_sum) > 1 or (features > 1 and len(lines) > 1)
     patches = Patches("lhs", starts, sizes) if checked or several else None
     return Product(
@@ -200,10 +204,10 @@ def _line(
     axes: Sequence[_Axis], inputs: int, image: tuple[Sequence[int], Side],
     filter: tuple[Sequence[int], Side], item: int,
 ) -> int:  # fmt: skip
-    """The checked dimension whose taps are neighbours, features and all; -1 if none is.
+    """Return the checked dimension whose taps are contiguous, including features; -1 if none is.
 
-    There places are counted in numbers rather than in groups of features: what lies outside is the
-    same, and steps of a sum along a row of a window are one loop.
+    Along that dimension positions count elements rather than groups of features: the same elements
+    are outside, and the K steps along a row of a window form one loop.
     """
     (xs, of), (ws, by) = image, filter
     for d, axis in enumerate(axes):
@@ -219,17 +223,17 @@ def _line(
 
 
 def _innermost(loops: tuple[Loop, ...], lines: tuple[Loop, ...], item: int) -> tuple[Loop, ...]:
-    """Loops with a long one innermost: a segment of steps costs something on its own.
+    """Move a long loop innermost, since each segment of steps has a fixed cost.
 
-    It costs more if lines that are neighbours leave the image one after the other.
+    The cost is higher if contiguous lines leave the image one after the other.
     """
     if not loops or loops[-1].extent >= SHORT:
         return loops
     last = loops[-1]
-    near = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
+    position_steps = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
 
     def leaves(loop: Loop) -> bool:
-        return any(a and b for a, b in zip(loop.steps, near, strict=False))
+        return any(a and b for a, b in zip(loop.steps, position_steps, strict=False))
 
     def worth(i: int) -> tuple[bool, bool, int]:
         loop, stays = loops[i], not any(loops[i].steps)

@@ -1,7 +1,7 @@
-"""Machine code that lays out images: lines are copied, with zeros around them.
+"""Kernel function that copies image lines to a padded layout.
 
-What is copied for a product, and where steps of its sum are then, is said by `planes` (a plane for
-each tap of a row of a window) and by `lines` (one plane).
+`nchw_layout` (a plane for each tap of a window row) and `padded_nhwc` (one plane) define which
+lines are copied and where the K steps are in the copy.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,19 +15,20 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
-LAY = "lay_planes"
+LAY = "copy_layout"
 RUN = 4
-"""Vectors of a line that are worth a loop of their own."""
+"""Minimum vectors of a line that justify a separate loop."""
 _HEAD, _PLANE, _TAP = 8, 5, 3
-"""Words of the record: of its head, of a plane and of a tap."""
+"""Words of the layout in the record: of its head, of a plane and of a tap."""
 
 
-def emit_lay(module: Module, dtype: str, numbers: Arithmetic, pace: int) -> None:
-    """`lay_planes(to, base, words, table, first, steps, column, columns)`.
+def emit_lay(module: Module, dtype: str, arith: Arithmetic, pace: int) -> None:
+    """Emit `copy_layout(to, base, words, table, first, steps, column, columns)`.
 
-    Lays out what `columns` from `column` on need for the steps from `first` on, which are those of
-    whole channels. The table gets where the first column of each step is, in bytes from `to` on.
-    What `words` are is said by `Laid.words`; places of a line are every `pace`th number.
+    The function copies the lines that `columns` columns from `column` need for `steps` steps from
+    `first`, which are those of whole channels. `table` receives the byte offset from `to` of the
+    first column of each step. `words` are those of `ImageLayout.words`; positions of a line are
+    every `pace`th element.
     """
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64",
               "i64", "i64"]  # fmt: skip
@@ -37,29 +38,30 @@ def emit_lay(module: Module, dtype: str, numbers: Arithmetic, pace: int) -> None
     width, lines, more, planes, taps, line, image, channel = head
     first_line = column // width
     count = (column + columns - 1) // width - first_line + (more + 1)
-    row = width * numbers.part
-    # Vectors may be longer than the last line; an odd number of lines of memory does not compete
-    # for places in the caches.
+    row = width * arith.part
+    # Vectors may exceed the last line; an odd number of cache lines avoids conflicts in the caches.
     pitch = (count * row + (2 * LINE - 1)) // LINE * LINE | LINE
     list_of_planes = f.offset(words, _HEAD, "i64")
     list_of_taps = f.offset(list_of_planes, planes * _PLANE, "i64")
-    lead = column % width * numbers.part
-    begun, channels = first // taps, steps // taps
+    lead = column % width * arith.part
+    first_channel, channels = first // taps, steps // taps
     first_image, first_inside = first_line // lines, first_line % lines
     with f.loop(0, channels) as number:
         before = number * planes
         with f.loop(0, taps) as tap:
             entry = f.offset(list_of_taps, tap * _TAP, "i64")
-            plane, shift, far = (f.load(f.offset(entry, i, "i64"), "i64") for i in range(_TAP))
-            at = (before + plane) * pitch + shift * row + far * numbers.part + lead
+            plane, shift, shift_columns = (
+                f.load(f.offset(entry, i, "i64"), "i64") for i in range(_TAP)
+            )
+            at = (before + plane) * pitch + shift * row + shift_columns * arith.part + lead
             f.store(at, f.offset(table, number * taps + tap, "i64"))
-        there = f.offset(base, (begun + number) * channel)
+        there = f.offset(base, (first_channel + number) * channel)
         with f.loop(0, planes) as plane:
             entry = f.offset(list_of_planes, plane * _PLANE, "i64")
             start, *bounds = (f.load(f.offset(entry, i, "i64"), "i64") for i in range(_PLANE))
             at = f.offset(there, start + first_image * image + first_inside * line)
             place = f.offset(to, (before + plane) * pitch)
-            columns_of = _Vectors(f, dtype, numbers, pace, at, place, (bounds[0], bounds[1]))
+            columns_of = _Vectors(f, dtype, arith, pace, at, place, (bounds[0], bounds[1]))
             columns_of.copy_all(width, (line, image, channel), row, count,
                                 (first_inside, lines), bounds[2:])  # fmt: skip
     f.leave()
@@ -67,28 +69,30 @@ def emit_lay(module: Module, dtype: str, numbers: Arithmetic, pace: int) -> None
 
 @dataclass
 class _Vectors:
-    """Vectors of places of a plane, one below the other; `bounds` are which places lie inside."""
+    """Vectors of positions of a plane; `bounds` is the range of positions inside the image."""
 
     f: Function
     dtype: str
-    numbers: Arithmetic
+    arith: Arithmetic
     pace: int
     source: Value
     to: Value
     bounds: tuple[Value, Value]
 
     def __post_init__(self) -> None:
-        self.many = host().lanes(self.numbers.part)
+        self.many = host().lanes(self.arith.part)
         self.item = NUMPY_DTYPES[self.dtype].itemsize
 
     def copy_all(
         self, width: Value, strides: tuple[Value, Value, Value], row: Value, count: Value,
         images: tuple[Value, Value], inside: Sequence[Value],
     ) -> None:  # fmt: skip
-        """Of the places of a line, `count` lines `row` bytes apart; they come from lines and images
-        that are so far apart, as are channels, of which the next one is asked for. `images` are
-        where in one lines begin, and how many it has; `inside` from which to which of these lie
-        inside."""
+        """Copy `count` lines to rows that are `row` bytes apart.
+
+        `strides` are those of source lines, images and channels; the next channel is prefetched.
+        `images` is the first line within an image, and the number of lines of an image; `inside`
+        the range of these lines that are inside.
+        """
         f = self.f
         first, last = f.value(self.many, "i64"), (width - 1) // self.many * self.many
         begin, end = self._between_borders(last)
@@ -96,7 +100,7 @@ class _Vectors:
         begin, end = f.select(few, first, begin), f.select(few, first, end)
         with f.when(begin.is_("slt", end)):
             self._copy(begin, strides, row, count, images, inside, end)
-        # The last vectors reach into the next lines, whose first ones come later.
+        # The last vectors overlap the next lines, whose first vectors are written later.
         at = f.variable("i64", last)
         with f.while_(lambda: at.get().is_("sge", 0)):
             self._copy(at.get(), strides, row, count, images, inside)
@@ -104,7 +108,8 @@ class _Vectors:
             at.set(f.select(now.is_("eq", end), begin, now) - self.many)
 
     def _between_borders(self, last: Value) -> tuple[Value, Value]:
-        """From which to which place vectors lie inside as wholes, but for the first and last."""
+        """Return the range of positions whose vectors are entirely inside, except first and
+        last."""
         f, (begin, end) = self.f, self.bounds
         first = f.intrinsic("smax", begin + (self.many - 1), f.value(self.many, "i64"))
         stop = f.intrinsic("smin", end - (self.pace - 1), last)
@@ -115,30 +120,30 @@ class _Vectors:
         self, first: Value, strides: tuple[Value, Value, Value], row: Value, count: Value,
         images: tuple[Value, Value], inside: Sequence[Value], last: Value | None = None,
     ) -> None:  # fmt: skip
-        """The vectors of the places from `first` on; all of them until the `last` one, which lie
-        inside."""
+        """Copy the vectors at the positions from `first`; if `last` is given, all vectors before
+        it, which are inside."""
         f, (line, image, channel), (begin, lines), (low, high) = self.f, strides, images, inside
         masks = self._masks(first) if last is None else None
         source = f.variable("ptr", f.offset(self.source, first * (self.pace * self.item)))
-        to = f.variable("ptr", f.offset(self.to, first * self.numbers.part))
+        to = f.variable("ptr", f.offset(self.to, first * self.arith.part))
         done, place = f.variable("i64", 0), f.variable("i64", begin)
         count_of_vectors = (last - first) // self.many if last else 0
 
         def some(stop: Value, read: Callable[[Value], Value]) -> None:
-            """Lines of an image before `stop`."""
+            """Copy the lines of an image before `stop`."""
             now = place.get()
             with f.loop(now, stop):
                 with f.loop(0, count_of_vectors) if last else nullcontext(f.value(0, "i64")) as j:
                     at = f.offset(source.get(), j * (self.many * self.pace * self.item))
-                    there = f.offset(to.get(), j * (self.many * self.numbers.part))
-                    f.store(read(at), there, self.numbers.part)
+                    there = f.offset(to.get(), j * (self.many * self.arith.part))
+                    f.store(read(at), there, self.arith.part)
                     prefetch(f, f.offset(at, channel))
                 to.set(f.offset(to.get(), row))
                 source.set(f.offset(source.get(), line))
             place.set(f.intrinsic("smax", now, stop))
 
         def outside(_: Value) -> Value:
-            return f.value(0, vector(self.numbers.type, self.many))
+            return f.value(0, vector(self.arith.type, self.many))
 
         with f.while_(lambda: done.get().is_("slt", count)):
             now = place.get()
@@ -151,7 +156,7 @@ class _Vectors:
             source.set(f.offset(source.get(), image - lines * line))
 
     def _masks(self, first: Value) -> list[Value]:
-        """Which numbers of a vector are places that lie inside; of every second, of two vectors."""
+        """Return the masks of elements inside; for pace 2, the masks of two vectors."""
         begin, end = self.bounds
         return [
             _between(
@@ -164,7 +169,7 @@ class _Vectors:
         ]
 
     def _read(self, source: Value, masks: list[Value] | None) -> Value:
-        """A vector of places, of which those outside are zeros; no masks: all lie inside."""
+        """Load a vector of positions, zeros outside; without masks all positions are inside."""
         f, type = self.f, vector(stored(self.dtype), self.many)
         places = [f.offset(source, i * self.many * self.item) for i in range(self.pace)]
         if masks:
@@ -175,11 +180,11 @@ class _Vectors:
         made = found[0]
         if self.pace == 2:
             made = f.shuffle(found[0], found[1], range(0, 2 * self.many, 2))
-        return widened(f, made, self.dtype, self.numbers)
+        return widened(f, made, self.dtype, self.arith)
 
 
 def _between(f: Function, places: list[int], begin: Value, end: Value) -> Value:
-    """Which of these places, of which -1 is none, are not before `begin` and are before `end`."""
+    """Return the mask of positions in `[begin, end)`; -1 is never in the range."""
     many = len(places)
     type = vector("i32", many)
     numbered = Value(f"<{', '.join(f'i32 {place}' for place in places)}>", type, f)

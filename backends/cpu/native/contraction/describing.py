@@ -1,4 +1,4 @@
-"""The record of a product: its fields and lists, from its loops."""
+"""Builds the fields and lists of a product's parameter record from its loops."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ GROUP = 2
 def described(
     work: Product, grid: Grid
 ) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
-    """The fields and lists of a product's record, with nothing packed or staged."""
+    """Return the fields and lists of a product's record, with nothing packed or staged."""
     batch, rows, columns, inner = work.sizes
     fields = {
         "packing": 0,
@@ -24,7 +24,7 @@ def described(
         "out_slot": work.out.slot, "out_offset": work.out.offset,
         "packed_slot": 0, "staged": 0,
         "rows": rows, "columns": columns, "inner": inner,
-        "steps": inner, "held_rows": rows, "together": columns, "panel_columns": columns,
+        "steps": inner, "packed_rows": rows, "packed_columns": columns, "panel_columns": columns,
         "products": batch, "block_products": grid.products,
         "block_rows": grid.rows, "block_columns": grid.columns,
         "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
@@ -32,11 +32,11 @@ def described(
     lists: dict[str, Sequence[tuple[int, ...]]] = {
         "batch": [(*loop[:4], 0) for loop in reversed(work.batch)],
         "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
-        "rows_made": _strides(work.rows, 3),
+        "rows_staged": _strides(work.rows, 3),
         "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
         "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
         "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
-        "laid": (),
+        "image_layout": (),
     }  # fmt: skip
     if work.patches:
         _describe_patches(work, work.patches, lists)
@@ -46,31 +46,34 @@ def described(
 def blocked(
     work: Product, grid: Grid, sizes: Sizes, staged: bool, checked: Checked
 ) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
-    """The same for the kernel that packs: in parts of the sum, and some rows and columns at a
-    time."""
+    """Return the fields and lists for the packing kernel: the K steps are split into parts, and
+    some rows and columns are packed at a time."""
     _, _, columns, inner = work.sizes
     width, height = sizes.tile.columns, sizes.tile.height
     fields, lists = described(work, grid)
-    # Of rows that steps walk along, copies may lie beside the table of where they begin.
+    # If steps run along a row, copies of lines are stored beside the table of starts.
     copied = checked.side == "lhs" and checked.walked >= 0
     most = sizes.rows // 2 // height * height if copied else sizes.rows
-    held = shares(grid.rows, max(height, most), height)
-    # Columns are some at a time: the next ones come from memory while tiles of these are made.
-    some = grid.columns if checked.side else min(grid.columns, GROUP * width)
+    packed_rows = shares(grid.rows, max(height, most), height)
+    # Columns are packed in groups: the next group is prefetched while tiles of this one are
+    # computed.
+    packed_columns = grid.columns if checked.side else min(grid.columns, GROUP * width)
     fields |= {
-        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
-        "together": some, "panel_columns": padded(columns, width),
+        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE),
+        "packed_rows": packed_rows, "packed_columns": packed_columns,
+        "panel_columns": padded(columns, width),
     }  # fmt: skip
     if staged:
         size = arithmetic(work.out.dtype).size
-        lists["rows_made"] = [(grid.rows, grid.columns * size), (1, 0)]
+        lists["rows_staged"] = [(grid.rows, grid.columns * size), (1, 0)]
     return fields, lists
 
 
 def _describe_patches(
     work: Product, patches: Patches, lists: dict[str, Sequence[tuple[int, ...]]]
 ) -> None:
-    """Where lines and steps of patches are, and what exists."""
+    """Write the offsets of the lines and steps of patches and the bounds of the image to
+    `lists`."""
     lines = work.rows if patches.side == "lhs" else work.columns
     for d in range(len(patches.starts)):
         lists[f"positions_{d}"] = [(loop.extent, loop.steps[d]) for loop in reversed(lines)] or [
@@ -81,23 +84,25 @@ def _describe_patches(
     lists[f"inner_{patches.side}"] = [
         (loop.extent, _stride(loop, which), *loop.steps) for loop in reversed(work.inner)
     ] or [(1, 0, *none)]
-    pace = work.inner[-1].steps if work.inner else none
-    walked = next((d for d, step in enumerate(pace) if step), -1)
+    run_steps = work.inner[-1].steps if work.inner else none
+    run_dim = next((d for d, step in enumerate(run_steps) if step), -1)
     bounds = list(zip(patches.starts, patches.sizes, strict=True))
-    lists["bounds"] = [*bounds, (walked, pace[walked] if walked >= 0 else 0)]
+    lists["bounds"] = [*bounds, (run_dim, run_steps[run_dim] if run_dim >= 0 else 0)]
 
 
 def padded(extent: int, step: int) -> int:
+    """Round an extent up to a multiple of `step`."""
     return -(-extent // step) * step
 
 
 def tasks(fields: dict[str, int]) -> int:
+    """Return the number of tasks of a record."""
     products = -(-fields["products"] // fields["block_products"])
     return products * fields["row_blocks"] * fields["column_blocks"]
 
 
 def _strides(loops: Sequence[Loop], which: int) -> list[tuple[int, int]]:
-    """Pairs of extent and stride, innermost first; at least one."""
+    """Return pairs of extent and stride, innermost first; at least one pair."""
     return [(loop.extent, _stride(loop, which)) for loop in reversed(loops)] or [(1, 0)]
 
 

@@ -1,9 +1,8 @@
-"""Small and narrow products, straight from where the operands lie.
+"""Unpacked GEMM: small and skinny products that read both operands in place.
 
-Where few rows share a column, or all of the right operand stays in the nearest cache, packing
-would cost more than it saves. The columns of the right operand and of the result must be
-neighbours; the left operand may lie anyhow. A task makes a block of rows and columns, or of many
-small products.
+If few rows share a column, or the right operand stays in the L1 cache, packing would cost more than
+it saves. The columns of the right operand and of the result must be contiguous; the left operand
+may have any strides. A task computes a block of rows and columns, or of many small products.
 """
 
 from collections.abc import Sequence
@@ -19,20 +18,20 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 AHEAD = 12
-"""How many steps ahead the right operand is asked for."""
+"""Prefetch distance in steps of the right operand."""
 
 
 @cache
 def direct_kernel(
     kind: Vectors, height: int, width: int, ahead: bool = False, last: int = 0
 ) -> Kernel:
-    """The kernel for `height` rows and `width` vectors of columns at a time, `last` (0: as many)
-    in the end.
+    """Return the kernel for tiles of `height` rows and `width` vectors of columns, and `last`
+    vectors (0: `width`) in the last tile.
 
-    Of the left operand, whose steps are neighbours then, the next rows are asked for `ahead`.
+    `ahead`: prefetch the next rows of the left operand, whose K steps must be contiguous.
     """
     last = last or width
-    name = f"direct_{kind.name}_{height}x{width}" + "_ahead" * ahead
+    name = f"unpacked_gemm_{kind.name}_{height}x{width}" + "_ahead" * ahead
     name += f"_last{last}" * (last < width)
     return Kernel(name, lambda: _text(name, kind, height, width, ahead, last))
 
@@ -55,7 +54,7 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool, last: 
     )
     inner = r["inner"]
     columns, item = width * kind.lanes, kind.item
-    # Rows that the second cache holds meet all columns before the next ones come.
+    # Rows that fit the L2 cache are multiplied with all columns before the next rows.
     held = f.value(host().l2_bytes // 4, "i64") // (inner * item + 1) // height * height
     some = f.select(held.is_("sgt", height), held, height)
     with (
@@ -77,7 +76,7 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool, last: 
             f.call(str(f.select(few, thin, whole)), args)
             top.set(top.get() + high)
 
-        # Few rows that are left are not made as if they were many.
+        # Few remaining rows use lower tiles.
         with f.while_(lambda: (end - top.get()).is_("sgt", height // 2)):
             strip(height)
         with f.while_(lambda: top.get().is_("slt", end)):
@@ -88,9 +87,10 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool, last: 
 
 @dataclass
 class _Strip:
-    """`strip{height}x{width}(inner, lhs, row, step, rhs, rhs_step, out, out_row, columns, rows)`.
+    """Emits `strip{height}x{width}(inner, lhs, row, step, rhs, rhs_step, out, out_row, columns,
+    rows)`.
 
-    Rows that are missing are made as the last one, and not stored.
+    Missing rows repeat the last row and are not stored.
     """
 
     module: Module
@@ -100,6 +100,7 @@ class _Strip:
     ahead: bool
 
     def emit(self) -> None:
+        """Emit the function."""
         params = ["i64", "ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias",
                   "i64", "i64", "i64"]  # fmt: skip
         name = f"strip{self.height}x{self.width}"
@@ -116,7 +117,7 @@ class _Strip:
         f.leave()
 
     def _sweep(self, f: Function, masks: Sequence[Value | None]) -> None:
-        """All steps; a mask says which columns there are, none that all are there."""
+        """Emit all K steps; a mask selects the existing columns, None means all columns exist."""
         inner, lhs, row, step, rhs, rhs_step, out, out_row, _, count = f.params
         kind, lanes = self.kind, self.kind.lanes
         sums = [[kind.sums(f) for _ in range(self.width)] for _ in range(self.height)]
@@ -131,8 +132,8 @@ class _Strip:
                 self._ask(f, k)
             here = right.get()
             if self.height > 1 and self.width > 2:
-                for far in range(0, lanes * kind.item * self.width, LINE):
-                    prefetch(f, f.offset(f.offset(here, rhs_step * AHEAD), far))
+                for distance in range(0, lanes * kind.item * self.width, LINE):
+                    prefetch(f, f.offset(f.offset(here, rhs_step * AHEAD), distance))
             b = [
                 kind.read(f, f.offset(here, j * lanes * kind.item), mask)
                 for j, mask in enumerate(masks)
@@ -145,13 +146,13 @@ class _Strip:
                 for column, place in zip(b, places, strict=True):
                     kind.add(f, place, a, [column] * kind.planes)
 
-        # A row of the result is asked for with each of the first steps.
+        # Each of the first steps prefetches one row of the result.
         asking = f.least(inner, self.height)
         with f.loop(0, asking) as k:
             start = f.offset(out, out_row * k)
             nbytes = lanes * kind.made * self.width
-            for far in (*range(0, nbytes, LINE), nbytes - 1):
-                prefetch(f, f.offset(start, far), writing=True)
+            for distance in (*range(0, nbytes, LINE), nbytes - 1):
+                prefetch(f, f.offset(start, distance), writing=True)
             one(k)
         with f.loop(asking, inner) as k:
             one(k)
@@ -163,7 +164,7 @@ class _Strip:
                     kind.write(f, kind.joined(f, place), at, mask)
 
     def _ask(self, f: Function, k: Value) -> None:
-        """With each step, ask for a line of the rows below."""
+        """Emit a prefetch of one cache line of the rows below per step."""
         lhs, row = f.params[1], f.params[2]
         steps = LINE // self.kind.item
         below = f.offset(lhs, row * (k % self.height + self.height))

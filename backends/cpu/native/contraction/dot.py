@@ -1,4 +1,4 @@
-"""The rule of `dot`."""
+"""The lowering rule of `dot`."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ from shardir.ir import Op
 def dot_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> Sequence[Phase] | None:
-    """A product of two matrices, or many."""
+    """Lower a batched matrix product; return None if an operand cannot be widened to the result
+    type."""
     lhs, rhs = operands
     (out,) = results
     if not all(converts(view.dtype, arithmetic(out.dtype)) for view in operands):
@@ -22,7 +23,8 @@ def dot_rule(
 
 
 def dot_order(op: Op, operands: Sequence[View]) -> Sequence[int]:
-    """Batch first, then what the left operand has, then the right one, as they have them."""
+    """Return the layout of the result: batch dimensions, then dimensions of the left operand, then
+    of the right one, each in the order of their strides."""
     left, right = op.attrs["dims"].partition("->")[0].split(",")
     output = op.attrs["dims"].partition("->")[2]
     lhs, rhs = (

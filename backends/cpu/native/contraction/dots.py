@@ -1,4 +1,4 @@
-"""The phases of products of patches and few columns: see `dotted`."""
+"""Lowers products of patches with few columns to inner-product kernels."""
 
 from math import prod
 
@@ -11,24 +11,24 @@ from shardir.backends.cpu.native.data import Context, Phase
 from shardir.backends.cpu.native.moves.copying import copy_phases
 
 MOST = 0.75
-"""The share of a vector that few columns fill."""
+"""Maximum number of columns, as a fraction of the lanes of a vector."""
 COPIED = 1 << 20
-"""Bytes that copies of lines, which lie partly inside, may take."""
+"""Maximum bytes of copies of lines that are partly outside the image."""
 HIGHEST = 8
-"""Rows of a tile: as many addresses have registers."""
+"""Maximum rows of a tile: each row needs a register for its address."""
 
 
 def dotted(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none if there are too many columns, or runs are no neighbours."""
+    """Return the phases; none if there are too many columns or the K steps are not contiguous."""
     columns, item, kind = work.sizes[2], work.out.itemsize, kind_of(work)
     few = columns <= MOST * kind.lanes
     if not few or not readable(work) or work.rhs.dtype != work.out.dtype:
         return []
     before: list[Phase] = []
     if work.inner[-1].rhs != item or len(work.columns) > 1:
-        kept = [loop for loop in work.batch if loop.rhs]
-        loops = [*kept, *work.columns, *work.inner]
-        # Loops that follow each other in the copy are one: runs may be longer there.
+        batch_loops = [loop for loop in work.batch if loop.rhs]
+        loops = [*batch_loops, *work.columns, *work.inner]
+        # Loops that are adjacent in the copy are merged, so its runs may be longer.
         if not _within_bounds(laid(work, loops, 0)[0]):
             return []
         slot = context.temporary(prod(loop.extent for loop in loops) * item)
@@ -45,7 +45,7 @@ def dotted(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def _within_bounds(work: Product) -> bool:
-    """Whether tables hold its runs, and caches the lines that are copied."""
+    """Return whether the tables can hold the runs, and caches the copied lines."""
     *segments, run = (loop.extent for loop in work.inner)
     if run > LONGEST or prod(segments) > SEGMENTS:
         return False

@@ -1,7 +1,8 @@
-"""Patches that few columns meet: dot products, of runs that are read where they lie.
+"""Inner-product kernel for patches and few columns: reads runs of K steps in place.
 
-Vectors of steps are multiplied and summed lane by lane, and the lanes at the end. Where the runs of
-some rows begin is looked up as for the tiles of `straight`, zeros for those that lie outside.
+Vectors of steps are multiplied and accumulated lane by lane; the lanes are added at the end. The
+start addresses of the runs of some rows are tabulated as in `implicit_gemm_lhs`; runs outside the
+image point to zeros.
 """
 
 from functools import cache
@@ -16,20 +17,22 @@ from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 LONGEST, SEGMENTS = 2048, 2048
-"""Steps of a run, and runs, that there may be."""
+"""Maximum steps of a run, and maximum number of runs."""
 UNROLLED = 4
-"""Vectors of a run that are written out one after the other."""
+"""Vectors of a run up to which the loop is unrolled."""
 
 
 @cache
 def dotted_kernel(
     kind: Vectors, height: int, width: int, run: int, checks: int, along: int
 ) -> Kernel:
-    """The kernel for `height` rows at a time and `width` columns, of runs of so many steps.
+    """Return the kernel for `height` rows at a time, `width` columns, and runs of `run` steps.
 
-    `checks` dimensions are checked; runs walk along one of them (-1: none).
+    `checks` dimensions are checked; runs are along the dimension `along` (-1: none).
     """
-    name = f"dotted_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
+    name = (
+        f"patch_inner_product_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
+    )
     return Kernel(name, lambda: _text(name, kind, (height, width), run, checks, along))
 
 
@@ -40,7 +43,7 @@ def _text(
     emit_offsets(module)
     for dims in sorted({0, checks}):
         emit_segments(module, dims)
-    emit_starts(module, "starts", height, LONGEST, kind.numbers, checks, 8 * LINES, along)
+    emit_starts(module, "starts", height, LONGEST, kind.arith, checks, 8 * LINES, along)
     _emit_dots(module, kind, size, run)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
@@ -54,10 +57,10 @@ def _text(
     ):  # fmt: skip
         places[table] = at
         at = f.offset(at, nbytes)
-    nothing = f.value(0, "i64")
-    parts = nothing
+    zero = f.value(0, "i64")
+    parts = zero
     for side, dims in (("inner_rhs", 0), ("inner_lhs", checks)):
-        args = [record, r.list(side), places[side], nothing, r["inner"]]
+        args = [record, r.list(side), places[side], zero, r["inner"]]
         parts = f.call(f"segments_{dims}", args, "i64")
     column_in, column_out = (
         f.load(f.offset(r.loops(side)[0], 8), "i64") for side in ("columns_rhs", "columns_out")
@@ -83,7 +86,7 @@ def _text(
 
 
 def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -> None:
-    """`dots(parts, starts, segments, rhs, column, out, rows, column_out, count)`."""
+    """Emit `dots(parts, starts, segments, rhs, column, out, rows, column_out, count)`."""
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64"]  # fmt: skip
     f = Function(module, "dots", params, attributes=APART, internal=True)
@@ -94,9 +97,9 @@ def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -
     table, entry = f.variable("ptr", starts), f.variable("ptr", segments)
     columns = [f.offset(rhs, column * j) for j in range(width)]
 
-    def step(lines: list[Value], others: list[Value], far: Value, mask: Value | None) -> None:
-        # The fewer are read first: sums leave few registers.
-        left, right = ([f.offset(each, far) for each in side] for side in (lines, others))
+    def step(lines: list[Value], others: list[Value], distance: Value, mask: Value | None) -> None:
+        # Load the shorter operand first: accumulators leave few registers.
+        left, right = ([f.offset(each, distance) for each in side] for side in (lines, others))
         few, many = (left, right) if height < width else (right, left)
         held = [kind.read(f, each, mask) for each in few]
         for n, each in enumerate(many):
@@ -109,8 +112,8 @@ def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -
     rest = kind.mask(f, f.value(run - whole, "i64")) if whole < run else None
     with f.loop(0, parts):
         lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(height)]
-        far = f.load(entry.get(), "i64")
-        others = [f.offset(each, far) for each in columns]
+        distance = f.load(entry.get(), "i64")
+        others = [f.offset(each, distance) for each in columns]
         if whole <= UNROLLED * lanes:
             for k in range(0, whole, lanes):
                 step(lines, others, f.value(k * item, "i64"), None)

@@ -1,4 +1,4 @@
-"""An einsum of two strided operands as loops of a matrix product."""
+"""An einsum of two strided operands as the loop nest of a matrix product."""
 
 from collections.abc import Iterable
 from math import prod
@@ -9,9 +9,9 @@ from shardir.backends.cpu.native.llvm.target import Machine
 
 
 class Loop(NamedTuple):
-    """A loop of a product: how often, and how many bytes a step moves in each operand.
+    """A loop of a product: its extent and the stride in bytes in each operand.
 
-    `steps` are how far it moves along each checked dimension of an image.
+    `steps` are its strides along each checked dimension of an image.
     """
 
     extent: int
@@ -22,10 +22,10 @@ class Loop(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """What is checked of an operand ("lhs" or "rhs") that is patches of an image.
+    """The bounds of an operand ("lhs" or "rhs") that consists of patches of an image.
 
-    Along each dimension patches begin at `starts`; only what is at least 0 and less than `sizes`
-    exists, all else is zero. Where no dimension is checked, all of it exists.
+    Along checked dimension d, positions begin at `starts[d]`. Elements at positions in `[0,
+    sizes[d])` exist; all others are zero. If no dimension is checked, all elements exist.
     """
 
     side: str
@@ -36,8 +36,8 @@ class Patches(NamedTuple):
 class Product(NamedTuple):
     """out[batch, row, column] = sum over inner of lhs[batch, row, inner] * rhs[..., column].
 
-    Each is any number of loops, the outermost first. The order of `inner` is that of the sum.
-    `machine` describes the host that the kernels are selected for.
+    Each index is any number of loops, the outermost first. The order of `inner` is the summation
+    order. `machine` describes the host that the kernels are selected for.
     """
 
     lhs: View
@@ -52,13 +52,13 @@ class Product(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """How many products, rows, columns and steps of the sum there are."""
+        """The number of products, rows, columns and K steps."""
         loops = self.batch, self.rows, self.columns, self.inner
         batch, rows, columns, inner = (prod(loop.extent for loop in each) for each in loops)
         return batch, rows, columns, inner
 
     def turned(self) -> "Product":
-        """The same with the operands in each other's place."""
+        """Return the transposed product: the operands, and rows and columns, are swapped."""
         flip = [
             tuple(x._replace(lhs=x.rhs, rhs=x.lhs) for x in loops)
             for loops in (self.batch, self.columns, self.rows, self.inner)
@@ -73,10 +73,10 @@ class Product(NamedTuple):
 
 
 def product_of(dims: str, lhs: View, rhs: View, out: View, machine: Machine) -> Product:
-    """The loops of `dims`, those of a kind merged where one continues the other.
+    """Return the loops of the einsum `dims`; adjacent loops of a kind are merged where possible.
 
-    A letter that only one operand has, and the result lacks, is summed over with the rest: the
-    other operand stands still meanwhile.
+    A letter that only one operand has and the result lacks is summed over with the others; its
+    stride in the other operand is 0.
     """
     operands, _, output = dims.partition("->")
     left, right = operands.split(",")
@@ -114,7 +114,7 @@ def _by_both(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def merged(loops: Iterable[Loop]) -> tuple[Loop, ...]:
-    """Loops without those of one step; an outer one that continues an inner one joins it."""
+    """Drop loops of extent 1, and merge an outer loop that continues an inner one with it."""
     out: list[Loop] = []
     for loop in loops:
         if loop.extent == 1:

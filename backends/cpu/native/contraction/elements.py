@@ -1,8 +1,8 @@
-"""Elements as they lie in memory, and as they are multiplied.
+"""Element types in memory, and the arithmetic that products use for them.
 
-Products are taken in the element type of the result; half precision is widened to f32 when it is
-read, and rounded once when it is written. A complex number is two planes: all real parts of a
-vector, then all imaginary ones.
+Products are computed in the element type of the result. Half precision is widened to f32 on load
+and rounded once on store. A complex vector is held as two planes: all real parts, then all
+imaginary parts.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ _REAL = {"f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "c64": "
 
 
 def stored(dtype: str) -> str:
-    """The LLVM type of a number in memory; of a complex number, that of its parts."""
+    """Return the LLVM type of an element in memory; of a complex element, the type of its parts."""
     return _REAL.get(dtype) or f"i{8 * NUMPY_DTYPES[dtype].itemsize}"
 
 
 class Arithmetic(NamedTuple):
-    """How results of an element type are computed.
+    """The arithmetic of products with results of one element type.
 
-    `type` is the LLVM type of a number, `planes` is 2 for complex numbers, `size` counts the bytes
-    of an element in packed memory.
+    `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
+    `size` is the size in bytes of an element in packed memory.
     """
 
     dtype: str
@@ -36,18 +36,18 @@ class Arithmetic(NamedTuple):
 
     @property
     def part(self) -> int:
-        """Bytes of one plane's number."""
+        """The size in bytes of one plane of an element."""
         return self.size // self.planes
 
     @property
     def real(self) -> bool:
-        """Whether numbers are floats, or pairs of floats."""
+        """True for floating-point and complex elements."""
         return self.type in ("float", "double")
 
     def add_product(
         self, f: Function, machine: Machine, a: Value, b: Value, c: Value, minus: bool = False
     ) -> Value:
-        """`c + a * b`, or `c - a * b`."""
+        """Return `c + a * b`, or `c - a * b` if `minus` is set."""
         if not self.real:
             return c - a * b if minus else c + a * b
         if minus:
@@ -56,14 +56,14 @@ class Arithmetic(NamedTuple):
 
 
 def arithmetic(dtype: str) -> Arithmetic:
-    """How products with results of `dtype` are computed."""
+    """Return the arithmetic of products with results of element type `dtype`."""
     wide = "f32" if dtype in ("f16", "bf16") else dtype
     planes = 2 if wide in COMPLEX else 1
     return Arithmetic(wide, stored(wide), planes, NUMPY_DTYPES[wide].itemsize)
 
 
 def converts(dtype: str, to: Arithmetic) -> bool:
-    """Whether `read` can widen elements of `dtype`."""
+    """Return whether `load_widened` can convert elements of `dtype` to the arithmetic `to`."""
     if dtype in COMPLEX:
         return to.planes == 2
     if dtype in FLOATS:
@@ -72,7 +72,7 @@ def converts(dtype: str, to: Arithmetic) -> bool:
 
 
 def read(f: Function, address: Value, dtype: str, to: Arithmetic, count: int) -> list[Value]:
-    """`count` neighbours in memory, widened; one value a plane."""
+    """Load `count` contiguous elements and widen them; return one value per plane."""
     item = NUMPY_DTYPES[dtype].itemsize
     if dtype in COMPLEX:
         pairs = f.load(address, vector(stored(dtype), 2 * count), item // 2)
@@ -83,7 +83,7 @@ def read(f: Function, address: Value, dtype: str, to: Arithmetic, count: int) ->
 
 
 def split(f: Function, pairs: Value) -> list[Value]:
-    """Neighbouring pairs as two planes."""
+    """Split interleaved (real, imaginary) pairs into two planes."""
     count = lanes(pairs.type) // 2
     if count == 1:
         part = pairs.type.split(" x ")[1][:-1]
@@ -94,7 +94,7 @@ def split(f: Function, pairs: Value) -> list[Value]:
 
 
 def joined(f: Function, planes: Sequence[Value]) -> Value:
-    """Planes as they lie in memory: the only one, or neighbouring pairs."""
+    """Return the planes in memory order: the only plane, or interleaved (real, imaginary) pairs."""
     if len(planes) == 1:
         return planes[0]
     real, imag = planes
@@ -107,21 +107,22 @@ def joined(f: Function, planes: Sequence[Value]) -> Value:
 
 
 def widened(f: Function, x: Value, dtype: str, to: Arithmetic) -> Value:
+    """Convert loaded elements of `dtype` to the arithmetic type."""
     type = vector(to.type, lanes(x.type))
     if dtype in ("f16", "bf16"):
         x = singles(f, x, dtype)
     if x.type == type:
         return x
     if dtype in INTEGERS:
-        free = dtype in UNSIGNED
+        unsigned = dtype in UNSIGNED
         if to.real:
-            return x.to(type, "uitofp" if free else "sitofp")
-        return x.to(type, "zext" if free else "sext")
+            return x.to(type, "uitofp" if unsigned else "sitofp")
+        return x.to(type, "zext" if unsigned else "sext")
     return x.to(type, "fpext")
 
 
 def narrowed(f: Function, x: Value, dtype: str) -> Value:
-    """What is stored for a computed number or plane: half precision is rounded to nearest even."""
+    """Convert a computed value or plane to its storage type; halves are rounded to nearest even."""
     if dtype not in ("f16", "bf16"):
         return x
     stored = halves(f, x, dtype)

@@ -1,8 +1,8 @@
-"""Copies around a convolution, so that its product is one whose rows lie beside each other.
+"""Padding copy: copies around a convolution so that its product has rows at a constant pitch.
 
-The image is copied with zeros around it, so that no step of a window has to be looked at, and what
-lies badly (features that are no neighbours) in another order. That is worth it for gradients of
-filters, and for images of one feature: see `pitches`.
+The image is copied with zeros around it, so that no tap is outside, and operands whose features are
+not contiguous are copied to another layout. The copies pay off for gradients of filters and for
+images of one feature: see `strided_gemm`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ from shardir.ops.convolution_loops import sides
 from shardir.types import TensorType
 
 RANK = 2
-"""Spatial dimensions that a frame may go around."""
+"""Maximum number of padded spatial dimensions."""
 SQUARE = 16
-"""Numbers of a row, and features, from which on squares of them are turned as a whole."""
+"""Minimum elements of a row, and minimum features, for which squares are transposed."""
 TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 RATE = 20.0
-"""Bytes that are set to zero in a nanosecond."""
+"""Bytes that are set to zero per nanosecond."""
 
 
 class Framed(NamedTuple):
-    """A convolution of copies: those in slot 0 are yet to be made.
+    """A convolution of copies; views in slot 0 are not allocated yet.
 
-    The image goes `inside` of its frame, `between` the spatial dimensions and their padding;
-    `turned`: first to where only its dimensions lie in their order.
+    The image is copied to `inside`, a view of its padded copy; `spatial` are its padded dimensions.
+    `turned`: it is first transposed to `order` without padding.
     """
 
     attrs: dict[str, Any]
@@ -45,19 +45,20 @@ class Framed(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Numbers that are copied before the product."""
+        """The number of elements that are copied before the product."""
         copies = (self.inside, self.image), (self.filter, self.filter)
         return sum(view.size for view, made in copies if made.slot == 0)
 
     @property
     def after(self) -> int:
-        """Numbers that are copied after it."""
+        """The number of elements that are copied after the product."""
         return self.out.size if self.out.slot == 0 else 0
 
     def copied(
         self, x: View, w: View, out: View, context: Context
     ) -> tuple[list[Phase], "Framed", list[Phase]]:
-        """The phases before the product of these views, the convolution, and the phases after."""
+        """Allocate the copies; return the phases before the product, the convolution, and the
+        phases after it."""
         before: list[Phase] = []
         image, filter, made = self.image, self.filter, self.out
         if image.slot == 0:
@@ -72,7 +73,7 @@ class Framed(NamedTuple):
         return before, self._replace(image=image, filter=filter, out=made), after
 
     def _image(self, x: View, context: Context) -> tuple[list[Phase], View]:
-        """What makes the copy of the image, and the copy."""
+        """Return the phases that copy the image, and the copy."""
         slot = context.temporary(self.image.nbytes)
         image, inside = (view._replace(slot=slot) for view in (self.image, self.inside))
         phases: list[Phase] = []
@@ -86,14 +87,15 @@ class Framed(NamedTuple):
 
 
 def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | None:
-    """The convolution of copies, if it is a gradient of a filter or of an image of one feature."""
+    """Return the convolution of copies, if it is a gradient of a filter or of an image of one
+    feature."""
     of, by, to = sides(attrs["dims"])
     if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or not x.size or not out.size:
         return None
     if not 1 <= len(of.spatial) <= RANK or max(attrs["lhs_dilation"]) > 1:
         return None
     window = prod(w.shape[d] for d in by.spatial)
-    # What is summed over is a batch, which lies outermost; of a filter it would be features.
+    # The dimension that is summed over is a batch, which is outermost; of a filter it is features.
     batch = w.shape[by.first] == 1 or w.strides[by.first] == max(w.strides)
     gradient = batch and window > prod(out.shape[d] for d in to.spatial) > 1
     if not gradient and x.shape[of.second] > 1:
@@ -115,16 +117,17 @@ def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | No
     image = View(0, 0, tuple(shape), strides, x.dtype)
     if (x.shape, x.strides) == (image.shape, strides):
         image = x
-    far = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
+    pad_offset = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
     return Framed(
         {**attrs, "padding": left}, image, _lying(w, (by.first, *by.spatial, by.second)),
         _lying(out, (outer, *to.spatial, inner)) if gradient else out,
-        image._replace(offset=far, shape=x.shape), of.spatial, padding, order, turned,
+        image._replace(offset=pad_offset, shape=x.shape), of.spatial, padding, order, turned,
     )  # fmt: skip
 
 
 def _lying(view: View, order: Sequence[int]) -> View:
-    """A dense view whose dimensions lie in this order; the same one, if the last does so."""
+    """Return a dense view with the dimensions in this order; the view itself if its last dimension
+    is contiguous."""
     if view.strides[order[-1]] == view.itemsize or view.shape[order[-1]] == 1:
         return view
     strides = packed(TensorType(view.shape, view.dtype), order)
@@ -135,7 +138,8 @@ def _borders(
     image: View, spatial: Sequence[int], padding: Sequence[tuple[int, int]], images: int,
     context: Context,
 ) -> list[Phase]:  # fmt: skip
-    """Zeros around each image: before its first row, between two rows, and after the last one."""
+    """Return the phase that zeroes the border of each image: before its first row, between rows,
+    and after its last row."""
     if not any(map(any, padding)):
         return []
     rows, (top, bottom) = 1, (0, 0)
@@ -155,17 +159,17 @@ def _borders(
     record = (
         image.slot, images, (rows + top + bottom) * pitch, rows, pitch, head, gap, tail, block
     )  # fmt: skip
-    return [Phase(_kernel(), record, -(-images // block), cost, "frame of an image")]
+    return [Phase(_kernel(), record, -(-images // block), cost, "border of an image")]
 
 
 @cache
 def _kernel() -> Kernel:
-    return Kernel("frame", _text)
+    return Kernel("zero_border", _text)
 
 
 def _text() -> str:
     module = Module()
-    f = Function(module, "frame", ["ptr", "ptr", "i64", "i64"])
+    f = Function(module, "zero_border", ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     slot, images, image, rows, pitch, head, gap, tail, block = (
         f.load(f.offset(record, 8 * i), "i64") for i in range(9)

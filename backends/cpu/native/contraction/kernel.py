@@ -1,11 +1,11 @@
-"""The kernel of products: a task makes a block of the result.
+"""The packed GEMM kernel: a task computes a block of the result.
 
-The sum is taken in equal parts of some hundred steps. For each part, some rows of the left operand
-at a time, which the caches hold, meet all columns of the right one, tile after tile (`blocks`).
-Both are packed for that (`task`), columns once for all rows or by an earlier phase, which uses the
-same kernel (`straight`, `windows` and `planes` say what needs no packing). Numbers are summed in
-the order of the steps whatever the blocks are, so that results do not depend on how the work is
-split.
+The K steps are split into equal parts of some hundred steps. For each part, the macro-kernel
+multiplies groups of rows of the left operand, which fit the caches, with all columns of the right
+operand, tile by tile. Both operands are packed for that (`product_task`): columns once for all
+rows, or by an earlier phase that uses the same kernel. `implicit_gemm_lhs`, `implicit_gemm_rhs` and
+`nchw_layout` describe operands that need no packing. Elements are summed in the order of the K
+steps for any block sizes, so that results do not depend on how the work is split.
 """
 
 from functools import cache
@@ -31,18 +31,18 @@ from shardir.backends.cpu.native.llvm.text import Function, Module
 
 @cache
 def product_kernel(lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked) -> Kernel:
-    """The kernel for operands and results of these element types."""
-    name = f"product_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
+    """Return the kernel for operands and results of these element types."""
+    name = f"packed_gemm_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
     return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
 
 
 def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked) -> str:
-    module, numbers = Module(), arithmetic(out)
+    module, arith = Module(), arithmetic(out)
     tile = sizes.tile
     emit_offsets(module)
-    emit_write(module, tile, numbers, host())
+    emit_write(module, tile, arith, host())
     for part in checked.parts_of(tile):
-        place = module, called(part), part, tile, numbers, host()
+        place = module, called(part), part, tile, arith, host()
         if checked.pace:
             emit_planes_tile(*place)
         elif checked.straight and checked.side == "lhs":
@@ -55,28 +55,26 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
         dims = checked.of(side)
         straight = checked.straight and side == checked.side
         if checked.pace and side == "rhs":
-            emit_lay(module, dtype, numbers, checked.pace)
+            emit_lay(module, dtype, arith, checked.pace)
         elif straight and side == "rhs":
-            emit_windows(module, f"starts_{side}", tile, numbers, dims, 8 * LINES, checked.walked)
+            emit_windows(module, f"starts_{side}", tile, arith, dims, 8 * LINES, checked.walked)
         elif straight:
-            along = checked.walked
+            run_dim = checked.walked
             emit_starts(
-                module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES, along
+                module, f"starts_{side}", lines, sizes.steps, arith, dims, 8 * LINES, run_dim
             )
         elif checked.gathers(side):
-            emit_patches(
-                module, f"pack_{side}", lines, sizes.steps, dtype, numbers, dims, 8 * LINES
-            )
+            emit_patches(module, f"pack_{side}", lines, sizes.steps, dtype, arith, dims, 8 * LINES)
         else:
-            emit_across(module, f"across_{side}", lines, dtype, numbers)
+            emit_across(module, f"pack_contiguous_{side}", lines, dtype, arith)
     for dims in sorted({checked.of("lhs"), checked.of("rhs")}):
         emit_segments(module, dims)
     for dtype in sorted(
         {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.gathers(side)}
     ):
-        emit_pack(module, dtype, numbers, max(tile.height, tile.columns), sizes.steps)
-    emit_unstage(module, out, numbers, turning=checked.straight and checked.side == "rhs")
+        emit_pack(module, dtype, arith, max(tile.height, tile.columns), sizes.steps)
+    emit_unstage(module, out, arith, turning=checked.straight and checked.side == "rhs")
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
-    emit_block(Task(f, {"lhs": lhs, "rhs": rhs}, sizes, numbers, checked))
+    emit_block(Task(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, checked))
     f.leave()
     return module.text()

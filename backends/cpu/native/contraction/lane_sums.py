@@ -1,4 +1,4 @@
-"""The sums of some lanes of some lines: what `lanes` makes at once."""
+"""The tile of the depthwise kernel: the sums of some lanes of some lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +10,18 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, vector
 
 CHECKS = 3
-"""Dimensions that may be checked."""
+"""Maximum number of checked dimensions."""
 ENTRY = 8 * (2 + CHECKS)
 """Bytes of a tap in the table: two offsets and its positions."""
 
 
 class Lying(NamedTuple):
-    """How lanes lie: `checks` dimensions are checked, of which lanes are places of the one that is
-    `walked` (-1: of none); `shared`: all of them take the same number of the right operand. They
-    are every `pace`th number of the left one: 1 or 2; or each of them is `times` lanes."""
+    """The layout of lanes.
+
+    `checks` dimensions are checked; lanes are positions along the dimension `walked` (-1: none).
+    `shared`: all lanes share one element of the right operand. Lanes are every `pace`th element (1
+    or 2) of the left operand, or `times` lanes share each element.
+    """
 
     checks: int
     walked: int
@@ -35,21 +38,21 @@ class Lying(NamedTuple):
 
 @dataclass
 class LaneSums:
-    """The sums of some lanes of some lines, for the taps of the table."""
+    """The accumulators of some lanes of some lines, for the taps of the table."""
 
     f: Function
     dtype: str
     height: int
     width: int
-    lying: Lying
+    layout: Lying
     bounds: list[tuple[Value, Value]]
     strides: list[Value]
 
     def __post_init__(self) -> None:
-        self.numbers, self.machine = arithmetic(self.dtype), host()
-        self.many = self.machine.lanes(self.numbers.size)
+        self.arith, self.machine = arithmetic(self.dtype), host()
+        self.many = self.machine.lanes(self.arith.size)
         self.lanes = self.width * self.many
-        self.type = vector(self.numbers.type, self.many)
+        self.type = vector(self.arith.type, self.many)
         self.sums = [
             [self.f.variable(self.type) for _ in range(self.width)] for _ in range(self.height)
         ]
@@ -58,12 +61,13 @@ class LaneSums:
         self, operands: list[Value], position: list[Value], table: Value, taps: Value, lane: Value,
         stop: Value, adding: Value, count: Value,
     ) -> None:  # fmt: skip
-        """Lines that are missing are made as the last one, and not stored."""
-        f, size, many = self.f, self.numbers.size, self.many
+        """Emit the sums of the lanes from `lane`; missing lines repeat the last line and are not
+        stored."""
+        f, size, many = self.f, self.arith.size, self.many
         lhs, rhs, out = operands
         rest = stop - lane
         which = [f.least(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
-        start = f.offset(lhs, lane * (size * self.lying.pace) // self.lying.times)
+        start = f.offset(lhs, lane * (size * self.layout.pace) // self.layout.times)
         lines = [f.offset(start, i * self.strides[0]) for i in which]
         to = f.offset(out, lane * size)
         masks = [within(f, rest - j * many, many) for j in range(self.width)]
@@ -74,11 +78,11 @@ class LaneSums:
                 each.set(masked_load(f, at, masks[j] & more, self.type, size))
         with f.loop(0, taps) as tap:
             entry = f.offset(table, tap * ENTRY)
-            checks = range(self.lying.checks)
+            checks = range(self.layout.checks)
             moves = [f.load(f.offset(entry, 8 * k), "i64") for k in range(2 + len(checks))]
             places = [position[d] + moves[2 + d] + self.bounds[d][0] for d in checks]
             right = f.offset(rhs, moves[1])
-            if not self.lying.shared:
+            if not self.layout.shared:
                 right = f.offset(right, lane * size)
             self._tap(lines, moves[0], right, masks, rest, places, lane, which)
         for n, row in enumerate(self.sums):
@@ -91,7 +95,7 @@ class LaneSums:
         self, lines: list[Value], move: Value, right: Value, masks: list[Value], rest: Value,
         places: list[Value], lane: Value, which: list[Value],
     ) -> None:  # fmt: skip
-        f, walked, pace = self.f, self.lying.walked, self.lying.pace
+        f, walked, pace = self.f, self.layout.walked, self.layout.pace
         whole, place = rest.is_("sge", self.lanes), None
         if walked >= 0:
             begin, extent = places[walked] + lane * pace, self.bounds[walked][1]
@@ -109,11 +113,11 @@ class LaneSums:
 
         def add(rows: Sequence[int], full: bool) -> None:
             some = self._masks(masks, rest, place) if not full else None
-            numbers = self._right(right, None if full else masks)
+            vectors = self._right(right, None if full else masks)
             for i in rows:
                 for j, each in enumerate(self.sums[i]):
                     a = self._left(f.offset(lines[i], move), j, some)
-                    each.set(self.numbers.add_product(f, self.machine, a, numbers[j], each.get()))
+                    each.set(self.arith.add_product(f, self.machine, a, vectors[j], each.get()))
 
         def all_rows() -> None:
             rows = range(self.height)
@@ -124,7 +128,7 @@ class LaneSums:
                 with f.when(inside(which[row])):
                     add([row], False)
 
-        # Lines lie one behind the other: if the first and the last one exist, all do.
+        # Lines are ordered by position: if the first and the last are inside, all are.
         if self.height == 1:
             with f.when(inside(which[0])):
                 all_rows()
@@ -132,10 +136,10 @@ class LaneSums:
             f.choose(inside(which[0]) & inside(which[-1]), all_rows, each_row)
 
     def _right(self, right: Value, masks: list[Value] | None) -> list[Value]:
-        """The vectors of the right operand; shared, its number."""
-        f, size, many = self.f, self.numbers.size, self.many
-        if self.lying.shared:
-            return [f.splat(f.load(right, self.numbers.type), many)] * self.width
+        """Load the vectors of the right operand, or broadcast its shared element."""
+        f, size, many = self.f, self.arith.size, self.many
+        if self.layout.shared:
+            return [f.splat(f.load(right, self.arith.type), many)] * self.width
         return [
             self._read(f.offset(right, j * many * size), masks[j] if masks else None)
             for j in range(self.width)
@@ -144,9 +148,10 @@ class LaneSums:
     def _masks(
         self, masks: list[Value], rest: Value, place: tuple[Value, Value] | None
     ) -> list[list[Value]]:
-        """Which lanes of the left operand's vectors exist: of each, all that are read for it."""
-        f, many, pace = self.f, self.many, self.lying.pace
-        found, times = [], self.lying.times
+        """Return the masks of existing lanes for each vector that is loaded from the left
+        operand."""
+        f, many, pace = self.f, self.many, self.layout.pace
+        found, times = [], self.layout.times
         for j in range(self.width):
             found.append([masks[j]])
             if times > 1:
@@ -161,18 +166,18 @@ class LaneSums:
         return found
 
     def _firsts(self, j: int) -> tuple[int, ...]:
-        """Where the vectors begin that a vector is read from: every second number comes from two,
-        of which the later one ends with the last."""
-        lane, pace = j * self.many // self.lying.times, self.lying.pace
+        """Return the first elements of the vectors that vector `j` is loaded from: every second
+        element comes from two vectors, of which the later one ends with the last element."""
+        lane, pace = j * self.many // self.layout.times, self.layout.pace
         return (lane * pace, lane * pace + self.many - 1)[:pace]
 
     def _left(self, start: Value, j: int, masks: list[list[Value]] | None) -> Value:
-        """A vector of the left operand; of masked ones what exists."""
-        f, many, times = self.f, self.many, self.lying.times
-        type = vector(self.numbers.type, many // times)
+        """Load a vector of the left operand; lanes outside the masks are zero."""
+        f, many, times = self.f, self.many, self.layout.times
+        type = vector(self.arith.type, many // times)
         found = [
             self._read(
-                f.offset(start, first * self.numbers.size), masks[j][n] if masks else None, type
+                f.offset(start, first * self.arith.size), masks[j][n] if masks else None, type
             )
             for n, first in enumerate(self._firsts(j))
         ]
@@ -183,15 +188,15 @@ class LaneSums:
         return f.shuffle(found[0], found[1], [*range(0, many, 2), *range(many + 1, 2 * many, 2)])
 
     def _existing(self, begin: Value, extent: Value) -> Value:
-        """The lanes whose places are at least 0 and less than the extent."""
+        """Return the mask of lanes whose positions are at least 0 and less than the extent."""
         f, many = self.f, self.many
-        numbers = ", ".join(f"i64 {lane}" for lane in range(many))
+        indices = ", ".join(f"i64 {lane}" for lane in range(many))
         first = f.splat(begin, many)
-        places = f.emit(f"add {first.type} {first}, <{numbers}>", first.type)
+        places = f.emit(f"add {first.type} {first}, <{indices}>", first.type)
         return places.is_("ult", f.splat(extent, many))
 
     def _read(self, at: Value, mask: Value | None, type: str = "") -> Value:
-        type, size = type or self.type, self.numbers.size
+        type, size = type or self.type, self.arith.size
         if mask is None:
             return self.f.load(at, type, size)
         return masked_load(self.f, at, mask, type, size)

@@ -1,10 +1,10 @@
-"""Products whose operands share a dimension: one sum a lane, as of each feature by itself.
+"""Depthwise contraction kernel: one sum per lane, as for a depthwise convolution.
 
-`out[line, lane] = sum over taps of lhs[line, tap, lane] * rhs[line, tap, lane]`, where lanes are
-neighbours in the result, neighbours or every second number in the left operand, or some lanes the
-same number, and neighbours or the same number in the right one. Some lines, which share what is
-read of the right operand, are made at once. Taps of patches may lie outside the image, as whole
-lines or, where lanes are places of a row, lane by lane.
+`out[line, lane] = sum over taps of lhs[line, tap, lane] * rhs[line, tap, lane]`. Lanes are
+contiguous in the result. In the left operand they are contiguous, every second element, or several
+lanes share an element; in the right operand they are contiguous or share one element. Some lines,
+which share the loaded right operand, are computed together. Taps of patches may be outside the
+image, for a whole line or, if lanes are positions of a row, for each lane.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
 
 TAPS = 512
-"""Taps that are looked up at a time."""
+"""Taps that are tabulated at a time."""
 _NAMES = ("lhs_slot", "lhs_offset", "rhs_slot", "rhs_offset", "out_slot", "out_offset",
           "lanes", "block_lanes", "lane_blocks", "lines", "block_lines", "taps",
           "line_loops", "line_count", "tap_loops", "tap_count",
           "start_0", "size_0", "start_1", "size_1", "start_2", "size_2")  # fmt: skip
 _PLACE = {name: i for i, name in enumerate(_NAMES)}
 _LOOP = 8 * (4 + CHECKS)
-"""Bytes of a loop: its extent, three strides and those of positions."""
+"""Bytes of a loop: its extent, three strides and the strides of positions."""
 
 
 def written(
     fields: dict[str, int], lines: Sequence[Sequence[int]], taps: Sequence[Sequence[int]]
 ) -> tuple[int, ...]:
-    """The record. Lines and taps are loops (extent, lhs, rhs, out, positions...), innermost
-    first; at least one of each."""
+    """Return the record. `lines` and `taps` are loops (extent, lhs, rhs, out, positions...),
+    innermost first; at least one of each."""
     words = [fields.get(name, 0) for name in _NAMES]
     for name, loops in (("line", lines), ("tap", taps)):
         words[_PLACE[f"{name}_loops"]] = len(words)
@@ -40,14 +40,16 @@ def written(
 
 
 @cache
-def lanes_kernel(dtype: str, height: int, width: int, lying: Lying) -> Kernel:
-    """The kernel for `height` lines and `width` vectors of lanes at a time; lines of the innermost
-    loop meet the same numbers of the right operand, if there is more than one."""
-    name = f"lanes_{dtype}_{height}x{width}_{lying.name}"
-    return Kernel(name, lambda: _text(name, dtype, height, width, lying))
+def lanes_kernel(dtype: str, height: int, width: int, layout: Lying) -> Kernel:
+    """Return the kernel for `height` lines and `width` vectors of lanes at a time.
+
+    Lines of the innermost loop share the elements of the right operand if `height` is above 1.
+    """
+    name = f"depthwise_{dtype}_{height}x{width}_{layout.name}"
+    return Kernel(name, lambda: _text(name, dtype, height, width, layout))
 
 
-def _text(name: str, dtype: str, height: int, width: int, lying: Lying) -> str:
+def _text(name: str, dtype: str, height: int, width: int, layout: Lying) -> str:
     module = Module()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
@@ -66,11 +68,11 @@ def _text(name: str, dtype: str, height: int, width: int, lying: Lying) -> str:
     first = task // get("lane_blocks") * get("block_lines")
     last = f.least(first + get("block_lines"), get("lines"))
     taps = get("taps")
-    bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(lying.checks)]
+    bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(layout.checks)]
     loops = f.offset(record, get("line_loops"), "i64")
     extent = f.load(loops, "i64")
-    strides = [f.load(f.offset(loops, 8 * (1 + k)), "i64") for k in range(3 + lying.checks)]
-    sums = LaneSums(f, dtype, height, width, lying, bounds, strides)
+    strides = [f.load(f.offset(loops, 8 * (1 + k)), "i64") for k in range(3 + layout.checks)]
+    sums = LaneSums(f, dtype, height, width, layout, bounds, strides)
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
     with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", taps)):
         here = f.least(taps - start.get(), TAPS)
@@ -81,7 +83,9 @@ def _text(name: str, dtype: str, height: int, width: int, lying: Lying) -> str:
             now = line.get()
             count = f.least(f.least(extent - now % extent, last - now), height)
             place = [each.get() for each in _decoded(f, loops, get("line_count"), now)]
-            starts = [f.offset(a, far) for a, far in zip(operands, place[:3], strict=True)]
+            starts = [
+                f.offset(a, distance) for a, distance in zip(operands, place[:3], strict=True)
+            ]
             with f.loop(first_lane, last_lane, sums.lanes) as lane:
                 sums.emit(starts, place[3:], table, here, lane, last_lane, begun.get(), count)
             line.set(now + count)
@@ -94,8 +98,8 @@ def _text(name: str, dtype: str, height: int, width: int, lying: Lying) -> str:
 def _emit_table(
     f: Function, table: Value, loops: Value, count: Value, first: Value, taps: Value
 ) -> None:
-    """Where taps are, from the first one on: runs of the innermost loop, since divisions are
-    slow."""
+    """Write the offsets and positions of taps from `first`, in runs of the innermost loop, since
+    divisions are slow."""
     extent, done = f.load(loops, "i64"), f.variable("i64", 0)
     kinds = [0, 1, *range(3, 3 + CHECKS)]
     paces = [f.load(f.offset(loops, 8 * (1 + k)), "i64") for k in kinds]
@@ -112,14 +116,14 @@ def _emit_table(
 
 
 def _decoded(f: Function, loops: Value, count: Value, index: Value) -> list[Variable]:
-    """What the loops add up to at an index: three offsets, and positions."""
+    """Return the totals of the loops at an index: three offsets, and positions."""
     sums = [f.variable("i64", 0) for _ in range(3 + CHECKS)]
     rest = f.variable("i64", index)
     with f.loop(0, count) as level:
         entry = f.offset(loops, level * _LOOP)
         extent, now = f.load(entry, "i64"), rest.get()
-        digit = now % extent
+        step = now % extent
         rest.set(now // extent)
         for k, each in enumerate(sums):
-            each.set(each.get() + digit * f.load(f.offset(entry, 8 + 8 * k), "i64"))
+            each.set(each.get() + step * f.load(f.offset(entry, 8 + 8 * k), "i64"))
     return sums

@@ -1,4 +1,4 @@
-"""The phases of products whose columns are places of images laid out in planes: see `planes`."""
+"""Lowers products whose columns are positions of images in the NCHW layout: see `nchw_layout`."""
 
 from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.describing import blocked, tasks
@@ -14,31 +14,31 @@ from shardir.backends.cpu.native.data import Context, Phase
 
 
 def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none if it is better done otherwise."""
+    """Return the phases; none if another kernel is faster."""
     found = lying(work)
     if not found:
         return []
-    work, numbers = found.ordered(), arithmetic(work.out.dtype)
+    work, arith = found.ordered(), arithmetic(work.out.dtype)
     laid = found.laid()
     batch, rows, columns, inner = work.sizes
-    sizes = Sizes.of(numbers, columns, work.machine)
-    steps, most = laid.blocks(found.channels, numbers.size, work.machine)
+    sizes = Sizes.of(arith, columns, work.machine)
+    steps, most = laid.blocks(found.channels, arith.size, work.machine)
     most = most // sizes.tile.columns * sizes.tile.columns
     if not most:
         return []
-    staged = numbers.dtype != work.out.dtype or not one_run(work.columns)
+    staged = arith.dtype != work.out.dtype or not one_run(work.columns)
     grid = grid_of(
-        batch, rows, columns, inner, sizes._replace(columns=most), numbers.size, staged, False,
-        context.workers, rate(numbers.part, work.machine), packable=False,
+        batch, rows, columns, inner, sizes._replace(columns=most), arith.size, staged, False,
+        context.workers, rate(arith.part, work.machine), packable=False,
     )  # fmt: skip
     if staged:
         most = min(most, sizes.staged // grid.rows)
-    if laid.more:  # Else nothing is laid out twice, and blocks are whole tiles.
+    if laid.more:  # Otherwise no line is copied twice, and blocks are whole tiles.
         parts = context.workers if batch == 1 else 1
         grid = grid._replace(columns=laid.whole_lines(columns, grid.columns, most, parts))
     checked = Checked("rhs", pace=found.pace)
     fields, lists = blocked(work, grid, sizes, staged, checked)
     lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
-    fields["steps"], lists["laid"] = steps, laid.words
+    fields["steps"], lists["image_layout"] = steps, laid.words
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]

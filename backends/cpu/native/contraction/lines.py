@@ -1,9 +1,9 @@
-"""Images laid out in lines with zeros around them: few features, which are neighbours.
+"""Padded NHWC layout: lines of an image with zeros around them, features contiguous.
 
-Rows of such a product are places. A task copies the lines of the image that its windows meet, with
-zeros where they reach beyond it. Then all windows exist, places of a line are the same distance
-apart everywhere, and so is each step of a window from its place: a tile needs one address for all
-of its rows, and a table of steps, and is cut so that lines are whole tiles.
+Rows of such a product are output positions. A task copies the lines of the image that its windows
+read, padded with zeros. In the copy all windows are inside, positions of a line have a constant
+distance, and so has each step of a window from its position: a tile needs one address for all of
+its rows and a table of step offsets. Tile heights divide lines evenly.
 """
 
 from collections.abc import Sequence
@@ -31,20 +31,21 @@ from shardir.backends.cpu.native.data import Context, Phase
 from shardir.types import COMPLEX
 
 LEAST_PLACES = 4
-"""Places of a line that are worth a tile."""
+"""Minimum output positions of a line."""
 MANY = 25
-"""Features from which on tiles read them where they lie."""
+"""Minimum number of features for which tiles read the image in place instead."""
 FILTER = 128 << 10
-"""Bytes of a filter that passes by for each few places."""
+"""Maximum bytes of a filter, which is reread for each tile."""
 TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 
 
 class Lined(NamedTuple):
-    """A product whose left operand is to be laid out in lines.
+    """A product whose left operand uses the padded NHWC layout.
 
-    Its rows are `near`, places of a line, and `line`; of the batch are images. `down` goes through
-    a window from line to line, `laid` says how an image is laid out.
+    Its rows are `near` (positions of a line) and `line`; images are batch loops. `laid` is the
+    layout of an image. Output lines are `apart` lines of the image apart, output positions `pace`
+    elements.
     """
 
     work: Product
@@ -55,25 +56,25 @@ class Lined(NamedTuple):
     pace: int
 
     def bytes_of(self, lines: int, size: int) -> int:
-        """What so many lines of places take."""
+        """Return the bytes of the copied lines for `lines` output lines."""
         count = (lines - 1) * self.apart + 1 + self.laid.more
         return count * self.laid.width * size + 4 * LINE
 
 
 def in_lines(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none if it is better done otherwise."""
+    """Return the phases; none if another kernel is faster."""
     found = lined(work)
     if not found:
         return []
-    work, laid, numbers = found.work, found.laid, arithmetic(work.out.dtype)
+    work, laid, arith = found.work, found.laid, arithmetic(work.out.dtype)
     batch, _, columns, _ = work.sizes
-    sizes = Sizes.of(numbers, columns, work.machine)
+    sizes = Sizes.of(arith, columns, work.machine)
     most = max((n for n in range(1, found.line.extent + 1)
-                if found.bytes_of(n, numbers.size) <= LEFT), default=0)  # fmt: skip
+                if found.bytes_of(n, arith.size) <= LEFT), default=0)  # fmt: skip
     most = min(most, LINES // found.near.extent)
     if not most:
         return []
-    cost = 2.0 * prod(work.sizes) / rate(numbers.part, work.machine)
+    cost = 2.0 * prod(work.sizes) / rate(arith.part, work.machine)
     wanted = max(1, min(int(cost / TASK), 4 * context.workers))
     products = ceil(batch / min(batch, wanted))
     lines = min(most, ceil(found.line.extent / ceil(wanted / ceil(batch / products))))
@@ -83,7 +84,7 @@ def in_lines(work: Product, context: Context, label: str) -> list[Phase]:
     near, line = found.near, found.line
     lists["rows_lhs"] = [(near.extent, found.pace), (line.extent, found.apart)]
     lists["rows_out"] = [(near.extent, near.out), (line.extent, line.out)]
-    lists["laid"] = laid.words
+    lists["image_layout"] = laid.words
     tiles = Tiles.of(columns, sizes.tile)
     tiles = tiles.of_height(ceil(near.extent / ceil(near.extent / tiles.height)))
     dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype
@@ -92,18 +93,18 @@ def in_lines(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def lined(work: Product) -> Lined | None:
-    """How the left operand may be laid out in lines; none if it may not."""
-    patches, numbers = work.patches, arithmetic(work.out.dtype)
+    """Return the padded NHWC layout of the left operand, or None if it is not possible."""
+    patches, arith = work.patches, arithmetic(work.out.dtype)
     if not (patches and patches.side == "lhs" and work.rows and work.inner):
         return None
-    if numbers.planes > 1 or work.lhs.dtype in COMPLEX or not converts(work.lhs.dtype, numbers):
+    if arith.planes > 1 or work.lhs.dtype in COMPLEX or not converts(work.lhs.dtype, arith):
         return None
-    if numbers.dtype != work.out.dtype or [loop.out for loop in work.columns] != [numbers.size]:
+    if arith.dtype != work.out.dtype or [loop.out for loop in work.columns] != [arith.size]:
         return None
     *others, near = work.rows
     steps, item = prod(loop.extent for loop in work.inner), work.lhs.itemsize
     line = others.pop() if others else Loop(1, 0, 0, 0, (0,) * len(near.steps))
-    if not 0 < steps <= STEPS or steps * work.sizes[2] * numbers.size > FILTER:
+    if not 0 < steps <= STEPS or steps * work.sizes[2] * arith.size > FILTER:
         return None
     if near.lhs <= 0 or line.lhs < 0 or any(any(loop.steps) for loop in (*others, *work.batch)):
         return None
@@ -136,13 +137,13 @@ def lined(work: Product) -> Lined | None:
             inside = max(inside[0], low), high
     taps = []
     for place in product(*(range(loop.extent) for loop in work.inner)):
-        shift, far = 0, 0
+        shift, reach_elements = 0, 0
         for at, loop in zip(place, work.inner, strict=True):
             if loop == down:
                 shift = at * pace
             else:
-                far += at * loop.lhs // item
-        taps.append((0, shift, far))
+                reach_elements += at * loop.lhs // item
+        taps.append((0, shift, reach_elements))
     plane = Plane(0, *places, *inside)
     laid = Laid(width, ENDLESS, more, (unit, 0, 0), (plane,), tuple(taps))
     work = work._replace(batch=(*work.batch, *others), rows=(line, near) if line.lhs else (near,))
@@ -150,7 +151,7 @@ def lined(work: Product) -> Lined | None:
 
 
 def _features(near: Loop, along: Sequence[Loop], item: int) -> int:
-    """How many neighbours make a place of the image; where nobody checks, of a run of steps."""
+    """Return the number of contiguous elements of a position; without checks, of a run of steps."""
     step = max(near.steps, default=0)
     if step:
         return near.lhs // item // step
@@ -158,13 +159,13 @@ def _features(near: Loop, along: Sequence[Loop], item: int) -> int:
 
 
 def _overlap(near: Loop, along: Sequence[Loop], item: int) -> bool:
-    """Whether windows of neighbouring places do."""
+    """Return whether windows of adjacent positions overlap."""
     return sum((loop.extent - 1) * loop.lhs for loop in along) + item > near.lhs
 
 
 def _in_groups(near: Loop, along: Sequence[Loop], d: int, group: int, item: int) -> bool:
-    """Whether so many neighbours are at the same position along a dimension, and all loops go by
-    such groups, or stay in one."""
+    """Return whether `group` contiguous elements share a position along dimension `d`, and all
+    loops advance by such groups or stay in one."""
     inside = sum((loop.extent - 1) * loop.lhs for loop in along if not loop.steps[d])
     return (
         group > 0

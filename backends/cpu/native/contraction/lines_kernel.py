@@ -1,4 +1,4 @@
-"""The kernel of products whose left operand is laid out in lines: see `lines`."""
+"""The kernel of products whose left operand uses the padded NHWC layout: see `padded_nhwc`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ from shardir.backends.cpu.native.llvm.text import (
 
 
 class Tiles(NamedTuple):
-    """How columns are made: `whole` tiles, if there are as many, and what is left in a `last` one.
+    """The tiles of the columns: `whole` tiles if there are any, and a `last` one for the remainder.
 
-    Where that has some whole vectors and at most half of one, it is `folded`: two rows share the
-    vector in which their last columns are.
+    If the last tile has some full vectors and at most half of another, it is `folded`: two rows
+    share the vector of their last columns.
     """
 
     whole: Tile | None
@@ -45,82 +45,82 @@ class Tiles(NamedTuple):
 
     @staticmethod
     def of(columns: int, tile: Tile) -> "Tiles":
-        """For so many columns, which are packed for this tile."""
+        """Return the tiles for `columns` columns that are packed for `tile`."""
         whole, rest = columns // tile.columns, columns % tile.columns
         half = 0 < rest % tile.lanes <= tile.lanes // 2 and tile.halved
         last = tile._replace(width=-(-rest // tile.lanes)) if rest else None
         if last and half and last.width == 1:
             last, half = last._replace(lanes=tile.lanes // 2), False
-        # Of folded vectors there is room for more rows.
+        # Folded vectors leave registers for more rows.
         height = tile.height * 4 // 3 if half and not whole else tile.height
         return Tiles(tile if whole else None, last, half, height)
 
     def of_height(self, height: int) -> "Tiles":
-        """With so many rows."""
+        """Return the same tiles with `height` rows."""
         whole, last = (each and each._replace(height=height) for each in (self.whole, self.last))
         return self._replace(whole=whole, last=last, height=height)
 
     @property
     def parts(self) -> list[tuple[Tile, bool]]:
-        """The tiles that there are, and whether they are folded."""
+        """The tiles, and whether they are folded."""
         parts = (self.whole, False), (self.last, self.folded)
         return [(tile, folded) for tile, folded in parts if tile]
 
     @property
     def name(self) -> str:
-        """What of it is a part of the kernel's name."""
+        """The part of the kernel's name that depends on the tiles."""
         columns = [str(tile.columns) for tile in (self.whole, self.last) if tile]
         return f"{self.height}x{'_'.join(columns)}" + "_folded" * self.folded
 
 
 @cache
 def lines_kernel(dtypes: tuple[str, str, str], sizes: Sizes, tiles: Tiles, pace: int) -> Kernel:
-    """The kernel for these tiles, or those of one row less, whose rows are `pace` numbers apart."""
-    name = f"lines_{'_'.join(dtypes)}_{tiles.name}_by{pace}"
+    """Return the kernel for these tiles, also with one row less; rows are `pace` elements apart."""
+    name = f"padded_nhwc_{'_'.join(dtypes)}_{tiles.name}_by{pace}"
     return Kernel(name, lambda: _text(name, dtypes, sizes, tiles, pace))
 
 
 def _text(name: str, dtypes: tuple[str, str, str], sizes: Sizes, tiles: Tiles, pace: int) -> str:
     lhs, rhs, out = dtypes
-    module, numbers, packed = Module(), arithmetic(out), sizes.tile.columns
+    module, arith, packed = Module(), arithmetic(out), sizes.tile.columns
     emit_offsets(module)
     emit_segments(module)
-    emit_across(module, "across_rhs", packed, rhs, numbers)
-    emit_pack(module, rhs, numbers, max(sizes.tile.height, packed), sizes.steps)
-    emit_lay(module, lhs, numbers, 1)
+    emit_across(module, "pack_contiguous_rhs", packed, rhs, arith)
+    emit_pack(module, rhs, arith, max(sizes.tile.height, packed), sizes.steps)
+    emit_lay(module, lhs, arith, 1)
     for part, folded in dict.fromkeys(tiles.parts):
         for height in dict.fromkeys((tiles.height, max(1, tiles.height - 1))):
-            _Tile(part._replace(height=height), packed, numbers, pace, folded).emit(module)
+            _Tile(part._replace(height=height), packed, arith, pace, folded).emit(module)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
-    _emit_block(Task(f, {"lhs": lhs, "rhs": rhs}, sizes, numbers, Checked()), tiles, pace)
+    _emit_block(Task(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, Checked()), tiles, pace)
     f.leave()
     return module.text()
 
 
 def _emit_block(task: Task, tiles: Tiles, pace: int) -> None:
-    """Whole lines of the result, one after the other."""
-    f, r, block, size = task.f, task.record, task.block, task.numbers.size
+    """Emit whole lines of the result, one after the other."""
+    f, r, block, size = task.f, task.record, task.block, task.arith.size
     inner, height, packed = r["inner"], tiles.height, task.sizes.tile.columns
     (places, apart), (row_out, line_out) = (
         [f.load(f.offset(r.loops(name)[0], at, "i64"), "i64") for at in where]
         for name, where in (("rows_lhs", (0, 3)), ("rows_out", (1, 3)))
     )
-    words, table = r.loops("laid")[0], task.places["lhs_segments"]
+    words, table = r.loops("image_layout")[0], task.places["lhs_segments"]
     width = f.load(words, "i64")
-    offsets = task.places["rows_made"]
+    offsets = task.places["rows_staged"]
     for i in range(height):
         f.store(row_out * i, f.offset(offsets, i, "i64"))
     task.lines("columns_rhs", block.first_column, block.columns)
     first, count = block.first_row // places, block.rows // places
     pieces = (places + (height - 1)) // height
-    # So many pieces of a line have a row more than the others.
+    # The first `higher` pieces of a line have one row more than the others.
     higher = places - pieces * (height - 1)
     with block.products(task.bases) as (lhs, rhs, out, _):
         none = f.value(0, "i64")
         filter, image = task.places["rhs"], task.places["lhs"]
         task.packed("rhs", rhs, none, block.columns, none, inner, filter)
-        numbers = first * apart * width, ((count - 1) * apart + 1) * width
-        f.call(LAY, [image, lhs, words, table, none, inner, *numbers])
+        copied = first * apart * width, ((count - 1) * apart + 1) * width
+        f.call(LAY, [image, lhs, words, table, none, inner, *copied])
         with f.loop(0, count) as line:
             source = f.variable("ptr", f.offset(image, line * apart * width * size))
             to = f.variable("ptr", f.offset(out, (first + line) * line_out))
@@ -140,7 +140,7 @@ def _emit_block(task: Task, tiles: Tiles, pace: int) -> None:
 
 
 def _called(f: Function, tile: Tile, folded: bool, whole: Value) -> Value:
-    """The function for a tile; where it is not whole, of one row less."""
+    """Return the function for a tile; one row less unless `whole` is set."""
     high, low = (
         Value(f"@{_name(tile._replace(height=height), folded)}", "ptr", f)
         for height in (tile.height, max(1, tile.height - 1))
@@ -154,29 +154,30 @@ def _name(tile: Tile, folded: bool) -> str:
 
 @dataclass
 class _Tile:
-    """`tile(steps, lhs, rhs, table, out, offsets, columns)`.
+    """Emits `tile(steps, lhs, rhs, table, out, offsets, columns)`.
 
-    Rows are `pace` numbers apart, and steps where the table says; columns lie as they are packed,
-    so many for a step. Row i of the result begins `offsets[i]` bytes further on.
+    Rows are `pace` elements apart, steps at the offsets in the table; columns are packed, `packed`
+    for each step. Row i of the result begins `offsets[i]` bytes further on.
     """
 
     tile: Tile
     packed: int
-    numbers: Arithmetic
+    arith: Arithmetic
     pace: int
     folded: bool
 
     def emit(self, module: Module) -> None:
+        """Emit the function."""
         params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly",
                   "ptr noalias", "ptr noalias readonly", "i64"]  # fmt: skip
         f = Function(module, _name(self.tile, self.folded), params, attributes=APART, internal=True)
         steps, lhs, rhs, table, out, offsets, columns = f.params
-        height, size = self.tile.height, self.numbers.size
-        # Folded vectors are of two rows, which are half of the rows apart; a last one is alone.
+        height, size = self.tile.height, self.arith.size
+        # A folded vector holds two rows that are half of the rows apart; an odd last row is single.
         self.pairs = [(i, i + height // 2) for i in range(height // 2) if self.folded]
         self.pairs += [(height - 1, height - 1)] * (height % 2 * self.folded)
-        sums = TileSums(f, self._plain(), self.tile, self.numbers, host())
-        type = vector(self.numbers.type, self.tile.lanes)
+        sums = TileSums(f, self._plain(), self.tile, self.arith, host())
+        type = vector(self.arith.type, self.tile.lanes)
         self.mixed = [f.variable(type, 0) for _ in self.pairs]
         right = f.variable("ptr", rhs)
 
@@ -190,7 +191,7 @@ class _Tile:
                 sums.add([rows], sums.columns_at(here))
             right.set(f.offset(here, self.packed * size))
 
-        # With each of the first steps a row of the result is asked for.
+        # Each of the first steps prefetches one row of the result.
         asking = f.least(steps, height)
         with f.loop(0, asking) as k:
             sums.ask_for_row([out, offsets], k)
@@ -201,23 +202,24 @@ class _Tile:
         f.leave()
 
     def _plain(self) -> Tile:
-        """What of it is vectors of a row each."""
+        """Return the tile without the folded vector: vectors of one row each."""
         return self.tile._replace(width=self.tile.width - self.folded)
 
     def _add_folded(self, f: Function, sums: TileSums, rows: Sequence[Value], right: Value) -> None:
-        """A pair of rows at a time, so that few registers hold what is multiplied."""
-        lanes, numbers = self.tile.lanes, self.numbers
-        half = vector(numbers.type, lanes // 2)
+        """Add the products of a step, a pair of rows at a time, so that operands use few
+        registers."""
+        lanes, arith = self.tile.lanes, self.arith
+        half = vector(arith.type, lanes // 2)
         columns = [each for (each,) in sums.columns_at(right)]
-        few = f.load(f.offset(right, len(columns) * lanes * numbers.size), half, numbers.size)
+        few = f.load(f.offset(right, len(columns) * lanes * arith.size), half, arith.size)
         twice = f.shuffle(few, few, [*range(lanes // 2)] * 2)
 
         def add(place: Variable, a: Value, b: Value) -> None:
-            place.set(numbers.add_product(f, host(), a, b, place.get()))
+            place.set(arith.add_product(f, host(), a, b, place.get()))
 
         first = ", ".join(f"i1 {int(lane < lanes // 2)}" for lane in range(lanes))
         for place, pair in zip(self.mixed, self.pairs, strict=True):
-            left = {i: f.splat(f.load(rows[i], numbers.type), lanes) for i in pair}
+            left = {i: f.splat(f.load(rows[i], arith.type), lanes) for i in pair}
             for i, a in left.items():
                 for (total,), b in zip(sums.sums[i], columns, strict=True):
                     add(total, a, b)
@@ -228,7 +230,7 @@ class _Tile:
     def _write(
         self, f: Function, sums: TileSums, out: Value, offsets: Value, columns: Value
     ) -> None:
-        lanes, size = self.tile.lanes, self.numbers.size
+        lanes, size = self.tile.lanes, self.arith.size
         parts: list[list[Value]] = [[each.get() for (each,) in row] for row in sums.sums]
         for place, pair in zip(self.mixed, self.pairs, strict=True):
             both = place.get()

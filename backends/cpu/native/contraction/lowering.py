@@ -1,8 +1,9 @@
-"""Which kernel makes a product, and in how many tasks.
+"""Dispatch of products: selects a kernel and the number of tasks.
 
-Large products are packed (`kernel`). Small ones, and those with few rows or columns, are made
-where the operands lie (`direct`, `along`). A long sum with a small result is taken in parts, whose
-number depends on the shape alone: results are the same for any number of workers.
+Large products are packed (`packed_kernel`). Small products and those with few rows or columns read
+their operands in place (`unpacked_gemm`, `inner_product`). A long sum with a small result is split
+into parts (split-K), whose number depends on the shape alone: results are the same for any number
+of workers.
 """
 
 from collections.abc import Sequence
@@ -34,33 +35,33 @@ from shardir.backends.cpu.native.contraction.windows import windowed
 from shardir.backends.cpu.native.data import Context, Phase, View
 
 PARTED = 128
-"""Bytes of columns from which on loops of columns are done one by one."""
+"""Minimum bytes of a run of result columns for which outer column loops become batch loops."""
 PACKED = 256 << 10
-"""Bytes that a task packs for later ones."""
+"""Bytes that a packing task packs for later tasks."""
 COPIED = 128 << 20
-"""Bytes of a right operand that may be packed as a whole."""
+"""Maximum bytes of a right operand that is packed as a whole."""
 READ, RUNS, LINES = 4 << 20, 4, 16
-"""Bytes of a matrix whose lines are read as wholes: in so many parts of the sum, of so many lines
-at least."""
+"""A matrix of at least the first number of bytes is split into this many parts along K, of at least
+this many lines each."""
 LONG = 16384
-"""Steps of a sum from which on it is taken in parts, where the result is small."""
+"""Minimum K steps for split-K with a small result."""
 SMALL = 4096
-"""Numbers of a small result."""
+"""Maximum elements of a small result."""
 LONGER, LARGER = 65536, 65536
-"""The same for sums so long that the caches hold no operand: it is to be read once, not once for
-each block of the result."""
+"""Minimum K steps and maximum elements for split-K of sums so long that no cache holds an operand:
+the operands are read once instead of once for each block of the result."""
 TALL, BROAD, PART = 8192, 64, 2048
-"""The same where both operands are packed: each task packs parts that the caches hold, rather than
-all tasks share one that they do not. What a part has at least."""
+"""Minimum K steps, minimum rows and columns, and K steps per part for split-K of products whose
+operands are both packed: each task packs parts that fit the caches."""
 PARTS = 32
 ADDED = 8.0
-"""Bytes of parts that are added in a nanosecond."""
+"""Bytes of partial sums that are added per nanosecond."""
 TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 
 
 def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
-    """The phases of a product."""
+    """Return the phases of a product."""
     if not work.out.size:
         return []
     batch, _, _, inner = work.sizes
@@ -75,14 +76,14 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def _parts(work: Product) -> int:
-    """In how many parts a sum is taken."""
+    """Return the number of parts of a split-K sum, 1 if the sum is not split."""
     batch, rows, columns, inner = work.sizes
-    numbers = rows * columns
-    if batch > 1 or numbers > LARGER:
+    elements = rows * columns
+    if batch > 1 or elements > LARGER:
         return 1
     if inner >= TALL and min(rows, columns) >= BROAD:
         return min(PARTS, inner // PART)
-    if inner >= LONGER or (inner >= LONG and numbers <= SMALL):
+    if inner >= LONGER or (inner >= LONG and elements <= SMALL):
         return min(PARTS, inner // (LONG // 2))
     return 1
 
@@ -98,8 +99,9 @@ def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def _in_parts(work: Product, count: int, context: Context, label: str) -> list[Phase]:
-    """Equal parts of the outermost loop, what is left of it, and their sum."""
-    numbers = arithmetic(work.out.dtype)
+    """Return the phases of equal parts of the outermost K loop, of the remainder, and of their
+    sum."""
+    arith = arithmetic(work.out.dtype)
     if not readable(work) and windowed(work.turned()):
         work = work.turned()
     _, rows, columns, _ = work.sizes
@@ -107,15 +109,15 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
     count = min(count, loop.extent)
     steps = loop.extent // count
     rest = loop.extent - count * steps
-    each = rows * columns * numbers.size
+    each = rows * columns * arith.size
     slot = context.temporary((count + 1) * each)
-    place = View(slot, 0, (rows, columns), (columns * numbers.size, numbers.size), numbers.dtype)
-    dense = _dense(work, numbers)
+    place = View(slot, 0, (rows, columns), (columns * arith.size, arith.size), arith.dtype)
+    dense = _dense(work, arith)
     part = loop._replace(extent=count, lhs=loop.lhs * steps, rhs=loop.rhs * steps, out=each)
     short = work._replace(out=place, batch=(part,), rows=dense[0], columns=dense[1],
         inner=merged([loop._replace(extent=steps), *others]),
     )  # fmt: skip
-    phases = _at_once(short, context, f"{label} in parts")
+    phases = _at_once(short, context, f"{label}, split-K")
     if rest:
         done = count * steps
         last = short._replace(
@@ -125,7 +127,7 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
             batch=(),
             inner=merged([loop._replace(extent=rest), *others]),
         )
-        phases += _at_once(last, context, f"{label}, last part")
+        phases += _at_once(last, context, f"{label}, split-K remainder")
     lines = merged(loop._replace(rhs=0, steps=()) for loop in work.columns)
     plain = work._replace(lhs=place, columns=lines, inner=(), patches=None)
     cost = each * (count + 1) / ADDED
@@ -134,25 +136,25 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
     fields["inner"] = count + bool(rest)
     added = Phase(
         parts_kernel(work.out.dtype), written(fields, lists), tasks(fields), cost,
-        f"{label}, sum of parts",
+        f"{label}, split-K sum",
     )  # fmt: skip
     return [*phases, added]
 
 
-def _dense(work: Product, numbers: Arithmetic) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
-    """Rows and columns of a result that lies dense, rows outermost."""
-    step, made = numbers.size, []
+def _dense(work: Product, arith: Arithmetic) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    """Return the rows and columns with the strides of a dense result, rows outermost."""
+    step, dense_loops = arith.size, []
     for loops in (work.columns, work.rows):
         new: list[Loop] = []
         for loop in reversed(loops):
             new.insert(0, loop._replace(out=step))
             step *= loop.extent
-        made.append(tuple(new))
-    return made[1], made[0]
+        dense_loops.append(tuple(new))
+    return dense_loops[1], dense_loops[0]
 
 
 def _packed(work: Product, context: Context, label: str) -> list[Phase]:
-    numbers = arithmetic(work.out.dtype)
+    arith = arithmetic(work.out.dtype)
     item = work.out.itemsize
     if _better_turned(work):
         work = work.turned()
@@ -161,45 +163,47 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     while (
         not _dense_from(work.columns, item)
         and _run(work.columns, item) >= PARTED
-        and not any(work.columns[0].steps)  # A batch is not checked against the image.
+        # Batch loops are not checked against the bounds of the image.
+        and not any(work.columns[0].steps)
     ):
         work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
     batch, rows, columns, inner = work.sizes
-    # A product of a batch is a task, most often.
-    sizes = Sizes.of(numbers, columns, work.machine, rows if batch > 1 and inner > STEPS else 1)
+    # Usually one task computes one product of a batch.
+    sizes = Sizes.of(arith, columns, work.machine, rows if batch > 1 and inner > STEPS else 1)
     direct = _dense_from(work.columns, item)
-    staged = numbers.dtype != work.out.dtype or not direct
+    staged = arith.dtype != work.out.dtype or not direct
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = _checked(work).side == "rhs"
-    copied = batch // shared * columns * inner * numbers.size
+    copied = batch // shared * columns * inner * arith.size
     grid = grid_of(
-        batch, rows, columns, inner, sizes, numbers.size, staged, shared > 1, context.workers,
-        rate(numbers.part, work.machine), not gathered and copied <= COPIED,
+        batch, rows, columns, inner, sizes, arith.size, staged, shared > 1, context.workers,
+        rate(arith.part, work.machine), not gathered and copied <= COPIED,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
 
 
 def _better_turned(work: Product) -> bool:
-    """Whether columns should be rows: to read patches where they lie, or to store at once."""
-    item, turned = work.out.itemsize, work.turned()
+    """Return whether to transpose the product, so that patches are read in place or results are
+    stored without staging."""
+    item, transposed = work.out.itemsize, work.turned()
     if lying(work):
         return False
-    if lying(turned) and not readable(work):
+    if lying(transposed) and not readable(work):
         return True
     if windowed(work):
         return False
-    if windowed(turned) and not readable(work):
+    if windowed(transposed) and not readable(work):
         return True
-    return not stored_at_once(work, item) and stored_at_once(turned, item)
+    return not stored_at_once(work, item) and stored_at_once(transposed, item)
 
 
 def _dense_from(columns: Sequence[Loop], item: int) -> bool:
-    """Whether columns of the result are one run of neighbours."""
+    """Return whether the columns of the result are contiguous."""
     return _run(columns, item) == item * prod(loop.extent for loop in columns)
 
 
 def _run(columns: Sequence[Loop], item: int) -> int:
-    """Bytes of the runs that the innermost columns of the result make."""
+    """Return the bytes of a contiguous run of the innermost result columns."""
     step = item
     for loop in reversed(columns):
         if loop.out != step:
@@ -209,8 +213,8 @@ def _run(columns: Sequence[Loop], item: int) -> int:
 
 
 def _checked(work: Product) -> Checked:
-    """The operand that is patches, unless all of them exist and it is packed like any other: then
-    columns of several runs are not."""
+    """Return how patches are accessed; patches that all exist are packed as a plain operand unless
+    their columns form several runs."""
     patches, straight = work.patches, readable(work) or windowed(work)
     if not patches:
         return Checked()
@@ -222,7 +226,7 @@ def _checked(work: Product) -> Checked:
 def _packed_phases(
     work: Product, grid: Grid, sizes: Sizes, staged: bool, context: Context, label: str
 ) -> list[Phase]:
-    numbers = arithmetic(work.out.dtype)
+    arith = arithmetic(work.out.dtype)
     checked = _checked(work)
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
@@ -230,21 +234,21 @@ def _packed_phases(
     fields, lists = blocked(work, grid, sizes, staged, checked)
     if not grid.packed:
         return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]
-    entries, size = [], fields["panel_columns"] * inner * numbers.size
+    entries, size = [], fields["panel_columns"] * inner * arith.size
     for loop in reversed(work.batch):
         entries.append((*loop[:4], size if loop.rhs else 0))
         size *= loop.extent if loop.rhs else 1
     fields["packed_slot"] = context.temporary(size)
     lists["batch"] = entries
-    block = max(width, min(sizes.columns, PACKED // (inner * numbers.size or 1)) // width * width)
+    block = max(width, min(sizes.columns, PACKED // (inner * arith.size or 1)) // width * width)
     kept = [entry for entry in entries if entry[2]]
     before = {
         **fields, "packing": 1, "products": prod(entry[0] for entry in kept), "block_products": 1,
         "block_columns": block, "column_blocks": -(-columns // block), "row_blocks": 1,
-        "rows": 0, "together": block, "staged": 0,
+        "rows": 0, "packed_columns": block, "staged": 0,
     }  # fmt: skip
     packing = written(before, {**lists, "batch": kept})
-    cost = 0.25 * size / numbers.size
+    cost = 0.25 * size / arith.size
     return [
         Phase(kernel, packing, tasks(before), cost, f"{label} packing"),
         Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label),

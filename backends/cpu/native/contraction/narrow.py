@@ -1,7 +1,8 @@
-"""Small and narrow products, made where the operands lie: `direct`, `along`, `across`.
+"""Dispatch of small and skinny products to kernels that do not pack their operands.
 
-Of what lies badly for all of these, a small right operand is copied first, or a small result in the
-end (`rearranged`).
+The kernels are `unpacked_gemm`, `inner_product`, `skinny_gemm` and `unrolled_batched`. If the
+strides suit none of them, a small right operand is copied first, or a small result afterwards
+(`operand_copies`).
 """
 
 from math import ceil, gcd, prod
@@ -28,62 +29,63 @@ from shardir.backends.cpu.native.data import Context, Kernel, Phase
 from shardir.backends.cpu.native.llvm.target import Machine
 
 NEAR, FARTHEST = 384 << 10, 1 << 20
-"""Bytes of a right operand that stays in a near cache while rows are made: if many rows make up for
-reading it the first time, and steps are nearer to each other than a page, three quarters of the
-second one, between these."""
+"""Maximum bytes of a right operand that stays in cache while rows are computed. The limit is three
+quarters of the L2 cache, clamped to these two values, if many rows amortize the first read and
+steps are less than a page apart; otherwise it is the first value."""
 PAGE = 4096
 NEARER = 128 << 10
-"""The same, where the left operand's steps are no neighbours and take much of the cache."""
+"""Maximum bytes of the right operand if the K steps of the left operand are not contiguous."""
 NARROW = 640
-"""Bytes of columns up to which rows pass so fast that they are to be asked for."""
+"""Maximum bytes of columns for which rows are computed so fast that they must be prefetched."""
 WAYS = 8
-"""Lines that have the same place in the nearest cache."""
+"""Associativity of the L1 cache."""
 SECOND_WAYS = 16
-"""The same in the second one."""
+"""Associativity of the L2 cache."""
 FAR = 768 << 10
-"""Bytes of a right operand that no near cache holds."""
+"""Minimum bytes of a right operand that does not fit the L2 cache."""
 FARTHER = 12 << 20
-"""Bytes of one that is read from memory: some rows are made at once while it passes by."""
+"""Minimum bytes of a right operand that is read from memory: several rows are computed per pass."""
 RUN, LEAST_RUN, PIECES = 16384, 1024, 4
-"""Bytes that should be read at a time, as few as it takes to have some pieces."""
+"""Target and minimum bytes of a contiguous read; the number of pieces to split columns into."""
 WIDENED = 16 << 10
-"""Bytes of a right operand whose numbers are widened once for each few rows."""
+"""Maximum bytes of a right operand whose elements are widened again for each few rows."""
 SHORT = 4
-"""Steps of a dot product from which on they are added at once."""
+"""Minimum K steps of an inner product that are accumulated in vectors."""
 MANY = 64
-"""Products that are worth a kernel for their size."""
+"""Minimum number of products that justify a kernel for their exact size."""
 SOME_ROWS = 128
-"""Rows that do not make up for packing a right operand."""
+"""Maximum rows that do not amortize packing a right operand."""
 FEW_COLUMNS = 12
 WIDTHS = {1: 1.2, 2: 1.02, 3: 1.0}
-"""Vectors of columns at a time, and what each of them takes then: a number of the left operand is
-read for as many."""
+"""Vectors of columns per tile, and the relative cost of each: a loaded element of the left operand
+is used for all of them."""
 TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 
 
 def narrow(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none if it is to be packed."""
+    """Return the phases; none if the product should be packed."""
     work = _parted(work)
-    turned = work.turned()
+    transposed = work.turned()
     return (
         _tiny(work, context, label)
-        or _tiny(turned, context, label)
+        or _tiny(transposed, context, label)
         or _along(work, context, label)
         or copied(work, few_columns, _along, context, label)
-        or copied(turned, few_columns, _along, context, label)
+        or copied(transposed, few_columns, _along, context, label)
         or stored_after(work, _direct, context, label)
-        or stored_after(turned, _direct, context, label)
+        or stored_after(transposed, _direct, context, label)
         or _direct(work, context, label)
-        or _direct(turned, context, label)
+        or _direct(transposed, context, label)
         or copied(work, columns_apart, _direct, context, label)
-        or copied(turned, columns_apart, _direct, context, label)
+        or copied(transposed, columns_apart, _direct, context, label)
         or copied(work, steps_apart, _along, context, label)
     )
 
 
 def _parted(work: Product) -> Product:
-    """A vector times rows, or columns, of several loops: all but the innermost are a batch."""
+    """Turn all but the innermost loop of rows, or of columns, of a vector-matrix product into batch
+    loops."""
     if work.patches:
         return work
     if work.sizes[2] == 1 and len(work.rows) > 1:
@@ -94,8 +96,8 @@ def _parted(work: Product) -> Product:
 
 
 def _fits(work: Product) -> bool:
-    """Whether the kernels that do not pack can do it: one loop of each kind, one type of numbers
-    that are widened as they are read."""
+    """Return whether the kernels that do not pack support the product: at most one loop of each
+    kind, and operands of one element type that can be widened on load."""
     return (
         not work.patches
         and work.lhs.dtype == work.rhs.dtype
@@ -105,25 +107,26 @@ def _fits(work: Product) -> bool:
 
 
 def _tiny(work: Product, context: Context, label: str) -> list[Phase]:
-    """Many products of few numbers."""
+    """Return the phases of many products of few elements."""
     batch, rows, columns, inner = work.sizes
     if batch < MANY or not _fits(work) or not 0 < rows * inner <= MOST:
         return []
     kind, item = kind_of(work), work.lhs.itemsize
-    lying = "across" if columns == 1 or work.columns[0].rhs == item else "apart"
+    access = "across" if columns == 1 or work.columns[0].rhs == item else "apart"
     if columns == 1 and inner > 1:
-        lying = "along"
+        access = "along"
         fits = work.inner[0][1:3] == (item, item) and inner <= kind.lanes
     else:
         fits = inner <= STEPS and columns <= kind.lanes and stored_at_once(work, work.out.itemsize)
-    if not fits or (lying == "apart" and (kind.planes > 1 or columns * inner > MOST)):
+    if not fits or (access == "apart" and (kind.planes > 1 or columns * inner > MOST)):
         return []
-    kernel = tiny_kernel(kind, rows, columns, inner, lying)
+    kernel = tiny_kernel(kind, rows, columns, inner, access)
     return spread(work, kernel, (rows, columns), context, label)
 
 
 def _along(work: Product, context: Context, label: str) -> list[Phase]:
-    """Dot products, if steps are neighbours and there are few columns, or few rows."""
+    """Return the phases as inner products, if K steps are contiguous and columns, or rows, are
+    few."""
     if work.sizes[2] > work.sizes[1]:
         work = work.turned()
     _, rows, columns, inner = work.sizes
@@ -135,25 +138,25 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
         and work.inner[0][1:3] == (item, item)
     ):
         return []
-    # As many sums as there are registers, less those of what is multiplied.
+    # Use as many accumulators as there are registers, minus those of the operands.
     widest = (6 if work.machine.has_many_registers else 3) // kind.planes
     width = ceil(columns / ceil(columns / widest))
     most = _registers(work.machine) // (width * kind.planes)
     height = {1: 8, 2: 4}.get(columns * kind.planes, most)
     height = min(rows, height, 8)
     kernel = along_kernel(kind, height, width, columns)
-    # Groups are the same for any number of tasks, since the order of sums differs between them.
+    # Groups do not depend on the number of tasks, since the summation order differs between groups.
     return spread(work, kernel, (height, columns), context, label)
 
 
 def swept(work: Product) -> bool:
-    """Whether a few rows are made while a large matrix passes by."""
+    """Return whether a few rows are multiplied with a large matrix that is streamed from memory."""
     _, rows, columns, inner = work.sizes
     item = work.out.itemsize
     return (
         _fits(work)
         and work.lhs.dtype == work.out.dtype
-        and work.out.dtype not in ("f16", "bf16")  # Results are summed where they lie.
+        and work.out.dtype not in ("f16", "bf16")  # `skinny_gemm` accumulates in the result.
         and rows <= FEW_ROWS
         and columns > 1
         and work.columns[0].rhs == work.columns[0].out == item
@@ -162,7 +165,8 @@ def swept(work: Product) -> bool:
 
 
 def _direct(work: Product, context: Context, label: str) -> list[Phase]:
-    """Rows and columns where they lie, if they are few or the right operand is small."""
+    """Return the phases without packing, if rows or columns are few or the right operand is
+    small."""
     batch, rows, columns, inner = work.sizes
     if not (_fits(work) and stored_at_once(work, work.out.itemsize)):
         return []
@@ -170,7 +174,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     if work.columns and work.columns[0].rhs != item:
         return []
     if columns == 1 < rows and work.rows[0].lhs == item and work.rows[0].out == work.out.itemsize:
-        return []  # Rows that are neighbours are better columns.
+        return []  # Contiguous rows are better used as columns of the transposed product.
     lanes = kind.lanes
     if swept(work):
         kernel = across_kernel(kind, rows)
@@ -186,13 +190,13 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     else:
         width = min(WIDTHS, key=lambda n: (_cost(vectors, n), -n))
         last = vectors % width
-        # Sums, and what is multiplied, are to stay in the registers that there are.
+        # Accumulators and operands must fit the registers.
         most = next((n for n in (8, 4) if n * width * kind.planes <= _registers(work.machine)), 2)
         height = min(most, 1 << (rows - 1).bit_length())
-        if height < rows <= 2 * height:  # Two of the same height.
+        if height < rows <= 2 * height:  # Two tiles of the same height.
             height = ceil(rows / 2)
     width = min(width, vectors)
-    # A step of a vector of columns is too short to ask for anything beside.
+    # A step of one vector of columns is too short for additional prefetches.
     ahead = width > 1 and asked_for(work, height)
     kernel = direct_kernel(kind, height, width, ahead, last)
     step = width * lanes
@@ -200,21 +204,21 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def _cost(vectors: int, width: int) -> float:
-    """What so many vectors of columns take, that many at a time; those that are left are done in
-    the end."""
+    """Return the relative cost of `vectors` vectors of columns in tiles of `width`; the remainder
+    is one narrower tile."""
     last = vectors % width
     return (vectors - last) * WIDTHS[width] + (last * WIDTHS[last] if last else 0.0)
 
 
 def _worth_reading(work: Product) -> bool:
-    """Whether rows are too few to make up for packing a right operand that no near cache holds:
-    what a strip of its columns takes of the second cache must have places there, unless it is read
-    but twice."""
+    """Return whether there are too few rows to amortize packing a right operand that exceeds the L2
+    cache: a strip of its columns must fit the sets of the L2 cache, unless it is read only
+    twice."""
     _, rows, columns, inner = work.sizes
     item, second = work.rhs.itemsize, work.machine.l2_bytes
     read = inner * columns * item * prod(loop.extent for loop in work.batch if loop.rhs)
-    if item < kind_of(work).numbers.size or not work.inner or read >= FARTHER:
-        return False  # Strips are slow to come from memory.
+    if item < kind_of(work).arith.size or not work.inner or read >= FARTHER:
+        return False  # Strips are slow to read from memory.
     if rows <= 2 * FEW_ROWS:
         return True
     strip = max(WIDTHS) * kind_of(work).lanes * item
@@ -228,10 +232,11 @@ def _worth_reading(work: Product) -> bool:
 
 
 def bytes_near(work: Product) -> int:
-    """Bytes of a right operand that are read over and over rather than packed once."""
+    """Return the maximum bytes of a right operand that is reread for each tile rather than
+    packed."""
     _, rows, columns, _ = work.sizes
     item = work.rhs.itemsize
-    if item < kind_of(work).numbers.size:
+    if item < kind_of(work).arith.size:
         return WIDENED
     if not work.inner:
         return NEAR
@@ -243,8 +248,8 @@ def bytes_near(work: Product) -> int:
 
 
 def asked_for(work: Product, height: int) -> bool:
-    """Whether to ask for the next rows while some are made: these and those must have places in
-    the nearest cache, where lines that are far apart compete for the same ones."""
+    """Return whether to prefetch the next rows while some are computed: both must fit the sets of
+    the L1 cache, which lines at large power-of-two distances share."""
     _, rows, columns, _ = work.sizes
     item = work.out.itemsize
     if not rows > height > 1 or columns * item > NARROW:
@@ -257,14 +262,15 @@ def asked_for(work: Product, height: int) -> bool:
 
 
 def _registers(machine: Machine) -> int:
-    """How many vector registers sums may take."""
+    """Return the number of vector registers for accumulators."""
     return 24 if machine.has_many_registers else 12
 
 
 def spread(
     work: Product, kernel: Kernel, steps: tuple[int, int], context: Context, label: str
 ) -> list[Phase]:
-    """Tasks of a kernel that packs nothing, of multiples of `steps` rows and columns."""
+    """Return the phase of a kernel that does not pack; blocks are multiples of `steps` rows and
+    columns."""
     batch, rows, columns, inner = work.sizes
     item = work.out.itemsize
     flops = 2.0 * batch * rows * columns * inner / rate(item, work.machine)
@@ -283,10 +289,11 @@ def spread(
 
 
 def rate(size: int, machine: Machine) -> float:
-    """Products and sums a nanosecond, about, of numbers of so many bytes."""
+    """Return an estimate of multiplications and additions per nanosecond for elements of `size`
+    bytes."""
     return 7.0 * machine.vector_bytes / size
 
 
 def stored_at_once(work: Product, item: int) -> bool:
-    """Whether columns of the result are neighbours."""
+    """Return whether the columns of the result are contiguous."""
     return not work.columns or work.columns[-1].out == item

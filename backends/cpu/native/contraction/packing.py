@@ -1,9 +1,9 @@
-"""Packing: numbers of an operand made neighbours in the order in which a tile reads them.
+"""Packing: copies elements of an operand to the order in which the micro-kernel reads them.
 
-An operand is a matrix of lines and steps: the rows of the left one, the columns of the right one,
-and the steps of the sum. Lines lie anywhere (a table of offsets); steps lie in segments of equal
-distance (a table of offsets and lengths). A panel is as many lines as the tile has; for each step
-it holds a number of each line, zeros for lines that are missing.
+An operand is a matrix of lines and K steps. A line is a row of the left operand or a column of the
+right one. Lines may begin anywhere (a table of offsets); steps form segments of constant stride (a
+table of offsets and lengths). A panel has as many lines as the tile; for each step it holds one
+element of each line, and zeros for missing lines.
 """
 
 from math import gcd
@@ -16,42 +16,43 @@ from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 from shardir.types import NUMPY_DTYPES
 
 SEGMENT = 16
-"""Bytes of an entry of the table of segments: offset and length."""
+"""Bytes of an entry of the segment table: offset and length."""
 
 MOST = 4
-"""Panels that are packed at once."""
+"""Maximum number of panels that are packed together."""
 ALONG = 64
-"""Steps of some lines that are packed before those of others."""
+"""Steps of some lines that are packed before steps of the next lines."""
 SOON = 16
-"""How many steps ahead lines that are neighbours are asked for."""
+"""Prefetch distance in steps for contiguous lines."""
 NEIGHBOURS = "neighbours"
 
 
-def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longest: int) -> None:
-    """`pack_{dtype}(packed, base, offsets, count, segments, parts, steps, stride, lines, several,
-    across)`.
+def emit_pack(module: Module, dtype: str, arith: Arithmetic, most: int, longest: int) -> None:
+    """Emit `pack_{dtype}(packed, base, offsets, count, segments, parts, steps, stride, lines,
+    several, across)`.
 
-    Packs `count` lines that begin `offsets[i]` bytes after `base`, in panels of `lines` lines and
-    `steps` steps, which are those of `parts` segments; steps of a segment are `stride` bytes
-    apart. Where lines are neighbours, the function `across` (see `emit_across`) packs `several`
-    panels at once. `most` is the largest number of lines, `longest` that of steps.
+    The function packs `count` lines that begin `offsets[i]` bytes after `base`, in panels of
+    `lines` lines and `steps` steps, which form `parts` segments; steps of a segment are `stride`
+    bytes apart. For contiguous lines, the function `across` (see `emit_pack_contiguous_lines`)
+    packs `several` panels together. `most` is the maximum of `lines`, `longest` the maximum of
+    `steps`.
     """
     item = NUMPY_DTYPES[dtype].itemsize
     name = f"pack_{dtype}"
-    emit_apart(module, dtype, numbers)
+    emit_apart(module, dtype, arith)
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64", "ptr"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     packed, base, offsets, count, segments, parts, steps, stride, lines, several, across = f.params
-    starts, paces = (f.variable(f"[{most} x i64]").address for _ in range(2))
-    nothing = zeros(f, name, longest * item)
-    row = lines * numbers.size
+    starts, line_strides = (f.variable(f"[{most} x i64]").address for _ in range(2))
+    zero_line = zeros(f, name, longest * item)
+    row = lines * arith.size
     place, done = f.variable("ptr", packed), f.variable("i64", 0)
     with f.while_(lambda: done.get().is_("slt", count)):
         first = done.get()
         table, rest = f.offset(offsets, first, "i64"), count - first
         here = f.least(rest, lines)
-        whole, together = rest.is_("uge", lines), neighbours(f, table, here, item)
+        whole, contiguous = rest.is_("uge", lines), neighbours(f, table, here, item)
         many = f.least(rest // lines, several)
         panels = f.select(whole & neighbours(f, table, many * lines, item), many, 1)
         part = f.variable("ptr", place.get())
@@ -70,14 +71,17 @@ def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longes
                 with f.loop(0, lines) as i:
                     exists = i.is_("ult", here)
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
-                    f.store(f.select(exists, there, nothing), f.offset(starts, i, "ptr"))
-                    f.store(f.select(exists, stride, 0), f.offset(paces, i, "i64"))
+                    f.store(f.select(exists, there, zero_line), f.offset(starts, i, "ptr"))
+                    f.store(f.select(exists, stride, 0), f.offset(line_strides, i, "i64"))
                 next = f.select(rest.is_("ugt", lines), lines, 0)
                 ahead = f.load(f.offset(table, next, "i64"), "i64") - f.load(table, "i64")
                 steps_of = [f.value(0, "i64"), length, ahead]
-                f.call(f"apart_{dtype}", [part.get(), starts, paces, stride, lines, *steps_of])
+                f.call(
+                    f"pack_separate_{dtype}",
+                    [part.get(), starts, line_strides, stride, lines, *steps_of],
+                )
 
-            f.choose(together if numbers.planes == 1 else together & whole, panels_across, apart)
+            f.choose(contiguous if arith.planes == 1 else contiguous & whole, panels_across, apart)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), panels * steps * row))
         done.set(first + panels * lines)
@@ -85,7 +89,7 @@ def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longes
 
 
 def zeros(f: Function, name: str, nbytes: int) -> Value:
-    """What lines that are missing are read from."""
+    """Return the address of a constant of zeros, from which missing lines are read."""
     f.module.declarations.setdefault(
         f"@{name}_zeros = internal constant [{nbytes} x i8] zeroinitializer, align 64"
     )
@@ -93,12 +97,13 @@ def zeros(f: Function, name: str, nbytes: int) -> Value:
 
 
 def panels_of(nbytes: int) -> int:
-    """How many panels of lines that are neighbours fill cache lines, so that each is read once."""
+    """Return the number of panels of contiguous lines that fill cache lines, so that each cache
+    line is read once."""
     return min(LINE // gcd(nbytes, LINE), MOST)
 
 
 def neighbours(f: Function, table: Value, count: Value, item: int) -> Value:
-    """Whether the lines are next to each other in memory."""
+    """Emit a call that returns whether `count` lines are contiguous in memory."""
     if all(each.name != NEIGHBOURS for each in f.module.functions):
         _emit_neighbours(f.module)
     return f.call(NEIGHBOURS, [table, count, f.value(item, "i64")], "i1")
@@ -116,23 +121,23 @@ def _emit_neighbours(module: Module) -> None:
     f.leave(wrong.get().is_("eq", 0))
 
 
-def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arithmetic) -> None:
-    """`name(packed, start, length, stride, panels, apart, count)`: lines are neighbours.
+def emit_across(module: Module, name: str, lines: int, dtype: str, arith: Arithmetic) -> None:
+    """Emit `name(packed, start, length, stride, panels, apart, count)` for contiguous lines.
 
-    Each step is copied as it is, to `panels` panels of `lines` lines that are `apart` bytes apart;
-    where there are none, to a panel that has `count` lines.
+    Each step is copied as it is to `panels` panels of `lines` lines that are `apart` bytes apart;
+    if `panels` is 0, to one panel that has `count` lines.
     """
     params = ["ptr noalias", "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64"]
     f = Function(module, name, params, attributes=APART, internal=True)
     packed, start, length, stride, panels, apart, count = f.params
     place, source = f.variable("ptr", packed), f.variable("ptr", start)
-    widest = max(1, 64 // numbers.part)
+    widest = max(1, 64 // arith.part)
     item = NUMPY_DTYPES[dtype].itemsize
     pieces, done = [], 0
     while done < lines:
         pieces.append((done, min(widest, 1 << (lines - done).bit_length() - 1)))
         done += pieces[-1][1]
-    masks = [within(f, count - done, many) for done, many in pieces if numbers.planes == 1]
+    masks = [within(f, count - done, many) for done, many in pieces if arith.planes == 1]
     with f.loop(0, length):
         to, there = f.variable("ptr", place.get()), f.variable("ptr", source.get())
         with f.loop(0, panels):
@@ -140,9 +145,9 @@ def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arit
                 prefetch(f, f.offset(there.get(), stride * SOON + line))
             for done, many in pieces:
                 at = f.offset(there.get(), done * item)
-                for p, plane in enumerate(read(f, at, dtype, numbers, many)):
-                    step = f.offset(to.get(), (p * lines + done) * numbers.part)
-                    f.store(plane, step, numbers.part)
+                for p, plane in enumerate(read(f, at, dtype, arith, many)):
+                    step = f.offset(to.get(), (p * lines + done) * arith.part)
+                    f.store(plane, step, arith.part)
             to.set(f.offset(to.get(), apart))
             there.set(f.offset(there.get(), lines * item))
         if masks:
@@ -150,80 +155,81 @@ def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arit
                 for (done, many), mask in zip(pieces, masks, strict=True):
                     at, type = f.offset(source.get(), done * item), vector(stored(dtype), many)
                     loaded = masked_load(f, at, mask, type, item)
-                    new = widened(f, loaded, dtype, numbers)
-                    f.store(new, f.offset(place.get(), done * numbers.part), numbers.part)
-        place.set(f.offset(place.get(), lines * numbers.size))
+                    new = widened(f, loaded, dtype, arith)
+                    f.store(new, f.offset(place.get(), done * arith.part), arith.part)
+        place.set(f.offset(place.get(), lines * arith.size))
         source.set(f.offset(source.get(), stride))
     f.leave()
 
 
-def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
-    """`apart_{dtype}(packed, starts, paces, stride, lines, first, last, ahead)`.
+def emit_apart(module: Module, dtype: str, arith: Arithmetic) -> None:
+    """Emit `pack_separate_{dtype}(packed, starts, line_strides, stride, lines, first, last,
+    ahead)`.
 
-    Packs a panel of lines that begin at `starts`, from step `first` on: line i goes on by
-    `paces[i]` bytes with each step, which are `stride` or, for one that is missing, none. If steps
-    are neighbours, squares of lines and steps are transposed, as many at once as a register has
-    steps, and lines `ahead` bytes further on are asked for; else it goes number by number. Some
-    steps of a line come before those of the next one, so that few cache lines are in use. Twice
-    does no harm.
+    The function packs a panel of lines that begin at `starts`, from step `first`: line i advances
+    `line_strides[i]` bytes per step, which is `stride`, or 0 for a missing line. If steps are
+    contiguous, squares of lines and steps are transposed, as many together as a register has steps,
+    and lines `ahead` bytes further on are prefetched; otherwise elements are copied one by one.
+    Some steps of a line precede those of the next line, so that few cache lines are in use.
+    Repeated calls emit the function once.
     """
-    name = f"apart_{dtype}"
+    name = f"pack_separate_{dtype}"
     if any(each.name == name for each in module.functions):
         return
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",
               "i64", "i64"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    packed, starts, paces, stride, lines, first, last, ahead = f.params
-    item, row = NUMPY_DTYPES[dtype].itemsize, lines * numbers.size
-    few = 16 // numbers.part
+    packed, starts, line_strides, stride, lines, first, last, ahead = f.params
+    item, row = NUMPY_DTYPES[dtype].itemsize, lines * arith.size
+    few = 16 // arith.part
     done = f.variable("i64", first)
-    turned = stride.is_("eq", item) & (lines % few).is_("eq", 0)
+    transposable = stride.is_("eq", item) & (lines % few).is_("eq", 0)
 
     def squares(many: int) -> None:
-        """As many steps at once, from those done on, if as many are left."""
+        """Transpose squares of `many` steps, from `done`, while at least `many` steps are left."""
         start = done.get()
-        end = f.select(turned & (last - start).is_("sge", many), last, start)
+        end = f.select(transposable & (last - start).is_("sge", many), last, start)
         with (
             f.loop(start, end, ALONG) as begin,
             f.loop(0, lines, few) as line,
             f.loop(begin, f.least(end, begin + ALONG), many) as next,
         ):
-            # The last steps are done with some before them, once more.
+            # The last square overlaps the one before it.
             k = f.least(next, end - many)
             entries, rows = f.offset(starts, line, "ptr"), []
             for i in range(few):
                 here = f.offset(f.load(f.offset(entries, 8 * i), "ptr"), k * item)
-                rows += read(f, here, dtype, numbers, many)
+                rows += read(f, here, dtype, arith, many)
                 prefetch(f, f.offset(here, ahead))
-            at = f.offset(packed, k * row + line * numbers.size)
+            at = f.offset(packed, k * row + line * arith.size)
             for i, columns in enumerate(transposed(f, rows, many // few)):
                 for square in range(0, many, few):
                     column = columns
                     if many > few:
                         column = f.shuffle(columns, columns, range(square, square + few))
-                    f.store(column, f.offset(at, row * (square + i)), numbers.part)
+                    f.store(column, f.offset(at, row * (square + i)), arith.part)
         done.set(end)
 
-    if numbers.planes == 1:
-        for many in sorted({host().lanes(numbers.part), few}, reverse=True):
+    if arith.planes == 1:
+        for many in sorted({host().lanes(arith.part), few}, reverse=True):
             squares(many)
     with f.loop(done.get(), last, ALONG) as begin, f.loop(0, lines) as line:
         start = f.load(f.offset(starts, line, "ptr"), "ptr")
-        pace = f.load(f.offset(paces, line, "i64"), "i64")
-        source = f.variable("ptr", f.offset(start, begin * pace))
-        place = f.variable("ptr", f.offset(packed, begin * row + line * numbers.part))
+        line_stride = f.load(f.offset(line_strides, line, "i64"), "i64")
+        source = f.variable("ptr", f.offset(start, begin * line_stride))
+        place = f.variable("ptr", f.offset(packed, begin * row + line * arith.part))
         with f.loop(begin, f.least(last, begin + ALONG)):
-            for p, plane in enumerate(read(f, source.get(), dtype, numbers, 1)):
-                at = f.offset(place.get(), lines * (p * numbers.part))
-                f.store(plane, at, numbers.part)
-            source.set(f.offset(source.get(), pace))
+            for p, plane in enumerate(read(f, source.get(), dtype, arith, 1)):
+                at = f.offset(place.get(), lines * (p * arith.part))
+                f.store(plane, at, arith.part)
+            source.set(f.offset(source.get(), line_stride))
             place.set(f.offset(place.get(), row))
     f.leave()
 
 
 def transposed(f: Function, rows: list[Value], squares: int) -> list[Value]:
-    """The columns of squares of numbers that lie side by side, by interleaving: each vector has a
-    column of the first one, the same of the next one, and so on."""
+    """Return the columns of adjacent squares, by interleaving: each vector has a column of the
+    first square, the same column of the next one, and so on."""
     size = len(rows)
     half = size // 2
     for _ in range(size.bit_length() - 1):

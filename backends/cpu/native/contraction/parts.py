@@ -1,4 +1,4 @@
-"""Sums of parts: a long sum with a small result is taken in parts, which other tasks add up."""
+"""Split-K: adds the partial sums of a long sum with a small result."""
 
 from functools import cache
 
@@ -12,16 +12,17 @@ from shardir.types import NUMPY_DTYPES
 
 @cache
 def parts_kernel(dtype: str) -> Kernel:
-    """out[row, column] = sum over inner of lhs[inner, row, column], which lies dense.
+    """Return the kernel of out[row, column] = sum over inner of lhs[inner, row, column], with a
+    dense operand.
 
-    A task makes a block of rows.
+    A task computes a block of rows.
     """
-    name = f"parts_{dtype}"
+    name = f"split_k_sum_{dtype}"
     return Kernel(name, lambda: _text(name, dtype))
 
 
 def _text(name: str, dtype: str) -> str:
-    module, numbers = Module(), arithmetic(dtype)
+    module, arith = Module(), arithmetic(dtype)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -30,40 +31,41 @@ def _text(name: str, dtype: str) -> str:
     item = NUMPY_DTYPES[dtype].itemsize
     loops, number = r.loops("columns_out")
     dense = number.is_("eq", 1) & f.load(f.offset(loops, 8), "i64").is_("eq", item)
-    lanes = host().lanes(numbers.size)
+    lanes = host().lanes(arith.size)
     whole = f.select(dense, columns - columns % lanes, 0)
     first = task * r["block_rows"]
     with f.loop(first, f.least(rows, first + r["block_rows"])) as row:
         line = f.offset(out, _place(f, r.loops("rows_out"), row))
 
         def total(j: Value, many: int, row: Value = row) -> Value:
-            start = f.offset(source, (row * columns + j) * numbers.size)
-            return _total(f, start, rows * columns * numbers.size, r["inner"], many, numbers)
+            start = f.offset(source, (row * columns + j) * arith.size)
+            return _total(f, start, rows * columns * arith.size, r["inner"], many, arith)
 
-        def put(value: Value, to: Value) -> None:
-            f.store(narrowed(f, value, dtype), to, item // numbers.planes)
+        def store_result(value: Value, to: Value) -> None:
+            f.store(narrowed(f, value, dtype), to, item // arith.planes)
 
         with f.loop(0, whole, lanes) as j:
-            put(total(j, lanes), f.offset(line, j * item))
+            store_result(total(j, lanes), f.offset(line, j * item))
         with f.loop(whole, columns) as j:
-            put(total(j, 1), f.offset(line, _place(f, (loops, number), j)))
+            store_result(total(j, 1), f.offset(line, _place(f, (loops, number), j)))
     f.leave()
     return module.text()
 
 
 def _total(
-    f: Function, start: Value, far: Value, parts: Value, many: int, numbers: Arithmetic
+    f: Function, start: Value, part_stride: Value, parts: Value, many: int, arith: Arithmetic
 ) -> Value:
-    """The sum of neighbours over all parts, which are `far` bytes apart."""
-    type = vector(numbers.type, many * numbers.planes)
-    total = f.variable(type, f.load(start, type, numbers.part))
+    """Return the sum of `many` contiguous elements over all parts, which are `part_stride` bytes
+    apart."""
+    type = vector(arith.type, many * arith.planes)
+    total = f.variable(type, f.load(start, type, arith.part))
     with f.loop(1, parts) as part:
-        total.set(total.get() + f.load(f.offset(start, part * far), type, numbers.part))
+        total.set(total.get() + f.load(f.offset(start, part * part_stride), type, arith.part))
     return total.get()
 
 
 def _place(f: Function, loops: tuple[Value, Value], index: Value) -> Value:
-    """Where a line begins, in bytes."""
+    """Return the offset of a line in bytes."""
     place, rest = f.variable("i64", 0), f.variable("i64", index)
     with f.loop(0, loops[1]) as level:
         entry = f.offset(loops[0], level * 16)

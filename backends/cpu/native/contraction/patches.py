@@ -1,9 +1,9 @@
-"""Packing patches of images: lines and steps with positions, of which some lie outside.
+"""Packs patches of images (im2col): lines and steps have positions, some of them outside.
 
-A line and a step each have a position along every checked dimension; where their sum is not
-inside the image, there is a zero. Most of a panel lies inside: per segment it is found out which
-lines are, and from which step to which all of them are, so that only the borders are packed number
-by number.
+A line and a step each have a position along every checked dimension; if their sum is outside the
+image, the element is zero. Most of a panel is inside: for each segment the kernel determines which
+lines are inside, and the range of steps for which all of them are, so that only the borders are
+packed element by element.
 """
 
 from dataclasses import dataclass
@@ -25,24 +25,24 @@ def emit_patches(
     lines: int,
     longest: int,
     dtype: str,
-    numbers: Arithmetic,
+    arith: Arithmetic,
     checks: int,
     apart: int,
 ) -> None:
-    """`name(packed, base, offsets, count, segments, parts, steps, stride, positions, bounds)`.
+    """Emit `name(packed, base, offsets, count, segments, parts, steps, stride, positions, bounds)`.
 
-    As `emit_pack`, with positions of lines in `checks` tables that are `apart` bytes apart.
-    `bounds` are (start, size) of each checked dimension, then which of them the innermost loop
-    walks (-1: none) and its pace.
+    The function packs like `emit_pack`, with positions of lines in `checks` tables that are `apart`
+    bytes apart. `bounds` are (start, size) of each checked dimension, then the dimension along
+    which the innermost loop runs (-1: none) and its step.
     """
     item = NUMPY_DTYPES[dtype].itemsize
-    emit_apart(module, dtype, numbers)
+    emit_apart(module, dtype, arith)
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     packed, base, offsets, count, segments, parts, steps, stride, positions, bounds = f.params
-    row, nothing = lines * numbers.size, zeros(f, name, longest * item)
+    row, nothing = lines * arith.size, zeros(f, name, longest * item)
     lanes = 1 << (lines - 1).bit_length()
     tables = [f.variable(f"[{lanes} x i64]").address for _ in range(4)]
     place = f.variable("ptr", packed)
@@ -61,7 +61,7 @@ def emit_patches(
             length = f.load(f.offset(entry, 8), "i64")
             origin = f.offset(base, f.load(entry, "i64"))
             panel = _Panel(
-                f, lines, dtype, numbers, tables[0], tables[1], part.get(), length, stride, here
+                f, lines, dtype, arith, tables[0], tables[1], part.get(), length, stride, here
             )
             segment = _Segment(panel, lanes, origin, table, bounds, tables[2], tables[3])
             segment.find(where, entry)
@@ -74,15 +74,15 @@ def emit_patches(
 
 
 class _Panel(NamedTuple):
-    """The steps of one segment, of one panel.
+    """The steps of one segment of one panel.
 
-    `starts` and `paces` are tables of where lines begin, and of their strides.
+    `starts` and `paces` are tables of the addresses of lines and of their strides.
     """
 
     f: Function
     lines: int
     dtype: str
-    numbers: Arithmetic
+    arith: Arithmetic
     starts: Value
     paces: Value
     packed: Value
@@ -92,13 +92,13 @@ class _Panel(NamedTuple):
 
     @property
     def row(self) -> int:
-        """Bytes of a step in packed memory."""
-        return self.lines * self.numbers.size
+        """The size in bytes of a step in packed memory."""
+        return self.lines * self.arith.size
 
 
 @dataclass
 class _Segment:
-    """A segment of a panel: which lines, and which steps, lie inside."""
+    """A segment of a panel: which lines, and which steps, are inside the image."""
 
     panel: _Panel
     lanes: int
@@ -115,15 +115,16 @@ class _Segment:
         self.valid: Variable = f.variable(vector("i1", self.lanes))
 
     def find(self, where: list[Value], entry: Value) -> None:
-        """Which lines lie inside; from `begin` to `end` they all do, or never."""
+        """Find the lines that are inside for all steps from `begin` to `end`; other lines never
+        are."""
         f, lanes, panel = self.panel.f, self.lanes, self.panel
         many = vector("i64", lanes)
 
         def all_of(number: Value) -> Value:
             return f.splat(number, lanes)
 
-        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
-        valid = f.emit(f"icmp slt {many} <{numbers}>, {all_of(panel.here)}", vector("i1", lanes))
+        indices = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        valid = f.emit(f"icmp slt {many} <{indices}>, {all_of(panel.here)}", vector("i1", lanes))
         checks = len(where)
         if not checks:
             self.valid.set(valid)
@@ -135,9 +136,9 @@ class _Segment:
             extent = f.load(f.offset(self.bounds, 16 * d + 8), "i64")
             step = f.load(f.offset(entry, 16 + 8 * d), "i64")
             place = lines + all_of(start + step)
-            mine = walked.is_("eq", d)
-            valid = valid & (place.is_("ult", all_of(extent)) | all_of(mine))
-            with f.when(mine):
+            is_run_dim = walked.is_("eq", d)
+            valid = valid & (place.is_("ult", all_of(extent)) | all_of(is_run_dim))
+            with f.when(is_run_dim):
                 along.set(place)
                 size.set(extent)
         self.valid.set(valid)
@@ -147,7 +148,7 @@ class _Segment:
             )
 
     def _narrow(self, place: Value, size: Value, pace: Value) -> None:
-        """The steps that lie inside along the dimension that the segment walks."""
+        """Restrict the steps to those inside along the dimension along which the segment runs."""
         f, lanes, length = self.panel.f, self.lanes, self.panel.length
         many = vector("i64", lanes)
         nothing = f.value(0, many)
@@ -175,22 +176,25 @@ class _Segment:
         self.end.set(f.select(empty, length, end))
 
     def border(self, first: Value, last: Value, zeros: Value) -> None:
-        """Steps at which only some lines lie inside, number by number."""
-        f, panel, numbers = self.panel.f, self.panel, self.panel.numbers
+        """Pack steps at which only some lines are inside, element by element."""
+        f, panel, arith = self.panel.f, self.panel, self.panel.arith
         with f.loop(first, last) as k, f.loop(0, panel.lines) as i:
-            at = f.offset(panel.packed, k * panel.row + i * numbers.part)
+            at = f.offset(panel.packed, k * panel.row + i * arith.part)
             low = f.load(f.offset(self.lows, i, "i64"), "i64")
             high = f.load(f.offset(self.highs, i, "i64"), "i64")
 
             line = f.load(f.offset(self.table, i, "i64"), "i64")
             there = f.offset(f.offset(self.origin, line), k * panel.stride)
             address = f.select(k.is_("sge", low) & k.is_("slt", high), there, zeros)
-            for p, plane in enumerate(read(f, address, panel.dtype, numbers, 1)):
-                f.store(plane, f.offset(at, p * panel.lines * numbers.part), numbers.part)
+            for p, plane in enumerate(read(f, address, panel.dtype, arith, 1)):
+                f.store(plane, f.offset(at, p * panel.lines * arith.part), arith.part)
 
     def inside(self, once: Value, twice: Value, zeros: Value) -> None:
-        """Steps at which a line lies inside or never does. Lines that are neighbours, `once`, or
-        every second number, `twice`, make one run or two: see `second_run`."""
+        """Pack steps at which each line is inside or is never inside.
+
+        Lines that are contiguous (`once`) or every second element (`twice`) form one or two runs:
+        see `find_second_run`.
+        """
         f, panel = self.panel.f, self.panel
         begin, end = self.begin.get(), self.end.get()
 
@@ -205,9 +209,9 @@ class _Segment:
             f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
             lines = f.value(panel.lines, "i64")
             tables, zero = [panel.packed, panel.starts, panel.paces], f.value(0, "i64")
-            f.call(f"apart_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])
+            f.call(f"pack_separate_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])
 
-        if panel.numbers.planes == 2:
+        if panel.arith.planes == 2:
             apart()
             return
 
@@ -224,14 +228,14 @@ class _Segment:
         f.choose(once.is_("ne", 0), neighbours, others)
 
     def _across(self, begin: Value, end: Value, pace: int, second: Value | None = None) -> None:
-        """Lines are every `pace`th number: vectors of them, with zeros for those outside. Those
-        from `second` on are another run.
+        """Pack lines that are every `pace`th element as vectors, with zeros for lines outside;
+        lines from `second` form another run.
 
-        A vector may be longer than what is left of the panel: what follows is written later.
+        A vector may exceed the rest of the panel: the elements after it are overwritten later.
         """
-        f, panel, numbers = self.panel.f, self.panel, self.panel.numbers
+        f, panel, arith = self.panel.f, self.panel, self.panel.arith
         item = NUMPY_DTYPES[panel.dtype].itemsize
-        wide = min(self.lanes, 64 // numbers.size)
+        wide = min(self.lanes, 64 // arith.size)
         type, valid = vector(stored(panel.dtype), wide), self.valid.get()
         runs = [(f.offset(self.origin, f.load(self.table, "i64")), valid)]
         if second is not None:
@@ -242,7 +246,7 @@ class _Segment:
         sources = [f.variable("ptr", f.offset(start, begin * panel.stride)) for start, _ in runs]
 
         def chosen(mask: Value, at: int) -> list[Value]:
-            """The mask of some lanes, for as many vectors as these are read from."""
+            """Return the mask of some lanes for each vector that is loaded for them."""
             some = f.shuffle(mask, mask, range(at, at + wide))
             if pace == 1:
                 return [some]
@@ -273,16 +277,16 @@ class _Segment:
                 for other in more:
                     later = f.shuffle(of_runs[1][1], of_runs[1][1], range(at, at + wide))
                     loaded = f.select(later, other, loaded)
-                made = widened(f, loaded, panel.dtype, numbers)
-                f.store(made, f.offset(row, at * numbers.size), numbers.size)
+                made = widened(f, loaded, panel.dtype, arith)
+                f.store(made, f.offset(row, at * arith.size), arith.size)
             prefetch(f, f.offset(sources[0].get(), panel.stride * SOON))
             for source in sources:
                 source.set(f.offset(source.get(), panel.stride))
 
 
 def second_run(f: Function, table: Value, count: Value, item: int) -> Value:
-    """Which of the lines begins a second run of neighbours: `count` if there is one run, 0 if
-    there are more than two."""
+    """Return the line that begins a second contiguous run: `count` if there is one run, 0 if there
+    are more than two."""
     if all(each.name != SECOND_RUN for each in f.module.functions):
         _emit_second_run(f.module)
     return f.call(SECOND_RUN, [table, count, f.value(item, "i64")], "i64")

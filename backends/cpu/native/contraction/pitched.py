@@ -1,9 +1,9 @@
-"""Products of which nothing is packed: rows a fixed distance apart, steps in three loops.
+"""Strided GEMM without packing: rows at a constant pitch, K steps in three loops.
 
-A tile has `height` rows and `width` vectors of columns; or `times` as many rows, which lie
-anyhow, of `height` others each. All rows of a tile are read from one address on, at distances that
-the code has in it, so that sums fill the registers. What the tiles of a task read at a time fits
-into the second cache.
+A tile has `height` rows and `width` vectors of columns, or `times` groups of `height` rows at any
+distance. All rows of a group are addressed from one base with constant offsets, so that
+accumulators can use the registers. The data that the tiles of a task read at a time fits the L2
+cache.
 """
 
 from functools import cache
@@ -16,18 +16,21 @@ from shardir.backends.cpu.native.llvm.hints import prefetch
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable
 
 LOOPS = 3
-"""Loops of steps; those that a product lacks are of one step."""
+"""Loops of K steps; missing loops have extent 1."""
 
 
 AHEAD = 64
-"""Steps ahead that columns are asked for, if they come from far."""
+"""Prefetch distance in steps of columns that are not in cache."""
 
 
 class Shape(NamedTuple):
-    """A tile: `times` x `height` rows, `width` vectors of columns, `last` in the end; `cut`:
-    the last of these vectors is not full. Rows are `pitch` bytes apart; `ahead`: columns are asked
-    for before they are read. `sliding`: column r has none of the first r steps, and of the last
-    ones, as many as there are columns less one, only those before the r-th."""
+    """The shape of a tile.
+
+    A tile has `times` x `height` rows and `width` vectors of columns, `last` vectors in the last
+    tile; `cut`: the last of these vectors is partial. Rows are `pitch` bytes apart; `ahead`:
+    columns are prefetched. `sliding`: column r skips the first r steps and, of as many last steps
+    as there are columns less one, uses only those before the r-th.
+    """
 
     times: int
     height: int
@@ -46,8 +49,8 @@ class Shape(NamedTuple):
 
 @cache
 def pitched_kernel(kind: Vectors, shape: Shape) -> Kernel:
-    """The kernel for tiles of this shape."""
-    name = f"pitched_{kind.name}_{shape.name}"
+    """Return the kernel for tiles of this shape."""
+    name = f"strided_gemm_{kind.name}_{shape.name}"
     return Kernel(name, lambda: _text(name, kind, shape))
 
 
@@ -68,20 +71,20 @@ def _text(name: str, kind: Vectors, shape: Shape) -> str:
     ]
     columns = shape.width * kind.lanes
     height = f.value(shape.height, "i64")
-    # Some steps of the outer loops at a time meet all rows and columns of the task.
+    # Some steps of the outer loops are applied to all rows and columns of the task.
     with (
-        f.loop(0, counts[2], r["held_rows"]) as outer,
-        f.loop(0, counts[1], r["together"]) as middle,
+        f.loop(0, counts[2], r["packed_rows"]) as outer,
+        f.loop(0, counts[1], r["packed_columns"]) as middle,
     ):
         many = [
             counts[0],
-            f.least(counts[1] - middle, r["together"]),
-            f.least(counts[2] - outer, r["held_rows"]),
+            f.least(counts[1] - middle, r["packed_columns"]),
+            f.least(counts[2] - outer, r["packed_rows"]),
         ]
         adding = (outer | middle).is_("ne", 0)
         with block.products(bases) as (lhs, rhs, out, _):
-            far = [outer * each[2] + middle * each[1] for each in paces]
-            a, b = f.offset(lhs, far[0]), f.offset(rhs, far[1])
+            distances = [outer * each[2] + middle * each[1] for each in paces]
+            a, b = f.offset(lhs, distances[0]), f.offset(rhs, distances[1])
             with f.loop(0, block.columns, columns) as j:
                 here = block.first_column + j
                 rest = block.columns - j
@@ -91,7 +94,7 @@ def _text(name: str, kind: Vectors, shape: Shape) -> str:
                             ((shape.last, shape.cut), (shape.width, False)))
                 )  # fmt: skip
                 with f.loop(0, block.rows, shape.height) as i:
-                    # Rows that are left are made with some before them, which are not stored.
+                    # The last tile overlaps the rows before it, which are not stored again.
                     first = block.first_row + i
                     top = f.least(first, r["rows"] - height)
                     args = [
@@ -106,8 +109,10 @@ def _text(name: str, kind: Vectors, shape: Shape) -> str:
 
 
 def _emit_tile(module: Module, kind: Vectors, shape: Shape, width: int, cut: bool) -> None:
-    """`tile{width}(lhs, rhs, out, row_out, columns, skipped, adding, left, right, inner, middle,
-    outer, apart, apart_out)`: loops of steps as `left` and `right` say; `times` rows are `apart`.
+    """Emit `tile{width}(lhs, rhs, out, row_out, columns, skipped, adding, left, right, inner,
+    middle, outer, apart, apart_out)`.
+
+    `left` and `right` are the loops of K steps; the `times` groups of rows are `apart` bytes apart.
     """
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64", "i64",
               "i1", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64", "i64",

@@ -1,7 +1,7 @@
-"""The phases of products whose rows lie a fixed distance apart: see `pitched`.
+"""Lowers products whose rows have a constant pitch: see `strided_gemm_kernel`.
 
-Gradients of filters of few features, and convolutions of images of one: a run of numbers of a line
-of the image is rows or columns, and so are features of the other operand.
+Such products are gradients of filters of few features and convolutions of images of one feature: a
+run of elements of an image line is rows or columns, and so are features of the other operand.
 """
 
 from collections.abc import Iterator
@@ -20,33 +20,33 @@ from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.types import TensorType
 
 PITCH = 512
-"""Bytes that rows of a filter may be apart; those of an image are neighbours."""
+"""Maximum bytes between rows of a filter; rows of an image are contiguous."""
 WIDEST = 5
-"""Vectors of columns that a tile may have."""
+"""Maximum vectors of columns of a tile."""
 LATENCY = 4.0
-"""Cycles that a sum waits for the one before."""
+"""Latency in cycles of an accumulation."""
 MOVE, TURN, SHARE, CLOCK = 0.08, 0.3, 0.5, 4.0
-"""Nanoseconds that a number takes that is copied in runs or squares, or else; the share of
-the time that this may take, and cycles in a nanosecond."""
+"""Nanoseconds per element copied in runs or squares, and per element copied otherwise; the maximum
+time of copies relative to the product; cycles per nanosecond."""
 FEW, PAGE = 16, 4096
-"""Rows, and columns, that a product has at least that has no patches; bytes that its steps are
-apart at most."""
+"""Minimum rows and columns of a product without patches; maximum bytes between its K steps."""
 SELDOM = 8
-"""How often columns are read, if those that come from far are to be asked for."""
+"""Maximum number of times that columns are read for which they are prefetched."""
 STILL = Loop(1, 0, 0, 0)
 TASK = 8_000.0
-"""Nanoseconds that a task should take at least."""
+"""Minimum duration of a task in nanoseconds."""
 
 
 class Tiling(NamedTuple):
-    """A tile, and the cycles that each step of all rows and columns takes."""
+    """A tile shape, and the cycles that each K step of all rows and columns takes."""
 
     cycles: float
     shape: Shape
 
 
 def tiling(work: Product) -> Tiling | None:
-    """The best tile for a product, if its rows lie so and its columns are neighbours."""
+    """Return the best tile for a product, if its rows have a pitch and its columns are
+    contiguous."""
     if not work.rows or not work.columns:
         return None
     if work.patches.starts if work.patches else _far(work):
@@ -56,7 +56,7 @@ def tiling(work: Product) -> Tiling | None:
     if work.out.dtype not in ("f32", "f64"):
         return None
     near, last, item = work.rows[-1], work.columns[-1], work.out.itemsize
-    # Taps of a filter go along places of an image of one feature.
+    # Taps of a filter run along positions of an image of one feature.
     taps = work.patches and work.patches.side == "rhs" and len(work.inner) <= 2
     taps = taps and abs(work.inner[-1].rhs) == item
     most = PITCH if taps else item
@@ -76,9 +76,9 @@ def tiling(work: Product) -> Tiling | None:
 
 
 def _far(work: Product) -> bool:
-    """Whether a product that has no patches is better packed: what it reads is more than caches
-    hold, or steps are so far apart that they compete for places there. Few rows, or columns, are
-    not worth it."""
+    """Return whether a product without patches should be packed: its data exceeds the caches, or
+    its steps are so far apart that they conflict in the caches. Few rows or columns do not pay
+    off."""
     _, rows, columns, inner = work.sizes
     return (
         min(rows, columns) < FEW
@@ -88,12 +88,12 @@ def _far(work: Product) -> bool:
 
 
 def _cycles(height: int, width: int) -> float:
-    """What a step of a tile takes: of sums, of what is read, or waiting for the step before."""
+    """Return the cycles of a step of a tile: the maximum of arithmetic, loads and latency."""
     return max(height * width / 2, (height + width) / 2, LATENCY) + 0.25
 
 
 def _shapes(work: Product) -> Iterator[tuple[int, int, int]]:
-    """How often, how many rows, and how many vectors of columns."""
+    """Yield candidate tile shapes: groups of rows, rows per group, vectors of columns."""
     registers = 32 if work.machine.has_many_registers else 16
     rows = work.rows[-1].extent
     for width in range(1, WIDEST + 1):
@@ -104,15 +104,16 @@ def _shapes(work: Product) -> Iterator[tuple[int, int, int]]:
             yield work.rows[-2].extent, rows, width
 
 
-def suits(work: Product, moved: int, turned: int) -> bool:
-    """Whether a convolution is better made so, if so many numbers are copied before, and after."""
+def suits(work: Product, copied_before: int, copied_after: int) -> bool:
+    """Return whether strided GEMM pays off for a convolution, if `copied_before` elements are
+    copied before it and `copied_after` elements after it."""
     best, _ = _best(work)
-    copies = MOVE * moved + TURN * turned
+    copies = MOVE * copied_before + TURN * copied_after
     return best is not None and copies <= SHARE * best.cycles * work.sizes[3] / CLOCK
 
 
 def _best(work: Product) -> tuple[Tiling | None, Product]:
-    """The better of a product and the same turned around, and its tile."""
+    """Return the better of a product and its transposition, and its tile."""
 
     def cycles(pair: tuple[Tiling | None, Product]) -> float:
         found, each = pair
@@ -125,8 +126,8 @@ def _best(work: Product) -> tuple[Tiling | None, Product]:
 
 
 def sliding(work: Product, context: Context, label: str) -> list[Phase]:
-    """The phases of a product of a vector of columns, of which each lacks some of the first steps
-    and some of the last ones: see `Shape`."""
+    """Return the phases of a product with one vector of columns that each skip some of the first
+    and of the last K steps: see `TileShape`."""
     best = tiling(work)
     assert best is not None
     best = best._replace(shape=best.shape._replace(sliding=True))
@@ -134,7 +135,7 @@ def sliding(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def pitched(work: Product, context: Context, label: str) -> list[Phase]:
-    """Its phases; none if rows or columns lie otherwise."""
+    """Return the phases; none if the strides of rows or columns are not supported."""
     best, work = _best(work)
     if not best:
         return []
@@ -145,7 +146,8 @@ def pitched(work: Product, context: Context, label: str) -> list[Phase]:
 
 
 def _stored_apart(work: Product, context: Context) -> tuple[Product, View, View]:
-    """With a result whose columns are neighbours, elsewhere; that, and where it belongs."""
+    """Return the product with a dense result in a temporary, that result, and the view to copy it
+    to."""
     loops = [*work.batch, *work.rows, *work.columns]
     shape = tuple(loop.extent for loop in loops)
     type = TensorType(shape, work.out.dtype)
@@ -161,11 +163,11 @@ def _stored_apart(work: Product, context: Context) -> tuple[Product, View, View]
 
 def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     shape, kind = best.shape, kind_of(work)
-    # Neighbours come after each other, however few they are.
+    # Contiguous steps are innermost, even if there are few.
     loops = sorted(work.inner, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
     inner = (*[STILL] * (LOOPS - len(loops)), *loops)
     read = work.sizes[1] // (shape.times * shape.height)
-    far = work.sizes[3] * abs(inner[-1].rhs) > work.machine.l2_bytes and read <= SELDOM
+    is_uncached = work.sizes[3] * abs(inner[-1].rhs) > work.machine.l2_bytes and read <= SELDOM
     split = -2 if shape.times > 1 else -1
     group = work.rows[-2] if shape.times > 1 else STILL
     flat = work._replace(
@@ -183,23 +185,25 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     wide = _cut(columns, wanted, isqrt(near), step)
     high = _cut(rows, -(-wanted // -(-columns // wide)), near // wide, shape.height)
     fields, lists = described(flat, Grid(high, wide, False, cost, products))
-    held, together = _read_at_once(inner, (high + wide) * kind.item, work.machine)
+    outer_steps, middle_steps = _read_at_once(inner, (high + wide) * kind.item, work.machine)
     fields |= {
-        "held_rows": held, "together": together, "panel_columns": group.lhs, "steps": group.out,
+        "packed_rows": outer_steps, "packed_columns": middle_steps,
+        "panel_columns": group.lhs, "steps": group.out,
     }  # fmt: skip
-    kernel = pitched_kernel(kind, shape._replace(ahead=far))
+    kernel = pitched_kernel(kind, shape._replace(ahead=is_uncached))
     return Phase(kernel, written(fields, lists), tasks(fields), cost, label)
 
 
 def _cut(extent: int, parts: int, most: int, step: int) -> int:
-    """Rows, or columns, of blocks: of so many at least, each of about `most`."""
+    """Return the size of at least `parts` blocks of at most about `most` rows or columns."""
     parts = max(parts, ceil(extent / most))
     return padded(ceil(extent / parts), step) if parts > 1 else extent
 
 
 def _read_at_once(inner: tuple[Loop, ...], nbytes: int, machine: Machine) -> tuple[int, int]:
-    """How many steps of the outer loops tiles take at a time, whose numbers the second cache holds:
-    whole middle loops, if they can. A step reads so many bytes, fewer where steps overlap."""
+    """Return how many steps of the outer and middle loop are computed at a time, so that their data
+    fits the L2 cache: whole middle loops if possible. A step reads at most `nbytes` bytes, fewer
+    where steps overlap."""
     most = machine.l2_bytes // 2
     outer, middle, last = inner
     line = last.extent * min(nbytes, abs(last.lhs) + abs(last.rhs))

@@ -1,13 +1,13 @@
-"""Images laid out in planes, so that columns are vectors wherever a window is: features first.
+"""NCHW layout of images: features first, so that columns are contiguous vectors in any window.
 
-Columns of such a product are places, which are neighbours in the result. For each tap of a row of a
-window a task copies the lines of the image that it needs, with zeros around them, so that places of
-all lines are one run: vectors begin wherever a row of a window does, and cross from line to line.
-Rows of a window read the same plane some lines further on; of a stride, each remainder has a plane.
-Where images are small, places of several are one run, and each tap of a window has a plane.
+Columns of such a product are output positions, which are contiguous in the result. For each tap of
+a window row a task copies the lines of the image that it needs into a plane, padded with zeros, so
+that the positions of all lines form one run: vectors begin at any tap and cross from line to line.
+Rows of a window read the same plane at a line offset; with a stride, each remainder has its own
+plane. For small images, positions of several images form one run, and each tap of a window has a
+plane.
 
-The filter is read in the order in which it lies. Numbers are summed in that order, whatever the
-blocks are.
+The filter is read in memory order. Elements are summed in that order for any block sizes.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,24 @@ from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.types import COMPLEX
 
 SMALL, FEW, MANY = 512, 64, 128
-"""Places of an image from which on it is a product by itself: so many, or more than few where not
-many rows make up for planes for all taps."""
+"""Minimum output positions of an image that is a product by itself: the first number, or the second
+if there are fewer rows than the third, which would not amortize planes of all taps."""
 PACES = (1, 2)
-"""How many numbers further on the next place of a line may be."""
+"""Supported distances in elements of adjacent output positions of a line."""
 REMAINDERS = 4
-"""Remainders of lines that a stride may have."""
+"""Maximum number of remainders of lines of a stride."""
 LEAST_STEPS, LEAST_COLUMNS = 128, 256
-"""What a part of a sum should have, to be worth reading the result once more, and a block."""
+"""Minimum K steps of a part, so that rereading the result pays off, and minimum columns of a
+block."""
 AROUND = 8
-"""Lines that a block should have for each that is laid out beside."""
+"""Minimum lines of a block for each padding line."""
 ENDLESS = 1 << 40
-"""Lines of an image, where there is one."""
+"""Number of lines of an image if there is one image."""
 
 
 class Plane(NamedTuple):
-    """Where a plane begins in the image of a channel, in bytes; from which to which its places of a
-    line, and its lines, lie inside."""
+    """A plane of a channel: its start offset in bytes, and the ranges of positions of a line and of
+    lines that are inside the image."""
 
     start: int
     first_place: int
@@ -49,12 +50,11 @@ class Plane(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """How an image is laid out.
+    """The layout of an image in planes.
 
-    Steps of the sum are those of `taps` for each channel; of a tap it is said which plane it has,
-    and how many lines, and places, further on it begins there. An image has `lines` lines of
-    `width` places; `strides` lead to the next line, image and channel. Planes have `more` lines
-    than places need.
+    K steps are the `taps` for each channel; a tap has a plane, a line offset and a position offset.
+    An image has `lines` lines of `width` positions; `strides` lead to the next line, image and
+    channel. Planes have `more` lines than there are output lines.
     """
 
     width: int
@@ -66,13 +66,13 @@ class Laid(NamedTuple):
 
     @property
     def words(self) -> tuple[tuple[int, ...], ...]:
-        """What the record holds."""
+        """The words of the layout in the record."""
         sizes = self.width, self.lines, self.more, len(self.planes), len(self.taps)
         return (*sizes, *self.strides), *self.planes, *self.taps
 
     def blocks(self, channels: int, size: int, machine: Machine) -> tuple[int, int]:
-        """Steps of a part of the sum, and columns of a block at most, whose planes the second cache
-        has room for; no columns if there are none."""
+        """Return the K steps of a part and the maximum columns of a block whose planes fit the L2
+        cache; 0 columns if none fit."""
         least = max(LEAST_COLUMNS, AROUND // 2 * self.more * self.width)
         for parts in range(1, channels + 1):
             some = shares(channels, -(-channels // parts), 1)
@@ -87,15 +87,18 @@ class Laid(NamedTuple):
         return 0, 0
 
     def _columns(self, channels: int, size: int, nbytes: int) -> int:
-        """Columns whose planes have so many bytes."""
+        """Return the number of columns whose planes take `nbytes` bytes."""
         line = channels * len(self.planes) * self.width * size
         around = channels * len(self.planes) * 3 * LINE + 4 * LINE
         return max(0, (nbytes - around) // line - self.more - 1) * self.width
 
     def whole_lines(self, count: int, columns: int, most: int, parts: int) -> int:
-        """How many of `count` columns blocks have that should have about so many, and no more than
-        `most`: whole lines, and enough of them to make up for those around, if as many parts are
-        left; all parts have as many blocks."""
+        """Return the columns of a block of whole lines, near `columns` and at most `most` of
+        `count`.
+
+        Blocks have enough lines to amortize the padding lines if there are at least `parts` blocks;
+        all parts have the same number of blocks.
+        """
         lines = -(-count // self.width)
         least = min(AROUND * self.more, -(-lines // parts))
         some = min(max(-(-columns // self.width), least), most // self.width)
@@ -106,9 +109,12 @@ class Laid(NamedTuple):
 
 
 class Lying(NamedTuple):
-    """The loops of a product whose right operand is to be laid out: of places of a line, of lines,
-    of images; of the sum, `down` a window, if planes are shared, from channel to channel, and all
-    others with `down`, in the order of the filter."""
+    """The loops of a product whose right operand can be laid out in planes.
+
+    `near` runs over positions of a line, `line` over lines, `image` over images. Of the K loops,
+    `down` runs along a window from line to line if planes are shared, `channel` from channel to
+    channel; `taps` are all others and `down`, in filter order.
+    """
 
     work: Product
     near: Loop
@@ -120,25 +126,26 @@ class Lying(NamedTuple):
 
     @property
     def pace(self) -> int:
-        """How many numbers further on the next place is."""
+        """The distance in elements of adjacent output positions."""
         return self.near.rhs // self.work.rhs.itemsize
 
     @property
     def channels(self) -> int:
+        """The number of channels."""
         return self.channel.extent if self.channel else 1
 
     def ordered(self) -> Product:
-        """The product with its steps in the order of the filter, channels outermost."""
+        """Return the product with its K steps in filter order, channels outermost."""
         outer = (self.channel,) if self.channel else ()
         return self.work._replace(inner=(*outer, *self.taps))
 
     @property
     def runs(self) -> tuple[Loop, ...]:
-        """The steps as they lie in the filter."""
+        """The K steps as loops over the filter."""
         return merged(Loop(loop.extent, loop.lhs, 0, 0) for loop in self.ordered().inner)
 
     def laid(self) -> Laid:
-        """How it is laid out."""
+        """Return the layout of the image."""
         patches = self.work.patches
         assert patches is not None
         planes: dict[tuple[int, ...], tuple[int, Plane]] = {}
@@ -169,7 +176,8 @@ class Lying(NamedTuple):
         )
 
     def _paces(self) -> tuple[int, int]:
-        """How many lines of the image further on the next place, and the next tap, is."""
+        """Return the distance in lines of the image of adjacent output positions, and of adjacent
+        taps."""
         if not self.down:
             return 1, 0
         step = gcd(self.line.rhs, self.down.rhs)
@@ -178,7 +186,7 @@ class Lying(NamedTuple):
     def _plane(
         self, patches: Patches, taps: Sequence[tuple[int, Loop]], rest: int, stride: int
     ) -> Plane:
-        """The plane of some taps, for lines that leave a remainder."""
+        """Return the plane of some taps, for lines with remainder `rest`."""
         near, line, down = self.near, self.line, self.down
         lines = (line.extent - 1) * stride
         lines += (down.extent - 1) * self._paces()[1] if down else 0
@@ -196,11 +204,11 @@ class Lying(NamedTuple):
 
 
 def lying(work: Product) -> Lying | None:
-    """The loops of a product whose right operand may be laid out in planes; none if it may not."""
-    patches, numbers = work.patches, arithmetic(work.out.dtype)
+    """Return the loops of a product whose right operand can be laid out in planes, or None."""
+    patches, arith = work.patches, arithmetic(work.out.dtype)
     if not (patches and patches.side == "rhs" and work.columns and work.inner):
         return None
-    if numbers.planes > 1 or work.rhs.dtype in COMPLEX or not converts(work.rhs.dtype, numbers):
+    if arith.planes > 1 or work.rhs.dtype in COMPLEX or not converts(work.rhs.dtype, arith):
         return None
     work = _with_batch(work)
     *others, near = work.columns
@@ -227,7 +235,7 @@ def lying(work: Product) -> Lying | None:
 
 
 def _with_batch(work: Product) -> Product:
-    """Large images are products by themselves."""
+    """Turn the loop over large images into a batch loop."""
     enough = SMALL if work.sizes[1] >= MANY else FEW
     while (
         len(work.columns) > 1
@@ -240,13 +248,13 @@ def _with_batch(work: Product) -> Product:
 
 
 def one_run(columns: Sequence[Loop]) -> bool:
-    """Whether columns of the result are neighbours, all of them."""
+    """Return whether all columns of the result are contiguous."""
     pairs = pairwise(columns)
     return all(outer.out == inner.out * inner.extent for outer, inner in pairs)
 
 
 def loop_down(work: Product, line: Loop) -> Loop | None:
-    """The loop of the sum that goes from line to line, if it goes through few of them."""
+    """Return the K loop that runs from line to line, if it spans few lines."""
     found = []
     for loop in work.inner:
         if loop.rhs <= 0 or not line.rhs:
@@ -261,7 +269,7 @@ def loop_down(work: Product, line: Loop) -> Loop | None:
 
 
 def _channel(work: Product, near: Loop, down: Loop | None) -> Loop | None:
-    """The loop of the sum that goes from one set of planes to the next."""
+    """Return the K loop that runs from one set of planes to the next."""
     far = near.rhs * near.extent
     found = [
         loop
@@ -272,7 +280,7 @@ def _channel(work: Product, near: Loop, down: Loop | None) -> Loop | None:
 
 
 def inside_of(position: int, step: int, size: int, count: int) -> tuple[int, int]:
-    """From which to which of `count` positions they are at least 0 and less than `size`."""
+    """Return the range of `count` positions that are at least 0 and less than `size`."""
     if not step:
         return (0, count) if 0 <= position < size else (0, 0)
     return max(0, -(position // step)), max(0, min(count, -((position - size) // step)))

@@ -1,4 +1,4 @@
-"""Small and narrow products with a copy: of a right operand that lies badly, or of the result."""
+"""Small and skinny products with a copy: of a badly strided right operand, or of the result."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -10,36 +10,38 @@ from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.types import TensorType
 
 Way = Callable[[Product, Context, str], list[Phase]]
-"""Makes the phases of a product, none if it cannot."""
+"""Returns the phases of a product, none if the strategy does not support it."""
 
 FEW_ROWS = 8
 TALL = 4
-"""Vectors of rows from which on they are worth turning a result around."""
+"""Minimum vectors of rows for which the transposed result is computed and copied."""
 WIDE = 512
-"""Bytes of columns beyond which those that lie apart are packed rather than copied."""
+"""Maximum bytes of columns that are copied rather than packed if they are not contiguous."""
 
 
 def kind_of(work: Product) -> Vectors:
-    """How its numbers are read, multiplied and written in vectors."""
+    """Return the vector arithmetic for the operands of a product."""
     return Vectors(work.lhs.dtype, work.out.dtype, work.machine.vector_bytes)
 
 
 def copied(
-    work: Product, ordered: Callable[[Product], Sequence[Loop]], way: Way, context: Context,
+    work: Product, ordered: Callable[[Product], Sequence[Loop]], strategy: Way, context: Context,
     label: str,
 ) -> list[Phase]:  # fmt: skip
-    """With a copy of the right operand first, whose loops lie in this order."""
+    """Return the phases with a copy of the right operand, whose loops have the order `ordered`."""
     loops = ordered(work) if not work.patches and kind_of(work).possible() else ()
-    if len(set(loops)) < max(len(loops), 1) or not way(laid(work, loops, 0)[0], context, label):
+    if len(set(loops)) < max(len(loops), 1) or not strategy(
+        laid(work, loops, 0)[0], context, label
+    ):
         return []
     slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
-    made, source, target = laid(work, loops, slot)
-    return [*copy_phases(source, target, context), *way(made, context, label)]
+    copied_product, source, target = laid(work, loops, slot)
+    return [*copy_phases(source, target, context), *strategy(copied_product, context, label)]
 
 
 def laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View, View]:
-    """With the right operand in a slot, its loops in this order; that operand as it is, and
-    there."""
+    """Return the product with the right operand in a slot and its loops in this order, and the
+    source and target views of the copy."""
     shape = tuple(loop.extent for loop in loops)
     source = work.rhs._replace(shape=shape, strides=tuple(loop.rhs for loop in loops))
     target = View(slot, 0, shape, packed(TensorType(shape, source.dtype)), source.dtype)
@@ -48,12 +50,13 @@ def laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View
         merged(loop._replace(rhs=steps.get(loop, 0)) for loop in each)
         for each in (work.batch, work.rows, work.columns, [x for x in loops if x in work.inner])
     )
-    made = work._replace(rhs=target, batch=batch, rows=rows, columns=columns, inner=inner)
-    return made, source, target
+    copied_product = work._replace(rhs=target, batch=batch, rows=rows, columns=columns, inner=inner)
+    return copied_product, source, target
 
 
 def few_columns(work: Product) -> Sequence[Loop]:
-    """Steps innermost, if columns would not fill a vector, and sums are long."""
+    """Return the loop order with K steps innermost, if columns do not fill a vector and sums are
+    long."""
     _, rows, columns, inner = work.sizes
     lanes = kind_of(work).lanes
     long = inner >= 8 * lanes and rows >= 4 * columns and 1 < columns < lanes
@@ -61,30 +64,30 @@ def few_columns(work: Product) -> Sequence[Loop]:
 
 
 def columns_apart(work: Product) -> Sequence[Loop]:
-    """Columns innermost, if they are not yet, they are few, and enough rows meet them."""
+    """Return the loop order with columns innermost, if they are not contiguous, few, and used by
+    enough rows."""
     _, rows, columns, _ = work.sizes
     item = work.rhs.itemsize
     few = 1 < columns <= WIDE // item and rows >= FEW_ROWS
-    apart = few and work.columns[-1].rhs != item
-    return (*_kept(work), *work.inner, *work.columns) if apart else ()
+    is_strided = few and work.columns[-1].rhs != item
+    return (*_kept(work), *work.inner, *work.columns) if is_strided else ()
 
 
 def steps_apart(work: Product) -> Sequence[Loop]:
-    """The order of the left operand, if all that there are make one number."""
+    """Return the loop order of the left operand, if the result is one element."""
     if work.sizes[1:3] != (1, 1) or len(work.inner) < 2:
         return ()
     return (*_kept(work), *sorted(work.inner, key=lambda loop: -abs(loop.lhs)))
 
 
 def _kept(work: Product) -> list[Loop]:
-    """The batch of the right operand."""
+    """Return the batch loops of the right operand."""
     return [loop for loop in work.batch if loop.rhs]
 
 
-def stored_after(work: Product, way: Way, context: Context, label: str) -> list[Phase]:
-    """Of many rows, which are neighbours in the left operand, and few columns: the result is made
-    turned around, since rows fill vectors better than columns do, and copied to where it belongs.
-    """
+def stored_after(work: Product, strategy: Way, context: Context, label: str) -> list[Phase]:
+    """Return the phases of a product with many contiguous rows and few columns: the transposed
+    result is computed, since rows fill vectors better than columns, and copied."""
     kind, item = kind_of(work), work.out.itemsize
     if work.patches or work.batch or not (len(work.rows) == len(work.columns) == 1):
         return []
@@ -99,13 +102,16 @@ def stored_after(work: Product, way: Way, context: Context, label: str) -> list[
         return []
     shape = (column.extent, row.extent)
 
-    def turned(slot: int) -> Product:
-        made = View(slot, 0, shape, (row.extent * item, item), work.out.dtype)
-        rows, columns = (column._replace(out=made.strides[0]),), (row._replace(out=item),)
-        return work._replace(out=made, rows=columns, columns=rows).turned()
+    def transpose_into(slot: int) -> Product:
+        copied_product = View(slot, 0, shape, (row.extent * item, item), work.out.dtype)
+        rows, columns = (column._replace(out=copied_product.strides[0]),), (row._replace(out=item),)
+        return work._replace(out=copied_product, rows=columns, columns=rows).turned()
 
-    if not way(turned(0), context, label):
+    if not strategy(transpose_into(0), context, label):
         return []
-    made = turned(context.temporary(column.extent * row.extent * item))
+    copied_product = transpose_into(context.temporary(column.extent * row.extent * item))
     target = work.out._replace(shape=shape, strides=(column.out, row.out))
-    return [*way(made, context, label), *copy_phases(made.out, target, context)]
+    return [
+        *strategy(copied_product, context, label),
+        *copy_phases(copied_product.out, target, context),
+    ]

@@ -1,4 +1,4 @@
-"""The record of a product: what the host writes and the kernel reads, by name."""
+"""The parameter record of a product: the host writes it, the kernel reads its fields by name."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,31 +7,33 @@ from typing import final
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
 
 FIELDS = (
-    "packing",  # whether this phase packs the right operand for a later one
+    "packing",  # 1 if this phase packs the right operand for a later phase
     "lhs_slot", "lhs_offset", "rhs_slot", "rhs_offset", "out_slot", "out_offset",
-    "packed_slot",  # where the right operand lies packed; 0: every task packs its part
-    "staged",  # whether results are summed in scratch memory, and stored at the end
+    "packed_slot",  # slot of the packed right operand; 0: each task packs its own part
+    "staged",  # 1 if results are accumulated in scratch memory and stored at the end
     "rows", "columns", "inner",
-    "steps", "held_rows", "together",  # of the sum, of a block's rows and columns: packed at a time
-    "panel_columns",  # columns with the missing ones of the last panel
+    # K steps, rows and columns of a block that are packed at a time
+    "steps", "packed_rows", "packed_columns",
+    "panel_columns",  # columns, padded to whole panels
     "products", "block_products", "block_rows", "block_columns", "row_blocks", "column_blocks",
 )  # fmt: skip
 LISTS = (
-    "batch",  # of (extent, lhs, rhs, out, packed)
-    "rows_lhs", "rows_out", "rows_made",  # made: in the result, or where it is staged
+    "batch",  # (extent, lhs, rhs, out, packed)
+    # `rows_staged`: strides in the result, or in the staging buffer
+    "rows_lhs", "rows_out", "rows_staged",
     "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
     "positions_0", "positions_1", "positions_2",  # of lines of patches, along checked dimensions
-    "bounds",  # of (start, size) of each of these, then (walked, pace)
-    "laid",  # how patches are laid out: see `planes`
+    "bounds",  # (start, size) of each checked dimension, then (run dimension, pitch)
+    "image_layout",  # layout of patches: see `conv.nchw_layout`
 )  # fmt: skip
-"""Loops, innermost first; where not said otherwise, of (extent, stride)."""
+"""Loops, innermost first: (extent, stride) unless stated otherwise."""
 
 _NAMES = (*FIELDS, *(f"{name}_{what}" for name in LISTS for what in ("at", "count")))
 _PLACE = {name: i for i, name in enumerate(_NAMES)}
 
 
 def written(fields: dict[str, int], lists: dict[str, Sequence[tuple[int, ...]]]) -> tuple[int, ...]:
-    """The record; every field and every list must be given."""
+    """Return the record as words; every field and every list must be given."""
     head = [0] * len(_NAMES)
     tail: list[int] = []
     for name in FIELDS:
@@ -46,39 +48,39 @@ def written(fields: dict[str, int], lists: dict[str, Sequence[tuple[int, ...]]])
 
 @final
 class Reader:
-    """Reads fields of a record in a kernel."""
+    """Emits loads of the fields of a record in a kernel."""
 
     def __init__(self, f: Function, record: Value) -> None:
         self._f, self._record = f, record
 
     def __getitem__(self, name: str) -> Value:
-        """A field."""
+        """Return the value of a field."""
         return self._f.load(self._f.offset(self._record, 8 * _PLACE[name]), "i64")
 
     def list(self, name: str) -> Value:
-        """Where the record says how a list lies."""
+        """Return the address of the two words that hold the start and the length of a list."""
         return self._f.offset(self._record, 8 * _PLACE[f"{name}_at"])
 
     def loops(self, name: str) -> tuple[Value, Value]:
-        """Where a list begins, and how many entries it has."""
+        """Return the address of a list and its number of entries."""
         return loops_of(self._f, self._record, self.list(name))
 
     def address(self, bases: Value, name: str) -> Value:
-        """Where an operand begins."""
+        """Return the start address of an operand."""
         f = self._f
         base = f.load(f.offset(bases, self[f"{name}_slot"], "ptr"), "ptr")
         return f.offset(base, self[f"{name}_offset"])
 
 
 def loops_of(f: Function, record: Value, list: Value) -> tuple[Value, Value]:
-    """Where a list of a record begins, and how many entries it has."""
+    """Return the address of a list of a record and its number of entries."""
     start, number = (f.load(f.offset(list, 8 * i), "i64") for i in range(2))
     return f.offset(record, start, "i64"), number
 
 
 @final
 class Block:
-    """What a task makes: rows and columns, of some of the products of a batch."""
+    """The block of the result that a task computes: rows, columns and products of the batch."""
 
     def __init__(self, f: Function, record: Reader, task: Value) -> None:
         self._f, self._record = f, record
@@ -93,8 +95,8 @@ class Block:
 
     @contextmanager
     def products(self, bases: Value) -> Iterator[tuple[Value, Value, Value, Value]]:
-        """Do what follows for each product: where its operands, its result and its packed right
-        operand begin."""
+        """Emit the body once in a loop over the products of the block; yield the start addresses of
+        the operands, the result and the packed right operand."""
         f, r = self._f, self._record
         starts = [r.address(bases, name) for name in ("lhs", "rhs", "out")]
         starts.append(f.load(f.offset(bases, r["packed_slot"], "ptr"), "ptr"))
@@ -103,7 +105,7 @@ class Block:
         strides = [f.load(f.offset(loops, 8 + 8 * i), "i64") for i in range(4)]
         done = f.variable("i64", self._first)
         with f.while_(lambda: done.get().is_("slt", self._last)):
-            # A run of the innermost loop at a time, since divisions are slow.
+            # Iterate over runs of the innermost loop, since divisions are slow.
             now = done.get()
             inside, rest = now % extent, f.variable("i64", now // extent)
             places = [
@@ -115,8 +117,8 @@ class Block:
                 size, index = f.load(entry, "i64"), rest.get()
                 rest.set(index // size)
                 for i, place in enumerate(places):
-                    far = index % size * f.load(f.offset(entry, 8 + 8 * i), "i64")
-                    place.set(f.offset(place.get(), far))
+                    distance = index % size * f.load(f.offset(entry, 8 + 8 * i), "i64")
+                    place.set(f.offset(place.get(), distance))
             end = f.least(now + (extent - inside), self._last)
             with f.loop(now, end):
                 lhs, rhs, out, packed = (place.get() for place in places)
@@ -128,7 +130,7 @@ class Block:
 
 @contextmanager
 def fitting_in(f: Function, place: Variable, size: int, stop: Value) -> Iterator[Value]:
-    """Do what follows as long as `size` more fit between the place and `stop`, and move on."""
+    """Emit the body in a loop that runs while `size` more fit between the variable and `stop`."""
     with f.while_(lambda: (place.get() + size).is_("sle", stop)):
         now = place.get()
         yield now

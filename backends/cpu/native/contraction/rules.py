@@ -1,4 +1,4 @@
-"""What this package lowers, by the name of the operation."""
+"""The lowering rules of this package, by operation name."""
 
 from shardir.backends.cpu.native.contraction.convolution import (
     convolution_order,

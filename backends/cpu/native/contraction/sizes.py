@@ -1,7 +1,7 @@
-"""How large the blocks of a product are, from the caches of a machine.
+"""Block sizes of a product, derived from the cache sizes of a machine.
 
-A panel of rows, packed, fills most of the nearest cache. Some panels of rows, and a stripe of
-packed columns that they meet, fill most of the second one.
+A packed panel of rows fills most of the L1 cache. Some panels of rows and one stripe of packed
+columns fill most of the L2 cache.
 """
 
 from typing import NamedTuple
@@ -11,17 +11,17 @@ from shardir.backends.cpu.native.contraction.tile import Tile, fitting
 from shardir.backends.cpu.native.llvm.target import Machine
 
 LINES = 2048
-"""Rows, and columns, that a block has at most."""
+"""Maximum rows, and maximum columns, of a block."""
 STEPS = 512
-"""Steps of the sum that a part has at most: more would not make results any more seldom read."""
+"""Maximum K steps of a part; larger parts would not reduce the traffic of results."""
 WHOLE = 64
-"""Steps that parts are multiples of, but for the last."""
+"""K steps of a part are a multiple of this, except in the last part."""
 LEFT, RIGHT, STAGE = 384 << 10, 2 << 20, 1 << 20
-"""Bytes for packed rows, for packed columns, and for results that are not stored yet."""
+"""Scratch bytes for packed rows, for packed columns, and for staged results."""
 
 
 class Sizes(NamedTuple):
-    """What fits where, for one arithmetic."""
+    """The block sizes for one arithmetic."""
 
     tile: Tile
     steps: int
@@ -31,34 +31,35 @@ class Sizes(NamedTuple):
     staged: int
 
     @staticmethod
-    def of(numbers: Arithmetic, columns: int, machine: Machine, rows: int = 1) -> "Sizes":
-        """Of `steps` of the sum, `rows` are packed at a time, and meet `stripe` columns; a block
-        has at most `columns` that it packs by itself, or `staged` numbers.
+    def of(arith: Arithmetic, columns: int, machine: Machine, rows: int = 1) -> "Sizes":
+        """Return the block sizes: of `steps` K steps, `rows` are packed at a time and multiplied
+        with `stripe` columns; a block has at most `columns` columns that it packs itself, or at
+        most `staged` elements.
 
-        A result of few `columns` has narrow tiles. There are so many steps that all `rows` of a
-        task (1: nobody knows) are packed at a time, unless these would be too few.
+        A result with few `columns` gets narrow tiles. `steps` is chosen so that all `rows` of a
+        task (1 if the number is unknown) are packed at a time, unless that leaves too few steps.
         """
-        tile = fitting(numbers, machine, columns <= fitting(numbers, machine).lanes)
+        tile = fitting(arith, machine, columns <= fitting(arith, machine).lanes)
         nearest, second = machine.l1_bytes, machine.l2_bytes
-        longest = 3 * nearest // 4 // (tile.height * numbers.size) // WHOLE * WHOLE
+        longest = 3 * nearest // 4 // (tile.height * arith.size) // WHOLE * WHOLE
         steps = min(STEPS, max(4 * WHOLE, longest))
-        kept = min(LEFT, 3 * second // 8)
-        line = -(-rows // tile.height) * tile.height * numbers.size
-        if 4 * WHOLE * line <= kept:
-            steps = min(steps, kept // line // WHOLE * WHOLE)
-        step = steps * numbers.size
-        held = kept // step // tile.height * tile.height
+        lhs_bytes = min(LEFT, 3 * second // 8)
+        line = -(-rows // tile.height) * tile.height * arith.size
+        if 4 * WHOLE * line <= lhs_bytes:
+            steps = min(steps, lhs_bytes // line // WHOLE * WHOLE)
+        step = steps * arith.size
+        row_count = lhs_bytes // step // tile.height * tile.height
         most = min(LINES, RIGHT // step) // tile.columns * tile.columns
         stripe = max(1, second // 4 // step // tile.columns) * tile.columns
-        return Sizes(tile, steps, max(held, tile.height), most, stripe, STAGE // numbers.size)
+        return Sizes(tile, steps, max(row_count, tile.height), most, stripe, STAGE // arith.size)
 
     @property
     def name(self) -> str:
-        """What of them is a part of the kernel."""
+        """The part of the kernel's name that depends on the sizes."""
         return f"{self.tile.height}x{self.tile.width}_{self.steps}x{self.rows}x{self.stripe}"
 
 
 def shares(count: int, most: int, step: int) -> int:
-    """The size of equal shares of at most `most`; both are multiples of `step`."""
+    """Return the size of equal shares of at most `most`; both are multiples of `step`."""
     number = max(1, -(-count // most))
     return max(1, -(-count // number // step)) * step

@@ -1,7 +1,6 @@
-"""What tiles ask for while they are made: the numbers that are packed, or read, next.
+"""Prefetching by tiles: each tile step prefetches one cache line that is packed or read next.
 
-Whoever packs numbers that come from far waits for them; a tile has room for a question in each
-step, and the memory has time to answer.
+Packing stalls on cache misses; issuing one prefetch per tile step hides the memory latency.
 """
 
 from typing import final
@@ -12,11 +11,11 @@ from shardir.backends.cpu.native.llvm.text import Function, Number, Value
 
 @final
 class Soon:
-    """Lines of memory to ask for, by some tiles one after the other.
+    """A stream of cache lines that a sequence of tiles prefetches.
 
-    The first tile asks for what begins at `start`: with each step for a line that is `pace` bytes
-    further on, and it begins again with each share of steps, `each` bytes further on for a step.
-    The next tile begins `jump` bytes further on.
+    The first tile begins at `start` and advances `line_stride` bytes per step. With each share of
+    steps it begins again, `share_stride` bytes further on per step. The next tile begins `jump`
+    bytes further on.
     """
 
     def __init__(self, f: Function, start: Value) -> None:
@@ -25,26 +24,32 @@ class Soon:
         self._pace, self._each, self._jump = (f.variable("i64", 0) for _ in range(3))
 
     def packed(self, start: Value, steps: Value) -> None:
-        """What lies packed: so many lines for each tile."""
+        """Prefetch a packed operand: `steps` cache lines for each tile."""
         self._set(start, LINE, LINE, steps * LINE)
 
     def lying(self, start: Value, step: Value, line: Value, item: int, size: int) -> None:
-        """Lines of an operand, of numbers of `item` bytes, from the address of the first one on.
-        Steps are `step` bytes apart and lines `line` bytes; packed numbers have `size` bytes.
+        """Prefetch lines of an operand with elements of `item` bytes, from the address of the first
+        line. Steps are `step` bytes apart and lines `line` bytes; packed elements have `size`
+        bytes.
 
-        If steps are neighbours, each share of them takes a line of memory of each of the operand's
-        lines; if these are neighbours, each step takes one of all of them.
+        If steps are contiguous, each share of steps prefetches one cache line of each line of the
+        operand; if lines are contiguous, each step prefetches one cache line that covers all of
+        them.
         """
         along, f = step.is_("eq", item), self._f
-        pace = f.select(along, line, step)
-        self._set(start, pace, step, f.select(along, line * (LINE // size), LINE))
+        line_stride = f.select(along, line, step)
+        self._set(start, line_stride, step, f.select(along, line * (LINE // size), LINE))
 
-    def _set(self, start: Value, pace: Number, each: Number, jump: Number) -> None:
+    def _set(self, start: Value, line_stride: Number, share_stride: Number, jump: Number) -> None:
         self._start.set(start)
-        for place, value in ((self._pace, pace), (self._each, each), (self._jump, jump)):
+        for place, value in (
+            (self._pace, line_stride),
+            (self._each, share_stride),
+            (self._jump, jump),
+        ):
             place.set(value)
 
     def of(self, number: Value) -> tuple[Value, Value, Value]:
-        """Where a tile begins, its pace, and how far it is to the next step's share."""
+        """Return the start address of a tile, its line stride, and its share stride."""
         start = self._f.offset(self._start.get(), number * self._jump.get())
         return start, self._pace.get(), self._each.get()

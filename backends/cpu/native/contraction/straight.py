@@ -1,10 +1,10 @@
-"""Patches read where they lie: products that pack nothing of the image.
+"""Implicit GEMM with patches as left operand: tiles read the image in place.
 
-Where the innermost steps of a patch are neighbours (the channels of a pixel, or of few channels a
-row of a window), a line of a segment is a run of memory, or all of it lies outside and is a run of
-zeros. What lies partly inside is copied, with zeros around it. A table of where the runs begin is
-made for some rows, and tiles read them from there. Numbers are summed in the same order as if they
-were packed.
+If the innermost steps of a patch are contiguous (the channels of a pixel or, with few channels, a
+row of a window), a line of a segment is a contiguous run, or all of it is outside and is read from
+a run of zeros. Runs that are partly inside are copied, with zeros around them. A table of the start
+addresses of runs is built for some rows, from which tiles load them. The summation order is the
+same as for packed patches.
 """
 
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ from shardir.backends.cpu.native.llvm.text import (
 )
 
 RUN = 8
-"""Neighbouring steps that there should be: each run costs something on its own."""
+"""Minimum contiguous steps, since each run has a fixed cost."""
 DISTANCE = 4096
-"""Bytes that lines may be apart; further ones would compete for places in the nearest cache."""
+"""Maximum bytes between lines; lines further apart would conflict in the L1 cache."""
 COLUMNS = 2048
-"""Bytes of columns up to which it is the better way; more make up for packing."""
+"""Maximum bytes of columns; more columns amortize packing."""
 
 
 def readable(work: Product) -> bool:
-    """Whether the left operand is patches that are better read where they lie."""
+    """Return whether the left operand is patches that should be read in place."""
     if not (work.patches and work.patches.side == "lhs" and work.inner and work.rows):
         return False
     run, item = work.inner[-1], work.out.itemsize
@@ -54,24 +54,25 @@ def readable(work: Product) -> bool:
 
 
 def walked(work: Product) -> int:
-    """The checked dimension along which the innermost steps of a product go; -1 if none is."""
+    """Return the checked dimension along which the innermost K steps run; -1 if there is none."""
     return next((d for d, step in enumerate(work.inner[-1].steps) if step), -1)
 
 
 def lanes_of(lines: int) -> int:
-    """Places that the table has for the lines of a panel."""
+    """Return the number of table entries for the lines of a panel."""
     return 1 << (lines - 1).bit_length()
 
 
 def emit_starts(
-    module: Module, name: str, lines: int, longest: int, numbers: Arithmetic, checks: int,
-    apart: int, along: int,
+    module: Module, name: str, lines: int, longest: int, arith: Arithmetic, checks: int,
+    table_stride: int, along: int,
 ) -> None:  # fmt: skip
-    """`name(starts, base, offsets, count, segments, parts, positions, bounds)`.
+    """Emit `name(starts, base, offsets, count, segments, parts, positions, bounds)`.
 
-    Writes where the lines of each panel begin in each segment: `lanes_of(lines)` addresses. Steps
-    of a segment go along the dimension `along` (-1: none), number by number; copies of lines that
-    lie partly inside follow the addresses. Other parameters are those of `emit_patches`.
+    The function writes the start addresses of the lines of each panel in each segment:
+    `starts_per_panel(lines)` addresses. Steps of a segment run along the dimension `along` (-1:
+    none), element by element; copies of lines that are partly inside follow the addresses. The
+    other parameters are those of `emit_im2col`.
     """
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "ptr noalias readonly",
@@ -80,7 +81,7 @@ def emit_starts(
     starts, base, offsets, count, segments, parts, positions, bounds = f.params
     lanes = lanes_of(lines)
     many = vector("i64", lanes)
-    nothing = f.splat(zeros(f, name, longest * numbers.size).to("i64", "ptrtoint"), lanes)
+    zero_run = f.splat(zeros(f, name, longest * arith.size).to("i64", "ptrtoint"), lanes)
     origin = f.splat(base.to("i64", "ptrtoint"), lanes)
     extents = [f.splat(f.load(f.offset(bounds, 16 * d + 8), "i64"), lanes) for d in range(checks)]
     firsts = [f.load(f.offset(bounds, 16 * d), "i64") for d in range(checks)]
@@ -93,13 +94,13 @@ def emit_starts(
         exist = f.emit(f"icmp slt {many} <{numbered}>, {f.splat(here, lanes)}", vector("i1", lanes))
         begin = origin + f.load(f.offset(offsets, first, "i64"), many, 8)
         where = [
-            f.load(f.offset(f.offset(positions, d * apart), first, "i64"), many, 8)
+            f.load(f.offset(f.offset(positions, d * table_stride), first, "i64"), many, 8)
             + f.splat(firsts[d], lanes)
             for d in range(checks)
         ]
         with f.loop(0, parts) as number:
             entry = f.offset(segments, number * (16 + 8 * checks))
-            valid, far = exist, f.load(entry, "i64")
+            valid, distance = exist, f.load(entry, "i64")
             places = [
                 lines_at + f.splat(f.load(f.offset(entry, 16 + 8 * d), "i64"), lanes)
                 for d, lines_at in enumerate(where)
@@ -107,9 +108,9 @@ def emit_starts(
             for d, (at, extent) in enumerate(zip(places, extents, strict=True)):
                 if d != along:
                     valid = valid & at.is_("ult", extent)
-            there = begin + f.splat(far, lanes)
+            there = begin + f.splat(distance, lanes)
             if along < 0:
-                f.store(f.select(valid, there, nothing), place.get(), 8)
+                f.store(f.select(valid, there, zero_run), place.get(), 8)
             else:
                 length, at, extent = (
                     f.load(f.offset(entry, 8), "i64"),
@@ -119,24 +120,24 @@ def emit_starts(
                 end = at + f.splat(length, lanes)
                 whole = at.is_("sge", 0) & end.is_("sle", extent)
                 partly = valid & ~whole & end.is_("sgt", 0) & at.is_("slt", extent)
-                f.store(f.select(valid & whole, there, nothing), place.get(), 8)
+                f.store(f.select(valid & whole, there, zero_run), place.get(), 8)
                 size = f.load(f.offset(bounds, 16 * along + 8), "i64")
                 with _each(f, partly) as lane:
                     line = f.load(f.offset(offsets, first + lane, "i64"), "i64")
-                    table = f.offset(positions, along * apart)
+                    table = f.offset(positions, along * table_stride)
                     start = f.load(f.offset(table, first + lane, "i64"), "i64") + firsts[along]
                     start = start + f.load(f.offset(entry, 16 + 8 * along), "i64")
-                    source, to = f.offset(f.offset(base, line), far), copies.get()
-                    _copy(f, numbers, source, to, length, start, size)
+                    source, to = f.offset(f.offset(base, line), distance), copies.get()
+                    _copy(f, arith, source, to, length, start, size)
                     f.store(to, f.offset(place.get(), lane, "i64"))
-                    copies.set(f.offset(to, length * numbers.size))
+                    copies.set(f.offset(to, length * arith.size))
             place.set(f.offset(place.get(), 8 * lanes))
     f.leave()
 
 
 @contextmanager
 def _each(f: Function, mask: Value) -> Iterator[Value]:
-    """Do what follows for each lane of a mask."""
+    """Emit the body in a loop over the set lanes of a mask."""
     lanes = lanes_in(mask.type)
     left = f.variable("i64", mask.to(f"i{lanes}", "bitcast").to("i64", "zext"))
     with f.while_(lambda: left.get().is_("ne", 0)):
@@ -147,38 +148,39 @@ def _each(f: Function, mask: Value) -> Iterator[Value]:
 
 
 def _copy(
-    f: Function, numbers: Arithmetic, source: Value, to: Value, length: Value, start: Value,
+    f: Function, arith: Arithmetic, source: Value, to: Value, length: Value, start: Value,
     size: Value,
 ) -> None:  # fmt: skip
-    """Copy numbers whose places, from `start` on, are at least 0 and less than `size`; others are
-    zeros. What follows them in a vector is written later."""
-    many = host().lanes(numbers.size)
-    type, places = vector(numbers.type, many), vector("i64", many)
+    """Copy elements whose positions, from `start` on, are in `[0, size)`; others are zero. The
+    elements after them in the last vector are overwritten later."""
+    many = host().lanes(arith.size)
+    type, places = vector(arith.type, many), vector("i64", many)
     numbered = Value(f"<{', '.join(f'i64 {lane}' for lane in range(many))}>", places, f)
     with f.loop(0, length, many) as j:
         steps = f.splat(j, many) + numbered
         exist = steps.is_("ult", f.splat(length, many))
         exist = exist & (steps + f.splat(start, many)).is_("ult", f.splat(size, many))
-        at = f.offset(source, j * numbers.size)
-        some = masked_load(f, at, exist, type, numbers.size)
-        f.store(some, f.offset(to, j * numbers.size), numbers.size)
+        at = f.offset(source, j * arith.size)
+        some = masked_load(f, at, exist, type, arith.size)
+        f.store(some, f.offset(to, j * arith.size), arith.size)
 
 
 def emit_straight_tile(
-    module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine,
+    module: Module, name: str, tile: Tile, packed: Tile, arith: Arithmetic, machine: Machine,
     checks: int,
 ) -> None:  # fmt: skip
-    """`name(parts, segments, starts, rhs, out, offsets, rows, columns, adding)`.
+    """Emit `name(parts, segments, starts, rhs, out, offsets, rows, columns, adding)`.
 
-    As `emit_tile`, with the lines of each segment where `starts` says.
+    The function computes a tile as in `emit_tile`, with the lines of each segment at the addresses
+    in `starts`.
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     parts, segments, starts, rhs, *place = f.params
-    sums = TileSums(f, tile, packed, numbers, machine)
+    sums = TileSums(f, tile, packed, arith, machine)
     right, table = f.variable("ptr", rhs), f.variable("ptr", starts)
-    # With each segment some rows of the result are asked for before they are written.
+    # With each segment, some rows of the result are prefetched before they are written.
     many = f.intrinsic("smax", parts, f.value(1, "i64"))
     asked = (many + (tile.height - 1)) // many
     with f.loop(0, parts) as number:
@@ -191,8 +193,8 @@ def emit_straight_tile(
         with f.loop(0, length) as k:
             here = right.get()
             sums.ask_ahead(here)
-            sums.add([[f.offset(line, k * numbers.size) for line in lines]], sums.columns_at(here))
-            right.set(f.offset(here, packed.columns * numbers.size))
+            sums.add([[f.offset(line, k * arith.size) for line in lines]], sums.columns_at(here))
+            right.set(f.offset(here, packed.columns * arith.size))
         table.set(f.offset(table.get(), 8 * lanes_of(packed.height)))
     sums.write(place)
     f.leave()

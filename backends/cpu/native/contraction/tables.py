@@ -1,6 +1,6 @@
-"""Tables that kernels make for themselves: where lines begin, and how steps lie.
+"""Kernel functions that fill tables: offsets of lines, and segments of K steps.
 
-Loops are read from a list of the record as pairs (extent, stride), the innermost first.
+Loops are read from a list of the record as (extent, stride) pairs, the innermost first.
 """
 
 from shardir.backends.cpu.native.contraction.record import loops_of
@@ -11,24 +11,24 @@ OFFSETS = "offsets_of_lines"
 
 
 def emit_offsets(module: Module) -> None:
-    """`offsets_of_lines(record, list, table, first, count)`: where lines begin, in bytes."""
+    """Emit `offsets_of_lines(record, list, table, first, count)`: write line offsets in bytes."""
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
     f = Function(module, OFFSETS, params, attributes=APART, internal=True)
     record, list, table, first, count = f.params
     loops, number = loops_of(f, record, list)
     extent, stride = (f.load(f.offset(loops, 8 * i), "i64") for i in range(2))
     several = number.is_("sgt", 1)
-    runs, far = (
-        f.select(several, f.load(f.offset(loops, f.select(several, at, 0)), "i64"), alone)
-        for at, alone in ((16, 1), (24, 0))
+    runs, run_stride = (
+        f.select(several, f.load(f.offset(loops, f.select(several, at, 0)), "i64"), single)
+        for at, single in ((16, 1), (24, 0))
     )
     done = f.variable("i64", 0)
     with f.while_(lambda: done.get().is_("slt", count)):
-        # Runs of the innermost loop, as many as the next one has: divisions are slow.
+        # Iterate over runs of the innermost two loops: divisions are slow.
         at = first + done.get()
         inside, rest = f.variable("i64", at % extent), f.variable("i64", at // extent // runs)
         run = f.variable("i64", at // extent % runs)
-        start = f.variable("i64", inside.get() * stride + run.get() * far)
+        start = f.variable("i64", inside.get() * stride + run.get() * run_stride)
         with f.loop(2, number) as level:
             entry = f.offset(loops, level * 16)
             size, index = f.load(entry, "i64"), rest.get()
@@ -38,7 +38,7 @@ def emit_offsets(module: Module) -> None:
             now, before = done.get(), inside.get()
             end = f.least(now + (extent - before), count)
             _write_run(f, table, now, end, start.get(), stride)
-            start.set(start.get() + (far - before * stride))
+            start.set(start.get() + (run_stride - before * stride))
             inside.set(0)
             run.set(run.get() + 1)
             done.set(end)
@@ -48,7 +48,7 @@ def emit_offsets(module: Module) -> None:
 def _write_run(
     f: Function, table: Value, first: Value, last: Value, start: Value, stride: Value
 ) -> None:
-    """Write numbers that begin with `start` and are `stride` apart."""
+    """Write the arithmetic sequence from `start` with step `stride`."""
     lanes = host().lanes(8)
     numbered = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", vector("i64", lanes), f)
     many = f.variable(numbered.type, f.splat(start, lanes) + numbered * f.splat(stride, lanes))
@@ -61,10 +61,11 @@ def _write_run(
 
 
 def emit_segments(module: Module, checks: int = 0) -> None:
-    """`segments_{checks}(record, list, table, first, count)`: how many segments of steps there are.
+    """Emit `segments_{checks}(record, list, table, first, count)`: return the number of segments.
 
-    They are the runs of the innermost loop; the table gets their offsets and lengths. Loops may
-    have further strides, `checks` of them: positions that segments get as well.
+    A segment is a run of the innermost loop of K steps; the table receives its offset and length.
+    Loops may have `checks` further strides, of positions, which are written to the segments as
+    well.
     """
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
     f = Function(module, f"segments_{checks}", params, "i64", attributes=APART, internal=True)

@@ -1,7 +1,7 @@
-"""The innermost product: a tile of the result in registers.
+"""The micro-kernel: computes a tile of the result in registers.
 
-A tile has `height` rows and `width` vectors of columns. Both operands lie packed, so that the
-numbers of one step of the sum are neighbours: `height` of the left one, a row of vectors of the
+A tile has `height` rows and `width` vectors of columns. Both operands are packed, so that the
+elements of one K step are contiguous: `height` of the left operand, and a row of vectors of the
 right one.
 """
 
@@ -16,18 +16,18 @@ from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
 LINE = 64
-"""Bytes that come from memory at a time."""
+"""Bytes of a cache line."""
 AHEAD = 512
-"""How many bytes of packed columns ahead the next ones are asked for."""
+"""Prefetch distance in bytes of packed columns."""
 
 
 WRITE = "write_tile"
 
 
 class Tile(NamedTuple):
-    """The sizes of a tile, in numbers of an arithmetic.
+    """The size of a tile in elements.
 
-    `halved`: a vector of half as many lanes takes no longer, or half as long, as with AVX-512.
+    `halved`: an operation on vectors of half as many lanes takes at most as long, as with AVX-512.
     """
 
     height: int
@@ -37,14 +37,15 @@ class Tile(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """How many columns it has."""
+        """The number of columns."""
         return self.width * self.lanes
 
 
 @cache
-def fitting(numbers: Arithmetic, machine: Machine, narrow: bool = False) -> Tile:
-    """The tile that fills the registers of a machine; a narrow one has a vector of columns."""
-    lanes = machine.lanes(numbers.part)
+def fitting(arith: Arithmetic, machine: Machine, narrow: bool = False) -> Tile:
+    """Return the tile that fills the registers of a machine; a narrow one has one vector of
+    columns."""
+    lanes = machine.lanes(arith.part)
     if machine.vector_bytes == 64:
         height, width = 12, 2
     elif machine.has_many_registers:
@@ -53,55 +54,56 @@ def fitting(numbers: Arithmetic, machine: Machine, narrow: bool = False) -> Tile
         height, width = 6, 2
     if narrow:
         height, width = height * width, 1
-    height = height if numbers.planes == 1 else height // 2
+    height = height if arith.planes == 1 else height // 2
     return Tile(height, width, lanes, machine.vector_bytes == 64)
 
 
 def parts_of(tile: Tile) -> tuple[Tile, ...]:
-    """A tile, then what is made where fewer columns, or fewer rows, are left; the smaller later.
+    """Return a tile and the smaller variants for remaining columns or rows, the smallest last.
 
-    Low ones read columns more often than the second cache gives them, so that there are two.
+    Low tiles read columns more often than the L2 cache can supply them, therefore there are two.
     """
     low = max(1, tile.height // 3)
     parts = [tile, tile._replace(width=1)]
-    if tile.halved:  # Half of the widest registers takes no longer, or half as long.
+    if tile.halved:  # Half of the widest registers takes at most as long.
         parts.append(parts[1]._replace(lanes=tile.lanes // 2))
     parts += [tile._replace(height=height) for height in (2 * low, low)]
     return tuple(dict.fromkeys(parts))
 
 
 def emit_tile(
-    module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine
+    module: Module, name: str, tile: Tile, packed: Tile, arith: Arithmetic, machine: Machine
 ) -> None:
-    """`name(k, lhs, rhs, soon, pace, each, out, offsets, rows, columns, adding)`.
+    """Emit `name(k, lhs, rhs, prefetch_start, prefetch_stride, share_stride, out, offsets, rows,
+    columns, adding)`.
 
-    Writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i begins
-    `offsets[i]` bytes further on, and its columns are neighbours. Operands lie as they are packed
-    for tiles of the size `packed`. Lines from `soon` on, `pace` bytes apart, are asked for; a share
-    of steps begins `each` bytes further on for each step before it.
+    The function writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i
+    begins `offsets[i]` bytes further on, and its columns are contiguous. Operands are packed for
+    tiles of the size `packed`. Cache lines from `prefetch_start` on, `prefetch_stride` bytes apart,
+    are prefetched; a share of steps begins `share_stride` bytes further on for each step before it.
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    steps, lhs, rhs, soon, pace, each, *place = f.params
-    sums = TileSums(f, tile, packed, numbers, machine)
-    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, soon))
+    steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
+    sums = TileSums(f, tile, packed, arith, machine)
+    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
 
     def step() -> None:
         start, here = left.get(), right.get()
         planes = [
-            [f.offset(start, (p * packed.height + i) * numbers.part) for i in range(tile.height)]
-            for p in range(numbers.planes)
+            [f.offset(start, (p * packed.height + i) * arith.part) for i in range(tile.height)]
+            for p in range(arith.planes)
         ]
         sums.ask_ahead(here)
         prefetch(f, line.get())
-        line.set(f.offset(line.get(), pace))
+        line.set(f.offset(line.get(), prefetch_stride))
         sums.add(planes, sums.columns_at(here))
-        left.set(f.offset(start, packed.height * numbers.size))
-        right.set(f.offset(here, packed.columns * numbers.size))
+        left.set(f.offset(start, packed.height * arith.size))
+        right.set(f.offset(here, packed.columns * arith.size))
 
     def ask_from(first: Value) -> None:
-        line.set(f.offset(soon, first * each))
+        line.set(f.offset(prefetch_start, first * share_stride))
 
     for_each_step(sums, place, steps, lambda _: step(), ask_from)
     sums.write(place)
@@ -112,15 +114,15 @@ def for_each_step(
     sums: "TileSums", place: list[Value], steps: Value, step: Callable[[Value], None],
     begin: Callable[[Value], None] = lambda _: None,
 ) -> None:  # fmt: skip
-    """All steps, in shares, each of which begins with `begin`; with each share one more row of the
-    result is asked for before it is written, so that steps need not wait behind them all."""
+    """Emit all K steps in shares, each of which begins with `begin`; each share prefetches one more
+    row of the result, so that steps do not wait for all of these prefetches."""
     f, height = sums.f, sums.tile.height
-    if sums.tile != sums.packed:  # Few tiles are such.
+    if sums.tile != sums.packed:  # Few tiles are remainders.
         with f.loop(0, steps) as k:
             step(k)
         return
-    # No share takes more than a line of memory of what lies along the steps.
-    share = f.least(steps // (2 * height) + 1, LINE // sums.numbers.size)
+    # A share covers at most one cache line along the K steps.
+    share = f.least(steps // (2 * height) + 1, LINE // sums.arith.size)
     row = f.variable("i64", 0)
     with f.loop(0, steps, share) as first:
         now = row.get()
@@ -133,72 +135,74 @@ def for_each_step(
 
 @dataclass
 class TileSums:
-    """The sums of a tile, in registers; `packed` is the tile that columns are packed for."""
+    """The accumulators of a tile, in registers; `packed` is the tile that columns are packed
+    for."""
 
     f: Function
     tile: Tile
     packed: Tile
-    numbers: Arithmetic
+    arith: Arithmetic
     machine: Machine
 
     def __post_init__(self) -> None:
-        tile, numbers = self.tile, self.numbers
-        many = vector(numbers.type, tile.lanes)
+        tile, arith = self.tile, self.arith
+        many = vector(arith.type, tile.lanes)
         self.sums: list[list[list[Variable]]] = [
-            [[self.f.variable(many, 0) for _ in range(numbers.planes)] for _ in range(tile.width)]
+            [[self.f.variable(many, 0) for _ in range(arith.planes)] for _ in range(tile.width)]
             for _ in range(tile.height)
         ]
 
     def columns_at(self, rhs: Value) -> list[list[Value]]:
-        """The packed columns of a step: of each vector each plane."""
-        f, tile, numbers = self.f, self.tile, self.numbers
-        many = vector(numbers.type, tile.lanes)
+        """Load the packed columns of a step; return each plane of each vector."""
+        f, tile, arith = self.f, self.tile, self.arith
+        many = vector(arith.type, tile.lanes)
         return [
             [
                 f.load(
-                    f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * numbers.part),
+                    f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * arith.part),
                     many,
-                    numbers.part,
+                    arith.part,
                 )
-                for p in range(numbers.planes)
+                for p in range(arith.planes)
             ]
             for j in range(tile.width)
         ]
 
     def add(self, lhs: Sequence[Sequence[Value]], right: Sequence[list[Value]]) -> None:
-        """Add the products of a step: of the numbers at addresses (of each plane, of each row),
-        and of a row of vectors."""
-        f, tile, numbers = self.f, self.tile, self.numbers
+        """Add the products of a step: `lhs` are addresses of elements (of each plane, of each row),
+        `right` a row of vectors."""
+        f, tile, arith = self.f, self.tile, self.arith
         for i, sums in enumerate(self.sums):
-            left = [f.splat(f.load(plane[i], numbers.type), tile.lanes) for plane in lhs]
+            left = [f.splat(f.load(plane[i], arith.type), tile.lanes) for plane in lhs]
             for j, place in enumerate(sums):
                 self._add(place, left, right[j])
 
     def ask_for_row(self, place: list[Value], row: Value) -> None:
-        """Ask for a row of the result before it is written."""
+        """Prefetch a row of the result before it is written."""
         f, out, offsets = self.f, place[0], place[1]
         start = f.offset(out, f.load(f.offset(offsets, row, "i64"), "i64"))
-        nbytes = self.tile.columns * self.numbers.size
+        nbytes = self.tile.columns * self.arith.size
         for at in (*range(0, nbytes, LINE), nbytes - 1):
             prefetch(f, f.offset(start, at), writing=True)
 
     def ask_ahead(self, rhs: Value) -> None:
-        """Ask for columns that are needed some steps later, which come from the second cache."""
-        for at in range(0, self.tile.columns * self.numbers.size, LINE):
+        """Prefetch columns of later steps from the L2 cache."""
+        for at in range(0, self.tile.columns * self.arith.size, LINE):
             prefetch(self.f, self.f.offset(rhs, AHEAD + at))
 
     def write(self, place: list[Value]) -> None:
-        """Write them, as `emit_tile` says: (out, offsets, rows, columns, adding).
+        """Write the sums as in `emit_tile`; `place` is (out, offsets, rows, columns, adding).
 
-        What is not a whole tile goes through memory.
+        A partial tile is written through memory.
         """
         f, tile, (out, offsets, rows, columns, adding) = self.f, self.tile, place
-        step = tile.lanes * self.numbers.size
+        step = tile.lanes * self.arith.size
         vectors = [
-            [joined(f, [plane.get() for plane in each]) for each in row] for row in self.sums
+            [joined(f, [plane.get() for plane in share_stride]) for share_stride in row]
+            for row in self.sums
         ]
 
-        def put(row: int, start: Value, align: int, more: bool = False) -> None:
+        def store_row(row: int, start: Value, align: int, more: bool = False) -> None:
             for j, value in enumerate(vectors[row]):
                 at = f.offset(start, j * step)
                 before = [f.load(at, value.type, align)] if more else []
@@ -207,19 +211,19 @@ class TileSums:
         def at_once(more: bool) -> None:
             for i in range(tile.height):
                 start = f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
-                put(i, start, self.numbers.part, more)
+                store_row(i, start, self.arith.part, more)
 
         def whole() -> None:
             f.choose(adding, lambda: at_once(True), lambda: at_once(False))
 
         def in_memory() -> None:
-            far = self.packed.columns * self.numbers.size
-            kept = f.variable(f"[{tile.height * far} x i8]").address
+            row_bytes = self.packed.columns * self.arith.size
+            buffer = f.variable(f"[{tile.height * row_bytes} x i8]").address
             for i in range(tile.height):
-                put(i, f.offset(kept, i * far), min(LINE, step))
+                store_row(i, f.offset(buffer, i * row_bytes), min(LINE, step))
             some = f.least(rows, tile.height)
             there = f.least(columns, tile.columns)
-            f.call(WRITE, [kept, out, offsets, some, there, adding])
+            f.call(WRITE, [buffer, out, offsets, some, there, adding])
 
         if tile.columns == self.packed.columns:
             f.choose(
@@ -230,26 +234,27 @@ class TileSums:
 
     def _add(self, sums: list[Variable], a: list[Value], b: list[Value]) -> None:
         def product(x: Value, y: Value, z: Value, minus: bool = False) -> Value:
-            return self.numbers.add_product(self.f, self.machine, x, y, z, minus)
+            return self.arith.add_product(self.f, self.machine, x, y, z, minus)
 
-        if self.numbers.planes == 1:
+        if self.arith.planes == 1:
             sums[0].set(product(a[0], b[0], sums[0].get()))
             return
         sums[0].set(product(a[1], b[1], product(a[0], b[0], sums[0].get()), minus=True))
         sums[1].set(product(a[1], b[0], product(a[0], b[1], sums[1].get())))
 
 
-def emit_write(module: Module, tile: Tile, numbers: Arithmetic, machine: Machine) -> None:
-    """`write_tile(sums, out, offsets, rows, columns, adding)`: write, or add, rows of a tile."""
+def emit_write(module: Module, tile: Tile, arith: Arithmetic, machine: Machine) -> None:
+    """Emit `write_tile(sums, out, offsets, rows, columns, adding)`: write, or add, rows of a
+    tile."""
     params = ["ptr noalias readonly", "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]
     f = Function(module, WRITE, params, attributes=APART, internal=True)
     sums, out, offsets, rows, columns, adding = f.params
-    lanes, step = tile.lanes * numbers.planes, tile.lanes * numbers.size
-    type = vector(numbers.type, lanes)
+    lanes, step = tile.lanes * arith.planes, tile.lanes * arith.size
+    type = vector(arith.type, lanes)
     masks = [
-        within(f, columns - j * tile.lanes, tile.lanes, numbers.planes) for j in range(tile.width)
+        within(f, columns - j * tile.lanes, tile.lanes, arith.planes) for j in range(tile.width)
     ]
-    # What is not added to may hold anything: nothing of it is read.
+    # Without `adding` the result may be uninitialized: it is not read.
     before = [mask & f.splat(adding, lanes) for mask in masks]
 
     def each_row(masked: bool) -> None:
@@ -260,32 +265,33 @@ def emit_write(module: Module, tile: Tile, numbers: Arithmetic, machine: Machine
                 at = f.offset(start, j * step)
                 new = f.load(f.offset(source.get(), j * step), type, min(LINE, step))
                 if masked:
-                    old = masked_load(f, at, before[j], type, numbers.part)
-                    masked_store(f, old + new, at, mask, numbers.part)
+                    old = masked_load(f, at, before[j], type, arith.part)
+                    masked_store(f, old + new, at, mask, arith.part)
                 else:
-                    f.store(f.load(at, type, numbers.part) + new, at, numbers.part)
-            source.set(f.offset(source.get(), tile.columns * numbers.size))
+                    f.store(f.load(at, type, arith.part) + new, at, arith.part)
+            source.set(f.offset(source.get(), tile.columns * arith.size))
 
     if machine.vector_bytes == 64:
         each_row(masked=True)
-    else:  # Masks are dear.
+    else:  # Masked operations are slow.
         whole = adding & columns.is_("uge", tile.columns)
         f.choose(whole, lambda: each_row(masked=False), lambda: each_row(masked=True))
     f.leave()
 
 
 def within(f: Function, count: Value, lanes: int, times: int = 1) -> Value:
-    """A mask of the first `count` lanes, each `times` over; none for a negative count."""
-    numbers = ", ".join(f"i32 {lane // times}" for lane in range(lanes * times))
+    """Return a mask of the first `count` lanes, each repeated `times`; empty for a negative
+    count."""
+    indices = ", ".join(f"i32 {lane // times}" for lane in range(lanes * times))
     type = vector("i32", lanes * times)
     least = f.select(count.is_("slt", lanes), count, lanes)
     limit = f.splat(least.to("i32", "trunc"), lanes * times)
-    text = f"icmp slt {type} <{numbers}>, {limit}"
+    text = f"icmp slt {type} <{indices}>, {limit}"
     return f.emit(text, vector("i1", lanes * times))
 
 
 def masked_load(f: Function, address: Value, mask: Value, type: str, align: int) -> Value:
-    """The lanes of the mask, zero elsewhere; nothing else is touched."""
+    """Load the lanes of the mask, zero elsewhere; no other memory is accessed."""
     name = f"llvm.masked.load.{_suffix(type)}.p0"
     f.module.declare(name, type, ["ptr", "i32", mask.type, type])
     text = f"ptr {address}, i32 {align}, {mask.type} {mask}, {type} zeroinitializer"
@@ -293,7 +299,7 @@ def masked_load(f: Function, address: Value, mask: Value, type: str, align: int)
 
 
 def masked_store(f: Function, value: Value, address: Value, mask: Value, align: int) -> None:
-    """Write the lanes of the mask."""
+    """Store the lanes of the mask."""
     name = f"llvm.masked.store.{_suffix(value.type)}.p0"
     f.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
     text = f"{value.type} {value}, ptr {address}, i32 {align}, {mask.type} {mask}"

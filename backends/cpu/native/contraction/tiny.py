@@ -1,7 +1,7 @@
-"""Many small products, a function for their sizes: all of one is unrolled, in registers.
+"""Kernels for many small products of one size: each product is fully unrolled, in registers.
 
-Either columns are neighbours, and a vector has all of them, or steps are, and a vector has all
-steps of a row (see `along`).
+Either columns are contiguous and a vector has all columns, or K steps are contiguous and a vector
+has all steps of a row (see `inner_product`).
 """
 
 from functools import cache
@@ -13,21 +13,24 @@ from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 
 MOST = 64
-"""Numbers of the left operand: so many vectors are multiplied."""
+"""Maximum elements of the left operand, which is the number of multiplied vectors."""
 STEPS = 16
-"""Steps that registers hold the vectors of."""
+"""Maximum K steps, whose vectors are held in registers."""
 
 
 @cache
-def tiny_kernel(kind: Vectors, rows: int, columns: int, inner: int, lying: str) -> Kernel:
-    """The kernel for products of this size. The right operand's columns are neighbours
-    ("across"), or its steps are, and the left one's, and there is one column ("along"), or its
-    numbers are read one by one ("apart")."""
-    name = f"tiny_{kind.name}_{rows}x{columns}x{inner}_{lying}"
-    return Kernel(name, lambda: _text(name, kind, rows, columns, inner, lying))
+def tiny_kernel(kind: Vectors, rows: int, columns: int, inner: int, access: str) -> Kernel:
+    """Return the kernel for products of this size.
+
+    `access` is "across" if the columns of the right operand are contiguous, "along" if the K steps
+    of both operands are contiguous and there is one column, and "apart" if elements of the right
+    operand are gathered one by one.
+    """
+    name = f"unrolled_batched_{kind.name}_{rows}x{columns}x{inner}_{access}"
+    return Kernel(name, lambda: _text(name, kind, rows, columns, inner, access))
 
 
-def _text(name: str, kind: Vectors, rows: int, columns: int, inner: int, lying: str) -> str:
+def _text(name: str, kind: Vectors, rows: int, columns: int, inner: int, access: str) -> str:
     module = Module()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
@@ -37,9 +40,9 @@ def _text(name: str, kind: Vectors, rows: int, columns: int, inner: int, lying: 
         f.load(f.offset(r.loops(name)[0], 8), "i64")
         for name in ("rows_lhs", "rows_out", "inner_lhs", "inner_rhs", "columns_rhs")
     )
-    along, apart = lying == "along", lying == "apart"
+    along, apart = access == "along", access == "apart"
     used = inner if along else columns
-    # Vectors are no longer than need be.
+    # Use the shortest vectors that suffice.
     kind = kind._replace(most=min(kind.lanes, 1 << (used - 1).bit_length()))
     mask = kind.mask(f, f.value(used, "i64")) if used < kind.lanes else None
     with block.products(bases) as (lhs, rhs, out, _):
@@ -71,7 +74,7 @@ def _text(name: str, kind: Vectors, rows: int, columns: int, inner: int, lying: 
 
 
 def _gathered(f: Function, kind: Vectors, start: Value, stride: Value, count: int) -> Value:
-    """A vector of so many numbers that are a stride apart."""
+    """Load a vector of `count` elements that are `stride` bytes apart."""
     found = f.value(0, kind.type)
     for lane in range(count):
         number = kind._replace(most=1).read(f, f.offset(start, stride * lane))

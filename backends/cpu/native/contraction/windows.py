@@ -1,10 +1,10 @@
-"""Columns that are patches, read where they lie: products that pack nothing of the image.
+"""Implicit GEMM with patches as right operand: tiles read the image in place.
 
-Where vectors of columns are neighbours in the image (the channels of a pixel in gradients of
-filters, if there are groups of them or three dimensions), a tile reads them from there, with zeros
-for what lies outside. For each segment of steps a table says where each vector
-begins, which of its lanes exist, and from which step to which it lies inside. Numbers are summed in
-the same order as if they were packed.
+If vectors of columns are contiguous in the image (the channels of a pixel, in gradients of grouped
+or three-dimensional filters), a tile loads them from there, with zeros for elements outside. For
+each segment of steps a table has the start address of each vector, the mask of its existing lanes,
+and the range of steps for which it is inside. The summation order is the same as for packed
+patches.
 """
 
 from collections.abc import Callable
@@ -17,29 +17,29 @@ from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
 ENTRY = 32
-"""Bytes of an entry of the table: address, first and last step inside, lanes that exist."""
+"""Bytes of an entry of the table: address, first and last step inside, mask of lanes."""
 RUN = 8
-"""Steps that segments should have: each costs something on its own."""
+"""Minimum steps of a segment, since each segment has a fixed cost."""
 DISTANCE = 16384
-"""Bytes that steps may be apart; further ones would be on another page of memory each."""
+"""Maximum bytes between steps; further steps would each be on another page of memory."""
 SOON = 8
-"""How many steps ahead numbers are asked for."""
+"""Prefetch distance in steps."""
 
 
 def windowed(work: Product) -> bool:
-    """Whether the right operand is patches that are better read where they lie."""
+    """Return whether the right operand is patches that should be read in place."""
     if not (work.patches and work.patches.side == "rhs" and work.inner and work.columns):
         return False
     if work.rhs.dtype != work.out.dtype or work.out.dtype not in ("f32", "f64"):
         return False
     run, near = work.inner[-1], work.columns[-1]
     tile = fitting(arithmetic(work.out.dtype), work.machine)
-    apart = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
+    table_stride = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
     return (
         near.rhs == work.out.itemsize
         and near.extent % tile.lanes == 0
         and work.sizes[2] > tile.lanes
-        and not any(apart)
+        and not any(table_stride)
         and sum(map(bool, run.steps)) <= 1
         and min(run.steps, default=0) >= 0
         and run.extent >= RUN
@@ -48,12 +48,19 @@ def windowed(work: Product) -> bool:
 
 
 def emit_windows(
-    module: Module, name: str, tile: Tile, numbers: Arithmetic, checks: int, apart: int, along: int
+    module: Module,
+    name: str,
+    tile: Tile,
+    arith: Arithmetic,
+    checks: int,
+    table_stride: int,
+    along: int,
 ) -> None:
-    """`name(table, base, offsets, count, segments, parts, positions, bounds)`.
+    """Emit `name(table, base, offsets, count, segments, parts, positions, bounds)`.
 
-    Writes an entry for each vector of each panel of `count` columns, for each segment. Steps go
-    along the dimension `along` (-1: none). Other parameters are those of `emit_patches`.
+    The function writes an entry for each vector of each panel of `count` columns, for each segment.
+    Steps run along the dimension `along` (-1: none). The other parameters are those of
+    `emit_im2col`.
     """
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "ptr noalias readonly",
@@ -69,13 +76,13 @@ def emit_windows(
     place = f.variable("ptr", table)
     with f.loop(0, count, tile.columns) as panel, f.loop(0, parts) as number:
         entry = f.offset(segments, number * (16 + 8 * checks))
-        far, length = (f.load(f.offset(entry, at), "i64") for at in (0, 8))
+        distance, length = (f.load(f.offset(entry, at), "i64") for at in (0, 8))
         with f.loop(panel, panel + tile.columns, lanes) as first:
             exist = (numbered + f.splat(first, lanes)).is_("slt", f.splat(count, lanes))
             low, high = f.variable("i64", 0), f.variable("i64", length)
             for d in range(checks):
                 moved = firsts[d] + f.load(f.offset(entry, 16 + 8 * d), "i64")
-                lines = f.offset(f.offset(positions, d * apart), first, "i64")
+                lines = f.offset(f.offset(positions, d * table_stride), first, "i64")
                 if d == along:
                     at = f.load(lines, "i64") + moved
                     for each, bound in ((low, f.value(0, "i64")), (high, sizes[d])):
@@ -84,7 +91,9 @@ def emit_windows(
                 else:
                     at = f.load(lines, many, 8) + f.splat(moved, lanes)
                     exist = exist & at.is_("ult", f.splat(sizes[d], lanes))
-            start = f.offset(f.offset(base, f.load(f.offset(offsets, first, "i64"), "i64")), far)
+            start = f.offset(
+                f.offset(base, f.load(f.offset(offsets, first, "i64"), "i64")), distance
+            )
             f.store(start, place.get())
             f.store(low.get(), f.offset(place.get(), 8))
             f.store(high.get(), f.offset(place.get(), 16))
@@ -94,20 +103,20 @@ def emit_windows(
 
 
 def emit_windows_tile(
-    module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine,
+    module: Module, name: str, tile: Tile, packed: Tile, arith: Arithmetic, machine: Machine,
     checks: int, along: int,
 ) -> None:  # fmt: skip
-    """`name(parts, segments, table, lhs, stride, out, offsets, rows, columns, adding)`.
+    """Emit `name(parts, segments, table, lhs, stride, out, offsets, rows, columns, adding)`.
 
-    As `emit_tile`, with the vectors of each segment where `table` says, `stride` bytes between
-    steps.
+    The function computes a tile as in `emit_tile`, with the vectors of each segment at the
+    addresses in `table`, `stride` bytes between steps.
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     parts, segments, table, lhs, stride, *place = f.params
-    sums = TileSums(f, tile, packed, numbers, machine)
-    many, mask = vector(numbers.type, tile.lanes), vector("i1", tile.lanes)
+    sums = TileSums(f, tile, packed, arith, machine)
+    many, mask = vector(arith.type, tile.lanes), vector("i1", tile.lanes)
     left, entries = f.variable("ptr", lhs), f.variable("ptr", table)
     with f.loop(0, parts) as number:
         length = f.load(f.offset(segments, number * (16 + 8 * checks) + 8), "i64")
@@ -124,16 +133,16 @@ def emit_windows_tile(
             words: list[list[Value]] = words,
         ) -> None:  # fmt: skip
             with f.loop(begin, end) as k:
-                start, far = left.get(), k * stride
+                start, distance = left.get(), k * stride
                 right = []
                 for j, (first, *_) in enumerate(words):
-                    at = f.offset(first, far)
+                    at = f.offset(first, distance)
                     if along >= 0:
                         prefetch(f, f.offset(at, stride * SOON))
-                    right.append([masked_load(f, at, lanes_of(j, k), many, numbers.part)])
-                rows = [f.offset(start, i * numbers.part) for i in range(tile.height)]
+                    right.append([masked_load(f, at, lanes_of(j, k), many, arith.part)])
+                rows = [f.offset(start, i * arith.part) for i in range(tile.height)]
                 sums.add([rows], right)
-                left.set(f.offset(start, packed.height * numbers.size))
+                left.set(f.offset(start, packed.height * arith.size))
 
         def inside(j: int, k: Value, masks: list[Value] = masks) -> Value:
             return masks[j]
@@ -144,16 +153,16 @@ def emit_windows_tile(
             there = k.is_("sge", words[j][1]) & k.is_("slt", words[j][2])
             return masks[j] & f.splat(there, tile.lanes)
 
-        nothing = f.value(0, "i64")
+        zero = f.value(0, "i64")
         if along < 0:
-            steps(nothing, length, inside)
+            steps(zero, length, inside)
         else:
             begin, end = words[0][1], words[0][2]
             for each in words[1:]:
                 begin = f.intrinsic("smax", begin, each[1])
                 end = f.intrinsic("smin", end, each[2])
             end = f.intrinsic("smax", begin, end)
-            steps(nothing, begin, edge)
+            steps(zero, begin, edge)
             steps(begin, end, inside)
             steps(end, length, edge)
         entries.set(f.offset(entries.get(), ENTRY * packed.width))

@@ -1,7 +1,8 @@
-"""Kernels that move data: copies between layouts, lookups, running combinations, windows, order.
+"""Kernels that move data: copies between layouts, gather and scatter, scans, windows, sorting.
 
-`copying.copy_phases` brings the elements of one view to another of the same shape, whatever their
-strides; most operations here are that and a view (`views`).
+Input: an operation with strided views. Output: phases. `copy.copy_phases` copies one view to
+another of the same shape with any strides; most operations here are that and a view
+(`view_transforms`).
 """
 
 from shardir.backends.cpu.native.moves.copying import copy_phases as copy_phases

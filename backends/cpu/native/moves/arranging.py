@@ -1,4 +1,4 @@
-"""Rules of the operations that arrange data: copies of views, and of pieces of views."""
+"""Lowering rules of operations that rearrange data: copies of views and of parts of views."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from shardir.types import TensorType
 def view_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """An operation whose result is a view of its operand, where it must lie elsewhere."""
+    """Lower an operation whose result is a view of its operand but needs memory of its own."""
     seen = seen_through(op, operands)
     if seen is not None:
         return [p for s, t in zip(seen, results, strict=True) for p in copy_phases(s, t, context)]
@@ -22,7 +22,7 @@ def view_rule(
 
 
 def reshape_phases(source: View, target: View, context: Context) -> list[Phase]:
-    """The elements of `source` in row-major order under the shape of `target`."""
+    """Return phases that copy `source` in row-major order to the shape of `target`."""
     strides = restrided(source.shape, source.strides, target.shape)
     if strides is not None:
         return copy_phases(source._replace(shape=target.shape, strides=strides), target, context)
@@ -39,10 +39,10 @@ def reshape_phases(source: View, target: View, context: Context) -> list[Phase]:
 def concatenate_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """Every operand copied to its place, or the elements of all in turn."""
-    made = interleaved(operands, results[0], op.attrs["dim"], context)
-    if made is not None:
-        return made
+    """Lower a concatenation: copy every operand to its part, or interleave all operands."""
+    interleave = interleaved(operands, results[0], op.attrs["dim"], context)
+    if interleave is not None:
+        return interleave
     dim, start = op.attrs["dim"], 0
     phases: list[Phase] = []
     for view in operands:
@@ -55,7 +55,7 @@ def concatenate_rule(
 def roll_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """Two copies: what stays before the end, and what comes around."""
+    """Lower a roll to two copies: the elements that stay in order and the ones that wrap around."""
     (x,), (y,), dim, shift = operands, results, op.attrs["dim"], op.attrs["shift"]
     size = x.shape[dim]
     return [
@@ -67,7 +67,7 @@ def roll_rule(
 def pad_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """The padding value around the operand, or everywhere where it comes between elements."""
+    """Lower padding: the padding value around the operand, or everywhere if it is interior."""
     (x, value), (y,) = operands, results
     starts, steps, firsts, counts = [], [], [], []
     for size, low, gap, extent in zip(
@@ -93,7 +93,7 @@ def pad_rule(
 
 
 def _around(view: View, starts: Sequence[int], counts: Sequence[int]) -> list[View]:
-    """What is left of a view without the box at `starts`, in boxes."""
+    """Return the boxes that remain of a view without the box at `starts`."""
     borders = []
     for d, (start, count) in enumerate(zip(starts, counts, strict=True)):
         end = start + count
@@ -105,7 +105,7 @@ def _around(view: View, starts: Sequence[int], counts: Sequence[int]) -> list[Vi
 def bitcast_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """A copy of items of the narrower type, of which the wider one is a row."""
+    """Lower a bitcast: copy items of the narrower type, of which a row is the wider type."""
     (x,), (y,) = operands, results
     key = "key" in (x.dtype, y.dtype) and x.dtype != y.dtype
     if x.itemsize > y.itemsize:
@@ -116,7 +116,7 @@ def bitcast_rule(
 
 
 def _in_parts(wide: View, narrow: View, reverse: bool) -> View:
-    """Elements as rows of narrower ones, lowest first, or highest first with `reverse`."""
+    """Return elements as rows of narrower ones, lowest first, or highest first with `reverse`."""
     size = narrow.itemsize
     parts = View(
         wide.slot,
@@ -139,4 +139,4 @@ RULES: dict[str, Rule] = {
     "pad": pad_rule,
     "bitcast": bitcast_rule,
 }
-"""Each with phases for whatever strides there are."""
+"""Each rule supports any strides."""

@@ -1,14 +1,13 @@
-"""Keys in order by networks whose lines are lanes of vectors: blocks in registers, more in memory.
+"""Sorting networks over lanes of vectors: blocks in registers, several blocks in memory.
 
-A block is rows of keys. Its columns are sorted first, every lane by itself; then neighbouring ones
-are merged, until the block is in order row by row (columns merged in registers: M. Blacher and
-others, Vectorized and performance-portable Quicksort, 2022). Several blocks are merged in memory.
-Both the network of the columns and the merges are K. E. Batcher's (Sorting networks and their
+A block is rows of keys. Its columns are sorted first, each lane independently; then adjacent
+columns are merged until the block is sorted row by row (columns merged in registers: M. Blacher et
+al., Vectorized and performance-portable Quicksort, 2022). Several blocks are merged in memory. Both
+the network of the columns and the merges are due to K. E. Batcher (Sorting networks and their
 applications, 1968).
 
-A merge compares the first keys of one half with the last ones of the other, and then halves of
-halves. No half is turned around for that: what it leaves in the upper half may lie in the one
-direction or in the other.
+A merge compares the first keys of one half with the last keys of the other, and then halves of
+halves. No half is reversed for that: the order of the keys in the upper half is not specified.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,21 +18,21 @@ from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 from shardir.backends.cpu.native.moves.keys import Keys
 
 ROWS = 16
-"""Of a block: a power of two, which registers hold."""
+"""Rows of a block: a power of two, so that a block fits the registers."""
 
 PERMUTED = {16: "hi", 32: "si", 64: "di"}
-"""How LLVM calls the instruction that puts lanes of so many bits where a vector of numbers says."""
+"""The LLVM name of the instruction that permutes lanes of this many bits by an index vector."""
 
 
 def block_of(keys: Keys) -> int:
-    """How many keys a block has."""
+    """Return the number of keys of a block."""
     return ROWS * keys.lanes
 
 
 def sorts_blocks(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that sorts (keys in memory, how many): whole blocks.
+    """Emit a function that sorts whole blocks (keys in memory, count) and return its name.
 
-    It is there once, however often it is asked for.
+    Repeated calls emit the function once.
     """
     name, block = f"sort_blocks_{keys.type}", block_of(keys)
     if any(each.name == name for each in module.functions):
@@ -47,18 +46,20 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
         whole = width.get()
         half = whole >> 1
         with f.loop(0, count, whole) as low:
-            # What would lie past the end is larger than everything.
+            # Keys past the end would be larger than all others.
             past = low + whole - count
             with f.loop(f.select(past.is_("sgt", 0), past, 0), half, keys.lanes) as t:
                 _compare_in_memory(f, keys, start, low + t, low + (whole - keys.lanes) - t, True)
         reach = f.variable("i64", half >> 1)
         with f.while_(lambda: reach.get().is_("sge", block)):
-            far = reach.get()
-            with f.loop(0, count, far << 1) as low:
-                left = count - low - far
-                with f.loop(0, f.select(left.is_("slt", far), left, far), keys.lanes) as t:
-                    _compare_in_memory(f, keys, start, low + t, low + far + t, False)
-            reach.set(far >> 1)
+            distance = reach.get()
+            with f.loop(0, count, distance << 1) as low:
+                left = count - low - distance
+                with f.loop(
+                    0, f.select(left.is_("slt", distance), left, distance), keys.lanes
+                ) as t:
+                    _compare_in_memory(f, keys, start, low + t, low + distance + t, False)
+            reach.set(distance >> 1)
         f.call(each_block, [start, count, f.value(0, "i1")])
         width.set(whole << 1)
     f.leave()
@@ -66,27 +67,27 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
 
 
 def _compare_in_memory(
-    f: Function, keys: Keys, start: Value, near: Value, far: Value, mirrored: bool
+    f: Function, keys: Keys, start: Value, near: Value, distance: Value, mirrored: bool
 ) -> None:
-    a, b = (keys.load(f, start, place) for place in (near, far))
+    a, b = (keys.load(f, start, place) for place in (near, distance))
     if mirrored:
         b = f.shuffle(b, b, range(keys.lanes - 1, -1, -1))
     keys.store(f, f.intrinsic("smin", a, b), start, near)
-    keys.store(f, f.intrinsic("smax", a, b), start, far)
+    keys.store(f, f.intrinsic("smax", a, b), start, distance)
 
 
 class Step(NamedTuple):
-    """Comparisons of lanes with those whose numbers have other bits."""
+    """Comparisons of lanes with the lanes whose numbers differ in some bits."""
 
     change: int
-    """These bits."""
+    """The bits that differ."""
     group: int
-    """In groups of so many lanes, the upper half keeps the larger keys; 0: rows are compared with
+    """In groups of this many lanes, the upper half keeps the larger keys; 0: rows are compared with
     other rows, as columns that are merged."""
 
 
 def _steps_of_merge(group: int) -> list[Step]:
-    """The end of a merge, in groups of lanes of every row."""
+    """Return the last steps of a merge, in groups of lanes of every row."""
     steps = []
     while group > 1:
         steps.append(Step(group // 2, group))
@@ -95,20 +96,20 @@ def _steps_of_merge(group: int) -> list[Step]:
 
 
 def _steps_of_sort(count: int) -> list[Step]:
-    """Merges of sorted columns, until so many lanes are in order."""
+    """Return the merges of sorted columns until `count` lanes are sorted."""
     steps, group = [], 2
     while group <= count:
-        # The columns of halves of groups are in order: compare them from both ends, down to a row.
+        # Columns of half groups are sorted: compare them from both ends, down to a row.
         steps += [Step(group - 1, 0), Step(group - 1, group), *_steps_of_merge(group // 2)]
         group *= 2
     return steps
 
 
 def _orders_each(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that goes through (keys in memory, how many, new).
+    """Emit a function that processes (keys in memory, count, new) and return its name.
 
-    It sorts each block that is new, and ends a merge that was begun in memory in others. What is to
-    be done is read from tables, step by step: written out, it would take long to compile.
+    It sorts each block if `new` is set, and otherwise finishes a merge that was begun in memory.
+    Its steps are read from tables: unrolled code would take long to compile.
     """
     count, block, name = keys.lanes, block_of(keys), f"order_blocks_{keys.type}"
     sorting, merging = _steps_of_sort(count), _steps_of_merge(count)
@@ -118,28 +119,33 @@ def _orders_each(module: Module, keys: Keys) -> str:
     module.table(uppers, f"i{count}", [_upper(each.group, count) for each in steps])
     f = Function(module, name, ("ptr", "i64", "i1"), attributes=APART, internal=True)
     start, total, new = f.params
-    held = [f.variable(keys.whole) for _ in range(ROWS)]
+    registers = [f.variable(keys.whole) for _ in range(ROWS)]
     first = f.select(new, 0, len(sorting))
     last = f.select(new, len(sorting), len(steps))
 
-    def compare(comparisons: Iterable[tuple[int, int]], turned: Value | None = None) -> None:
-        rows = [row.get() for row in held]
+    def compare(
+        comparisons: Iterable[tuple[int, int]], reversed_lanes: Value | None = None
+    ) -> None:
+        rows = [row.get() for row in registers]
         for i, j in comparisons:
-            a, b = rows[i], rows[j] if turned is None else _moved(f, keys, rows[j], turned)
+            a, b = (
+                rows[i],
+                rows[j] if reversed_lanes is None else _moved(f, keys, rows[j], reversed_lanes),
+            )
             rows[i], rows[j] = f.intrinsic("smin", a, b), f.intrinsic("smax", a, b)
-        for row, value in zip(held, rows, strict=True):
+        for row, value in zip(registers, rows, strict=True):
             row.set(value)
 
     def compare_lanes(moved: Value, upper: Value) -> None:
         flags = upper.to(vector("i1", count), "bitcast")
-        for row in held:
+        for row in registers:
             value = row.get()
             other = _moved(f, keys, value, moved)
             least, most = f.intrinsic("smin", value, other), f.intrinsic("smax", value, other)
             row.set(f.select(flags, most, least))
 
     with f.loop(0, total, block) as at:
-        for i, row in enumerate(held):
+        for i, row in enumerate(registers):
             row.set(keys.load(f, start, at + i * count))
         f.choose(new, partial(compare, _merge_exchange(ROWS)), partial(compare, _halves(ROWS)))
         with f.loop(first, last) as step:
@@ -150,26 +156,26 @@ def _orders_each(module: Module, keys: Keys) -> str:
                 partial(compare, _from_both_ends(ROWS), moved),
                 partial(compare_lanes, moved, upper),
             )
-        for i, row in enumerate(held):
+        for i, row in enumerate(registers):
             keys.store(f, row.get(), start, at + i * count)
     f.leave()
     return name
 
 
 def _upper(group: int, count: int) -> int:
-    """Flags of the lanes in the upper halves of groups."""
+    """Return the mask of the lanes in the upper halves of groups."""
     return sum(1 << lane for lane in range(count) if group and lane % group >= group // 2)
 
 
 def _moved(f: Function, keys: Keys, row: Value, places: Value) -> Value:
-    """The lanes whose numbers `places` has."""
+    """Permute the lanes of a row by the index vector `places`."""
     name = f"llvm.x86.avx512.permvar.{PERMUTED[keys.bits]}.512"
     f.module.declare(name, keys.whole, [keys.whole, keys.whole])
     return f.call(name, [row, places], keys.whole)
 
 
 def _from_both_ends(count: int) -> Iterator[tuple[int, int]]:
-    """Rows compared with those that lie as far from the other end, and so halves of halves."""
+    """Yield comparisons of rows with those at the same distance from the other end, recursively."""
     size = count
     while size > 1:
         for first in range(0, count, size):
@@ -179,7 +185,7 @@ def _from_both_ends(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _halves(count: int) -> Iterator[tuple[int, int]]:
-    """Rows compared with those that lie half as far away as there are, and so halves of halves."""
+    """Yield comparisons of rows with those half the block away, recursively."""
     reach = count // 2
     while reach:
         for i in range(count):
@@ -189,7 +195,7 @@ def _halves(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _merge_exchange(count: int) -> Iterator[tuple[int, int]]:
-    """The comparisons of Batcher's odd-even merge sort of a power of two."""
+    """Yield the comparisons of Batcher's odd-even merge sort of a power of two."""
     width = 1
     while width < count:
         reach = width

@@ -1,6 +1,6 @@
-"""What copies a block: rows of bytes, repeated elements, single elements, turned tiles.
+"""Bodies that copy a block: rows of bytes, fills, repeats, single items, reversed rows.
 
-Views are (source, target). Element types do not matter here, only how many bytes an item has.
+Views are (source, target). Only the size in bytes of an item matters, not its element type.
 """
 
 from collections.abc import Callable
@@ -11,21 +11,21 @@ from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
 from shardir.backends.cpu.native.moves.grid import Block
 
 WIDE = 4
-"""How many vectors a round of a copying loop moves."""
+"""Vectors that an iteration of a copy loop moves."""
 
 
 def item_type(nbytes: int) -> str:
-    """An integer of so many bytes."""
+    """Return the LLVM integer type of `nbytes` bytes."""
     return f"i{8 * nbytes}"
 
 
 def line(nbytes: int) -> str:
-    """A vector of bytes."""
+    """Return the LLVM type of a vector of bytes."""
     return f"<{nbytes} x i8>"
 
 
 def copy_rows(streaming: bool, f: Function, block: Block) -> None:
-    """Rows whose bytes lie together in both views; a column is a byte."""
+    """Copy rows that are contiguous in both views; a column is a byte."""
 
     def start(row: Value) -> tuple[Value, Value]:
         source, target = (
@@ -34,7 +34,7 @@ def copy_rows(streaming: bool, f: Function, block: Block) -> None:
         )
         return source, target
 
-    # A buffer that takes over the operand's memory has the numbers already.
+    # A result buffer that reuses the operand's memory already has the elements.
     with f.when(block.addresses[0].is_("ne", block.addresses[1])):
         rows_of_bytes(f, block.rows, block.columns, start, streaming)
 
@@ -46,7 +46,7 @@ def rows_of_bytes(
     start: Callable[[Value], tuple[Value, Value]],
     streaming: bool,
 ) -> None:
-    """`count` bytes a row; `start` says where a row lies, in the source and in the target."""
+    """Copy `count` bytes per row; `start` returns the source and target address of a row."""
     width = host().vector_bytes
 
     def each(copy: Callable[[Value, Value], None]) -> None:
@@ -71,7 +71,8 @@ def _before(position: Variable, stop: Value) -> Value:
 
 
 def _copy_ends(f: Function, count: Value, size: int, source: Value, target: Value) -> None:
-    """At least `size` and less than twice as many bytes: the first and the last ones."""
+    """Copy at least `size` and less than twice as many bytes: the first and the last `size`
+    bytes."""
     last = count - size
     first_half = f.load(source, line(size), 1)
     second_half = f.load(f.offset(source, last), line(size), 1)
@@ -82,8 +83,11 @@ def _copy_ends(f: Function, count: Value, size: int, source: Value, target: Valu
 def _copy_wide(
     f: Function, count: Value, width: int, streaming: bool, source: Value, target: Value
 ) -> None:
-    """At least a vector; the last one overlaps the one before it, and with `streaming` the first
-    one, up to where the target is aligned, the second."""
+    """Copy at least one vector.
+
+    The last vector overlaps the one before it; with `streaming`, the second overlaps the first, so
+    that the stores are aligned.
+    """
     last = count - width
     end = f.load(f.offset(source, last), line(width), 1)
     start = f.value(0, "i64")
@@ -106,7 +110,7 @@ def _copy_wide(
 
 
 def fill_rows(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
-    """Rows of one repeated item each; a column is an item."""
+    """Fill each row with one item; a column is an item."""
     width = host().vector_bytes
     lanes = max(1, width // nbytes)
     type = item_type(nbytes)
@@ -141,8 +145,10 @@ def fill_rows(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
 
 
 def repeat_rows(nbytes: int, times: int, f: Function, block: Block) -> None:
-    """Rows whose items lie together, each item so many times in the target; a column is an item
-    of the source. Each vector of the target is a vector of the source, its lanes chosen."""
+    """Repeat each item of contiguous rows `times` times; a column is an item of the source.
+
+    Each target vector is a shuffle of a source vector.
+    """
     lanes = max(2, host().lanes(nbytes))
     one = item_type(nbytes)
     type = f"<{lanes} x {one}>"
@@ -171,7 +177,7 @@ def repeat_rows(nbytes: int, times: int, f: Function, block: Block) -> None:
 
 
 def copy_items(nbytes: int, f: Function, block: Block) -> None:
-    """One item after the other, whatever the strides."""
+    """Copy item by item, with any strides."""
     type = item_type(nbytes)
     (from_row, to_row), (from_column, to_column) = block.row_strides, block.column_strides
     with f.loop(0, block.rows) as i:
@@ -186,7 +192,7 @@ def copy_items(nbytes: int, f: Function, block: Block) -> None:
 
 
 def reverse_rows(nbytes: int, f: Function, block: Block) -> None:
-    """Rows whose items lie together, those of the source the other way around."""
+    """Copy rows whose items are contiguous, with the order of the source reversed."""
     lanes = host().lanes(nbytes)
     type = f"<{lanes} x {item_type(nbytes)}>"
     one = item_type(nbytes)
@@ -200,8 +206,10 @@ def reverse_rows(nbytes: int, f: Function, block: Block) -> None:
         with f.while_(lambda: position.get().is_("slt", count - (lanes - 1))):
             at = position.get()
             back = f.load(f.offset(source, (at + (lanes - 1)) * -nbytes), type, 1)
-            turned = f.shuffle(back, back, list(reversed(range(lanes)))) if lanes > 1 else back
-            f.store(turned, f.offset(target, at * nbytes), 1)
+            reversed_items = (
+                f.shuffle(back, back, list(reversed(range(lanes)))) if lanes > 1 else back
+            )
+            f.store(reversed_items, f.offset(target, at * nbytes), 1)
             position.set(at + lanes)
         with f.while_(lambda: position.get().is_("slt", count)):
             at = position.get()

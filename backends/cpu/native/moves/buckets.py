@@ -1,10 +1,9 @@
-"""Long lines of values alone, sorted by all workers: in buckets, whose bounds a sample gives.
+"""Samplesort of long lines by all workers: a sample determines the bounds of buckets.
 
-Every part of a line is parted by all bounds, near in memory. How many of its keys there are in each
-bucket tells where the buckets begin; then each is gathered from all parts and sorted by itself, as
-`quicksort` does it. Where several bounds are equal, a bucket has their key alone.
-(W. D. Frazer and A. C. McKellar, Samplesort: a sampling approach to minimal storage tree sorting,
-1970.)
+Every part of a line is partitioned by all bounds within the L2 cache. The counts of its keys per
+bucket determine where the buckets begin; then each bucket is gathered from all parts and sorted by
+`quicksort`. If several bounds are equal, a bucket has only keys equal to them. (W. D. Frazer and A.
+C. McKellar, Samplesort: a sampling approach to minimal storage tree sorting, 1970.)
 """
 
 from collections.abc import Callable, Sequence
@@ -30,30 +29,30 @@ from shardir.backends.cpu.native.moves.zeros import zeros_phases
 
 FEW_LINES = 4
 SHARED_BYTES = 1 << 18
-"""Few lines of so many bytes are sorted by all workers."""
+"""Minimum bytes of lines that all workers sort together if there are few lines."""
 LEAST = 1 << 15
-"""Elements of a line that is cut into buckets."""
+"""Minimum elements of a line that is split into buckets."""
 PART_BYTES = 1 << 18
-"""Of a line, which a second-level cache holds twice."""
+"""Bytes of a part of a line; the L2 cache holds two of them."""
 BUCKET_BYTES = 1 << 17
 FEW, MANY = 8, 128
-"""Buckets of a line."""
+"""Minimum and maximum number of buckets of a line."""
 LEVELS = 10
-"""More than the bits of their number."""
+"""An upper bound of the bits of the number of buckets."""
 SAMPLES = 64
-"""Keys of a sample for each bucket."""
+"""Sampled keys per bucket."""
 SPREAD = 0x9E3779B97F4A7C15
-"""Multiples of it are spread evenly over 64 bits."""
+"""Multiples of this constant are distributed evenly over 64 bits."""
 
 
 def packed_phases(
     x: View, y: View, dim: int, wanted: Sequence[int], context: Context
 ) -> list[Phase] | None:
-    """Phases that write the sorted lines of `x` to `y`, where the processor packs lanes; if some
-    places of them are `wanted`, nothing else is right.
+    """Return phases that write the sorted lines of `x` to `y` with compress instructions; if
+    positions are `wanted`, only these are correct.
 
-    `None` where it does not, for many lines that a block of the network has room for, and for those
-    that do not lie evenly.
+    Return None if the processor has none, for many lines of at most one block of the network, and
+    for lines without a constant stride.
     """
     steps, keys = x.shape[dim], keys_of(x.dtype)
     lines = x.size // steps
@@ -69,9 +68,9 @@ def packed_phases(
 
 
 def bucket_phases(x: View, y: View, dim: int, context: Context) -> list[Phase] | None:
-    """Phases that write the sorted lines of `x` to `y`, parts of lines for each task.
+    """Return phases that write the sorted lines of `x` to `y`, parts of lines for each task.
 
-    `None` for lines that do not lie evenly.
+    Return None for short lines and lines without a constant stride.
     """
     found, keys, steps, size = even_lines(x, y, dim), keys_of(x.dtype), x.shape[dim], x.itemsize
     if found is None or steps < LEAST:
@@ -110,7 +109,8 @@ Text = Callable[[str, Keys], str]
 
 
 class _Words:
-    """The record, read; sources, parted lines, results and stacks are lines from these words on."""
+    """Reads the record of the kernels; the constants are the positions of its `Lines` and
+    limits."""
 
     SOURCE, PARTED, TARGET, STACK, ALLOWED, SAMPLES = 6, 9, 12, 15, 18, 19
 
@@ -120,17 +120,17 @@ class _Words:
         self._bounds, self._starts = (start.base(start.word(i)) for i in (4, 5))
 
     def bound(self, line: Value, bucket: Value) -> Value:
-        """Where the bound is that no key of a bucket is above, a word."""
+        """Return the address of the upper bound of the keys of a bucket."""
         return self._f.offset(self._bounds, line * self.buckets + bucket, "i64")
 
     def start(self, line: Value, part: Value, bucket: Value) -> Value:
-        """Where the number is that says where a bucket starts in a part, a word."""
+        """Return the address of the index where a bucket starts in a part."""
         row = (line * self.parts + part) * (self.buckets + 1)
         return self._f.offset(self._starts, row + bucket, "i64")
 
 
 def _sort_text(name: str, keys: Keys) -> str:
-    """Choose the bounds of the buckets of a line, or sort a bucket: both sort blocks."""
+    """Return the text of the kernel that selects the bounds of a line, or sorts a bucket."""
     start = started(name)
     f = start.function
     f.choose(
@@ -143,14 +143,14 @@ def _sort_text(name: str, keys: Keys) -> str:
 
 
 def _choose_bounds(start: Start, keys: Keys) -> None:
-    """Sort keys from all over a line, and choose the bounds of the buckets among them."""
+    """Sort a sample of the keys of a line, and select the bounds of the buckets from it."""
     f, line, sample = start.function, start.task, start.scratch
     words, source = _Words(start), start.line(_Words.SOURCE, start.task)
     sort = sorts_blocks(f.module, keys)
     count = start.word(_Words.SAMPLES)
-    apart = words.steps // count
+    sample_stride = words.steps // count
     with f.loop(0, count) as i:
-        place = i * apart + ((i * f.value(SPREAD, "i64")) >> 33) % apart
+        place = i * sample_stride + ((i * f.value(SPREAD, "i64")) >> 33) % sample_stride
         found = f.load(keys.at(f, source, place), keys.type)
         f.store(keys.of(f, found), keys.at(f, sample, i))
     f.call(sort, [sample, count])
@@ -162,7 +162,8 @@ def _choose_bounds(start: Start, keys: Keys) -> None:
     last = words.buckets - 1
     with f.loop(0, last) as bucket:
         before, bound, after = (quantile(bucket + i) for i in (-1, 0, 1))
-        # The first of equal bounds gives way, so that the next bucket has nothing but their key.
+        # The first of equal bounds is decremented, so that the next bucket has only keys equal to
+        # it.
         first = bucket.is_("eq", 0) | before.is_("ne", bound)
         several = first & after.is_("eq", bound) & bound.is_("ne", keys.least)
         f.store(f.select(several, bound - 1, bound), words.bound(line, bucket))
@@ -170,7 +171,7 @@ def _choose_bounds(start: Start, keys: Keys) -> None:
 
 
 def _parts_text(name: str, keys: Keys) -> str:
-    """Part the keys of a part of a line by all bounds, the middle ones first."""
+    """Partition the keys of a part of a line by all bounds, the middle ones first."""
     start = started(name)
     f, stack, words = start.function, start.scratch, _Words(start)
     parts_them = parts_keys(f.module, keys)
@@ -183,12 +184,12 @@ def _parts_text(name: str, keys: Keys) -> str:
     waiting.push(0, 0, extent, 1, 0, words.buckets)
     with waiting.each() as (begin, top, count, on_stack, low, high):
         here, there = keys.at(f, target, begin), keys.at(f, stack, top)
-        alone, waits = (high - low).is_("eq", 1), on_stack.is_("ne", 0)
-        with f.when(alone):
+        is_single_bucket, waits = (high - low).is_("eq", 1), on_stack.is_("ne", 0)
+        with f.when(is_single_bucket):
             f.store(begin, words.start(line, part, low))
             with f.when(waits):
                 keys.copy(f, there, here, count)
-        with f.when(~alone):
+        with f.when(~is_single_bucket):
             middle = (low + high) >> 1
             bound = keys.narrow(f.load(words.bound(line, middle - 1), "i64"))
             source = f.select(waits, there, here)
@@ -201,7 +202,7 @@ def _parts_text(name: str, keys: Keys) -> str:
 
 
 def _sort_bucket(start: Start, keys: Keys) -> None:
-    """Gather the keys of a bucket, and sort them to where the bucket begins in its line."""
+    """Gather the keys of a bucket and sort them to the start of the bucket in its line."""
     f, words = start.function, _Words(start)
     sort = sorts_waiting(f.module, keys)
     line, bucket = start.task // words.buckets, start.task % words.buckets
@@ -219,15 +220,15 @@ def _sort_bucket(start: Start, keys: Keys) -> None:
     with f.when(one):
         keys.fill(f, keys.narrow(most), target, count)
     with f.when(~one):
-        own = start.line(words.STACK, line)
-        own = keys.at(f, own, begin.get() + bucket * slack(keys))
+        line_stack = start.line(words.STACK, line)
+        line_stack = keys.at(f, line_stack, begin.get() + bucket * slack(keys))
         room = SCRATCH_BYTES // (keys.bits // 8) - slack(keys)
-        stack = f.select(count.is_("sle", room), start.scratch, own)
+        stack = f.select(count.is_("sle", room), start.scratch, line_stack)
         source, at = start.line(words.PARTED, line), f.variable("i64", 0)
         with f.loop(0, words.parts) as part:
             first, behind = (f.load(words.start(line, part, bucket + i), "i64") for i in range(2))
             piece = keys.at(f, source, part * words.each + first)
             keys.copy(f, piece, keys.at(f, stack, at.get()), behind - first)
             at.set(at.get() + behind - first)
-        often, nothing = start.word(_Words.ALLOWED), [f.value(0, "ptr"), f.value(0, "i64")]
-        f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *nothing])
+        often, no_positions = start.word(_Words.ALLOWED), [f.value(0, "ptr"), f.value(0, "i64")]
+        f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *no_positions])

@@ -1,4 +1,4 @@
-"""Copies that change the type of floats: narrow ones to what they are computed in, and back."""
+"""Copies that convert floats: narrow types to the type of the computation, and back."""
 
 from functools import partial
 
@@ -13,28 +13,31 @@ BLOCK_ITEMS = 1 << 14
 
 
 def cast_phases(source: View, target: View, context: Context) -> list[Phase]:
-    """The elements of `source` as floats of the type of `target`; one of them is f32 or f64."""
+    """Return the phases that convert `source` to the float type of `target`.
+
+    One of the two types is f32 or f64.
+    """
     if source.size == 0:
         return []
     found = nest([source, target])
-    *around, column = found.loops or (Loop(1, (0, 0)),)
-    together = column.strides == (source.itemsize, target.itemsize)
+    *outer_loops, column = found.loops or (Loop(1, (0, 0)),)
+    contiguous = column.strides == (source.itemsize, target.itemsize)
     grid = grid_of(
         [source, target],
         found,
-        around[-1] if around else None,
+        outer_loops[-1] if outer_loops else None,
         column,
         max(1, BLOCK_ITEMS // column.extent),
         BLOCK_ITEMS,
     )
-    way = "rows" if together else "items"
-    body = partial(_cast, source.dtype, target.dtype, together)
-    kernel = grid_kernel(f"cast_{way}_{source.dtype}_{target.dtype}", Form(2), body)
-    cost = source.size * (0.25 if together else 1.0)
+    variant = "rows" if contiguous else "items"
+    body = partial(_cast, source.dtype, target.dtype, contiguous)
+    kernel = grid_kernel(f"cast_{variant}_{source.dtype}_{target.dtype}", Form(2), body)
+    cost = source.size * (0.25 if contiguous else 1.0)
     return [grid.phase(kernel, cost, context.workers, f"cast to {target.dtype}")]
 
 
-def _cast(source: str, target: str, together: bool, f: Function, block: Block) -> None:
+def _cast(source: str, target: str, contiguous: bool, f: Function, block: Block) -> None:
     middle = "double" if "f64" in (source, target) else "float"
     reads, writes = numbers.Kind(source, middle), numbers.Kind(target, middle)
     wide = host().lanes(8 if middle == "double" else 4)
@@ -44,7 +47,7 @@ def _cast(source: str, target: str, together: bool, f: Function, block: Block) -
             for address, stride in zip(block.addresses, block.row_strides, strict=True)
         ]
         position = f.variable("i64", 0)
-        for lanes in (wide, 1) if together else (1,):
+        for lanes in (wide, 1) if contiguous else (1,):
             with f.while_(partial(fits, position, block.columns, lanes)):
                 at = position.get()
                 a, b = (
@@ -56,5 +59,5 @@ def _cast(source: str, target: str, together: bool, f: Function, block: Block) -
 
 
 def fits(position: Variable, stop: Value, lanes: int) -> Value:
-    """Whether so many more elements are there before `stop`."""
+    """Emit whether `lanes` more elements fit before `stop`."""
     return (position.get() + (lanes - 1)).is_("slt", stop)

@@ -1,8 +1,7 @@
-"""The gradient of pooling: elements of windows chosen, and what belongs to the windows added there.
+"""`select_and_scatter`, the gradient of max pooling.
 
-First every window says which of its places it chooses. Then every element looks at the windows
-that it lies in, and adds up what belongs to those that chose it: in a fixed order, and nobody else
-writes there.
+First every window stores the position of the element that it selects. Then every element adds the
+sources of the windows that selected it, in a fixed order; each element is written by one task.
 """
 
 from collections.abc import Sequence
@@ -28,14 +27,14 @@ from shardir.ir import Op
 from shardir.types import TensorType
 
 DIMS = 3
-"""Along how many dimensions windows may move."""
+"""Maximum number of dimensions along which windows may move."""
 WORDS = 6
 
 
 def select_and_scatter_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """A phase that chooses and one that adds."""
+    """Lower to a phase that selects and a phase that adds."""
     (x, source), (y,) = operands, results
     if y.size == 0:
         return []
@@ -61,8 +60,8 @@ def select_and_scatter_rule(
 
 
 def _better_order(x: View, dims: Sequence[int], machine: Machine) -> list[int] | None:
-    """An order with a dimension innermost along which windows do not move, if `x` has none and
-    that is worth the copies."""
+    """Return a dimension order with an innermost dimension along which windows do not move, or None
+    if `x` has one or the copies do not pay off."""
     others = [d for d in range(len(x.shape)) if d not in dims]
     inner = max(others, key=lambda d: x.shape[d], default=None)
     if inner is None or x.shape[inner] < machine.lanes(4):
@@ -78,7 +77,7 @@ def _temporary(type: TensorType, order: Sequence[int], context: Context) -> View
 
 
 def _counters(view: View, dims: Sequence[int]) -> list[View]:
-    """A counter along each of the dimensions where windows move, then some that stand still."""
+    """Return a counter along each dimension where windows move, then counters of stride zero."""
     found = [
         view._replace(offset=0, strides=tuple(int(d == dim) for d in range(len(view.shape))))
         for dim in dims
@@ -88,7 +87,7 @@ def _counters(view: View, dims: Sequence[int]) -> list[View]:
 
 
 def _still(view: View, dims: Sequence[int], shape: Sequence[int]) -> View:
-    """A view that stays at its first element along `dims`, where it gets other extents."""
+    """Return a view with stride zero along `dims`, where it gets other extents."""
     strides = tuple(0 if d in dims else s for d, s in enumerate(view.strides))
     return view._replace(shape=tuple(shape), strides=strides)
 
@@ -103,24 +102,24 @@ def _choose(
 ) -> Phase:
     views = [_still(x, dims, choice.shape), choice]
     found = nest([*views, *_counters(choice, dims)], counters=DIMS)
-    grid, together = window_grid(views, found, range(2), range(2, 2 + DIMS))
-    way = "rows" if together else "items"
+    grid, contiguous = window_grid(views, found, range(2), range(2, 2 + DIMS))
+    variant = "rows" if contiguous else "items"
     extra: list[int] = []
     for d in dims:
         one = sliding[d]
         extra += [one.size, one.stride, one.low, one.dilation, one.extent, x.strides[d]]
     extra += [1, 1, 0, 1, 1, 0] * (DIMS - len(dims))
     kernel = grid_kernel(
-        f"choose_{op}_{way}_{x.dtype}",
+        f"choose_{op}_{variant}_{x.dtype}",
         Form(2, DIMS, len(extra)),
-        partial(_chosen, op, x.dtype, together),
+        partial(_chosen, op, x.dtype, contiguous),
     )
     taps = prod(sliding[d].size for d in dims)
-    cost = choice.size * (1 + taps) * (0.3 if together else 1.5)
-    return grid.phase(kernel, cost, context.workers, "choose in windows", extra)
+    cost = choice.size * (1 + taps) * (0.3 if contiguous else 1.5)
+    return grid.phase(kernel, cost, context.workers, "select in windows", extra)
 
 
-def _chosen(op: str, dtype: str, together: bool, f: Function, block: Block) -> None:
+def _chosen(op: str, dtype: str, contiguous: bool, f: Function, block: Block) -> None:
     kind = numbers.kind_of(dtype)
     words = [[block.extra(WORDS * k + i) for i in range(WORDS)] for k in range(DIMS)]
     with f.loop(0, block.rows) as i:
@@ -166,13 +165,13 @@ def _chosen(op: str, dtype: str, together: bool, f: Function, block: Block) -> N
                 place = f.offset(target, (at + k * lanes) * block.column_strides[1])
                 f.store(chosen[k].get(), place, 1)
 
-        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), contiguous, columns)
 
 
 def _better(op: str, dtype: str, here: Value, best: Value) -> Value:
     if numbers.kind_of(dtype).type in FLOATS:
-        nothing = here.is_("uno", here) & best.is_("ord", best)
-        return here.is_("ogt" if op == "max" else "olt", best) | nothing
+        is_first_nan = here.is_("uno", here) & best.is_("ord", best)
+        return here.is_("ogt" if op == "max" else "olt", best) | is_first_nan
     sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
     return here.is_(sign + ("gt" if op == "max" else "lt"), best)
 
@@ -187,8 +186,8 @@ def _add(
 ) -> Phase:
     views = [_still(source, dims, y.shape), _still(choice, dims, y.shape), y]
     found = nest([*views, *_counters(y, dims)], counters=DIMS)
-    grid, together = window_grid(views, found, range(3), range(3, 3 + DIMS))
-    way = "rows" if together else "items"
+    grid, contiguous = window_grid(views, found, range(3), range(3, 3 + DIMS))
+    variant = "rows" if contiguous else "items"
     extra: list[int] = []
     for d in dims:
         one = sliding[d]
@@ -196,14 +195,16 @@ def _add(
         extra += [source.strides[d], choice.strides[d]]
     extra += [1, 1, 0, 1, 1, 0, 0] * (DIMS - len(dims))
     kernel = grid_kernel(
-        f"add_chosen_{way}_{y.dtype}", Form(3, DIMS, len(extra)), partial(_added, y.dtype, together)
+        f"add_chosen_{variant}_{y.dtype}",
+        Form(3, DIMS, len(extra)),
+        partial(_added, y.dtype, contiguous),
     )
     taps = prod(sliding[d].size for d in dims)
-    cost = y.size * (1 + taps) * (0.3 if together else 2.0)
-    return grid.phase(kernel, cost, context.workers, "add where chosen", extra)
+    cost = y.size * (1 + taps) * (0.3 if contiguous else 2.0)
+    return grid.phase(kernel, cost, context.workers, "add selected", extra)
 
 
-def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
+def _added(dtype: str, contiguous: bool, f: Function, block: Block) -> None:
     kind = numbers.kind_of(dtype)
     words = [[block.extra((WORDS + 1) * k + i) for i in range(WORDS + 1)] for k in range(DIMS)]
     with f.loop(0, block.rows) as i:
@@ -218,7 +219,7 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
 
         def columns(at: Value, vectors: int, lanes: int) -> None:
             totals = [f.variable(vector(kind.type, lanes), 0) for _ in range(vectors)]
-            along = [
+            position_starts = [
                 place + at * stride + word[2]
                 for place, stride, word in zip(places, block.column_strides[3:], words, strict=True)
             ]
@@ -228,7 +229,7 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
                 if depth < DIMS:
                     size, stride, _, dilation, extent, step, step_chosen = words[depth]
                     with f.loop(0, size) as inner:
-                        ahead = along[depth] - inner * dilation
+                        ahead = position_starts[depth] - inner * dilation
                         index = ahead // stride
                         within = ahead.is_("sge", 0) & (index * stride).is_("eq", ahead)
                         visit(
@@ -248,8 +249,8 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
                             vector("i32", lanes),
                             1,
                         )
-                        mine = by.is_("eq", f.splat(number.get(), lanes))
-                        total.set(total.get() + f.select(mine, new, 0))
+                        is_selected = by.is_("eq", f.splat(number.get(), lanes))
+                        total.set(total.get() + f.select(is_selected, new, 0))
                 number.set(number.get() + 1)
 
             visit(0, f.value(1, "i1"), source, choice)
@@ -257,8 +258,9 @@ def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
                 place = f.offset(target, (at + k * lanes) * block.column_strides[2])
                 numbers.store(f, total.get(), place, kind)
 
-        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), contiguous, columns)
 
 
 RULES: dict[str, Rule] = {"select_and_scatter": select_and_scatter_rule}
-"""No phases for dilated operands, no windows, or windows along four dimensions."""
+"""Dilated operands, empty sources, and windows along more than three dimensions are not
+supported."""

@@ -1,9 +1,9 @@
 """Copies between layouts.
 
-`copy_phases` looks at the loops over both views, as few as there can be, and picks: rows of bytes
-where both lie along one dimension, items repeated many or few times, transposed tiles where they
-lie along different ones, else one item after the other. Short rows of 2, 4, 8 or 16 bytes are
-items themselves.
+`copy_phases` merges the loops over both views as far as possible and selects a kernel: rows of
+bytes if both views are contiguous along one dimension, fills or repeats of items, transposed tiles
+if they are contiguous along different dimensions, otherwise item by item. Short rows of 2, 4, 8 or
+16 bytes are treated as items.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ from shardir.backends.cpu.native.moves.loops import Loop, Nest, nest
 
 BLOCK_BYTES = 64 << 10
 CROWDED = 1024
-"""Lines of memory such a distance apart, or a multiple of it, share few places in a cache: into
-rows that far apart, narrow blocks are turned, and those past the caches sooner."""
+"""Addresses whose distance is a multiple of this conflict in a cache: for rows at such a distance,
+narrower blocks are transposed, and non-temporal stores are used for smaller arrays."""
 ITEM_BYTES = (2, 4, 8, 16)
 REPEATED_BYTES = (1, 2, 4, 8)
 MOST_TIMES = 8
-"""So many stores a round has; more of an item in a row are filled in."""
+"""Maximum repeats that are unrolled; items repeated more often are filled."""
 
 
 class Plan(NamedTuple):
-    """How a copy is done: the name of the kernel, what it does with a block, and all blocks."""
+    """A planned copy: the kernel name, the body that copies a block, the grid of all blocks."""
 
     name: str
     body: Body
@@ -38,9 +38,10 @@ class Plan(NamedTuple):
 
 
 def copy_phases(source: View, target: View, context: Context) -> list[Phase]:
-    """The phases that copy the elements of `source` to `target`, of one shape and item size.
+    """Return the phases that copy `source` to `target`, of one shape and item size.
 
-    None where there is nothing to do. The views must be the same memory or have none in common.
+    There are no phases if nothing needs to be copied. The views must be the same memory or
+    disjoint.
     """
     if source.size == 0 or source._replace(dtype=target.dtype) == target:
         return []
@@ -52,7 +53,8 @@ def copy_phases(source: View, target: View, context: Context) -> list[Phase]:
 def moving_copy_phases(
     source: View, target: View, moved: int, starts: Sequence[Start], context: Context
 ) -> list[Phase]:
-    """A copy from (`moved` = 0) or to (1) a place that is known only at run time."""
+    """Return the phases of a copy whose source (`moved` = 0) or target (1) offset is known at run
+    time."""
     if not starts:
         return copy_phases(source, target, context)
     if source.size == 0:
@@ -66,7 +68,7 @@ def moving_copy_phases(
 
 
 def plan(source: View, target: View, machine: Machine, may_stream: bool = True) -> Plan:
-    """How to copy `source` to `target`."""
+    """Plan the copy of `source` to `target`."""
     views, size = (source, target), source.itemsize
     found = nest(views)
     streaming = may_stream and _goes_past_caches(found, target, machine)
@@ -90,13 +92,13 @@ def plan(source: View, target: View, machine: Machine, may_stream: bool = True) 
 
 
 def _goes_past_caches(found: Nest, target: View, machine: Machine) -> bool:
-    """Whether what is read, repeated items once, and what is written is so much."""
+    """Return whether the bytes read (repeated items counted once) and written exceed the caches."""
     read = target.itemsize * prod(loop.extent for loop in found.loops if loop.strides[0])
     return goes_past_caches(target.nbytes, read, machine)
 
 
 def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:
-    """Rows of few bytes seen as single items, where there is more than one row."""
+    """Treat rows of few bytes as single items, if there is more than one row."""
     while len(found.loops) > 1:
         inner = found.loops[-1]
         if inner.strides != (size, size) or inner.extent * size not in ITEM_BYTES:
@@ -106,7 +108,7 @@ def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:
 
 
 def _forwards(found: Nest, size: int) -> Nest:
-    """Loops that walk backwards through items of the source turned around, the innermost aside."""
+    """Reverse loops with negative strides in the source, except the innermost loop."""
     loops, (source, target) = list(found.loops), found.offsets
     for i, (extent, strides) in enumerate(loops[:-1]):
         if strides[0] == -size:
@@ -134,7 +136,7 @@ def _rows(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
 def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> Plan:
     column = found.loops[-1]
     streaming = streaming and column.extent * size >= 1024
-    # Memory is aligned to elements, so that filling by those gets to where vectors are aligned.
+    # Memory is aligned to elements, so that filling by elements reaches a vector boundary.
     streaming = streaming and size == views[1].itemsize <= 8
     return _two_loops(
         f"fill_rows{size}{_ways(streaming)}", partial(bodies.fill_rows, size, streaming),
@@ -143,23 +145,23 @@ def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
 
 
 def _repeats(found: Nest, size: int) -> bool:
-    """Whether items that lie together are each written a few times in a row."""
+    """Return whether contiguous items are each written a few times in a row."""
     *_, inner = found.loops
-    around = found.loops[-2] if len(found.loops) > 1 else None
+    outer = found.loops[-2] if len(found.loops) > 1 else None
     return (
         1 < inner.extent <= MOST_TIMES
         and size in REPEATED_BYTES
-        and around is not None
-        and around.strides == (size, inner.extent * size)
+        and outer is not None
+        and outer.strides == (size, inner.extent * size)
     )
 
 
 def _repeat(views: tuple[View, View], found: Nest, size: int) -> Plan:
-    *around, column, inner = found.loops
+    *outer, column, inner = found.loops
     times = inner.extent
     return _two_loops(
         f"repeat_rows{size}_{times}", partial(bodies.repeat_rows, size, times),
-        views, Nest((*around, column), found.offsets), column, size * times,
+        views, Nest((*outer, column), found.offsets), column, size * times,
         2.0 + column.extent * size * times / 16,
     )  # fmt: skip
 
@@ -189,12 +191,12 @@ def _two_loops(
     step: int,
     row_cost: float,
 ) -> Plan:
-    """The innermost loop and the one around it; `step` bytes a column."""
-    around = found.loops[:-1]
-    row = around[-1] if around else None
+    """Plan blocks of the innermost two loops; a column takes `step` bytes."""
+    outer = found.loops[:-1]
+    row = outer[-1] if outer else None
     columns = min(column.extent, BLOCK_BYTES // step)
     rows = max(1, BLOCK_BYTES // (columns * step))
-    grid = grid_of(views, Nest((*around, column), found.offsets), row, column, rows, columns)
+    grid = grid_of(views, Nest((*outer, column), found.offsets), row, column, rows, columns)
     lines = views[1].nbytes / max(1, column.extent * step)
     return Plan(name, body, grid, lines * row_cost)
 

@@ -1,6 +1,6 @@
-"""What finds the places of extremes in the lines of a block.
+"""Bodies of `argmax` and `argmin`: find the index of the extreme in the lines of a block.
 
-Bodies are told whether the largest is wanted, and the element types of numbers and of places.
+The parameters of a body are whether the largest is wanted, and the types of elements and indices.
 """
 
 from functools import partial
@@ -21,15 +21,15 @@ from shardir.backends.cpu.native.moves.grid import Block
 from shardir.backends.cpu.native.moves.scanning import first_place
 
 BESIDE = 2048
-"""How many lines at most lie side by side, so that the best of each stay in the cache."""
+"""Maximum number of adjacent lines of a task, so that the extremes stay in the cache."""
 AHEAD = 4 << 10
-"""So many bytes before their turn numbers are asked for."""
+"""Prefetch distance in bytes."""
 PIECE = 32
-"""Vectors of a piece of a line."""
+"""Vectors of a chunk of a line."""
 
 
 def better(largest: bool, dtype: str, new: Value, best: Value) -> Value:
-    """Whether `new` is to be chosen, although it comes later."""
+    """Return whether `new` replaces `best`, an element with a lower index."""
     if element(new.type) in FLOATS:
         return new.is_("ugt" if largest else "ult", best) & best.is_("ord", best)
     sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
@@ -42,7 +42,7 @@ def keep(f: Function, best: Variable, place: Variable, wins: Value, new: Value, 
 
 
 def _halves(f: Function, value: Value, half: int) -> tuple[Value, Value]:
-    """The first lanes of a vector and the others; of two lanes, the elements."""
+    """Split a vector in halves; a vector of two lanes in its elements."""
     if half > 1:
         low, high = range(half), range(half, 2 * half)
         return f.shuffle(value, value, low), f.shuffle(value, value, high)
@@ -60,7 +60,7 @@ def _merge(
     other: Value,
     there: Value,
 ) -> None:
-    """Keep the better of two, or of equals the earlier."""
+    """Keep the better of two candidates; of equal ones, the one with the lower index."""
     wins = better(largest, dtype, other, best.get())
     loses = better(largest, dtype, best.get(), other)
     earlier = there.is_("ult", place.get()) & ((wins | loses) ^ 1)
@@ -79,17 +79,21 @@ def beside(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
     places = f.offset(block.scratch, BESIDE * 8)
 
     def walk(down: Value, number: Value) -> None:
-        """A step of all lines, whose best elements and places wait in scratch memory."""
+        """Update the extremes and indices of all lines with one step; they are in scratch
+        memory."""
         position = f.variable("i64", 0)
         for lanes in (wide, 1):
             with f.while_(partial(fits, position, block.columns, lanes)):
                 at = position.get()
                 new = numbers.load(f, f.offset(block.addresses[0], down + at * size), kind, lanes)
                 here = f.splat(number.to("i32", "trunc"), lanes)
-                kept, there = f.offset(block.scratch, at, kind.type), f.offset(places, at, "i32")
-                best, place = f.load(kept, new.type, 1), f.load(there, here.type, 1)
+                accumulators, there = (
+                    f.offset(block.scratch, at, kind.type),
+                    f.offset(places, at, "i32"),
+                )
+                best, place = f.load(accumulators, new.type, 1), f.load(there, here.type, 1)
                 wins = better(largest, dtype, new, best) | here.is_("eq", 0)
-                f.store(f.select(wins, new, best), kept, 1)
+                f.store(f.select(wins, new, best), accumulators, 1)
                 f.store(f.select(wins, here, place), there, 1)
                 position.set(at + lanes)
 
@@ -119,7 +123,7 @@ def items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None
 
 
 def first(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    """Of truth, the largest is the first that is true, and the smallest the first that is not."""
+    """Find the first true (argmax) or false (argmin) byte of each line."""
     steps = block.extra(0)
     with f.loop(0, block.columns) as j:
         source, target = (
@@ -142,27 +146,29 @@ def along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block: 
             f.offset(address, j * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        kept = []
+        accumulators = []
         for number in range(vectors):
             start = f.offset(source, number * lanes * size)
             first = numbers.load(f, start, kind, lanes)
             at_first = f.variable(counting.type, counting + number * lanes)
-            kept.append((f.variable(first.type, first), at_first))
+            accumulators.append((f.variable(first.type, first), at_first))
         position = f.variable("i64", vectors * lanes)
         with f.while_(partial(fits, position, steps, vectors * lanes)):
             at = position.get()
-            for number, (best, place) in enumerate(kept):
+            for number, (best, place) in enumerate(accumulators):
                 start = f.offset(source, (at + number * lanes) * size)
                 new = numbers.load(f, start, kind, lanes)
                 wins = better(largest, dtype, new, best.get())
                 here = f.splat((at + number * lanes).to("i32", "trunc"), lanes) + counting
                 keep(f, best, place, wins, new, here)
             position.set(at + vectors * lanes)
-        best, place = kept[0]
-        for other, there in kept[1:]:
+        best, place = accumulators[0]
+        for other, there in accumulators[1:]:
             _merge(f, largest, dtype, best, place, other.get(), there.get())
         for half in (lanes >> k for k in range(1, lanes.bit_length())):
-            (low, high), (first, second) = (_halves(f, kept.get(), half) for kept in (best, place))
+            (low, high), (first, second) = (
+                _halves(f, accumulators.get(), half) for accumulators in (best, place)
+            )
             best, place = f.variable(low.type, low), f.variable(first.type, first)
             _merge(f, largest, dtype, best, place, high, second)
         one, where = best, place
@@ -187,7 +193,7 @@ def pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
         begin, at = f.variable("i64", 0), f.variable("i64", 0)
         unordered = f.variable(flags, f.value(0, flags)) if is_float else None
 
-        def kept(new: Value) -> None:
+        def update_best(new: Value) -> None:
             wins = better(largest, dtype, new, best.get())
             best.set(f.select(wins, new, best.get()))
             begin.set(f.select(wins, at.get(), begin.get()))
@@ -197,7 +203,7 @@ def pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
             if lanes * size == 64:
                 prefetch(f, f.offset(at, number * lanes * size + AHEAD))
             if unordered is not None:
-                # Comparisons lose them: which lanes have met one is remembered beside.
+                # Comparisons ignore NaN, therefore the lanes that had one are recorded.
                 unordered.set(unordered.get() | new.is_("uno", new))
             return new
 
@@ -207,7 +213,7 @@ def pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
             return numbers.combine(f, "max" if largest else "min", a, b, dtype)
 
         with f.while_(lambda: at.get().is_("slt", steps)):
-            # The last piece overlaps the one before it: what is better there is not in that.
+            # The last chunk overlaps the one before it; elements in both cannot win again.
             at.set(f.least(at.get(), steps - piece))
             start = f.offset(source, at.get() * size)
             highest = [f.variable(whole, load(start, k)) for k in range(4)]
@@ -226,14 +232,14 @@ def pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
                 bits = unordered.get().to(f"i{lanes}", "bitcast")
                 one = f.select(bits.is_("ne", 0), float("nan"), one)
                 unordered.set(f.value(0, flags))
-            kept(one)
+            update_best(one)
             at.set(at.get() + piece)
         place = _first_equal(f, source, begin.get(), kind, best.get(), lanes)
         f.store(as_place(place.to("i32", "trunc"), numbers.MEMORY[to]), target, 1)
 
 
 def parts(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    """The best of parts of lines: numbers, where in each part its best is, where in the line."""
+    """Select the extreme of the parts of lines from the index of each part's extreme."""
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     count, part = block.extra(0), block.extra(1)
     source, places, target = block.addresses
@@ -249,8 +255,8 @@ def parts(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None
 def _first_equal(
     f: Function, source: Value, begin: Value, kind: numbers.Kind, best: Value, lanes: int
 ) -> Value:
-    """The first place of the piece from `begin` on that has the best, or the first NaN if that is
-    one; `begin` where it is gone, as another thread has written there meanwhile."""
+    """Return the first index of the chunk from `begin` whose element equals `best`, or is NaN if
+    that is NaN; `begin` if there is none because another thread has modified the array."""
     at, found = f.variable("i64", begin - lanes), f.variable("i64", 0)
     many, last = f.splat(best, lanes), begin + (PIECE - 1) * lanes
     with f.while_(lambda: found.get().is_("eq", 0) & at.get().is_("slt", last)):

@@ -1,10 +1,10 @@
-"""Where along a dimension the largest or smallest element is.
+"""`argmax` and `argmin` along a dimension.
 
-The first NaN, or the first of equals. Where lines lie side by side, a vector has an element of
-each. Of each piece of a line that is contiguous the best is found without its place, which is
-looked for at the end in the one piece that matters; in lines shorter than that, elements are dealt
-to the lanes of a vector, each of which keeps its best and its place. Few long lines are cut into
-parts, for all workers, and the best of those is chosen.
+The result is the index of the first NaN, or else of the first extreme. If lines are adjacent in
+memory, a vector has an element of each. For long contiguous lines, the extreme of each chunk is
+computed without its index, which is searched at the end in the one chunk that matters; for shorter
+lines, each lane of a vector tracks its extreme and index. Few long lines are split into parts for
+all workers, and the extreme of the parts is selected.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,19 +19,19 @@ from shardir.ir import Op
 from shardir.types import TensorType
 
 PIECED = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64")
-"""What is compared in its own type, as many to a vector as to a vector of bytes."""
+"""Types that are compared without widening."""
 PART = 1 << 18
 """Bytes of a part of a long line."""
 FEW = 8
-"""So many lines are not cut."""
+"""Minimum number of lines that are not split."""
 MOST = 1 << 31
-"""Places are counted in 32 bits."""
+"""Maximum line length: indices have 32 bits."""
 
 
 def extreme_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """One phase over all lines, or some over the parts of lines."""
+    """Lower to one phase over all lines, or to phases over parts of lines."""
     (x,), (y,), dim = operands, results, op.attrs["dim"]
     steps, step = x.shape[dim], x.strides[dim]
     if steps >= MOST:
@@ -42,36 +42,38 @@ def extreme_rule(
         shape=(*x.shape[:dim], *x.shape[dim + 1 :]),
         strides=(*x.strides[:dim], *x.strides[dim + 1 :]),
     )
-    together = step == x.itemsize and x.dtype in PIECED
-    if together and y.size < FEW and steps * step >= 2 * PART:
+    contiguous = step == x.itemsize and x.dtype in PIECED
+    if contiguous and y.size < FEW and steps * step >= 2 * PART:
         return _in_parts(op.name, lines, y, steps, context)
     return [_phase(op.name, lines, y, steps, step, context)]
 
 
 def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context) -> Phase:
-    """Where the best of each line is; `x` is where lines begin."""
+    """Return the phase that writes the index of the extreme of each line; `x` views line starts."""
     found = nest([x, y])
     size, lanes = x.itemsize, context.machine.lanes(max(x.itemsize, 4))
     is_truth = x.dtype == "bool" and step == size
-    beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
+    adjacent_loops = [
+        loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes
+    ]
     column = found.loops[-1] if found.loops else None
     if is_truth:
-        way = "first"
+        variant = "first"
     elif step == size and x.dtype in PIECED and steps >= PIECE * context.machine.lanes(size):
-        way = "pieces"
+        variant = "pieces"
     elif step == size and steps >= lanes:
-        way = "along" if steps < 8 * lanes else "far"
-    elif beside:
-        way, column = "beside", beside[-1]
+        variant = "along" if steps < 8 * lanes else "far"
+    elif adjacent_loops:
+        variant, column = "beside", adjacent_loops[-1]
     else:
-        way = "items"
+        variant = "items"
     rows = [loop for loop in found.loops if loop is not column]
     extent = column.extent if column else 1
-    cut = max(1, -(-extent // (4 * context.workers)))
-    if way == "beside":
-        cut = min(BESIDE, -(-cut // 64) * 64)
-    grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, cut)
-    ways: dict[str, Callable[..., None]] = {
+    block_columns = max(1, -(-extent // (4 * context.workers)))
+    if variant == "beside":
+        block_columns = min(BESIDE, -(-block_columns // 64) * 64)
+    grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, block_columns)
+    bodies_by_variant: dict[str, Callable[..., None]] = {
         "along": partial(bodies.along, 1),
         "far": partial(bodies.along, 4),
         "beside": bodies.beside,
@@ -80,28 +82,29 @@ def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context)
         "pieces": bodies.pieces,
     }
     kernel = grid_kernel(
-        f"{name}_{way}_{x.dtype}_{y.dtype}",
+        f"{name}_{variant}_{x.dtype}_{y.dtype}",
         Form(2, extras=2),
-        partial(ways[way], name == "argmax", x.dtype, y.dtype),
+        partial(bodies_by_variant[variant], name == "argmax", x.dtype, y.dtype),
     )
     elements = y.size * steps
-    cost = elements * size / (40 if way in ("first", "pieces") else 16)
-    cost = elements * 1.5 if way == "items" else cost
+    cost = elements * size / (40 if variant in ("first", "pieces") else 16)
+    cost = elements * 1.5 if variant == "items" else cost
     return grid.phase(kernel, cost, context.workers, name, (steps, step))
 
 
 def _in_parts(name: str, x: View, y: View, steps: int, context: Context) -> list[Phase]:
-    """The best of each part of lines of `steps` elements, and then of those of each line."""
+    """Return the phases for the extreme of each part of lines of `steps` elements, then of each
+    line."""
     size = x.itemsize
     part = PART // size
     whole, rest = divmod(steps, part)
     count = whole + (rest > 0)
     slot = context.temporary(4 * count * y.size)
     type = TensorType((*x.shape, count), "i32")
-    places = View(slot, 0, type.shape, packed(type), type.dtype)
+    indices = View(slot, 0, type.shape, packed(type), type.dtype)
     parts = x._replace(shape=(*x.shape, whole), strides=(*x.strides, PART))
-    made = [_phase(name, parts, places._replace(shape=parts.shape), part, size, context)]
-    first = places._replace(shape=x.shape, strides=places.strides[:-1])
+    made = [_phase(name, parts, indices._replace(shape=parts.shape), part, size, context)]
+    first = indices._replace(shape=x.shape, strides=indices.strides[:-1])
     if rest:
         last = x._replace(offset=x.offset + whole * PART)
         to = first._replace(offset=4 * whole)
@@ -117,4 +120,4 @@ def _in_parts(name: str, x: View, y: View, steps: int, context: Context) -> list
 
 
 RULES: dict[str, Rule] = {"argmax": extreme_rule, "argmin": extreme_rule}
-"""No phases for lines of 2^31 elements and more."""
+"""Lines of 2^31 elements or more are not supported."""

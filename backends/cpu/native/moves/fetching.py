@@ -1,7 +1,7 @@
-"""What reads elements at computed places: the bodies of gathers.
+"""Bodies of gathers: read elements at computed indices.
 
-Rows of bytes that lie together are copied as such, others element by element. Where single elements
-are read, vectors say where they are.
+Contiguous rows of bytes are copied as such, others item by item. Offsets of single items are
+computed in vectors.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.grid import Block, load_index
 
 GATHERED = 8
-"""Items of which vectors say where they are."""
+"""Items whose offsets are computed in one vector."""
 
 
 class Wrapping(NamedTuple):
-    """Whether indices below 0 count from the end, and another number is there for those out of
-    range; else they are as close as possible."""
+    """Treatment of indices: negative indices count from the end (`wraps`), out-of-bounds indices
+    read a fill value (`fills`); otherwise they are clamped."""
 
     wraps: bool = False
     fills: bool = False
@@ -30,7 +30,8 @@ class Wrapping(NamedTuple):
         return "_wrap" * self.wraps + "_fill" * self.fills
 
     def within(self, f: Function, given: Value, limit: Value, dtype: str) -> tuple[Value, Value]:
-        """An index between 0 and a limit, and whether it was there: one or a vector, in 64 bits."""
+        """Return an index in [0, `limit`] and whether it was in bounds: one or a vector, in 64
+        bits."""
         at = f.select(given.is_("slt", 0), given + limit + 1, given) if self.wraps else given
         inside = at.is_("ule", limit)
         if self.fills:
@@ -41,14 +42,14 @@ class Wrapping(NamedTuple):
 
 
 def fetch(
-    count: int, dtype: str, way: str, size: int, wrapping: Wrapping, f: Function, block: Block
+    count: int, dtype: str, variant: str, size: int, wrapping: Wrapping, f: Function, block: Block
 ) -> None:
-    """Rows that start where indices say, of bytes that lie together, of items, of one item."""
+    """Gather rows at the indices: contiguous bytes ("rows"), items, or single items."""
     step = block.extra(0)
     limits = [block.extra(1 + 2 * k) for k in range(count)]
     strides = [block.extra(2 + 2 * k) for k in range(count)]
 
-    def found(pointer: Value, source: Value) -> tuple[Value, Value]:
+    def element_address(pointer: Value, source: Value) -> tuple[Value, Value]:
         inside = f.value(1, "i1")
         for k in range(count):
             index = load_index(f, f.offset(pointer, step * k) if k else pointer, dtype)
@@ -61,13 +62,13 @@ def fetch(
             f.offset(address, row * stride)
             for address, stride in zip(block.addresses, block.row_strides, strict=True)
         )
-        return found(pointer, source)[0], target
+        return element_address(pointer, source)[0], target
 
-    if way == "rows":
+    if variant == "rows":
         bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
         return
     type = bodies.item_type(size)
-    if way.startswith("single"):
+    if variant.startswith("single"):
         done = f.variable("i64", 0)
         places = [f.variable("ptr", address) for address in block.addresses]
         ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
@@ -80,7 +81,7 @@ def fetch(
                         f.offset(place.get(), far)
                         for place, far in zip(places, ahead[i], strict=True)
                     )
-                    address, inside = found(pointer, source)
+                    address, inside = element_address(pointer, source)
                     item = f.load(address, type, 1)
                     if wrapping.fills:
                         item = f.select(inside, item, _filling(f, block, size))
@@ -102,19 +103,19 @@ def _gather_vectors(
     f: Function, size: int, block: Block, places: Sequence[Variable], done: Variable,
     limit: Value, stride: Value, wrapping: Wrapping,
 ) -> None:  # fmt: skip
-    """So many items at once, as long as there are, where indices and target lie together.
+    """Gather `GATHERED_ITEMS` items per iteration, if indices and target are contiguous.
 
-    Where they are goes through memory, from which each is read by itself: instructions that read
-    all items of a vector from anywhere take up to twice as long.
+    Offsets are stored to memory and each item is loaded separately: gather instructions take up to
+    twice as long.
     """
     from_row, to_row = block.row_strides[1:]
-    together = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
+    contiguous = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
     whole, type = vector("i64", GATHERED), vector(bodies.item_type(size), GATHERED)
     lanes = Value(f"<{', '.join(f'i64 {i}' for i in range(GATHERED))}>", whole, f)
     steps, scale = lanes * f.splat(from_row, GATHERED), f.splat(stride, GATHERED)
     most = f.splat(limit, GATHERED)
     other = f.splat(_filling(f, block, size), GATHERED) if wrapping.fills else None
-    with f.when(together), f.while_(partial(fits, done, block.rows, GATHERED)):
+    with f.when(contiguous), f.while_(partial(fits, done, block.rows, GATHERED)):
         pointer, source, target = (place.get() for place in places)
         index = f.load(pointer, vector("i32", GATHERED), 4).to(whole, "sext")
         index, inside = wrapping.within(f, index, most, "i32")
@@ -122,7 +123,7 @@ def _gather_vectors(
         f.store(distance, block.scratch, 64)
         for lane in range(GATHERED):
             kept = f.offset(block.scratch, 8 * lane)
-            # Else it would be taken out of the vector.
+            # A volatile load keeps the compiler from extracting the lane from the vector.
             far = f.emit(f"load volatile i64, ptr {kept}, align 8", "i64")
             item = f.load(f.offset(source, far), element(type), 1)
             f.store(item, f.offset(target, lane * size), 1)
@@ -137,6 +138,6 @@ def _gather_vectors(
 
 
 def _filling(f: Function, block: Block, size: int) -> Value:
-    """What is there for what is out of range: the word behind those of the one index."""
+    """Return the fill value of out-of-bounds indices: the word after those of the single index."""
     word = block.extra(3)
     return word if size == 8 else word.to(bodies.item_type(size), "trunc")

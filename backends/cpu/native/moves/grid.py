@@ -1,12 +1,12 @@
-"""Tasks over the blocks of a nest of loops.
+"""Block grids: splits a loop nest into blocks and distributes the blocks to tasks.
 
-The two innermost loops of a nest are cut into blocks; the blocks, numbered along all loops, are
-dealt to tasks in runs. A kernel is generic in extents and strides: it reads both from the record,
-finds where its blocks lie in every view, and leaves the block itself to its body.
+The two innermost loops of a nest are split into blocks; blocks are numbered along all loops, and
+each task gets a contiguous range of them. A kernel is generic in extents and strides: it reads both
+from the record, computes the address of its blocks in every view, and calls a body for each.
 
-Besides views of memory, a nest may walk counters: numbers that loops move on by their strides, and
-that say where in some dimension a block is. A view may start at a place that is known only when
-the program runs, the sum of `Start`s.
+Besides views of memory, a nest may have counters: indices that loops advance by their strides and
+that give the position of a block along a dimension. A view may start at an offset that is known
+only at run time, the sum of `DynamicStart`s.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,30 +19,31 @@ from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.moves.loops import Loop, Nest
 
 TASK_NANOSECONDS = 20_000.0
-"""What a task should take at least, so that handing it out is nothing beside it."""
+"""Minimum duration of a task in nanoseconds, so that the cost of scheduling it is negligible."""
 
 
 class Block(NamedTuple):
-    """What a body knows of its block: addresses, rows and columns, strides of both per view."""
+    """The parameters of a body: addresses, rows and columns of a block, strides of both per
+    view."""
 
     addresses: tuple[Value, ...]
-    """Of views; then the numbers of counters."""
+    """Addresses of views, followed by the values of counters."""
     rows: Value
     columns: Value
     row_strides: tuple[Value, ...]
     column_strides: tuple[Value, ...]
     extra: Callable[[int], Value]
-    """The i-th of the words that the phase adds to its record."""
+    """Returns the i-th of the words that the phase adds to its record."""
     task: Value
     scratch: Value
-    """The address of the worker's own memory."""
+    """The address of the worker's scratch memory."""
 
 
 Body = Callable[[Function, Block], None]
 
 
 class Start(NamedTuple):
-    """A number in memory, between 0 and `limit`, that moves a view by `stride` bytes each."""
+    """An index in memory, clamped to [0, `limit`], that moves a view by `stride` bytes per unit."""
 
     view: View
     limit: int
@@ -50,22 +51,23 @@ class Start(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What the text of a kernel depends on besides its body."""
+    """The form of a kernel: the properties that its text depends on besides its body."""
 
     views: int
     counters: int = 0
     extras: int = 0
     moving: tuple[int, str] | None = None
-    """Which view or counter is moved by starts, and their element type."""
+    """The index of the view or counter that dynamic starts move, and their element type."""
     by_columns: bool = False
-    """Whether a task has all blocks of its columns, in order, rather than a run of blocks."""
+    """True if a task computes all blocks of its columns, in order, rather than a range of
+    blocks."""
 
 
 class Grid(NamedTuple):
-    """A nest of loops cut into blocks of `rows` by `columns`."""
+    """A loop nest split into blocks of `rows` by `columns`."""
 
     slots: tuple[int, ...]
-    """Of the views; what the nest walks further are counters."""
+    """The slots of the views; further strides of the nest are those of counters."""
     nest: Nest
     outer: tuple[Loop, ...]
     row: Loop
@@ -75,12 +77,12 @@ class Grid(NamedTuple):
 
     @property
     def across(self) -> int:
-        """How many blocks lie beside each other along columns."""
+        """The number of blocks along columns."""
         return -(-self.column.extent // self.columns)
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         around = prod(loop.extent for loop in self.outer)
         return around * -(-self.row.extent // self.rows) * self.across
 
@@ -93,7 +95,7 @@ class Grid(NamedTuple):
         extra: Sequence[int] = (),
         starts: Sequence[Start] | None = None,
     ) -> Phase:
-        """All blocks, dealt to as many tasks as are worth it."""
+        """Return the phase of all blocks, split into as many tasks as pay off."""
         tasks = max(1, min(self.blocks, 4 * workers, int(cost / TASK_NANOSECONDS)))
         each = -(-self.blocks // tasks)
         record = self._record(each, extra, starts)
@@ -102,7 +104,8 @@ class Grid(NamedTuple):
     def phase_by_columns(
         self, kernel: Kernel, cost: float, label: str, extra: Sequence[int] = (), times: int = 1
     ) -> Phase:
-        """A task for all blocks of the same columns, or `times` of them that share the work."""
+        """Return the phase with a task for all blocks of the same columns, or `times` tasks that
+        share them."""
         return Phase(kernel, self._record(0, extra, None), self.across * times, cost, label)
 
     def _record(
@@ -131,7 +134,8 @@ def grid_of(
     rows: int,
     columns: int,
 ) -> Grid:
-    """The nest with `row` and `column` cut into blocks; either may be missing (one step)."""
+    """Return the grid of a nest whose loops `row` and `column` are split; each may be None (one
+    step)."""
     outer = tuple(loop for loop in nest.loops if loop is not row and loop is not column)
     one = Loop(1, (0,) * len(nest.offsets))
     slots = tuple(view.slot for view in views)
@@ -139,13 +143,13 @@ def grid_of(
 
 
 def grid_kernel(name: str, form: Form, body: Body) -> Kernel:
-    """The kernel of a body; `name` must tell body and form."""
+    """Return the kernel of a body; `name` must identify body and form."""
     symbol = f"moves_{name}"
     return Kernel(symbol, lambda: grid_text(symbol, form, body))
 
 
 def grid_text(name: str, form: Form, body: Body) -> str:
-    """The module of a kernel that finds its blocks and leaves them to `body`."""
+    """Return the LLVM text of a kernel that calls `body` for each of its blocks."""
     module = Module()
     f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, worker = f.params
@@ -222,26 +226,26 @@ def _moved(f: Function, start: Value, by: Value) -> Value:
 
 
 def _walk(f: Function, bases: Value, moves: Value, dtype: str) -> Value:
-    """How far all starts together move a view."""
-    far = f.variable("i64", 0)
+    """Return the offset by which all dynamic starts together move a view."""
+    total_offset = f.variable("i64", 0)
     with f.loop(0, f.load(moves, "i64")) as i:
         move = f.offset(moves, i * 32 + 8)
         slot, offset, limit, stride = (f.load(f.offset(move, 8 * k), "i64") for k in range(4))
         base = f.load(f.offset(bases, slot, "ptr"), "ptr")
         start = load_index(f, f.offset(base, offset), dtype)
-        far.set(far.get() + clamped(f, start, limit, dtype) * stride)
-    return far.get()
+        total_offset.set(total_offset.get() + clamped(f, start, limit, dtype) * stride)
+    return total_offset.get()
 
 
 def load_index(f: Function, address: Value, dtype: str) -> Value:
-    """An integer of the IR's type `dtype`, in 64 bits."""
+    """Load an integer of the IR type `dtype` and extend it to 64 bits."""
     width = int(dtype[1:])
     value = f.load(address, f"i{width}", 1)
     return value if width == 64 else value.to("i64", "zext" if dtype[0] == "u" else "sext")
 
 
 def clamped(f: Function, index: Value, limit: Value, dtype: str) -> Value:
-    """An index as close as possible between 0 and `limit`."""
+    """Clamp an index to [0, `limit`]."""
     if dtype[0] != "u":
         index = f.select(index.is_("sgt", 0), index, 0)
     return f.least(index, limit)

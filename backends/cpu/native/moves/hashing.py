@@ -1,8 +1,8 @@
-"""Random bits: threefry-2x32 on vectors, bit for bit as `shardir.threefry` has it.
+"""Random bits: threefry-2x32 on vectors, bit-identical to `shardir.threefry`.
 
-A nest walks keys, the result, and a counter, which is the flat index of an element in all that its
-key makes. Some vectors are hashed at a time, so that the long chains of rounds overlap. A group
-that is not whole, or whose elements do not lie together, goes by way of scratch memory.
+A nest iterates over keys, the result, and a counter, which is the flat index of an element among
+all elements of its key. Several vectors are hashed together, so that their long dependency chains
+overlap. A partial group, or one with non-contiguous elements, is written through scratch memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from shardir.threefry import SCHEMES, counters
 _PARITY = 0x1BD11BDA
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 VECTORS = 4
-"""How many vectors are hashed at a time."""
+"""Vectors that are hashed together."""
 _FAR = 1 << 62
 BLOCK_ITEMS = 1 << 13
 
@@ -31,7 +31,7 @@ Words = tuple[Value, Value]
 def bits_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """`random_bits`, `random_split`, and their pieces that start anywhere."""
+    """Lower `random_bits`, `random_split`, and their variants that compute a part of the result."""
     (keys, *starts), (y,) = operands, results
     if y.size == 0:
         return []
@@ -50,9 +50,9 @@ def bits_rule(
     count = 2 * size if split else counters(size, width)
     moves = [Start(view, _FAR, step) for view, step in zip(starts, steps, strict=False)]
     form = Form(2, 1, 2, (2, starts[0].dtype) if starts else None)
-    made = "split" if split else f"bits{width}"
-    name = f"random_{made}_{scheme}{'_at_' + starts[0].dtype if starts else ''}"
-    body = partial(_draw, partial(_drawn, made, width, scheme), y.itemsize)
+    result = "split" if split else f"bits{width}"
+    name = f"random_{result}_{scheme}{'_at_' + starts[0].dtype if starts else ''}"
+    body = partial(_draw, partial(_drawn, result, width, scheme), y.itemsize)
     grid = _grid([keys, y], found)
     kernel = grid_kernel(name, form, body)
     price = 1.0 if scheme == SCHEMES[0] else 2.0
@@ -67,7 +67,7 @@ def bits_rule(
 def pairs_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """`random_fold_in` and `random_hash`: an own pair of counters for each key."""
+    """Lower `random_fold_in` and `random_hash`: a separate pair of counters for each key."""
     (y,) = results
     if y.size == 0:
         return []
@@ -90,11 +90,11 @@ def _lanes() -> int:
 
 
 Draw = Callable[[Function, Block, Sequence[Value], Value, Value], list[Value]]
-"""(row addresses, first column, columns left) -> what to store, a vector each."""
+"""(row addresses, first column, columns left) -> the vectors to store."""
 
 
-def _draw(drawn: Draw, size: int, f: Function, block: Block) -> None:
-    """Groups of vectors along all rows of a block."""
+def _draw(draw_group: Draw, size: int, f: Function, block: Block) -> None:
+    """Emit groups of vectors along all rows of a block."""
     lanes, group = _lanes(), _lanes() * VECTORS
     target = len(block.addresses) - 1
     while block.addresses[target].type != "ptr":
@@ -107,7 +107,7 @@ def _draw(drawn: Draw, size: int, f: Function, block: Block) -> None:
         ]
         with f.loop(0, block.columns, group) as at:
             left = block.columns - at
-            values = drawn(f, block, rows, at, left)
+            values = draw_group(f, block, rows, at, left)
             whole = left.is_("sge", group) & stride.is_("eq", size)
             place = f.offset(rows[target], at * stride)
             direct = f.select(whole, place, block.scratch)
@@ -120,7 +120,7 @@ def _draw(drawn: Draw, size: int, f: Function, block: Block) -> None:
 
 
 def _drawn(
-    made: str,
+    result: str,
     width: int,
     scheme: str,
     f: Function,
@@ -149,7 +149,7 @@ def _drawn(
         whole = _originals(f, keys, at_word, count)
         shifts = [(_low(index) & (per_word - 1)) * width for index in indices]
         return [_narrowed(word >> shift, width) for word, shift in zip(whole, shifts, strict=True)]
-    if made == "split":
+    if result == "split":
         high = [index << 1 for index in indices]
         low = [index + 1 for index in high]
     else:
@@ -178,22 +178,22 @@ def _paired(
 def _gathered(
     f: Function, row: Value, stride: Value, first: Value, stop: Value, type: str
 ) -> Value:
-    """Elements of a vector of columns; behind the last column, that one again."""
+    """Load the elements of a vector of columns; columns past the end repeat the last one."""
     lanes = _lanes()
-    made = f.variable(vector(type, lanes))
+    result = f.variable(vector(type, lanes))
     last = stop - 1
 
     def same() -> None:
-        made.set(f.splat(f.load(row, type, 1), lanes))
+        result.set(f.splat(f.load(row, type, 1), lanes))
 
     def each() -> None:
         with f.loop(0, lanes) as lane:
             column = f.least(first + lane, last)
             value = f.load(f.offset(row, column * stride), type, 1)
-            f.store(value, f.offset(made.address, lane, type))
+            f.store(value, f.offset(result.address, lane, type))
 
     f.choose(stride.is_("eq", 0), same, each)
-    return made.get()
+    return result.get()
 
 
 def _halves(words: Value) -> Words:
@@ -216,7 +216,7 @@ def _narrowed(words: Value, width: int) -> Value:
 def _originals(
     f: Function, keys: Sequence[Value], at: Sequence[Value], count: Value
 ) -> list[Value]:
-    """The words at `at` of the `count` words that the original scheme makes."""
+    """Return the words at `at` of the `count` words of the original scheme."""
     lanes = _lanes()
     half = f.splat((count + 1) >> 1, lanes)
     pairs, behind = [], []
@@ -227,12 +227,12 @@ def _originals(
         inside = second.is_("ult", f.splat(count, lanes))
         pairs.append((_low(first), _low(f.select(inside, second, 0))))
         behind.append(later)
-    made = _hash_all(f, keys, pairs)
-    return [f.select(later, low, high) for later, (high, low) in zip(behind, made, strict=True)]
+    result = _hash_all(f, keys, pairs)
+    return [f.select(later, low, high) for later, (high, low) in zip(behind, result, strict=True)]
 
 
 def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> list[Words]:
-    """The hash of pairs of counters, step by step for all of them."""
+    """Return the hashes of pairs of counters; their rounds are interleaved."""
     schedules = []
     state = []
     for key, (first, second) in zip(keys, pairs, strict=True):
@@ -242,8 +242,8 @@ def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> lis
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             sums = [x + y for x, y in state]
-            turned = [_rotated(f, y, rotation) for _, y in state]
-            state = [(x, x ^ y) for x, y in zip(sums, turned, strict=True)]
+            rotated = [_rotated(f, y, rotation) for _, y in state]
+            state = [(x, x ^ y) for x, y in zip(sums, rotated, strict=True)]
         state = [
             (x + key[(group + 1) % 3], y + key[(group + 2) % 3] + (group + 1))
             for (x, y), key in zip(state, schedules, strict=True)
@@ -264,4 +264,4 @@ RULES: dict[str, Rule] = {
     "random_fold_in": pairs_rule,
     "random_hash": pairs_rule,
 }
-"""Both schemes, all widths."""
+"""Both schemes and all bit widths are supported."""

@@ -1,5 +1,5 @@
-"""Arrays joined along a dimension in which each has one element and that lies innermost: the
-elements of all of them in turn (`stack` along the last axis, `dstack`, vectors as columns)."""
+"""Interleaves arrays that are concatenated along an innermost dimension of extent 1 each (`stack`
+along the last axis, `dstack`, vectors as columns)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.views import part
 
 MOST = 4
-"""So many arrays at most."""
+"""Maximum number of arrays."""
 ITEM_BYTES = (1, 2, 4, 8)
 COLUMNS = 1 << 13
 
@@ -22,7 +22,7 @@ COLUMNS = 1 << 13
 def interleaved(
     operands: Sequence[View], y: View, dim: int, context: Context
 ) -> list[Phase] | None:
-    """One phase for all operands; `None` where they or the result lie otherwise."""
+    """Return one phase for all operands, or None if the strides are not supported."""
     count, size = len(operands), y.itemsize
     if not 2 <= count <= MOST or size not in ITEM_BYTES or y.strides[dim] != size:
         return None
@@ -37,11 +37,11 @@ def interleaved(
     if column.strides != (*[size] * count, size * count):
         return None
     row = found.loops[-2] if len(found.loops) > 1 else None
-    whole = not any(
+    is_aligned = not any(
         number % context.machine.vector_bytes
         for number in (y.offset, *(loop.strides[-1] for loop in found.loops[:-1]))
     )
-    streaming = whole and goes_past_caches(y.nbytes, y.nbytes, context.machine)
+    streaming = is_aligned and goes_past_caches(y.nbytes, y.nbytes, context.machine)
     name = f"interleave{size}_{count}{'_streaming' if streaming else ''}"
     grid = grid_of(views, found, row, column, max(1, COLUMNS // column.extent), COLUMNS)
     kernel = grid_kernel(name, Form(count + 1), partial(_items_in_turn, size, streaming))
@@ -49,7 +49,7 @@ def interleaved(
 
 
 def _items_in_turn(size: int, streaming: bool, f: Function, block: Block) -> None:
-    """A vector of each source makes as many of the target; a column is an item of each source."""
+    """Store as many target vectors as there are sources; a column is an item of each source."""
     lanes, one = host().lanes(size), item_type(size)
     count = len(block.addresses) - 1
     with f.loop(0, block.rows) as row:
@@ -57,22 +57,22 @@ def _items_in_turn(size: int, streaming: bool, f: Function, block: Block) -> Non
             f.offset(address, row * stride)
             for address, stride in zip(block.addresses, block.row_strides, strict=True)
         )
-        whole = block.columns & -lanes
-        with f.loop(0, whole, lanes) as at:
+        is_aligned = block.columns & -lanes
+        with f.loop(0, is_aligned, lanes) as at:
             read = [f.load(f.offset(each, at, one), f"<{lanes} x {one}>", 1) for each in sources]
             place = f.offset(target, at * count, one)
             for number in range(count):
-                made = _in_turn(f, read, number * lanes)
+                interleaved_vector = _in_turn(f, read, number * lanes)
                 align = lanes * size if streaming else 1
-                f.store(made, f.offset(place, number * lanes, one), align, streaming)
-        with f.loop(whole, block.columns) as at:
+                f.store(interleaved_vector, f.offset(place, number * lanes, one), align, streaming)
+        with f.loop(is_aligned, block.columns) as at:
             for number, each in enumerate(sources):
                 item = f.load(f.offset(each, at, one), one, 1)
                 f.store(item, f.offset(target, at * count + number, one), 1)
 
 
 def _in_turn(f: Function, vectors: Sequence[Value], start: int) -> Value:
-    """As many elements as a vector has, of what all of them are in turn, from `start` on."""
+    """Return a vector of the elements of all vectors in turn, from position `start`."""
     count, lanes = len(vectors), lanes_of(vectors[0].type)
     order = [at + which * lanes for at, which in (divmod(start + k, count) for k in range(lanes))]
     if count == 2:

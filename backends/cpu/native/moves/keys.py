@@ -1,6 +1,6 @@
-"""Elements as signed integers of their size, in their order, and vectors of these in memory.
+"""Sort keys: elements as signed integers of their size that compare in the order of the elements.
 
-Floats order as their bits do, but that negative ones are turned around; all NaN are one, the last.
+The bits of negative floats are inverted except for the sign; all NaN become one key, the largest.
 """
 
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from shardir.backends.cpu.native.llvm.text import Function, Value, vector
 NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8 << 48}
 INFINITE = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0 << 48}
 PACKED = {2: "avx512vbmi2", 4: "avx512f", 8: "avx512f"}
-"""What the processor needs to have to pack lanes of so many bytes in a register."""
+"""The x86 feature that compresses lanes of this many bytes in a register."""
 
 
 def packs(size: int, machine: Machine) -> bool:
-    """Whether the processor packs lanes of so many bytes."""
+    """Return whether the processor can compress lanes of `size` bytes."""
     return size in PACKED and machine.has(PACKED[size])
 
 
@@ -27,43 +27,43 @@ class Keys(NamedTuple):
 
     @property
     def type(self) -> str:
-        """Of one key."""
+        """The LLVM type of a key."""
         return f"i{self.bits}"
 
     @property
     def lanes(self) -> int:
-        """How many a vector has."""
+        """The number of keys in a vector."""
         return host().lanes(self.bits // 8)
 
     @property
     def whole(self) -> str:
-        """The type of a vector of them."""
+        """The LLVM type of a vector of keys."""
         return vector(self.type, self.lanes)
 
     @property
     def least(self) -> int:
-        """Of all keys."""
+        """The smallest key."""
         return -(1 << self.bits - 1)
 
     @property
     def largest(self) -> int:
-        """Of all keys."""
+        """The largest key."""
         return (1 << self.bits - 1) - 1
 
     def at(self, f: Function, start: Value, index: Value | int) -> Value:
-        """The address of a key."""
+        """Return the address of a key."""
         return f.offset(start, index, self.type)
 
     def load(self, f: Function, start: Value, index: Value) -> Value:
-        """A vector from any key on."""
+        """Load a vector of keys; it need not be aligned."""
         return f.load(self.at(f, start, index), self.whole, self.bits // 8)
 
     def store(self, f: Function, value: Value, start: Value, index: Value) -> None:
-        """Write a vector from any key on."""
+        """Store a vector of keys; it need not be aligned."""
         f.store(value, self.at(f, start, index), self.bits // 8)
 
     def first(self, f: Function, count: Value) -> Value:
-        """Flags that are true in the first lanes, of which `count` is less than there are."""
+        """Return the mask of the first `count` lanes; `count` must be below the number of lanes."""
         narrow = count.to(self.type, "trunc") if self.bits < 64 else count
         numbers = ", ".join(f"{self.type} {lane}" for lane in range(self.lanes))
         return Value(f"<{numbers}>", self.whole, f).is_("slt", f.splat(narrow, self.lanes))
@@ -71,7 +71,7 @@ class Keys(NamedTuple):
     def load_some(
         self, f: Function, start: Value, index: Value, flags: Value, other: int = 0
     ) -> Value:
-        """A vector of which only the flagged lanes are read; the others have a number."""
+        """Load the lanes of the mask; the other lanes are set to `other`."""
         name = f"llvm.masked.load.v{self.lanes}{self.type}.p0"
         f.module.declare(name, self.whole, ["ptr", "i32 immarg", flags.type, self.whole])
         rest = f.value(other, self.whole)
@@ -82,44 +82,44 @@ class Keys(NamedTuple):
     def store_some(
         self, f: Function, value: Value, start: Value, index: Value, flags: Value
     ) -> None:
-        """Write the flagged lanes of a vector."""
+        """Store the lanes of the mask."""
         name = f"llvm.masked.store.v{self.lanes}{self.type}.p0"
         f.module.declare(name, "void", [self.whole, "ptr", "i32 immarg", flags.type])
         args = f"{self.whole} {value}, ptr {self.at(f, start, index)}, i32 {self.bits // 8}, "
         f.do(f"call void @{name}({args}{flags.type} {flags})")
 
     def packed(self, f: Function, value: Value, flags: Value) -> Value:
-        """The flagged lanes, put together."""
+        """Compress the lanes of the mask to the front of the vector."""
         name = f"llvm.experimental.vector.compress.v{self.lanes}{self.type}"
         f.module.declare(name, self.whole, [self.whole, flags.type, self.whole])
         return f.call(name, [value, flags, f.value(0, self.whole)], self.whole)
 
     def number_of(self, f: Function, flags: Value) -> Value:
-        """How many flags are true."""
+        """Return the number of set lanes of the mask."""
         number = flags.to(f"i{self.lanes}", "bitcast")
         wide = number if self.lanes == 32 else number.to("i32", "zext")
         return f.intrinsic("ctpop", wide).to("i64", "zext")
 
     def any(self, f: Function, flags: Value) -> Value:
-        """Whether some flag is true."""
+        """Return whether any lane of the mask is set."""
         return flags.to(f"i{self.lanes}", "bitcast").is_("ne", 0)
 
     def of(self, f: Function, bits: Value) -> Value:
-        """Elements, as they are in memory, as keys: one or a vector."""
+        """Convert elements, as stored in memory, to keys: one or a vector."""
         if self.dtype in NAN:
             size = bits & self.largest
             bits = f.select(size.is_("sgt", INFINITE[self.dtype]), NAN[self.dtype], bits)
         return self.element(f, bits)
 
     def element(self, f: Function, key: Value) -> Value:
-        """The elements that became such keys."""
+        """Convert keys back to elements."""
         if self.dtype in NAN:
             shift = f.value(self.bits - 1, key.type)
             return key ^ (f.emit(f"ashr {key.type} {key}, {shift}", key.type) & self.largest)
         return key ^ self.least if self.dtype[0] == "u" else key
 
     def read(self, f: Function, source: Value, to: Value, count: Value) -> None:
-        """Write the keys of elements that lie together, and maybe of a vector behind them."""
+        """Convert contiguous elements to keys; up to one vector may be written past the end."""
         whole = count & -self.lanes
         with f.loop(0, whole, self.lanes) as i:
             self.store(f, self.of(f, self.load(f, source, i)), to, i)
@@ -127,7 +127,8 @@ class Keys(NamedTuple):
         self.store(f, self.of(f, rest), to, whole)
 
     def write(self, f: Function, source: Value, to: Value, count: Value) -> None:
-        """Write the elements of keys; of those in memory, maybe a vector behind them is read."""
+        """Convert keys back to contiguous elements; up to one vector of keys may be read past the
+        end."""
         whole = count & -self.lanes
         with f.loop(0, whole, self.lanes) as i:
             self.store(f, self.element(f, self.load(f, source, i)), to, i)
@@ -135,7 +136,7 @@ class Keys(NamedTuple):
         self.store_some(f, rest, to, whole, self.first(f, count - whole))
 
     def fill(self, f: Function, key: Value, to: Value, count: Value) -> None:
-        """Write one key's element many times."""
+        """Write the element of one key `count` times."""
         value, whole = self.element(f, f.splat(key, self.lanes)), count & -self.lanes
         with f.loop(0, whole, self.lanes) as i:
             self.store(f, value, to, i)
@@ -150,9 +151,9 @@ class Keys(NamedTuple):
         self.store_some(f, self.load_some(f, source, whole, flags), to, whole, flags)
 
     def wide(self, key: Value) -> Value:
-        """A key as 64 bits."""
+        """Extend a key to 64 bits."""
         return key if self.bits == 64 else key.to("i64", "sext")
 
     def narrow(self, word: Value) -> Value:
-        """A key of 64 bits as it is."""
+        """Truncate 64 bits to a key."""
         return word if self.bits == 64 else word.to(self.type, "trunc")

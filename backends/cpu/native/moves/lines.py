@@ -1,7 +1,7 @@
-"""Lines on their way to where they are sorted, and back.
+"""Moves lines to scratch memory for the sorting network, and back.
 
-A lane of a vector has a line, and a row of scratch memory a step of all lines: integers in the
-order of the elements, or of elements and then of their places.
+Each lane of a vector has a line; a row of scratch memory is a step of all lines: integers that
+compare in element order, or such integers above their indices.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def largest_word(word: str) -> int:
 
 
 class Lines:
-    """Lines of a block on their way to scratch memory and back."""
+    """The lines of a block, their addresses, and their representation in scratch memory."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Lines:
             for lane, address in enumerate(addresses):
                 f.store(address, f.offset(table.address, lane, "ptr"))
             self.tables.append(table.address)
-        # Whether lines have zeros with a sign: those read as vectors, and those read one by one.
+        # Nonzero if lines have negative zeros: those loaded as vectors, and those loaded one by
+        # one.
         self.signs = f.variable(vector(self.word, self.side), 0)
         self.sign = f.variable("i1", 0)
 
@@ -59,11 +60,11 @@ class Lines:
         return self.f.offset(self.block.scratch, step, vector(self.word, self.side))
 
     def read(self) -> None:
-        """All lines as words, step by step."""
+        """Convert all lines to words, step by step."""
         self._through(self._read_tile, self._read_vector, self._read_one)
 
     def write(self) -> None:
-        """All words back as elements."""
+        """Convert all words back to elements."""
         self._through(self._write_tile, self._write_vector, self._write_one)
 
     def _through(
@@ -128,8 +129,6 @@ class Lines:
         place = self.f.offset(self._line(1, lane), step * self.block.extra(2))
         numbers.store(self.f, self._from_word(word), place, self.made)
 
-    # Elements as integers in the same order, before their places if those are wanted.
-
     def _to_word(self, value: Value, step: Value) -> Value:
         key = self._to_key(value)
         if not self.places:
@@ -158,7 +157,7 @@ class Lines:
         return self._whole(value, whole)
 
     def _whole(self, value: Value, type: str) -> Value:
-        """Integers and bools as signed integers of the keys' width."""
+        """Convert integers and bools to signed integers of the keys' width."""
         width = int(self.key[1:])
         unsigned = self.kind.dtype == "bool" or self.kind.dtype[0] == "u"
         if self.size * 8 < width:
@@ -177,7 +176,8 @@ class Lines:
         return word ^ (-(1 << width - 1)) if unsigned else word
 
     def _mirrored(self, bits: Value) -> Value:
-        """Negative floats turned around, so that integers compare as they do; and back."""
+        """Invert the bits of negative floats except the sign, so that integers compare as they do;
+        the conversion is its own inverse."""
         width = int(self.key[1:])
         sign = self.f.emit(
             f"ashr {bits.type} {bits}, {self.f.value(width - 1, bits.type)}", bits.type
@@ -185,7 +185,7 @@ class Lines:
         return bits ^ (sign & largest_word(self.key))
 
     def restore_zeros(self) -> None:
-        """Zeros are equal whatever their signs: those of a line in the order they came in."""
+        """Write the zeros of each line in source order: they are equal whatever their signs."""
         f, steps = self.f, self.block.extra(0)
         bits = f"i{8 * self.size}"
         with f.loop(0, self.side) as lane:
@@ -196,7 +196,7 @@ class Lines:
                 place.set(place.get() + word.is_("slt", -1).to("i64", "zext"))
             with f.loop(0, steps) as i:
                 found = f.load(f.offset(source, i * self.block.extra(1)), bits, 1)
-                # Another thread may have written there meanwhile: there is no row behind the last.
+                # If another thread has modified the source, there may be more zeros than rows.
                 with f.when((found << 1).is_("eq", 0) & place.get().is_("slt", steps)):
                     negative = f.value(-1, self.word)
                     word = f.select(found.is_("eq", 0), 0, negative)

@@ -1,8 +1,8 @@
-"""Reading and writing windows at computed places: slices that start anywhere, and gathers.
+"""Windows at computed indices: dynamic slices and gathers.
 
-A gather walks the result. Along the dimensions of the indices it reads where a window starts;
-along those of the window it copies. Rows of bytes are copied as such: an embedding is looked up at
-the speed of memory.
+A gather iterates over the result. Along index dimensions it loads the start of a window; along
+window dimensions it copies. Rows of bytes are copied as such: an embedding lookup runs at memory
+bandwidth.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from shardir.ops.indexing import GATHER, Layout
 def dynamic_slice_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """A copy from the part where the starts point."""
+    """Lower a dynamic slice to a copy from the part that begins at the starts."""
     x, *starts = operands
     (y,) = results
     none, one = (0,) * len(x.shape), (1,) * len(x.shape)
@@ -33,7 +33,7 @@ def dynamic_slice_rule(
 def dynamic_update_slice_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """A copy of all, unless it is the same memory; then one to the part where the starts point."""
+    """Lower a dynamic update: copy the operand, unless it is the same memory, then the update."""
     x, update, *starts = operands
     (y,) = results
     none, one = (0,) * len(x.shape), (1,) * len(x.shape)
@@ -57,7 +57,7 @@ def _starts(whole: View, shape: Sequence[int], starts: Sequence[View]) -> list[S
 def gather_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Windows of the operand, moved inside where they would reach outside."""
+    """Lower a gather; windows that would reach out of bounds are clamped."""
     return _gather_phases(op, operands, results, context)
 
 
@@ -68,8 +68,10 @@ def lookup_phases(
     fill: int | None,
     context: Context,
 ) -> list[Phase]:
-    """Single elements by indices that count from the end below 0; where they are out of range, what
-    has the bits of `fill`, or the nearest element."""
+    """Return phases that look up single elements by indices; negative indices count from the end.
+
+    Out-of-bounds indices yield the element with the bits of `fill`, or are clamped if it is None.
+    """
     return _gather_phases(op, operands, results, context, True, fill)
 
 
@@ -103,22 +105,22 @@ def gather_phase(
     wraps: bool = False,
     fill: int | None = None,
 ) -> Phase:
-    """Elements of `source`, moved on by what `pointers` have where an element of `target` is.
+    """Return the phase that copies elements of `source`, offset by the indices at `pointers`.
 
-    All views have the shape of `target`. A component of an index vector, `step` bytes after the
-    one before it, is at most the first of a pair, and moves the source by so many times the second.
-    If it `wraps`, one below 0 counts from behind the first of the pair, and where there is a `fill`
-    that is written where it is out of range.
+    All views have the shape of `target`. `components` are pairs (limit, stride): a component of an
+    index vector, `step` bytes after the one before it, is clamped to [0, limit] and multiplied by
+    the stride. With `wraps`, negative components count from limit + 1; with a `fill`, that is
+    written for out-of-bounds indices.
     """
     found = nest([pointers, source, target])
     size = target.itemsize
-    # Windows are walked within a row, unless the result has elements of different ones together.
+    # Windows are the columns of a row, unless the result interleaves elements of different windows.
     *_, inner = (None, *found.loops)
     column = inner if inner and not inner.strides[0] else None
     rows = [loop for loop in found.loops if loop is not column]
     row = rows[-1] if rows else None
-    bytewise = column is not None and column.strides[1:] == (size, size)
-    if bytewise:
+    is_bytewise = column is not None and column.strides[1:] == (size, size)
+    if is_bytewise:
         assert column is not None
         joined = Loop(column.extent * size, (0, 1, 1))
         found = found._replace(
@@ -127,25 +129,25 @@ def gather_phase(
         column = joined
     extent = column.extent if column else 1
     across = min(extent, BLOCK_BYTES)
-    down = max(1, BLOCK_BYTES // (across * (1 if bytewise else size)))
+    down = max(1, BLOCK_BYTES // (across * (1 if is_bytewise else size)))
     grid = grid_of([pointers, source, target], found, row, column, down, across)
     count, kind = len(components), pointers.dtype
-    way = "rows" if bytewise else f"items{size}" if column else f"single{size}"
+    variant = "rows" if is_bytewise else f"items{size}" if column else f"single{size}"
     wrapping = Wrapping(wraps, fill is not None)
-    name = f"gather_{way}_{count}_{kind}{wrapping.name}"
-    body = partial(fetch, count, kind, way, size, wrapping)
-    lines = target.size / max(1, extent // size if bytewise else extent)
-    cost = lines * (3.0 + 2.0 * count) + target.nbytes / (12 if bytewise else size)
+    name = f"gather_{variant}_{count}_{kind}{wrapping.name}"
+    body = partial(fetch, count, kind, variant, size, wrapping)
+    lines = target.size / max(1, extent // size if is_bytewise else extent)
+    cost = lines * (3.0 + 2.0 * count) + target.nbytes / (12 if is_bytewise else size)
     extra = [step, *(word for pair in components for word in pair), fill or 0]
     kernel = grid_kernel(name, Form(3, extras=len(extra)), body)
     return grid.phase(kernel, cost, context.workers, "gather", extra)
 
 
 def windows_of(x: View, indices: View, slices: Sequence[int], layout: Layout) -> tuple[View, View]:
-    """Indices and operand as views over the dimensions of the slices, from the first window on.
+    """Return indices and operand as views over the dimensions of the slices.
 
-    The first says where an index vector is, along the batch dimensions; the second where an
-    element is, along window and batching dimensions, if all indices are zero.
+    The first view addresses the index vectors, along batch dimensions; the second the elements
+    along window and batching dimensions for indices of zero.
     """
     pointers, source = [0] * len(slices), [0] * len(slices)
     for i, s in enumerate(layout.batch):
@@ -162,7 +164,7 @@ def windows_of(x: View, indices: View, slices: Sequence[int], layout: Layout) ->
 
 
 def _reach(layout: Layout, slices: Sequence[int], dim: int) -> int:
-    """How many elements of a dimension of the operand a window covers."""
+    """Return the number of elements along a dimension of the operand that a window covers."""
     return next((slices[s] for s, d in layout.window.items() if d == dim), 1)
 
 
@@ -171,4 +173,4 @@ RULES: dict[str, Rule] = {
     "dynamic_update_slice": dynamic_update_slice_rule,
     "gather": gather_rule,
 }
-"""Each with phases for whatever strides there are."""
+"""Each rule supports any strides."""

@@ -1,4 +1,4 @@
-"""The loops over the elements of several views of one shape, as few as their strides allow."""
+"""Loop nests over the elements of several views of one shape, with as few loops as possible."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,25 +7,25 @@ from shardir.backends.cpu.native.data import View
 
 
 class Loop(NamedTuple):
-    """A walk of `extent` steps, each `strides` bytes further in the views."""
+    """A loop of `extent` steps; each step advances the views by `strides` bytes."""
 
     extent: int
     strides: tuple[int, ...]
 
 
 class Nest(NamedTuple):
-    """Loops, outermost first, from `offsets` on."""
+    """Loops, outermost first, that start at `offsets`."""
 
     loops: tuple[Loop, ...]
     offsets: tuple[int, ...]
 
 
 def nest(views: Sequence[View], fixed: Sequence[int] = (), counters: int = 0) -> Nest:
-    """The loops over views of one shape, in the order in which the last view lies in memory.
+    """Return the loops over views of one shape, in the memory order of the last view.
 
-    Dimensions that lie as one in all views become one; those that the last view walks backwards
-    are turned around. Dimensions in `fixed` have no loop. The last `counters` views are none: they
-    only say how far a number moves along each dimension.
+    Dimensions that are contiguous with each other in all views are merged; a dimension with a
+    negative stride in the last view is reversed. Dimensions in `fixed` have no loop. The last
+    `counters` views are counters: their strides state how much an index advances per dimension.
     """
     offsets = [view.offset for view in views]
     last = len(views) - 1 - counters
@@ -43,7 +43,7 @@ def nest(views: Sequence[View], fixed: Sequence[int] = (), counters: int = 0) ->
 
 
 def joined(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    """The same walk in the same order, with loops that lie as one in all views joined."""
+    """Merge loops that are contiguous with each other in all views; the order is unchanged."""
     joined: list[Loop] = []
     for loop in loops:
         if loop.extent == 1:

@@ -1,10 +1,10 @@
-"""What a mask chooses, put together: elements, rows of them, or their places.
+"""Boolean mask compaction: writes the selected elements, rows, or their indices contiguously.
 
-How many there are shows only in the numbers, so no program of the IR does it, and arrays ask for
-it directly. The true elements of every piece of a mask are counted; then each piece knows where
-what it chooses begins. Where the processor packs the chosen lanes of a vector, whole vectors are
-written as long as what is left of a piece has room for one; else an element is always written, and
-the place for the next one moves on only if it was chosen.
+The result size depends on the data, so that no IR operation does this; arrays call it directly. The
+true elements of every chunk of a mask are counted; then each chunk knows the offset of its output.
+If the processor has compress instructions, full vectors are written while at least a vector of
+output is left; otherwise an element is always written, and the output position advances only if it
+was selected.
 """
 
 import ctypes
@@ -20,18 +20,20 @@ from shardir.backends.cpu.native.runtime.program import Run, load
 from shardir.backends.cpu.native.runtime.python_blocks import Block
 
 PIECE = 1 << 16
-"""Elements of a mask that are counted by one task, at least."""
+"""Minimum elements of a mask that one task counts."""
 PIECES = 64
 ITEMS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
-"""Rows of so many bytes are one item; others are copied piece by piece."""
+"""The type of rows of this many bytes, which are copied as one item; other rows are copied
+bytewise."""
 PACKED = {4: "avx512f", 8: "avx512f", 1: "avx512vbmi2", 2: "avx512vbmi2"}
-"""What the processor needs to have to pack items of so many bytes."""
+"""The x86 feature that compresses items of this many bytes."""
 SKIPPED = 64
 
 
 def chooser(size: int, row: int, outer: int = 1) -> Callable[[int, int], tuple[int, Block]]:
-    """What chooses rows: from the addresses of a mask of `size` bytes and of `outer` times `size`
-    rows of `row` bytes, without gaps, to how many bytes of the mask are true, and these rows."""
+    """Return a function that selects rows: from the addresses of a mask of `size` bytes and of
+    `outer` times `size` contiguous rows of `row` bytes, to the number of true bytes and the
+    rows."""
     counting, moving, words = _programs(size, row, outer, False)
     several = len(words()) > 1
     each = outer * row
@@ -50,7 +52,7 @@ def chooser(size: int, row: int, outer: int = 1) -> Callable[[int, int], tuple[i
 
 
 def places(mask: int, size: int) -> tuple[int, Block]:
-    """How many elements of a mask are true, and where they are, in i32."""
+    """Return the number of true elements of a mask, and their indices in i32."""
     counting, moving, words = _programs(size, 4, 1, True)
     counts = words()
     counting(mask, ctypes.addressof(counts))
@@ -75,7 +77,7 @@ def _programs(
     kernel = Kernel(f"mask_{kind}_{host().vector_bytes}", partial(_move_text, kind, row))
     record = (size, piece, pieces, outer, each, row)
     cost = outer * size * (0.3 + row / 32)
-    moving = Phase(kernel, record, pieces * groups, cost, "choose")
+    moving = Phase(kernel, record, pieces * groups, cost, "compact")
     return (
         load([counting], 3),
         load([moving], 4 if counted else 5),
@@ -96,7 +98,7 @@ def _start(name: str) -> tuple[Module, Function, Callable[[int], Value], Callabl
 
 
 def _flags(f: Function, address: Value, count: int) -> Value:
-    """Which of so many bytes are not zero, as the bits of one number."""
+    """Return which of `count` bytes are nonzero, as a bit mask."""
     bytes_ = f.load(address, vector("i8", count), 1)
     return bytes_.is_("ne", 0).to(f"i{count}", "bitcast")
 
@@ -150,7 +152,7 @@ def _move_text(kind: str, row: int) -> str:
 
 
 def _counted(f: Function, start: Value, at: Value, lanes: int) -> Value:
-    """The places of so many elements."""
+    """Return the indices of `lanes` elements."""
     first = f.splat((start + at).to("i32", "trunc"), lanes)
     if lanes == 1:
         return first
@@ -172,28 +174,28 @@ def _items(
     items: Callable[[Value, int], Value],
 ) -> None:
     """Write `left` items, those where the mask is true."""
-    at, made = f.variable("i64", 0), f.variable("i64", 0)
+    at, written = f.variable("i64", 0), f.variable("i64", 0)
     lanes = host().lanes(row)
     if f"+{PACKED.get(row)}" in host().features.split(","):
-        with f.while_(lambda: (made.get() + lanes).is_("sle", left)):
-            # So many are still to come, so there is as much left of the mask.
+        with f.while_(lambda: (written.get() + lanes).is_("sle", left)):
+            # At least this many items are left, so that as much of the mask is left, too.
             flags = f.load(f.offset(mask, at.get()), vector("i8", lanes), 1).is_("ne", 0)
             value = items(at.get(), lanes)
             whole = f"llvm.experimental.vector.compress.v{lanes}{ITEMS[row]}"
             f.module.declare(whole, value.type, [value.type, flags.type, value.type])
             packed = f.call(whole, [value, flags, f.value(0, value.type)], value.type)
-            f.store(packed, f.offset(target, made.get() * row), row)
+            f.store(packed, f.offset(target, written.get() * row), row)
             number = flags.to(f"i{lanes}", "bitcast")
             many = f.intrinsic("ctpop", number)
-            made.set(made.get() + (many if lanes == 64 else many.to("i64", "zext")))
+            written.set(written.get() + (many if lanes == 64 else many.to("i64", "zext")))
             at.set(at.get() + lanes)
 
     def one(here: Value) -> None:
-        f.store(items(here, 1), f.offset(target, made.get() * row), min(row, 8))
+        f.store(items(here, 1), f.offset(target, written.get() * row), min(row, 8))
         flag = f.load(f.offset(mask, here), "i8").is_("ne", 0)
-        made.set(made.get() + flag.to("i64", "zext"))
+        written.set(written.get() + flag.to("i64", "zext"))
 
-    _walk(f, mask, length, left, at, made, one)
+    _walk(f, mask, length, left, at, written, one)
 
 
 def _walk(
@@ -202,11 +204,11 @@ def _walk(
     length: Value,
     left: Value,
     at: Variable,
-    made: Variable,
+    written: Variable,
     one: Callable[[Value], None],
 ) -> None:
-    """Do `one` for places of a mask until `left` were chosen, but not for many that are false."""
-    with f.while_(lambda: made.get().is_("slt", left)):
+    """Call `one` for positions of a mask until `left` are selected; runs of false are skipped."""
+    with f.while_(lambda: written.get().is_("slt", left)):
         stop = f.least(at.get() + SKIPPED, length)
         whole = (at.get() + SKIPPED).is_("sle", length)
         nothing = f.variable("i1", 0)
@@ -214,7 +216,7 @@ def _walk(
             nothing.set(_flags(f, f.offset(mask, at.get()), SKIPPED).is_("eq", 0))
         with f.when(nothing.get() ^ 1):
             here = f.variable("i64", at.get())
-            with f.while_(lambda: here.get().is_("slt", stop) & made.get().is_("slt", left)):
+            with f.while_(lambda: here.get().is_("slt", stop) & written.get().is_("slt", left)):
                 one(here.get())
                 here.set(here.get() + 1)
         at.set(stop)
@@ -229,22 +231,23 @@ def _rows(
     source: Value,
     width: Value,
 ) -> None:
-    """Copy `left` rows of any number of bytes, those where the mask is true.
+    """Copy `left` rows of any size, those where the mask is true.
 
-    The true places of many bytes are bits of a word: nothing is asked of those that are false.
+    The true positions of a run of bytes are the set bits of a word, so that false ones cost
+    nothing.
     """
-    at, made, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
+    at, written, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
     wide = host().vector_bytes
 
     def one(here: Value) -> None:
-        old, new = f.offset(source, here * width), f.offset(target, made.get() * width)
+        old, new = f.offset(source, here * width), f.offset(target, written.get() * width)
         copied = f.variable("i64", 0)
         for kind, count in ((vector("i8", wide), wide), ("i64", 8), ("i8", 1)):
             with f.while_(partial(fits, copied, width, count)):
                 word = f.load(f.offset(old, copied.get()), kind, 1)
                 f.store(word, f.offset(new, copied.get()), 1)
                 copied.set(copied.get() + count)
-        made.set(made.get() + 1)
+        written.set(written.get() + 1)
 
     def rest() -> None:
         flags.set(0)
@@ -255,7 +258,7 @@ def _rows(
     def many() -> None:
         flags.set(_flags(f, f.offset(mask, at.get()), SKIPPED))
 
-    with f.while_(lambda: made.get().is_("slt", left)):
+    with f.while_(lambda: written.get().is_("slt", left)):
         f.choose((at.get() + SKIPPED).is_("sle", length), many, rest)
         with f.while_(lambda: flags.get().is_("ne", 0)):
             seen = flags.get()

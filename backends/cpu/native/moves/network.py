@@ -1,8 +1,8 @@
-"""A sorting network over rows of memory, in every lane of vectors at once.
+"""A bitonic sorting network over rows of memory; each lane of the vectors is sorted independently.
 
-A bitonic network whose comparisons all point upwards: a merge of two sorted halves compares rows
-from both ends, then halves of halves, down to sixteen rows, which stay in registers. What would
-lie past the end is larger than everything, so that comparing it is left out.
+All comparisons of the network point upwards: a merge of two sorted halves compares rows from both
+ends, then halves of halves, down to 16 rows, which are held in registers. Rows past the end would
+be larger than all others, so that their comparisons are omitted.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from shardir.backends.cpu.native.llvm.text import Function, Value
 
 RUN = 16
-"""How many rows are compared in registers."""
+"""Rows that are compared in registers."""
 
 
-def sort_rows(f: Function, rows: Value, count: Value, kept: str) -> None:
-    """Sort `count` rows of words, a multiple of a run, in every lane."""
-    _runs(f, rows, count, kept, (2, 4, 8, 16))
+def sort_rows(f: Function, rows: Value, count: Value, row_type: str) -> None:
+    """Sort `count` rows of words, a multiple of `REGISTER_ROWS`, in every lane."""
+    _runs(f, rows, count, row_type, (2, 4, 8, 16))
     width = f.variable("i64", 2 * RUN)
     with f.while_(lambda: (width.get() >> 1).is_("slt", count)):
         whole = width.get()
@@ -23,52 +23,54 @@ def sort_rows(f: Function, rows: Value, count: Value, kept: str) -> None:
         with f.loop(0, count, whole) as start:
             skipped = start + whole - count
             begin = f.select(skipped.is_("sgt", 0), skipped, 0)
-            _pairs(f, rows, kept, begin, half, start, start + (whole - 1), True)
+            _pairs(f, rows, row_type, begin, half, start, start + (whole - 1), True)
         reach = f.variable("i64", half >> 1)
         with f.while_(lambda: reach.get().is_("sge", RUN)):
-            far = reach.get()
-            with f.loop(0, count, far << 1) as start:
+            distance = reach.get()
+            with f.loop(0, count, distance << 1) as start:
                 stop = f.least(
-                    far, f.select((count - start).is_("sgt", far), count - start - far, 0)
+                    distance,
+                    f.select((count - start).is_("sgt", distance), count - start - distance, 0),
                 )
-                _pairs(f, rows, kept, f.value(0, "i64"), stop, start, start + far, False)
-            reach.set(far >> 1)
-        _runs(f, rows, count, kept, ())
+                _pairs(f, rows, row_type, f.value(0, "i64"), stop, start, start + distance, False)
+            reach.set(distance >> 1)
+        _runs(f, rows, count, row_type, ())
         width.set(whole << 1)
 
 
 def _pairs(
     f: Function,
     rows: Value,
-    kept: str,
+    row_type: str,
     begin: Value,
     stop: Value,
     low: Value,
     high: Value,
     mirrored: bool,
 ) -> None:
-    """Compare rows `low` + t and `high` + t, or `high` - t, four at a time."""
+    """Compare rows `low` + t with `high` + t, or with `high` - t if `mirrored`, four at a time."""
     with f.loop(begin, stop, 4) as t:
         pairs = []
         for k in range(4):
-            near = f.offset(rows, low + t + k, kept)
-            far = f.offset(rows, high - t - k if mirrored else high + t + k, kept)
-            pairs.append((near, far, f.load(near, kept, 1), f.load(far, kept, 1)))
-        for near, far, a, b in pairs:
+            near = f.offset(rows, low + t + k, row_type)
+            distance = f.offset(rows, high - t - k if mirrored else high + t + k, row_type)
+            pairs.append((near, distance, f.load(near, row_type, 1), f.load(distance, row_type, 1)))
+        for near, distance, a, b in pairs:
             f.store(f.intrinsic("smin", a, b), near, 1)
-            f.store(f.intrinsic("smax", a, b), far, 1)
+            f.store(f.intrinsic("smax", a, b), distance, 1)
 
 
-def _runs(f: Function, rows: Value, count: Value, kept: str, merges: Sequence[int]) -> None:
-    """In every run of rows: merges of these widths from scratch, or only the end of a merge."""
+def _runs(f: Function, rows: Value, count: Value, row_type: str, merges: Sequence[int]) -> None:
+    """Sort every run of rows by merges of these widths, or only finish a merge if there are
+    none."""
     with f.loop(0, count, RUN) as start:
-        places = [f.offset(rows, start + i, kept) for i in range(RUN)]
-        held = [f.load(place, kept, 1) for place in places]
+        places = [f.offset(rows, start + i, row_type) for i in range(RUN)]
+        registers = [f.load(place, row_type, 1) for place in places]
 
         def compare(i: int, j: int) -> None:
-            held[i], held[j] = (
-                f.intrinsic("smin", held[i], held[j]),
-                f.intrinsic("smax", held[i], held[j]),
+            registers[i], registers[j] = (
+                f.intrinsic("smin", registers[i], registers[j]),
+                f.intrinsic("smax", registers[i], registers[j]),
             )
 
         def halves(reach: int) -> None:
@@ -85,5 +87,5 @@ def _runs(f: Function, rows: Value, count: Value, kept: str, merges: Sequence[in
             halves(width // 4)
         if not merges:
             halves(RUN // 2)
-        for place, value in zip(places, held, strict=True):
+        for place, value in zip(places, registers, strict=True):
             f.store(value, place, 1)

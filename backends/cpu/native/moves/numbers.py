@@ -1,7 +1,6 @@
-"""Elements of every type as numbers in registers, and back in memory rounded once.
+"""Elements of every type as register values, rounded once when they are stored.
 
-Bools are bytes 0 and 1, and 1 is what is read of every other byte. Narrow floats are computed in
-f32 or f64.
+Bools are bytes 0 and 1; any nonzero byte is read as 1. Narrow floats are computed in f32 or f64.
 """
 
 from math import inf
@@ -22,33 +21,34 @@ MEMORY = {
     "f64": "double",
     "key": "i64",
 }
-"""How LLVM sees an element in memory."""
+"""The LLVM type of an element in memory."""
 SIZES = {name: TensorType((), name).numpy.itemsize for name in MEMORY}
 NARROW = ("f16", "bf16")
 
 
 class Kind(NamedTuple):
-    """Elements of a type in memory, and the type that they are computed in."""
+    """The element type in memory and the type of the computation."""
 
     dtype: str
     type: str
-    """LLVM's type of one element in a register."""
+    """The LLVM type of one element in a register."""
 
 
 def kind_of(dtype: str, wide: bool = False) -> Kind:
-    """Computed in its own type, narrow floats in f32; with `wide`, all floats in f64."""
+    """Return the kind of a type: computed in its own type, narrow floats in f32; with `wide`, all
+    floats in f64."""
     if dtype in ("f16", "bf16", "f32", "f64") and wide:
         return Kind(dtype, "double")
     return Kind(dtype, "float" if dtype in NARROW else MEMORY[dtype])
 
 
 def load(f: Function, address: Value, kind: Kind, count: int) -> Value:
-    """`count` elements that lie together."""
+    """Load `count` contiguous elements."""
     return widened(f, f.load(address, vector(MEMORY[kind.dtype], count), 1), kind)
 
 
 def widened(f: Function, value: Value, kind: Kind) -> Value:
-    """Elements as they are in memory, as numbers of the kind."""
+    """Convert elements from their memory type to the computation type."""
     count = lanes(value.type)
     if kind.dtype == "bool":
         return value.is_("ne", 0).to(value.type, "zext")
@@ -60,12 +60,12 @@ def widened(f: Function, value: Value, kind: Kind) -> Value:
 
 
 def store(f: Function, value: Value, address: Value, kind: Kind) -> None:
-    """Numbers of the kind to where elements lie together."""
+    """Store values as contiguous elements."""
     f.store(narrowed(f, value, kind), address, 1)
 
 
 def narrowed(f: Function, value: Value, kind: Kind) -> Value:
-    """Numbers of the kind as elements in memory, rounded once to the nearest."""
+    """Convert values to their memory type, rounded once to nearest."""
     count = lanes(value.type)
     if element(value.type) == "double" and kind.dtype in NARROW:
         value = odd_single(f, value)
@@ -77,7 +77,7 @@ def narrowed(f: Function, value: Value, kind: Kind) -> Value:
 
 
 def identity(op: str, dtype: str) -> float:
-    """What combines with every number to that number, bit for bit."""
+    """Return the identity element of a combination, bit for bit."""
     if dtype == "bool":
         return int(op in ("mul", "min"))
     if dtype in FLOAT_NAMES:
@@ -89,7 +89,8 @@ def identity(op: str, dtype: str) -> float:
 
 
 def combine(f: Function, op: str, a: Value, b: Value, dtype: str) -> Value:
-    """`a` and `b` by add, mul, max or min; NaN wins, +0 is above -0, bools stay bools."""
+    """Combine `a` and `b` by add, mul, max or min; NaN propagates, +0 is above -0, bools stay
+    bools."""
     if dtype == "bool":
         return a | b if op in ("add", "max") else a & b
     if op in ("add", "mul"):

@@ -1,9 +1,9 @@
-"""Sorting complex numbers of two f32: the order of both parts makes a word of 64 bits.
+"""Sorting of c64: the keys of both parts form a word of 64 bits.
 
-The real part goes first, and the imaginary part below it. Those whose imaginary part alone is NaN
-come after all that have none, by their real parts: above them is what no real part becomes. Words
-have lost the signs of zeros. Where a line has a zero with a sign, its elements with zeros are
-looked up among the words, and written once more in the order they came in.
+The real part is the upper half, the imaginary part the lower. Elements whose imaginary part alone
+is NaN come after all others without NaN, ordered by their real parts: their upper half is a value
+that no real part becomes. Words do not keep the signs of zeros. If a line has a negative zero, its
+elements with zeros are searched among the words and written again in source order.
 """
 
 from collections.abc import Callable
@@ -19,22 +19,22 @@ from shardir.backends.cpu.native.moves.picking import line_starts
 from shardir.backends.cpu.native.moves.quicksort import Start, started
 
 BYTES = 8
-"""Of an element, and of a word."""
+"""The size in bytes of an element, and of a word."""
 PART = 1 << 15
-"""Elements of a line that one task makes words of."""
+"""Elements of a line that one task converts to words."""
 HALF = Keys("f32", 32)
 BELOW_NAN = 0x7F900000
 """Above the key of infinity, and below that of NaN."""
 SIGNED_ZERO = -(1 << 31)
 
 Sort = Callable[[View, View], list[Phase] | None]
-"""Phases that write the sorted lines of the one to the other, along the last dimension."""
+"""Returns phases that write the sorted lines of one view to the other, along the last dimension."""
 
 
 def pairs_phases(x: View, y: View, dim: int, sort: Sort, context: Context) -> list[Phase] | None:
-    """Phases that write the sorted lines of complex numbers `x` to `y`, as `sort` does it with u64.
+    """Return phases that write the sorted lines of complex `x` to `y`, using `sort` for u64.
 
-    `None` where that has none, or for lines that do not lie evenly.
+    Return None if `sort` does, or for lines without a constant stride.
     """
     steps = x.shape[dim]
     loops, offsets = nest([line_starts(x, dim), line_starts(y, dim)])
@@ -70,19 +70,21 @@ SOURCE, UNSORTED, ARRANGED, TARGET, FLAGS, SEEN = 2, 6, 10, 14, 18, 19
 
 
 def _word_of(f: Function, bits: Value) -> Value:
-    """The bits of elements as words, one or a vector."""
+    """Convert the bits of elements to words, one or a vector."""
     real, imaginary = (_order(f, half) for half in _halves(bits))
-    alone = _is_nan(imaginary) & ~_is_nan(real)
-    high = f.select(alone, BELOW_NAN, real)
-    return _joined(f.select(alone, real, imaginary) ^ HALF.least, high ^ HALF.least)
+    is_imaginary_nan = _is_nan(imaginary) & ~_is_nan(real)
+    high = f.select(is_imaginary_nan, BELOW_NAN, real)
+    return _joined(f.select(is_imaginary_nan, real, imaginary) ^ HALF.least, high ^ HALF.least)
 
 
 def _bits_of(f: Function, words: Value) -> Value:
-    """The elements that became such words."""
+    """Convert words back to the bits of elements."""
     low, high = (half ^ HALF.least for half in _halves(words))
-    alone = high.is_("eq", BELOW_NAN)
-    imaginary = f.select(alone, NAN["f32"], low)
-    return _joined(HALF.element(f, f.select(alone, low, high)), HALF.element(f, imaginary))
+    is_imaginary_nan = high.is_("eq", BELOW_NAN)
+    imaginary = f.select(is_imaginary_nan, NAN["f32"], low)
+    return _joined(
+        HALF.element(f, f.select(is_imaginary_nan, low, high)), HALF.element(f, imaginary)
+    )
 
 
 def _order(f: Function, half: Value) -> Value:
@@ -94,7 +96,7 @@ def _is_nan(key: Value) -> Value:
 
 
 def _halves(words: Value) -> tuple[Value, Value]:
-    """The lower and the upper half: of elements, the real and the imaginary part."""
+    """Return the lower and upper half: of elements, the real and the imaginary part."""
     half = vector("i32", lanes(words.type))
     return words.to(half, "trunc"), (words >> 32).to(half, "trunc")
 
@@ -105,7 +107,7 @@ def _joined(low: Value, high: Value) -> Value:
 
 
 def _moved(start: Start, ends: tuple[int, int], move: Callable[[Value], Value]) -> None:
-    """Words of a part of a line from one end to the other, as vectors where they lie together."""
+    """Convert the words of a part of a line, in vectors if both ends are contiguous."""
     f, wide = start.function, host().lanes(BYTES)
     parts, steps = start.word(0), start.word(1)
     line, first = start.task // parts, (start.task % parts) * PART
@@ -119,15 +121,15 @@ def _moved(start: Start, ends: tuple[int, int], move: Callable[[Value], Value]) 
         f.store(move(bits), f.offset(target, at.get() * to_step), 4)
         at.set(at.get() + count)
 
-    together = step.is_("eq", BYTES) & to_step.is_("eq", BYTES)
-    with f.while_(lambda: together & fits(at, stop, wide)):
+    contiguous = step.is_("eq", BYTES) & to_step.is_("eq", BYTES)
+    with f.while_(lambda: contiguous & fits(at, stop, wide)):
         some(wide)
     with f.while_(partial(fits, at, stop, 1)):
         some(1)
 
 
 def _words_text(name: str) -> str:
-    """Elements as words, and whether some have a zero with a sign."""
+    """Return the text of the kernel that converts elements to words and detects negative zeros."""
     start = started(name)
     f, wide = start.function, host().lanes(BYTES)
     found = [f.variable(vector("i32", count), 0) for count in (wide, 1)]
@@ -148,7 +150,7 @@ def _words_text(name: str) -> str:
 
 
 def _back_text(name: str) -> str:
-    """Words as elements."""
+    """Return the text of the kernel that converts words back to elements."""
     start = started(name)
     _moved(start, (ARRANGED, TARGET), partial(_bits_of, start.function))
     start.function.leave()
@@ -156,7 +158,8 @@ def _back_text(name: str) -> str:
 
 
 def _zeros_text(name: str) -> str:
-    """Elements with zeros, in the order they came in, if some zero has a sign."""
+    """Return the text of the kernel that writes elements with zeros in source order, if any zero is
+    negative."""
     start = started(name)
     f, line = start.function, start.task
     parts, steps = start.word(0), start.word(1)
@@ -174,7 +177,7 @@ def _zeros_text(name: str) -> str:
             bits = f.load(f.offset(source, i * step), "i64", 4)
             real, imaginary = ((half << 1).is_("eq", 0) for half in _halves(bits))
             with f.when(real | imaginary):
-                # Another thread may have written it meanwhile: then it may be behind all words.
+                # If another thread has modified the element, it may be behind all words.
                 low = f.least(_first_of(f, words, steps, _word_of(f, bits)), steps - 1)
                 place = f.offset(seen, low, "i32")
                 before = f.load(place, "i32")
@@ -186,7 +189,7 @@ def _zeros_text(name: str) -> str:
 
 
 def _first_of(f: Function, words: Value, count: Value, word: Value) -> Value:
-    """Where the first of equal words is in sorted ones."""
+    """Return the first position of `word` among sorted words, by binary search."""
     low, high = f.variable("i64", 0), f.variable("i64", count)
     with f.while_(lambda: low.get().is_("slt", high.get())):
         middle = (low.get() + high.get()) >> 1

@@ -1,10 +1,10 @@
-"""Keys parted by a bound: those of a vector that go to the left, or to the right, are packed.
+"""Partitions keys by a bound with compress instructions.
 
-A range of keys that belongs to a place of memory lies there or in a second memory, a stack. Parting
-it leaves those that go to the left at its place, and the others on the stack. So nothing is written
-where keys wait to be read, and both sides are written forwards, whole vectors at a time, without a
-branch. (B. Bramas, A novel hybrid Quicksort algorithm vectorized using AVX-512, 2017, packs vectors
-and parts in place.)
+A range of keys that belongs to a target range is stored there or on a stack. Partitioning leaves
+the keys of the left side in the target and moves the others to the stack, so that no unread key is
+overwritten, and both sides are written forwards in full vectors without branches. (B. Bramas, A
+novel hybrid Quicksort algorithm vectorized using AVX-512, 2017, compresses vectors and partitions
+in place.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.keys import Keys
 
 TOGETHER = 8
-"""Vectors that are parted in one round of the loop."""
+"""Vectors that are partitioned per iteration."""
 
 
 class Waiting:
-    """A stack of ranges that wait to be sorted or parted, a row of words for each."""
+    """A stack of ranges that are left to sort or partition; each is a row of words."""
 
     def __init__(self, f: Function, words: int, most: int) -> None:
         self._f, self._words = f, words
@@ -28,7 +28,7 @@ class Waiting:
         self._number = f.variable("i64", 0)
 
     def push(self, *words: Value | int) -> None:
-        """The next one that is taken."""
+        """Push a range, which is the next to be popped."""
         f, entry = self._f, self._top()
         for i, word in enumerate(words):
             f.store(f.value(word, "i64"), f.offset(entry, i, "i64"))
@@ -36,7 +36,7 @@ class Waiting:
 
     @contextmanager
     def each(self) -> Iterator[Sequence[Value]]:
-        """Take ranges until there are none."""
+        """Emit the body in a loop that pops ranges until the stack is empty."""
         f = self._f
         with f.while_(lambda: self._number.get().is_("sgt", 0)):
             self._number.set(self._number.get() - 1)
@@ -48,41 +48,41 @@ class Waiting:
 
 
 def parts_keys(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that parts keys: (from, count, left, right, bound).
+    """Emit a function that partitions keys and return its name. Its parameters are (source, count,
+    left, right, bound).
 
-    Those above the bound go to the right, the others to the left; each may overwrite what was
-    read, and to the right, as much as a vector may be written behind them. Gives how many went to
-    the left.
+    Keys above the bound are written to the right, the others to the left. Either may overwrite keys
+    that have been read; up to one vector may be written past the end on the right. The function
+    returns the number of keys on the left.
     """
     name = f"part_{keys.type}"
     f = Function(module, name, ("ptr", "i64", "ptr", "ptr", keys.type), "i64", APART, True)
     source, count, left, right, bound = f.params
     bounds = f.splat(bound, keys.lanes)
-    # How many are read, and lie on either side: a difference of these in addresses would be looked
-    # at for long by LLVM.
-    at, made, aside = (f.variable("i64", 0) for _ in range(3))
+    # Use indices of read and written keys: LLVM takes long to analyze differences of addresses.
+    at, left_count, right_count = (f.variable("i64", 0) for _ in range(3))
 
-    def part(together: int) -> None:
+    def part(vector_count: int) -> None:
         begin = at.get()
-        values = [keys.load(f, source, begin + i * keys.lanes) for i in range(together)]
+        values = [keys.load(f, source, begin + i * keys.lanes) for i in range(vector_count)]
         for value in values:
             flags = value.is_("sle", bounds)
-            keys.store(f, keys.packed(f, value, flags), left, made.get())
-            keys.store(f, keys.packed(f, value, ~flags), right, aside.get())
-            few = keys.number_of(f, flags)
-            made.set(made.get() + few)
-            aside.set(aside.get() + (keys.lanes - few))
-        at.set(begin + together * keys.lanes)
+            keys.store(f, keys.packed(f, value, flags), left, left_count.get())
+            keys.store(f, keys.packed(f, value, ~flags), right, right_count.get())
+            count_left = keys.number_of(f, flags)
+            left_count.set(left_count.get() + count_left)
+            right_count.set(right_count.get() + (keys.lanes - count_left))
+        at.set(begin + vector_count * keys.lanes)
 
-    for together in (TOGETHER, 1):
-        with f.while_(partial(fits, at, count, together * keys.lanes)):
-            part(together)
-    begin, here = at.get(), made.get()
+    for vector_count in (TOGETHER, 1):
+        with f.while_(partial(fits, at, count, vector_count * keys.lanes)):
+            part(vector_count)
+    begin, here = at.get(), left_count.get()
     there = keys.first(f, count - begin)
     value = keys.load_some(f, source, begin, there)
     low = value.is_("sle", bounds)
-    few = keys.number_of(f, low & there)
-    keys.store_some(f, keys.packed(f, value, low & there), left, here, keys.first(f, few))
-    keys.store(f, keys.packed(f, value, ~low & there), right, aside.get())
-    f.leave(here + few)
+    count_left = keys.number_of(f, low & there)
+    keys.store_some(f, keys.packed(f, value, low & there), left, here, keys.first(f, count_left))
+    keys.store(f, keys.packed(f, value, ~low & there), right, right_count.get())
+    f.leave(here + count_left)
     return name

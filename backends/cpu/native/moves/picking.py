@@ -1,9 +1,10 @@
-"""The elements at a few places of sorted lines, without sorting: of long lines, a few of them.
+"""Radix select: elements at a few positions of sorted lines, without sorting long lines.
 
-Elements become unsigned integers in the same order. A round counts how many there are of each of
-their next eleven bits, the highest first, among those that agree with what is wanted so far; that
-tells the bits of the element at a place, and its place among those that agree. After three rounds
-(six for 64 bits) all bits are known. Tasks count parts of a line, and their counts are added.
+Elements become unsigned integers that compare in the same order. A round counts the values of the
+next eleven bits, the highest first, among the elements that agree with the bits found so far; the
+counts determine these bits of the element at a position, and its position among the elements that
+agree. After three rounds (six for 64 bits) all bits are known. Tasks count parts of a line, and
+their counts are added.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,19 +31,20 @@ DIGIT = 11
 COUNTS = 1 << DIGIT
 COUNT_BYTES = 4 * COUNTS
 APART = 4
-"""Tables that neighbours are counted in by turns: adding to one number again at once takes long."""
+"""Count tables that consecutive elements use in turn: repeated increments of one entry are slow."""
 TASK_ELEMENTS = 1 << 15
 MOST = 1 << 31
 STATE = ("bits", "place", "match", "table")
-"""What is known of a place, a word each: the bits of its element, its place among those that agree,
-what the bits of those are (-1: somebody else's are the same), and who has counted them."""
+"""The state of a position, one word each: the bits of its element found so far, its position among
+the elements that agree, the bits to match (-1: another position has the same), and the table with
+its counts."""
 
 
 def picked_phases(
     x: View, y: View, dim: int, wanted: Sequence[int], context: Context
 ) -> list[Phase] | None:
-    """Phases that write the elements at `wanted` places of the sorted lines to where they are in
-    `y`, and nothing else; `None` for lines that do not lie together."""
+    """Return phases that write the elements at `wanted` positions of the sorted lines of `x` to `y`
+    and nothing else; None for lines that are not contiguous."""
     steps, size = x.shape[dim], x.itemsize
     lines = nest([line_starts(x, dim), line_starts(y, dim)]).loops
     if x.strides[dim] != size or steps >= MOST or len(lines) > 1:
@@ -62,17 +64,17 @@ def picked_phases(
         name = f"moves_pick_count_{x.dtype}_{ranks}_{low}_{bits}"
         text = partial(_counting, name, x.dtype, ranks, low, bits, number == 0)
         cost = count * steps * (1.0 if number == 0 else 0.5)
-        phases.append(Phase(Kernel(name, text), record, count * parts, cost, "pick"))
+        phases.append(Phase(Kernel(name, text), record, count * parts, cost, "radix select"))
         found = (y.slot, y.offset, to_line, y.strides[dim], parts, tables, state, *wanted)
         name = f"moves_pick_find_{x.dtype}_{ranks}_{low}_{bits}"
         text = partial(_finding, name, x.dtype, ranks, low, bits, number == 0)
         cost = 300.0 * parts + 2000.0 * ranks
-        phases.append(Phase(Kernel(name, text), found, count, count * cost, "pick"))
+        phases.append(Phase(Kernel(name, text), found, count, count * cost, "radix select"))
     return phases
 
 
 def line_starts(x: View, dim: int) -> View:
-    """The first elements of the lines along a dimension."""
+    """Return the first elements of the lines along a dimension."""
     shape, strides = list(x.shape), list(x.strides)
     del shape[dim], strides[dim]
     return View(x.slot, x.offset, tuple(shape), tuple(strides), x.dtype)
@@ -92,12 +94,12 @@ def _base(f: Function, bases: Value, slot: Value) -> Value:
 
 
 def _entry(f: Function, state: Value, rank: Value | int, name: str) -> Value:
-    """Where a word of the state of a place is."""
+    """Return the address of a word of the state of a position."""
     return f.offset(f.offset(state, rank * (8 * len(STATE))), 8 * STATE.index(name))
 
 
 def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool) -> str:
-    """A kernel that counts the digits `low` to `low + bits` in a part of a line."""
+    """Return the text of a kernel that counts bits `low` to `low + bits` in a part of a line."""
     module = Module()
     f, (bases, record, task, worker) = _start(module, name)
     slot, offset, from_line, steps, each, parts, tables, states = (
@@ -108,18 +110,22 @@ def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: boo
     extent = f.least(each, steps - begin)
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     start = f.offset(_base(f, bases, slot), offset + line * from_line + begin * size)
-    mine = f.offset(_base(f, bases, tables), task * (ranks * COUNT_BYTES))
+    own_counts = f.offset(_base(f, bases, tables), task * (ranks * COUNT_BYTES))
     state = f.offset(_base(f, bases, states), line * (ranks * 8 * len(STATE)))
     used = 1 if first else ranks
-    apart = APART if first else 1
-    kept = f.offset(_base(f, bases, f.value(0, "i64")), worker * SCRATCH_BYTES) if first else mine
+    table_count = APART if first else 1
+    table_base = (
+        f.offset(_base(f, bases, f.value(0, "i64")), worker * SCRATCH_BYTES)
+        if first
+        else own_counts
+    )
     wide = host().lanes(max(size, 4))
-    nothing = vector("i32", wide)
-    with f.loop(0, used * apart * COUNTS, wide) as i:
-        f.store(f.value(0, nothing), f.offset(kept, i, "i32"), 1)
+    count_type = vector("i32", wide)
+    with f.loop(0, used * table_count * COUNTS, wide) as i:
+        f.store(f.value(0, count_type), f.offset(table_base, i, "i32"), 1)
 
     def add(digit: Value, table: int) -> None:
-        place = f.offset(f.offset(kept, table * COUNT_BYTES), digit, "i32")
+        place = f.offset(f.offset(table_base, table * COUNT_BYTES), digit, "i32")
         f.store(f.load(place, "i32") + 1, place)
 
     matches = [
@@ -142,11 +148,11 @@ def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: boo
             position.set(position.get() + count)
     if first:
         with f.loop(0, COUNTS, wide) as i:
-            total = f.load(f.offset(kept, i, "i32"), nothing, 1)
+            total = f.load(f.offset(table_base, i, "i32"), count_type, 1)
             for other in range(1, APART):
-                place = f.offset(f.offset(kept, other * COUNT_BYTES), i, "i32")
-                total = total + f.load(place, nothing, 1)
-            f.store(total, f.offset(mine, i, "i32"), 1)
+                place = f.offset(f.offset(table_base, other * COUNT_BYTES), i, "i32")
+                total = total + f.load(place, count_type, 1)
+            f.store(total, f.offset(own_counts, i, "i32"), 1)
     fence(f)
     f.leave()
     return module.text()
@@ -155,7 +161,7 @@ def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: boo
 def _add_matching(
     f: Function, above: Value, digits: Value, match: Value, add: Callable[[Value], None]
 ) -> None:
-    """Count those digits that come after the bits of `match`."""
+    """Count the digits of the elements whose higher bits equal `match`."""
     count = lanes(above.type)
     if count == 1:
         with f.when(_wide(above).is_("eq", match)):
@@ -177,7 +183,8 @@ def _add_matching(
 
 
 def _finding(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool) -> str:
-    """A kernel that finds the next digit of every place of a line, and then its element."""
+    """Return the text of a kernel that finds the next bits of every position of a line, and in the
+    last round its element."""
     module = Module()
     f, (bases, record, task, _) = _start(module, name)
     slot, offset, to_line, step, parts, tables, states = (_word(f, record, k) for k in range(7))
@@ -217,10 +224,10 @@ def _finding(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool
 
 
 def _walk(f: Function, counts: Value, digit: Variable, left: Variable) -> None:
-    """Go to the digit of the place that `left` says, and leave its place among its equals.
+    """Advance to the digit of position `left`, and set `left` to the position among its equals.
 
-    Where another thread writes into the elements, fewer may have been counted than there are; then
-    it is the last digit.
+    If another thread modifies the elements, fewer may have been counted than there are; then the
+    last digit is used.
     """
 
     def count() -> Value:
@@ -243,12 +250,12 @@ def _wide(value: Value) -> Value:
 
 
 def _right(f: Function, value: Value, by: int) -> Value:
-    """Shifted towards the lowest bit, zeros coming in."""
+    """Shift right, filling with zeros."""
     return f.emit(f"lshr {value.type} {value}, {f.value(by, value.type)}", value.type)
 
 
 def ordered(f: Function, value: Value, dtype: str) -> Value:
-    """Numbers as unsigned integers in their order, all NaN last."""
+    """Convert elements to unsigned integers that compare in element order, all NaN last."""
     count, size = lanes(value.type), numbers.SIZES[dtype]
     width = 32 if size <= 4 else 64
     whole, top = vector(f"i{width}", count), -(1 << width - 1)
@@ -264,7 +271,7 @@ def ordered(f: Function, value: Value, dtype: str) -> Value:
 
 
 def element_of(f: Function, key: Value, dtype: str) -> Value:
-    """The number that became such an integer, from 64 bits."""
+    """Convert such an integer of 64 bits back to its element."""
     size, type = numbers.SIZES[dtype], numbers.kind_of(dtype).type
     width = 32 if size <= 4 else 64
     word, top = f"i{width}", -(1 << width - 1)

@@ -1,7 +1,6 @@
-"""Where the elements of sorted lines were, where the processor packs lanes: by sorting words.
+"""Argsort of lines: sorts words of key and index, for processors with compress instructions.
 
-A key of at most 32 bits and the place where it was make a word of 64, so that sorting words alone
-keeps the order of equal keys.
+A key of at most 32 bits and its index form a word of 64 bits, so that sorting words is stable.
 """
 
 from collections.abc import Callable
@@ -20,18 +19,18 @@ from shardir.backends.cpu.native.moves.zeros import zeros_phases
 
 WORD_BYTES = 8
 LONG = 1 << 18
-"""Lines of so many elements are sorted by digits as fast, or faster if they share some."""
+"""Minimum elements of lines for which radix sort is as fast, or faster if they share digits."""
 PART = 1 << 15
-"""Elements of a line that one task makes words of."""
+"""Elements of a line that one task converts to words."""
 
 
 def places_phases(
     x: View, y: View, dim: int, values: View | None, context: Context
 ) -> list[Phase] | None:
-    """Phases that write to `y` where the elements of the sorted lines of `x` were, in i32; and
-    elements of 32 bits to `values`.
+    """Return phases that write the permutation that sorts the lines of `x` to `y`, in i32, and
+    32-bit elements to `values`.
 
-    `None` for keys of 64 bits, for long lines, and where quicksort does not sort their words.
+    Return None for keys of 64 bits, for long lines, and if quicksort does not support their words.
     """
     steps = x.shape[dim]
     ends = [x, y] if values is None else [x, y, values]
@@ -75,25 +74,25 @@ def places_phases(
 
 
 def _words_text(dtype: str, name: str) -> str:
-    """Elements as words."""
+    """Return the text of the kernel that converts elements to words."""
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
 
     def move(f: Function, source: Value, target: Value, first: Value, lanes: int) -> None:
         value = numbers.load(f, source, kind, lanes)
         if kind.type in FLOATS:
-            value = value + 0.0  # makes +0 of -0
+            value = value + 0.0  # Converts -0 to +0.
         key = ordered(f, value, dtype)
         whole, place = vector("i64", lanes), f.splat(first, lanes)
         if lanes > 1:
-            numbers_of = ", ".join(f"i64 {lane}" for lane in range(lanes))
-            place = place + Value(f"<{numbers_of}>", whole, f)
+            indices = ", ".join(f"i64 {lane}" for lane in range(lanes))
+            place = place + Value(f"<{indices}>", whole, f)
         f.store((key.to(whole, "zext") << 32) | place, target, WORD_BYTES)
 
     return _text(name, size, WORD_BYTES, move)
 
 
 def _places_text(name: str) -> str:
-    """The places in words."""
+    """Return the text of the kernel that extracts the indices of words."""
 
     def move(f: Function, source: Value, target: Value, _: Value, lanes: int) -> None:
         word = f.load(source, vector("i64", lanes), WORD_BYTES)
@@ -103,7 +102,7 @@ def _places_text(name: str) -> str:
 
 
 def _values_text(dtype: str, name: str) -> str:
-    """The elements in words; all NaN are one."""
+    """Return the text of the kernel that extracts the elements of words; all NaN are one."""
     keys = keys_of(dtype)
 
     def move(f: Function, source: Value, target: Value, _: Value, lanes: int) -> None:
@@ -118,7 +117,8 @@ def _text(
     name: str, reads: int, writes: int,
     move: Callable[[Function, Value, Value, Value, int], None],
 ) -> str:  # fmt: skip
-    """A kernel that moves parts of lines, as vectors where elements lie together."""
+    """Return the text of a kernel that converts parts of lines, in vectors if they are
+    contiguous."""
     start = started(name)
     f, wide = start.function, host().lanes(WORD_BYTES)
     parts, steps = start.word(0), start.word(1)
@@ -128,20 +128,20 @@ def _text(
     target, to_step = _line(start, 6, line)
     at = f.variable("i64", first)
 
-    def moved(lanes: int) -> None:
+    def move_some(lanes: int) -> None:
         here = at.get()
         move(f, f.offset(source, here * step), f.offset(target, here * to_step), here, lanes)
         at.set(here + lanes)
 
-    together = step.is_("eq", reads) & to_step.is_("eq", writes)
-    with f.while_(lambda: together & fits(at, stop, wide)):
-        moved(wide)
+    contiguous = step.is_("eq", reads) & to_step.is_("eq", writes)
+    with f.while_(lambda: contiguous & fits(at, stop, wide)):
+        move_some(wide)
     with f.while_(partial(fits, at, stop, 1)):
-        moved(1)
+        move_some(1)
     f.leave()
     return f.module.text()
 
 
 def _line(start: Start, index: int, number: Value) -> tuple[Value, Value]:
-    """Where a line begins, and the bytes from one element of it to the next."""
+    """Return the address of a line and the stride of its elements."""
     return start.line(index, number), start.word(index + 3)

@@ -1,7 +1,8 @@
-"""Lines of values alone by quicksort with vectors (`partition`), where the processor packs lanes.
+"""Vectorized quicksort of lines of values (`partition`), for processors with compress instructions.
 
-What is short is sorted by a network (`blocks`). So is what many bounds did not part, so that time
-is bounded for all keys: those that equal the least of their range are done in one go.
+Short ranges are sorted by a network (`register_network`), and so are ranges that were partitioned
+too often, which bounds the time for all inputs: keys equal to the lower bound of their range are
+written in one pass.
 """
 
 from collections.abc import Sequence
@@ -19,21 +20,22 @@ from shardir.backends.cpu.native.moves.partition import Waiting, parts_keys
 from shardir.backends.cpu.native.moves.picking import line_starts
 
 SHORT = 4
-"""Ranges of so many blocks are sorted by a network."""
+"""Ranges of at most this many blocks are sorted by a network."""
 FREQUENT = 6
-"""Unless so many of five vectors are equal: parting those soon leaves nothing but equal keys."""
+"""Minimum equal keys in a sample of five vectors for which even short ranges are partitioned."""
 OFTEN = 2
-"""A range is parted so often for each bit of its length, at most."""
+"""Maximum number of partitions of a range, per bit of the line length."""
 LEVELS = 31
-"""The bits of the length of a line, at most."""
+"""Maximum bits of the line length."""
 
 
 def sorts_waiting(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that sorts (place, stack, count, least key,
-    how often they may be parted, wanted places, how many of these).
+    """Emit a function that sorts the keys on a stack and return its name. Its parameters are
+    (target, stack, count, least key, depth limit, wanted positions, their number).
 
-    The keys are at the bottom of the stack, which has room for `slack` more, and none is below the
-    least one. Their elements are written to the place; if places of them are wanted, these.
+    The keys are at the bottom of the stack, which has room for `stack_slack` more, and none is
+    below the least key. Their elements are written to the target; if positions are wanted, only
+    these.
     """
     name = f"sort_waiting_{keys.type}"
     blocks, parts = sorts_blocks(module, keys), parts_keys(module, keys)
@@ -41,22 +43,22 @@ def sorts_waiting(module: Module, keys: Keys) -> str:
     params = ("ptr", "ptr", "i64", keys.type, "i64", "ptr", "i64")
     f = Function(module, name, params, attributes=APART, internal=True)
     target, stack, total, none_below, levels, ranks, number = f.params
-    # Where ranges belong, and where the stack ends that they may use; whether they are on it; what
-    # none of their keys is below; and how often they may still be parted.
+    # Words of a range: its begin in the target, its end on the stack, its count, whether it is on
+    # the stack, a lower bound of its keys, and how many more partitions are allowed.
     waiting = Waiting(f, 6, OFTEN * LEVELS + 2)
     waiting.push(0, 0, total, 1, keys.wide(none_below), levels)
     with waiting.each() as (begin, top, count, on_stack, least, depth):
         here, there = keys.at(f, target, begin), keys.at(f, stack, top)
         source = f.select(on_stack.is_("ne", 0), there, here)
-        alike = f.call(are_alike, [source, count], "i1")
-        with f.when(alike):
+        are_equal = f.call(are_alike, [source, count], "i1")
+        with f.when(are_equal):
             keys.fill(f, f.load(source, keys.type), here, count)
         key, parted = f.variable(keys.type, 0), f.variable("i1", 0)
-        with f.when(~alike & count.is_("sgt", block_of(keys)) & depth.is_("sgt", 0)):
+        with f.when(~are_equal & count.is_("sgt", block_of(keys)) & depth.is_("sgt", 0)):
             pivot, equal = _pivot(f, keys, source, count)
             key.set(pivot)
             parted.set(count.is_("sgt", SHORT * block_of(keys)) | equal.is_("sge", FREQUENT))
-        with f.when(~(alike | parted.get())):
+        with f.when(~(are_equal | parted.get())):
             _settle(f, keys, source, there, count, on_stack)
             f.call(blocks, [there, _padded(keys, count)])
             keys.write(f, there, here, count)
@@ -77,7 +79,7 @@ def sorts_waiting(module: Module, keys: Keys) -> str:
 
 
 def _sees_whether_alike(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that says whether (keys, count) are all equal."""
+    """Emit a function that returns whether (keys, count) are all equal, and return its name."""
     name = f"are_alike_{keys.type}"
     f = Function(module, name, ("ptr", "i64"), "i1", APART, True)
     source, count = f.params
@@ -96,7 +98,7 @@ def _sees_whether_alike(module: Module, keys: Keys) -> str:
 
 
 def _are_wanted(f: Function, begin: Value, count: Value, ranks: Value, number: Value) -> Value:
-    """Whether some places of a range are, or all are."""
+    """Return whether a range has wanted positions, or all positions are wanted."""
     found = f.variable("i1", number.is_("eq", 0))
     with f.loop(0, number) as i:
         place = f.load(f.offset(ranks, i, "i64"), "i64") - begin
@@ -105,7 +107,7 @@ def _are_wanted(f: Function, begin: Value, count: Value, ranks: Value, number: V
 
 
 def slack(keys: Keys) -> int:
-    """How many more keys a stack has room for."""
+    """Return the number of additional keys that a stack needs room for."""
     return block_of(keys) + keys.lanes
 
 
@@ -114,7 +116,7 @@ def _padded(keys: Keys, count: Value) -> Value:
 
 
 def _settle(f: Function, keys: Keys, source: Value, to: Value, count: Value, there: Value) -> None:
-    """Copy keys unless they are there, and fill their last block with the largest of all."""
+    """Copy keys unless they are in place, and fill their last block with the largest key."""
     whole = count & -keys.lanes
     with f.loop(f.select(there.is_("ne", 0), whole, 0), whole, keys.lanes) as i:
         keys.store(f, keys.load(f, source, i), to, i)
@@ -125,19 +127,19 @@ def _settle(f: Function, keys: Keys, source: Value, to: Value, count: Value, the
 
 
 def _pivot(f: Function, keys: Keys, source: Value, count: Value) -> tuple[Value, Value]:
-    """A key near the middle: the median of medians of vectors from all over a range.
+    """Return a key near the median: the median of medians of vectors from the whole range.
 
-    Also, how many keys of these vectors are equal to it.
+    Also return how many keys of these vectors are equal to it.
     """
     step = (count - keys.lanes) >> 2
     a, b, c, d, e = sample = [keys.load(f, source, step * i) for i in range(5)]
     low = f.intrinsic("smax", f.intrinsic("smin", a, b), f.intrinsic("smin", c, d))
     high = f.intrinsic("smin", f.intrinsic("smax", a, b), f.intrinsic("smax", c, d))
     found = _middle(f, low, high, e)
-    for apart in (1, 3):
+    for distance in (1, 3):
         first, second = (
             f.shuffle(found, found, [(lane + by) % keys.lanes for lane in range(keys.lanes)])
-            for by in (apart, 2 * apart)
+            for by in (distance, 2 * distance)
         )
         found = _middle(f, found, first, second)
     pivot = f.emit(f"extractelement {found.type} {found}, i64 0", keys.type)
@@ -155,10 +157,10 @@ def _middle(f: Function, a: Value, b: Value, c: Value) -> Value:
 def line_phases(
     x: View, y: View, dim: int, wanted: Sequence[int], context: Context
 ) -> list[Phase] | None:
-    """Phases that write the sorted lines of `x` to `y`, lines for each task; if some places of them
-    are `wanted`, nothing else is right.
+    """Return phases that write the sorted lines of `x` to `y`, several lines per task; if positions
+    are `wanted`, only these are correct.
 
-    `None` for lines that are longer than a worker's scratch memory, or do not lie evenly.
+    Return None for lines that exceed a worker's scratch memory or have no constant stride.
     """
     found = even_lines(x, y, dim)
     keys = keys_of(x.dtype)
@@ -180,12 +182,12 @@ def line_phases(
     kernel = Kernel(name, partial(_lines_text, name, keys))
     rounds = 4 if wanted else x.shape[dim].bit_length()
     cost = 100.0 * count + x.nbytes * 0.02 * (4 + rounds)
-    label = "pick" if wanted else "sort"
+    label = "select" if wanted else "sort"
     return [Phase(kernel, record, -(-count // many), cost, label)]
 
 
 class Lines(NamedTuple):
-    """Where lines of elements lie, each without gaps."""
+    """The address of lines of contiguous elements."""
 
     slot: int
     offset: int
@@ -194,17 +196,18 @@ class Lines(NamedTuple):
 
 
 def allowed(steps: int) -> int:
-    """How often ranges of a line may be parted."""
+    """Return the maximum number of partitions of the ranges of a line."""
     return OFTEN * steps.bit_length()
 
 
 def keys_of(dtype: str) -> Keys:
-    """The keys of elements."""
+    """Return the sort keys of an element type."""
     return Keys(dtype, 8 * numbers.SIZES[dtype])
 
 
 def even_lines(x: View, y: View, dim: int) -> tuple[int, Lines, Lines] | None:
-    """How many lines there are along a dimension of both, and where; `None`: not evenly."""
+    """Return the number of lines along a dimension of both views and their addresses, or None if
+    they have no constant stride."""
     loops, offsets = nest([line_starts(x, dim), line_starts(y, dim)])
     if len(loops) > 1 or (x.strides[dim], y.strides[dim]) != (x.itemsize, y.itemsize):
         return None
@@ -228,33 +231,33 @@ def _lines_text(name: str, keys: Keys) -> str:
 
 
 class Start(NamedTuple):
-    """What a kernel is given."""
+    """The parameters of a kernel."""
 
     function: Function
     bases: Value
     record: Value
     task: Value
     scratch: Value
-    """The worker's."""
+    """The scratch memory of the worker."""
 
     def word(self, index: int) -> Value:
-        """Of the record."""
+        """Return a word of the record."""
         f = self.function
         return f.load(f.offset(self.record, index, "i64"), "i64")
 
     def base(self, slot: Value) -> Value:
-        """Of a buffer."""
+        """Return the address of a buffer."""
         f = self.function
         return f.load(f.offset(self.bases, slot, "ptr"), "ptr")
 
     def line(self, index: int, number: Value) -> Value:
-        """One of the `Lines` that are in the record from a word on."""
+        """Return the address of one of the `ContiguousLines` at a position of the record."""
         slot, offset, line = (self.word(index + i) for i in range(3))
         return self.function.offset(self.base(slot), offset + number * line)
 
 
 def started(name: str) -> Start:
-    """A kernel with nothing in it."""
+    """Return the start of a new, empty kernel."""
     f = Function(Module(), name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, worker = f.params
     scratch = f.load(bases, "ptr")

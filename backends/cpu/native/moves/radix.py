@@ -1,11 +1,11 @@
-"""Sorting lines that are long or few: digit by digit, the lowest first.
+"""Least-significant-digit radix sort of lines that are long or few.
 
-Elements become words, unsigned integers in their order, with their places below them where those
-are wanted. For each digit of eight bits, the words of every part of a line are counted, and then
-put where the counts say, behind all words of lower digits and in the order they came in; so parts
-are for tasks. A digit that all words of a line share moves none of them. Elements may be NumPy's,
-into which another thread writes between the two: however many are counted, none is put behind the
-end of its line.
+Elements become words: unsigned integers that compare in element order, with their indices in the
+low bits if the permutation is wanted. For each 8-bit digit, the words of every part of a line are
+counted, and then written to the offsets that the counts determine, in stable order; tasks process
+parts. A digit that all words of a line share moves none of them. Elements may be in a NumPy array
+that another thread modifies between the two: whatever is counted, no word is written outside of its
+line.
 """
 
 from collections.abc import Callable
@@ -24,49 +24,50 @@ from shardir.backends.cpu.native.moves.zeros import zeros_phases
 DIGITS = 256
 TABLE_BYTES = 4 * DIGITS
 APART = 4
-"""Tables that neighbours are counted in by turns: adding to one number again at once takes long."""
+"""Count tables that consecutive elements use in turn: repeated increments of one entry are slow."""
 PART = 1 << 15
-"""A line is cut into parts of so many elements, at least."""
+"""Minimum elements of a part of a line."""
 FEW, LONG = 4, 512
-"""Of more lines than a few, short ones are not worth their tables."""
+"""Lines of fewer elements than the second number are not radix-sorted if there are at least as many
+lines as the first: their tables cost too much."""
 MOST = 1 << 31
 UNSEEN = {"f16": 1, "bf16": 2}
-"""The lowest bytes of an f32 that are zero in those that were one of these."""
+"""Number of low bytes of an f32 that are zero if it was widened from this type."""
 
 
 class Lines(NamedTuple):
-    """Where lines of elements or words lie."""
+    """The address of lines of elements or words."""
 
     slot: int
     offset: int
     line: int
     step: int
-    """Bytes to the next line, and to the next element of one."""
+    """Bytes to the next line, and to the next element of a line."""
 
 
 class Source(NamedTuple):
-    """What a pass reads, elements or words, told apart by a name for kernels."""
+    """The input of a pass, elements or words; `name` identifies it in kernel names."""
 
     name: str
     load: Callable[[Function, Value, Value], Value]
-    """The word of what is at an address; a number says where in its line it is."""
+    """Returns the word at an address; the last parameter is its index in the line."""
     digit: Callable[[Function, Value, Value, Value], Value]
-    """The digit of a word that is at an address, at a byte of words."""
+    """Returns the digit of a word at an address; the last parameter is the byte of the digit."""
     own: bool
-    """Whether nobody else writes there, so that they are as many as were counted."""
+    """True if no other thread can modify the memory, so that the counts are exact."""
 
 
 class Target(NamedTuple):
-    """What a pass writes: words, elements or places."""
+    """The output of a pass: words, elements or indices."""
 
     name: str
     store: Callable[[Function, Value, Value], None]
 
 
 def sorted_phases(x: View, y: View, dim: int, places: bool, context: Context) -> list[Phase] | None:
-    """Phases that write the sorted lines of `x` to `y`, or with `places` where their elements were.
+    """Return phases that write the sorted lines of `x` to `y`, or with `places` their permutation.
 
-    `None` for lines of which there are many and short ones, or that do not lie evenly.
+    Return None for many short lines, and for lines without a constant stride.
     """
     steps = x.shape[dim]
     loops = nest([line_starts(x, dim), line_starts(y, dim)]).loops
@@ -87,7 +88,7 @@ def sorted_phases(x: View, y: View, dim: int, places: bool, context: Context) ->
         slot = context.temporary(count * steps * nbytes)
         return Lines(slot, 0, steps * nbytes, nbytes)
 
-    # Words may wait where the result will be, unless the last pass reads them there.
+    # Words may be stored in the result memory, unless the last pass would read them there.
     own = not places and y.itemsize == y.strides[dim] == nbytes and len(digits) % 2 == 0
     waiting = [buffer()] if len(digits) > 1 else []
     if len(digits) > 2:
@@ -114,23 +115,20 @@ def sorted_phases(x: View, y: View, dim: int, places: bool, context: Context) ->
     return phases if places else [*phases, *zeros_phases(x, y, dim)]
 
 
-# Words.
-
-
 def digits_of(dtype: str, places: bool) -> list[int]:
-    """The bytes of a word that order it, lowest first."""
+    """Return the bytes of a word that determine the order, lowest first."""
     size = 4 if dtype in UNSEEN else numbers.SIZES[dtype]
     first = (4 if size <= 4 else 8) if places else 0
     return [first + byte for byte in range(UNSEEN.get(dtype, 0), size)]
 
 
 def width_of(dtype: str, places: bool) -> int:
-    """The bits of a word."""
+    """Return the number of bits of a word."""
     return (32 if numbers.SIZES[dtype] <= 4 else 64) * (1 + places)
 
 
 def words_of(width: int) -> Source:
-    """Words in memory, whose digits are bytes of theirs."""
+    """Return the source of words in memory, whose digits are their bytes."""
 
     def digit(f: Function, word: Value, address: Value, byte: Value) -> Value:
         return f.load(f.offset(address, byte), "i8").to("i64", "zext")
@@ -141,19 +139,19 @@ def words_of(width: int) -> Source:
 
 
 def words_to(width: int) -> Target:
-    """Words to memory."""
+    """Return the target of words in memory."""
     return Target(f"word{width}", lambda f, word, address: f.store(word, address, 8))
 
 
 def elements_of(dtype: str, places: bool) -> Source:
-    """Elements that become words."""
+    """Return the source of elements that are converted to words."""
     kind, key = numbers.kind_of(dtype), 32 if numbers.SIZES[dtype] <= 4 else 64
     low = 8 * digits_of(dtype, places)[0]
 
     def load(f: Function, address: Value, place: Value) -> Value:
         value = numbers.load(f, address, kind, 1)
         if places and kind.type in FLOATS:
-            value = value + 0.0  # makes +0 of -0
+            value = value + 0.0  # Converts -0 to +0.
         word = _key(f, value, dtype)
         if not places:
             return word
@@ -168,7 +166,7 @@ def elements_of(dtype: str, places: bool) -> Source:
 
 
 def sorted_of(dtype: str, places: bool) -> Target:
-    """What words become in the end: elements, or places in i32."""
+    """Return the target of the last pass: elements, or indices in i32."""
     if places:
 
         def store_place(f: Function, word: Value, address: Value) -> None:
@@ -184,7 +182,7 @@ def sorted_of(dtype: str, places: bool) -> Target:
 
 
 def _key(f: Function, value: Value, dtype: str) -> Value:
-    """An element as an unsigned integer, of which the lowest bytes of its size order it."""
+    """Convert an element to an unsigned integer whose low bytes determine its order."""
     size = numbers.SIZES[dtype]
     if size in (4, 8) or numbers.kind_of(dtype).type in FLOATS:
         return ordered(f, value, dtype)
@@ -201,17 +199,14 @@ def _element(f: Function, word: Value, dtype: str) -> Value:
     return value ^ (-(1 << 8 * size - 1)) if dtype[0] == "i" else value
 
 
-# Kernels.
-
-
 class _Piece(NamedTuple):
-    """What a kernel knows of a part of a line."""
+    """The part of a line that a kernel processes."""
 
     line: Value
     begin: Value
     end: Value
     number: Value
-    """Of the part, in its line."""
+    """The number of the part in its line."""
 
 
 def _start(name: str) -> tuple[Module, Function, Callable[[int], Value], Callable[[Value], Value]]:
@@ -227,36 +222,36 @@ def _start(name: str) -> tuple[Module, Function, Callable[[int], Value], Callabl
 
 
 def _counting(name: str, read: Source) -> str:
-    """How many words of each part there are of every digit."""
+    """Return the text of the kernel that counts the digits of each part."""
     module, f, word, base = _start(name)
     *_, task, worker = f.params
     many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
     slot, offset, from_line, step = (word(7 + k) for k in range(4))
-    kept = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES)
+    table_base = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES)
     whole = vector("i32", host().lanes(4))
     first = task * many
     with f.loop(first, f.least(first + many, units)) as unit:
         piece = _piece(f, unit, parts, each, steps)
         source = f.offset(base(slot), offset + piece.line * from_line)
         with f.loop(0, APART * DIGITS, host().lanes(4)) as i:
-            f.store(f.value(0, whole), f.offset(kept, i, "i32"), 1)
+            f.store(f.value(0, whole), f.offset(table_base, i, "i32"), 1)
         at = f.variable("i64", piece.begin)
-        for together in (APART, 1):
-            with f.while_(partial(fits, at, piece.end, together)):
-                for k in range(together):
+        for group in (APART, 1):
+            with f.while_(partial(fits, at, piece.end, group)):
+                for k in range(group):
                     here = at.get() + k
                     address = f.offset(source, here * step)
                     found = read.digit(f, read.load(f, address, here), address, digit)
-                    place = f.offset(f.offset(kept, k * TABLE_BYTES), found, "i32")
+                    place = f.offset(f.offset(table_base, k * TABLE_BYTES), found, "i32")
                     f.store(f.load(place, "i32") + 1, place)
-                at.set(at.get() + together)
-        mine = f.offset(base(tables), unit * TABLE_BYTES)
+                at.set(at.get() + group)
+        own_counts = f.offset(base(tables), unit * TABLE_BYTES)
         with f.loop(0, DIGITS, host().lanes(4)) as i:
-            total = f.load(f.offset(kept, i, "i32"), whole, 1)
+            total = f.load(f.offset(table_base, i, "i32"), whole, 1)
             for other in range(1, APART):
-                more = f.offset(f.offset(kept, other * TABLE_BYTES), i, "i32")
+                more = f.offset(f.offset(table_base, other * TABLE_BYTES), i, "i32")
                 total = total + f.load(more, whole, 1)
-            f.store(total, f.offset(mine, i, "i32"), 1)
+            f.store(total, f.offset(own_counts, i, "i32"), 1)
     f.leave()
     return module.text()
 
@@ -268,7 +263,8 @@ def _piece(f: Function, unit: Value, parts: Value, each: Value, steps: Value) ->
 
 
 def _moving(name: str, read: Source, made: Target) -> str:
-    """Every word to behind those of lower digits, and those of its own that came before it."""
+    """Return the text of the kernel that moves every word behind those of lower digits, and behind
+    earlier words of its digit."""
     module, f, word, base = _start(name)
     *_, task, _ = f.params
     many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
@@ -281,12 +277,12 @@ def _moving(name: str, read: Source, made: Target) -> str:
         source = f.offset(base(slot), offset + piece.line * from_line)
         target = f.offset(base(to_slot), to_offset + piece.line * to_line)
         counts = f.offset(base(tables), piece.line * parts * TABLE_BYTES)
-        alike = _begin(f, counts, parts, piece.number, steps, to_step, places)
+        shares_digit = _begin(f, counts, parts, piece.number, steps, to_step, places)
         last = (steps - 1) * to_step
         lowest = f.least(last, 0)
         room = f.select(last.is_("slt", 0), -last, last)
 
-        def moved(place: Callable[[Value, Value], Value]) -> None:
+        def move_words(place: Callable[[Value, Value], Value]) -> None:
             with f.loop(piece.begin, piece.end) as i:
                 address = f.offset(source, i * step)
                 found = read.load(f, address, i)
@@ -303,25 +299,28 @@ def _moving(name: str, read: Source, made: Target) -> str:
             f.store(to + to_step, entry)
             return to
 
-        f.choose(alike, lambda: moved(lambda i, _: i * to_step), lambda: moved(next_of))
+        f.choose(
+            shares_digit, lambda: move_words(lambda i, _: i * to_step), lambda: move_words(next_of)
+        )
     f.leave()
     return module.text()
 
 
 def _begin(
-    f: Function, counts: Value, parts: Value, mine: Value, steps: Value, to_step: Value,
+    f: Function, counts: Value, parts: Value, own_counts: Value, steps: Value, to_step: Value,
     places: Value,
 ) -> Value:  # fmt: skip
-    """Write where the first word of each digit in a part goes; whether all of a line have one."""
-    start, alike = f.variable("i64", 0), f.variable("i1", 0)
+    """Write the offset of the first word of each digit in a part; return whether all words of the
+    line share one digit."""
+    start, shares_digit = f.variable("i64", 0), f.variable("i1", 0)
     with f.loop(0, DIGITS) as digit:
         before, total = f.variable("i64", 0), f.variable("i64", 0)
         with f.loop(0, parts) as part:
             place = f.offset(f.offset(counts, part * TABLE_BYTES), digit, "i32")
             here = f.load(place, "i32").to("i64", "zext")
-            before.set(before.get() + f.select(part.is_("slt", mine), here, 0))
+            before.set(before.get() + f.select(part.is_("slt", own_counts), here, 0))
             total.set(total.get() + here)
         f.store((start.get() + before.get()) * to_step, f.offset(places, digit, "i64"))
         start.set(start.get() + total.get())
-        alike.set(alike.get() | total.get().is_("eq", steps))
-    return alike.get()
+        shares_digit.set(shares_digit.get() | total.get().is_("eq", steps))
+    return shares_digit.get()

@@ -1,4 +1,4 @@
-"""Every operation that has a rule here, by the module whose `RULES` has it."""
+"""The operations of the data movement kernels, by the module whose `RULES` lowers them."""
 
 from shardir.backends.cpu.native.data import Rule
 from shardir.backends.cpu.native.deferred_rules import deferred_rules
@@ -33,4 +33,4 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 
 RULES: dict[str, Rule] = deferred_rules("shardir.backends.cpu.native.moves", MODULES)
-"""Phases for operands and results that lie in any way."""
+"""Phases for operands and results with any strides."""

@@ -1,9 +1,9 @@
-"""Running sums, products and extremes along a dimension.
+"""Cumulative sums, products and extremes along a dimension.
 
-Each element is combined with what came before it, one after the other, in the wide type that the
-reference computes in: the same bits. Lines do not depend on each other. Where they lie side by
-side, a vector has an element of each, and what they have come to waits in scratch memory; else
-some lines are walked at a time, so that their operations overlap.
+Each element is combined with the result before it, in sequence, in the wide type of the reference:
+the results are bit-identical. Lines are independent. If lines are adjacent in memory, a vector has
+an element of each, and partial results are kept in scratch memory; otherwise several lines are
+processed together, so that their operations overlap.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,18 +23,18 @@ from shardir.ir import Op
 from shardir.types import COMPLEX
 
 BESIDE = 2048
-"""How many lines at most lie side by side, so that what they came to stays in the cache."""
+"""Maximum number of adjacent lines of a task, so that partial results stay in the cache."""
 TOGETHER = 8
-"""How many lines are walked at a time where they do not."""
+"""Number of non-adjacent lines that are processed together."""
 SOON = 4 * tiles.LINE
-"""Bytes ahead that tiles ask for from memory: more lines than the processor follows by itself."""
+"""Prefetch distance in bytes of tiles; the hardware prefetcher does not follow so many lines."""
 COMBINE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 
 def running_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """One phase over all lines."""
+    """Lower a cumulative operation to one phase over all lines."""
     (x,), (y,), dim = operands, results, op.attrs["dim"]
     combine = COMBINE[op.name]
     if x.dtype in COMPLEX and combine not in ("add", "mul"):
@@ -50,36 +50,36 @@ def running_rule(
     column = found.loops[-1] if found.loops else None
     row = found.loops[-2] if len(found.loops) > 1 else None
     size, extent = x.itemsize, column.extent if column else 1
-    beside = (
+    is_adjacent = (
         column is not None
         and column.strides == (size, size)
         and min(extent, abs(x.strides[dim]) // size) >= context.machine.lanes(size)
     )
-    if beside:
+    if is_adjacent:
         enough = -(-extent // (4 * context.workers))
-        cut = min(BESIDE, max(64, -(-enough // 64) * 64))
+        block_columns = min(BESIDE, max(64, -(-enough // 64) * 64))
     else:
-        cut = TOGETHER
+        block_columns = TOGETHER
     side, steps, step = tiles.side(size, context.machine), x.shape[dim], x.strides[dim]
     streaming = goes_past_caches(y.nbytes, x.nbytes, context.machine)
-    way, price = "along", 0.3
+    variant, price = "along", 0.3
     body: Callable[..., None] = _along
-    if beside:
+    if is_adjacent:
         streaming = streaming and context.machine.vector_bytes == tiles.LINE
-        way, body = f"beside{'_streaming' if streaming else ''}", partial(_beside, streaming)
+        variant, body = f"beside{'_streaming' if streaming else ''}", partial(_beside, streaming)
     elif min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
         streaming = streaming and step > 0 and side * size == tiles.LINE
-        way = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
+        variant = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
         body = partial(_tiles, step < 0, streaming)
-        cut = side * max(1, -(-extent // side) // (4 * context.workers))
+        block_columns = side * max(1, -(-extent // side) // (4 * context.workers))
     elif step == size == y.strides[dim] and running_lines.is_any_order(combine, x.dtype):
-        way, body = "line", running_lines.walk
+        variant, body = "line", running_lines.walk
     else:
         price = 0.5 if extent >= TOGETHER else 1.5
     kernel = grid_kernel(
-        f"running_{combine}_{way}_{x.dtype}", Form(2, extras=3), partial(body, combine, x.dtype)
+        f"running_{combine}_{variant}_{x.dtype}", Form(2, extras=3), partial(body, combine, x.dtype)
     )
-    grid = grid_of([x, y], found, row, column, 1, cut)
+    grid = grid_of([x, y], found, row, column, 1, block_columns)
     extra, cost = (steps, step, y.strides[dim]), x.size * price
     return [grid.phase(kernel, cost, context.workers, op.name, extra)]
 
@@ -89,7 +89,7 @@ def _kind(combine: str, dtype: str) -> numbers.Kind:
 
 
 def _beside(streaming: bool, combine: str, dtype: str, f: Function, block: Block) -> None:
-    """Lines side by side; they are as many columns."""
+    """Scan adjacent lines, which are the columns of the block."""
     kind = _kind(combine, dtype)
     size = numbers.SIZES[dtype]
     wide = host().lanes(size)
@@ -128,7 +128,7 @@ def _beside(streaming: bool, combine: str, dtype: str, f: Function, block: Block
 
 
 def _where_aligned(f: Function, target: Value, step: Value, do: Callable[[bool], None]) -> None:
-    """Do something past the caches if the target, and what is steps further on, begins a line."""
+    """Emit `do` with non-temporal stores if the target and its steps are cache-line aligned."""
     places = target.to("i64", "ptrtoint") | step
     f.choose((places & (tiles.LINE - 1)).is_("eq", 0), lambda: do(True), lambda: do(False))
 
@@ -136,13 +136,13 @@ def _where_aligned(f: Function, target: Value, step: Value, do: Callable[[bool],
 def _tiles(
     back: bool, streaming: bool, combine: str, dtype: str, f: Function, block: Block
 ) -> None:
-    """Lines that are contiguous, backwards with `back`: tiles of them are turned, so that they
-    lie side by side, and turned again. What is left of a line is walked alone."""
+    """Scan contiguous lines, from the end with `back`: tiles are transposed, scanned as adjacent
+    lines, and transposed back. The remainder of each line is scanned separately."""
     size = numbers.SIZES[dtype]
     kind, side = _kind(combine, dtype), tiles.side(size, host())
     steps, lines = block.extra(0), block.columns
     step = -size if back else size
-    kept = vector(kind.type, side)
+    total_type = vector(kind.type, side)
 
     def whole() -> None:
         with f.loop(0, lines, side) as j:
@@ -151,7 +151,7 @@ def _tiles(
                 f.offset(address, first * stride)
                 for address, stride in zip(block.addresses, block.column_strides, strict=True)
             )
-            total = f.variable(kept, f.value(numbers.identity(combine, dtype), kept))
+            total = f.variable(total_type, f.value(numbers.identity(combine, dtype), total_type))
             done = f.variable("i64", 0)
 
             def walk(past_caches: bool) -> None:
@@ -218,7 +218,7 @@ def _walk(
     from_step: Value | int,
     to_step: Value | int,
 ) -> None:
-    """Some lines, (source, target, what came before) each, at once."""
+    """Scan several lines together, each given as (source, target, initial value)."""
     totals = [f.variable(kind.type, before) for _, _, before in lines]
     with f.loop(0, steps) as i:
         for (source, target, _), total in zip(lines, totals, strict=True):
@@ -229,20 +229,20 @@ def _walk(
 
 
 def _along(combine: str, dtype: str, f: Function, block: Block) -> None:
-    """Up to `TOGETHER` lines, all at once or one by one; they are as many columns."""
+    """Scan up to `LINES_PER_GROUP` lines, together or one by one; they are the block's columns."""
     kind = _kind(combine, dtype)
     steps, from_step, to_step = (block.extra(i) for i in range(3))
 
-    nothing = f.value(numbers.identity(combine, dtype), kind.type)
+    identity_value = f.value(numbers.identity(combine, dtype), kind.type)
 
     def line(number: Value) -> tuple[Value, Value, Value]:
         source, target = (
             f.offset(address, number * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        return source, target, nothing
+        return source, target, identity_value
 
-    def all_at_once() -> None:
+    def together() -> None:
         lines = [line(f.value(number, "i64")) for number in range(TOGETHER)]
         _walk(f, combine, kind, lines, steps, from_step, to_step)
 
@@ -250,8 +250,8 @@ def _along(combine: str, dtype: str, f: Function, block: Block) -> None:
         with f.loop(0, block.columns) as number:
             _walk(f, combine, kind, [line(number)], steps, from_step, to_step)
 
-    f.choose(block.columns.is_("eq", TOGETHER), all_at_once, one_by_one)
+    f.choose(block.columns.is_("eq", TOGETHER), together, one_by_one)
 
 
 RULES: dict[str, Rule] = dict.fromkeys(COMBINE, running_rule)
-"""No phases for extremes of complex numbers."""
+"""Extremes of complex numbers are not supported."""

@@ -1,8 +1,8 @@
-"""Running sums and extremes of integers along lines that lie together, a vector at a time.
+"""Cumulative sums and extremes of integers along contiguous lines, one vector at a time.
 
-What comes before an element may be combined in any order, so a vector's elements are combined with
-those 1, 2, 4, ... places below (W. Hillis and G. Steele, 1986), and then with what came before the
-vector. That waits only for one combination a vector.
+Integer combinations are associative, so that a vector's elements are combined with those 1, 2, 4,
+... lanes below (W. Hillis and G. Steele, 1986), and then with the total before the vector. The
+dependency chain has only one combination per vector.
 """
 
 from functools import partial
@@ -15,41 +15,41 @@ from shardir.backends.cpu.native.moves.grid import Block
 
 
 def is_any_order(combine: str, dtype: str) -> bool:
-    """Whether it has no say in a bit in which order elements are combined."""
+    """Return whether the order of combinations does not affect any bit of the result."""
     return combine in ("add", "max", "min") and dtype[0] in "iu"
 
 
 def walk(combine: str, dtype: str, f: Function, block: Block) -> None:
-    """Lines one by one; they are as many columns."""
+    """Scan lines one by one; they are the columns of the block."""
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     wide, steps = host().lanes(size), block.extra(0)
-    nothing = numbers.identity(combine, dtype)
+    identity_value = numbers.identity(combine, dtype)
     with f.loop(0, block.columns) as number:
         source, target = (
             f.offset(address, number * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        before, position = f.variable(kind.type, nothing), f.variable("i64", 0)
+        before, position = f.variable(kind.type, identity_value), f.variable("i64", 0)
         for count in (wide, 1):
             with f.while_(partial(fits, position, steps, count)):
                 at = position.get() * size
-                made = numbers.load(f, f.offset(source, at), kind, count)
+                scanned = numbers.load(f, f.offset(source, at), kind, count)
                 if count > 1:
-                    made = _within(f, combine, dtype, made)
+                    scanned = _within(f, combine, dtype, scanned)
                 total = before.get()
-                whole = numbers.combine(f, combine, f.splat(total, count), made, dtype)
-                numbers.store(f, whole, f.offset(target, at), kind)
-                last = _last(f, made) if count > 1 else made
+                result = numbers.combine(f, combine, f.splat(total, count), scanned, dtype)
+                numbers.store(f, result, f.offset(target, at), kind)
+                last = _last(f, scanned) if count > 1 else scanned
                 before.set(numbers.combine(f, combine, total, last, dtype))
                 position.set(position.get() + count)
 
 
 def _within(f: Function, combine: str, dtype: str, value: Value) -> Value:
-    """Each element combined with those below it in its vector."""
+    """Return the inclusive scan of the elements of a vector."""
     count, below = lanes(value.type), 1
-    nothing = f.value(numbers.identity(combine, dtype), value.type)
+    identity_value = f.value(numbers.identity(combine, dtype), value.type)
     while below < count:
-        lower = f.shuffle(nothing, value, range(count - below, 2 * count - below))
+        lower = f.shuffle(identity_value, value, range(count - below, 2 * count - below))
         value = numbers.combine(f, combine, lower, value, dtype)
         below *= 2
     return value

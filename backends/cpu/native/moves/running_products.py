@@ -1,4 +1,4 @@
-"""Running products of complex numbers: their parts in the registers of some lines at a time."""
+"""Cumulative products of complex numbers: the parts of several lines are held in registers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,16 +9,16 @@ from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, gri
 from shardir.backends.cpu.native.moves.loops import nest
 
 TOGETHER = 8
-"""How many lines are walked at a time."""
+"""Number of lines that are processed together."""
 NANOSECONDS = 1.5
 PARTS = {"c64": ("float", 4), "c128": ("double", 8)}
-"""The type of a part in memory, and its bytes. Products are those of doubles."""
+"""The LLVM type of a part in memory, and its bytes. Products are computed in double."""
 
 Line = tuple[Value, Value, Variable, Variable]
 
 
 def product_phases(x: View, y: View, dim: int, context: Context) -> list[Phase]:
-    """One phase over all lines along a dimension."""
+    """Return one phase over all lines along a dimension."""
     found = nest([x, y], [dim])
     column = found.loops[-1] if found.loops else None
     row = found.loops[-2] if len(found.loops) > 1 else None
@@ -36,14 +36,14 @@ def _products(dtype: str, f: Function, block: Block) -> None:
         )
         return source, target, f.variable("double", 1.0), f.variable("double", 0.0)
 
-    def all_at_once() -> None:
+    def together() -> None:
         _walk(f, dtype, block, [line(f.value(number, "i64")) for number in range(TOGETHER)])
 
     def one_by_one() -> None:
         with f.loop(0, block.columns) as number:
             _walk(f, dtype, block, [line(number)])
 
-    f.choose(block.columns.is_("eq", TOGETHER), all_at_once, one_by_one)
+    f.choose(block.columns.is_("eq", TOGETHER), together, one_by_one)
 
 
 def _walk(f: Function, dtype: str, block: Block, lines: Sequence[Line]) -> None:

@@ -1,9 +1,8 @@
-"""Bytes of truth, walked through until one is found: `any`, `all` and the like, the first place;
-of two arrays, whether some product is true.
+"""Searches bools with early exit: `any`, `all` and the first true element; also `any(a & b)`.
 
-What ends early is in no hurry: its tasks are shared with workers that are awake, but none is woken.
-The first task says what was found, whatever it is; the others look first whether one before them
-has found it. Every byte but 0 is true, as in NumPy's arrays.
+A search that ends early has a low cost estimate: its tasks are shared with workers that are awake,
+and none is woken. The first task always writes a result; the others first check whether a task
+before them has decided it. Every nonzero byte is true, as in NumPy's arrays.
 """
 
 from collections.abc import Sequence
@@ -17,19 +16,19 @@ from shardir.backends.cpu.native.schedule.views import is_packed
 from shardir.ir import Op
 
 WANTED = {"any": 1, "max": 1, "all": 0, "min": 0, "fused": 1}
-"""The truth that decides, if there is one such byte."""
+"""The value of a byte that decides the reduction."""
 PIECE, PIECES = 1 << 18, 64
-"""Bytes of a task at least, and about how many tasks there are at most."""
+"""Minimum bytes of a task, and about the maximum number of tasks."""
 COST_AT_MOST = 150_000.0
 STEP, ABREAST = 64, 4
-"""Bytes of a vector, and how many of those are looked at together."""
+"""Bytes of a vector, and the number of vectors that are checked together."""
 
 
 def found_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """Reductions of all bools that lie together to one, and of products of two; `None` for
-    others."""
+    """Lower a reduction of all contiguous bools to one, also of `and` of two arrays; return None
+    for other operations."""
     if op.name == "fused" and not _is_some_product(op):
         return None
     x, y = operands[0], results[0]
@@ -48,7 +47,7 @@ def _piece(size: int) -> int:
 
 
 def _is_some_product(op: Op) -> bool:
-    """Whether a group says if two arrays have a place where both are true."""
+    """Return whether a fused group computes `any(a & b)`."""
     (block,) = op.blocks
     if [each.name for each in block.ops] != ["and", "any"]:
         return False
@@ -61,13 +60,13 @@ def _is_some_product(op: Op) -> bool:
 
 
 def or_else(rule: Rule) -> Rule:
-    """`found_rule` where it has phases, and another rule where it has none."""
+    """Return a rule that applies `search_rule`, and `rule` where it returns None."""
 
     def either(
         op: Op, operands: Sequence[View], results: Sequence[View], context: Context
     ) -> Sequence[Phase] | None:
-        made = found_rule(op, operands, results, context)
-        return rule(op, operands, results, context) if made is None else made
+        result = found_rule(op, operands, results, context)
+        return rule(op, operands, results, context) if result is None else result
 
     return either
 
@@ -90,10 +89,10 @@ def _found_text(name: str, wanted: int, count: int) -> str:
     begin = (first + task) * piece
     answer = f.offset(f.load(f.offset(bases, to, "ptr"), "ptr"), there)
     is_first = begin.is_("eq", 0)
-    open_ = f.variable("i1", is_first)
+    is_undecided = f.variable("i1", is_first)
     with f.when(is_first ^ 1):
-        open_.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", wanted))
-    with f.when(open_.get()):
+        is_undecided.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", wanted))
+    with f.when(is_undecided.get()):
         sources = []
         for k in range(count):
             slot, offset = (f.load(f.offset(record, 5 + 2 * k + i, "i64"), "i64") for i in range(2))
@@ -101,14 +100,14 @@ def _found_text(name: str, wanted: int, count: int) -> str:
             sources.append(f.offset(base, offset + begin))
         found = _is_there(f, sources, f.least(begin + piece, size) - begin, wanted)
         with f.when(is_first | found):
-            made = f.select(found, f.value(wanted, "i8"), 1 - wanted)
-            atomic_store(f, made, answer, "i8", "monotonic")
+            result = f.select(found, f.value(wanted, "i8"), 1 - wanted)
+            atomic_store(f, result, answer, "i8", "monotonic")
     f.leave()
     return module.text()
 
 
 def _is_there(f: Function, sources: Sequence[Value], steps: Value, wanted: int) -> Value:
-    """Whether one of `steps` bytes is what is wanted."""
+    """Return whether any of `steps` bytes is `wanted`."""
     at, found = f.variable("i64", 0), f.variable("i1", 0)
 
     def goes_on() -> Value:
@@ -126,9 +125,9 @@ def _is_there(f: Function, sources: Sequence[Value], steps: Value, wanted: int) 
 
 
 def first_place(f: Function, sources: Sequence[Value], steps: Value, wanted: int) -> Value:
-    """The first of `steps` bytes whose truth is `wanted`; `steps` where there is none.
+    """Return the index of the first of `steps` bytes whose truth is `wanted`; `steps` if none is.
 
-    Of several sources, of the bytes that are true in all of them.
+    With several sources, a byte counts as `wanted` only if it is in all of them.
     """
     at, flags = f.variable("i64", 0), f.variable("i64", 0)
 
@@ -155,7 +154,7 @@ def first_place(f: Function, sources: Sequence[Value], steps: Value, wanted: int
 
 
 def _are(f: Function, sources: Sequence[Value], at: Value, count: int, wanted: int) -> Value:
-    """Which of `count` bytes are as it is wanted, in all sources."""
+    """Return the mask of `count` bytes that are `wanted` in all sources."""
     how = "ne" if wanted else "eq"
     loaded = [f.load(f.offset(source, at), vector("i8", count), 1) for source in sources]
     return reduce(and_, [bytes_.is_(how, 0) for bytes_ in loaded])

@@ -1,8 +1,8 @@
-"""Scatters: updates combined into computed places, in a fixed order.
+"""Scatter: combines updates into computed indices, in a fixed order.
 
-The updates for an element come in the order of their batch, whoever brings them: tasks share the
-target and not the updates. Where rows are scattered, each task has some columns of all rows; where
-single elements are, far apart, each has a range of places, and skips what falls elsewhere.
+The updates of an element are combined in batch order for any number of tasks: tasks partition the
+target, not the updates. For rows, each task has some columns of all rows; for single elements in a
+large target, each task has a range of indices and skips the others.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from shardir.types import COMPLEX, REAL_OF, TensorType
 
 _FAR = 1 << 62
 TASK_NANOSECONDS = 200_000.0
-"""What a task takes at least; all tasks read all indices."""
+"""Minimum duration of a task in nanoseconds; all tasks read all indices."""
 
 
 def scatter_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """The operand copied, unless it is the same memory; then the updates."""
+    """Lower a scatter: copy the operand, unless it is the same memory, then combine the updates."""
     (x, indices, updates), (y,) = operands, results
     combine = str(op.attrs["op"])
     if x.dtype in COMPLEX and combine not in ("add", "set"):
@@ -97,32 +97,37 @@ def _phase(
     context: Context,
 ) -> Phase:
     count, extent = len(layout.index_map), column.extent if column else 1
-    together = column is not None and column.strides[1:3] == (
+    contiguous = column is not None and column.strides[1:3] == (
         TensorType((), dtype).numpy.itemsize,
         target.itemsize,
     )
     cost = updates.size / extent * (4.0 + 2.0 * count)
-    # One number for everything stands for what is missing, which hardly anything is.
+    # An update with all strides zero is one fill value, used for the few out-of-bounds elements.
     if any(updates.strides):
-        cost += updates.nbytes / (8 if together else 2)
+        cost += updates.nbytes / (8 if contiguous else 2)
     enough = max(1, min(4 * context.workers, int(cost / TASK_NANOSECONDS)))
-    cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
-    across = -(-extent // cut)
-    # Reading all indices more than once pays where places are beyond the caches.
-    far = across == 1 and count and target.nbytes >= context.machine.shared_cache_bytes
-    times = context.workers if far and enough > 1 else 1
+    block_columns = max(-(-extent // enough), 256 // target.itemsize if contiguous else 16)
+    across = -(-extent // block_columns)
+    # Reading all indices several times pays off if the target exceeds the caches.
+    exceeds_cache = across == 1 and count and target.nbytes >= context.machine.shared_cache_bytes
+    times = context.workers if exceeds_cache and enough > 1 else 1
     grid = grid_of(
-        [indices, updates, target], nest, row, column, row.extent if row else 1, min(cut, extent)
+        [indices, updates, target],
+        nest,
+        row,
+        column,
+        row.extent if row else 1,
+        min(block_columns, extent),
     )
     extra = [indices.strides[-1], times]
     widest = max(range(count), key=lambda k: layout.operand[layout.index_map[k]], default=0)
     for k, d in enumerate(layout.index_map):
         extra += [layout.operand[d], target.strides[d], int(k == widest)]
-    way = "rows" if together else "items" if column else "single"
-    name = f"scatter_{op}_{way}_{dtype}_{target.dtype}_{count}_{indices.dtype}"
+    variant = "rows" if contiguous else "items" if column else "single"
+    name = f"scatter_{op}_{variant}_{dtype}_{target.dtype}_{count}_{indices.dtype}"
     if op == "set":
-        name = f"scatter_set_{way}{updates.itemsize}_{count}_{indices.dtype}"
-    body = partial(_scatter, op, dtype, target.dtype, count, indices.dtype, way)
+        name = f"scatter_set_{variant}{updates.itemsize}_{count}_{indices.dtype}"
+    body = partial(_scatter, op, dtype, target.dtype, count, indices.dtype, variant)
     kernel = grid_kernel(name, Form(3, count, len(extra), by_columns=True), body)
     return grid.phase_by_columns(kernel, cost, "scatter", extra, times)
 
@@ -133,7 +138,7 @@ def _scatter(
     target_dtype: str,
     count: int,
     index_dtype: str,
-    way: str,
+    variant: str,
     f: Function,
     block: Block,
 ) -> None:
@@ -160,14 +165,15 @@ def _scatter(
             at = index + block.addresses[3 + k] + i * block.row_strides[3 + k]
             inside = inside & (at - lows[k]).is_("ult", widths[k])
             target = f.offset(target, at * strides[k])
-        if way == "single":
-            # A jump would be guessed wrong as often as not; the scratch takes what is not wanted.
+        if variant == "single":
+            # A branch would often be mispredicted; skipped updates are written to scratch memory
+            # instead.
             _combine_one(
                 op, dtype, target_dtype, f, source, f.select(inside, target, block.scratch), 1
             )
         else:
             with f.when(inside):
-                _combine_row(op, dtype, target_dtype, way == "rows", f, block, source, target)
+                _combine_row(op, dtype, target_dtype, variant == "rows", f, block, source, target)
 
 
 def _combine_one(
@@ -189,7 +195,7 @@ def _combine_row(
     op: str,
     dtype: str,
     target_dtype: str,
-    together: bool,
+    contiguous: bool,
     f: Function,
     block: Block,
     source: Value,
@@ -199,7 +205,7 @@ def _combine_row(
     target_size = size if op == "set" else TensorType((), target_dtype).numpy.itemsize
 
     position = f.variable("i64", 0)
-    for lanes in (host().lanes(target_size), 1) if together else (1,):
+    for lanes in (host().lanes(target_size), 1) if contiguous else (1,):
         with f.while_(partial(fits, position, block.columns, lanes)):
             at = position.get()
             _combine_one(
@@ -215,4 +221,4 @@ def _combine_row(
 
 
 RULES: dict[str, Rule] = {"scatter": scatter_rule}
-"""No phases for products and extremes of complex numbers."""
+"""Products and extremes of complex numbers are not supported."""

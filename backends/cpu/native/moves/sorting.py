@@ -1,8 +1,8 @@
-"""Sorting many lines at once: a lane of a vector for each, so that nothing is ever shuffled.
+"""Lowering rules of `sort` and `top_k`; sorts many lines together with one lane for each line.
 
-Lines are laid side by side in scratch memory, as integers in the order of their elements; a network
-of comparisons (`network`) sorts the rows. Those that are long or few are sorted by vectors
-(`buckets`, `places`, `pairs`) or by their digits (`radix`).
+Lines are stored side by side in scratch memory, as integers that compare in element order; a
+sorting network (`row_network`) sorts the rows without shuffles. Long lines or few lines are sorted
+by vectorized quicksort (`samplesort`, `argsort`, `complex_sort`) or radix sort.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,13 @@ from shardir.ir import Op
 from shardir.types import COMPLEX, TensorType
 
 FEW = 4
-"""Fewer lines than these leave too many lanes empty."""
+"""Minimum number of lines; fewer would leave too many lanes unused."""
 
 
 def sort_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """By operands of real numbers, or by one of complex ones in f32 alone."""
+    """Lower a sort by real operands, or by one complex operand of type c64."""
     x, dim = operands[0], op.attrs["dim"]
     if x.dtype == "c64" and len(operands) == 1 and x.size:
         return pairs_phases(x, results[0], dim, partial(_values_phases, context=context), context)
@@ -57,22 +57,22 @@ def sort_rule(
         return []
     if len(operands) == 1:
         return _values_phases(x, results[0], dim, op.attrs.get("wanted", ()), context=context)
-    alone = op.attrs.get("order")
-    order = _places(x, context) if alone is None else results[alone]
+    permutation_index = op.attrs.get("order")
+    order = _places(x, context) if permutation_index is None else results[permutation_index]
     if len(keys) > 1:
-        phases, made = _order_phases(keys, order, dim, context), False
+        phases, is_sorted = _order_phases(keys, order, dim, context), False
     else:
-        values = results[0] if alone is None and x.itemsize == 4 else None
+        values = results[0] if permutation_index is None and x.itemsize == 4 else None
         phases = places_phases(x, order, dim, values, context)
-        made = phases is not None and values is not None
+        is_sorted = phases is not None and values is not None
         phases = phases or _digits_phases(x, order, dim, context)
-    if phases is None or alone is not None:
+    if phases is None or permutation_index is not None:
         return phases
-    taken = [
+    gathered = [
         _taken(source, order, target, dim, context)
-        for source, target in list(zip(operands, results, strict=True))[made:]
+        for source, target in list(zip(operands, results, strict=True))[is_sorted:]
     ]
-    return [*phases, *taken]
+    return [*phases, *gathered]
 
 
 def _digits_phases(x: View, order: View, dim: int, context: Context) -> list[Phase] | None:
@@ -83,10 +83,11 @@ def _digits_phases(x: View, order: View, dim: int, context: Context) -> list[Pha
 def _order_phases(
     keys: Sequence[View], order: View, dim: int, context: Context
 ) -> list[Phase] | None:
-    """Where elements were that are in order by several keys, of which the first counts most.
+    """Return phases that write the permutation that sorts by several keys, the first is the
+    primary.
 
-    They are sorted by one key after the other, from the last to the first: what is equal by one
-    stays as those after it have put it.
+    The operands are sorted by one key after the other, from the last to the first; each sort is
+    stable.
     """
     phases: list[Phase] = []
     before: View | None = None
@@ -114,7 +115,7 @@ def _order_phases(
 def _values_phases(
     x: View, y: View, dim: int = 1, wanted: Sequence[int] = (), *, context: Context
 ) -> list[Phase] | None:
-    """The sorted lines of `x`; if places of them are `wanted`, these."""
+    """Return phases that write the sorted lines of `x`; if positions are `wanted`, only those."""
     phases = packed_phases(x, y, dim, wanted, context)
     phases = phases or _lines_phases(x, y, dim, "", context)
     if phases is None and wanted:
@@ -125,7 +126,7 @@ def _values_phases(
 def top_k_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """All places in falling order of their elements, of which the first are taken."""
+    """Lower `top_k`: sort all indices in descending order of their elements and take the first."""
     (x,), (values, indices) = operands, results
     if values.size == 0:
         return []
@@ -144,7 +145,7 @@ def top_k_rule(
 
 
 def _places(x: View, context: Context) -> View:
-    """A temporary for the place of each element in its line."""
+    """Return a temporary for the index of each element in its line."""
     type = TensorType(x.shape, "i32")
     slot = context.temporary(type.nbytes)
     return View(slot, 0, type.shape, packed(type, order_of(x)), type.dtype)
@@ -153,7 +154,7 @@ def _places(x: View, context: Context) -> View:
 def _taken(
     source: View, order: View, target: View, dim: int, context: Context, extent: int = 0
 ) -> Phase:
-    """Elements of `source`, of which `order` says where along a dimension of `extent` they are."""
+    """Return the phase that gathers elements of `source` by the indices `order` along `dim`."""
     start = source._replace(
         strides=tuple(0 if d == dim else stride for d, stride in enumerate(source.strides))
     )
@@ -162,10 +163,10 @@ def _taken(
 
 
 def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> list[Phase] | None:
-    """The lines of `x` in order, or with `places` where their elements were."""
+    """Return phases that write the lines of `x` in order, or with `places` their permutation."""
     steps, size = x.shape[dim], x.itemsize
     if places and size > 4:
-        return None  # A word has no room for both.
+        return None  # A word cannot hold both key and index.
     side, word = tiles.side(size, context.machine), 4 if size <= 4 and not places else 8
     found = nest([x, y], [dim])
     column = max(found.loops, key=lambda loop: loop.extent, default=None)
@@ -173,39 +174,39 @@ def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> 
         return None
     rows = [loop for loop in found.loops if loop is not column]
     if (x.strides[dim], y.strides[dim]) == (size, y.itemsize) == (size, size) and steps >= side:
-        way = "tiles"
+        variant = "tiles"
     elif column.strides == (size, y.itemsize):
-        way = "beside"
+        variant = "beside"
     else:
-        way = "items"
+        variant = "items"
     each = max(1, -(-column.extent // side) // (4 * context.workers))
     grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, side * each)
-    name = f"{places or 'sort'}_{way}_{x.dtype}"
-    kernel = grid_kernel(name, Form(2, extras=3), partial(_sort, way, x.dtype, places))
+    name = f"{places or 'sort'}_{variant}_{x.dtype}"
+    kernel = grid_kernel(name, Form(2, extras=3), partial(_sort, variant, x.dtype, places))
     levels = steps.bit_length()
     cost = x.size * (1.0 + 0.02 * levels * levels) * (2.5 if places else 1.0)
     extra = (steps, x.strides[dim], y.strides[dim])
     return [grid.phase(kernel, cost, context.workers, "sort", extra)]
 
 
-def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
+def _sort(variant: str, dtype: str, places: str, f: Function, block: Block) -> None:
     side = tiles.side(numbers.SIZES[dtype], host())
     word = "i32" if numbers.SIZES[dtype] <= 4 and not places else "i64"
     steps = block.extra(0)
     last = block.columns - 1
-    kept = vector(word, side)
+    row_type = vector(word, side)
     padded = (steps + (RUN - 1)) & -RUN
     with f.loop(0, block.columns, side) as first:
         ends = [
             [f.offset(end, f.least(first + lane, last) * stride) for lane in range(side)]
             for end, stride in zip(block.addresses, block.column_strides, strict=True)
         ]
-        together = (first + side).is_("sle", block.columns)
-        lines = Lines(way, dtype, places, f, block, ends, together)
+        is_full_vector = (first + side).is_("sle", block.columns)
+        lines = Lines(variant, dtype, places, f, block, ends, is_full_vector)
         lines.read()
         with f.loop(steps, padded) as i:
-            f.store(f.value(largest_word(word), kept), f.offset(block.scratch, i, kept), 1)
-        sort_rows(f, block.scratch, padded, kept)
+            f.store(f.value(largest_word(word), row_type), f.offset(block.scratch, i, row_type), 1)
+        sort_rows(f, block.scratch, padded, row_type)
         if numbers.kind_of(dtype).type in FLOATS and not places:
             flags = lines.signs.get().is_("ne", 0).to(f"i{side}", "bitcast")
             with f.when(flags.is_("ne", 0) | lines.sign.get()):
@@ -214,5 +215,5 @@ def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
-"""No phases for complex keys but those of f32 alone; nor for the largest of few or very long lines,
-or the places of numbers of 64 bits in many short ones."""
+"""Complex keys other than a single c64 operand are not supported; neither are `top_k` of few or
+very long lines, nor permutations of 64-bit elements in many short lines."""

@@ -1,9 +1,9 @@
-"""Transposes: square tiles turned in registers.
+"""Transposition of square tiles in registers.
 
-Along columns the target is contiguous, along rows the source. A tile is as many vectors as a
-vector has items. First, items change places within every 16 bytes, by interleaving halves of the
-list of vectors as often as it takes; then pieces of 16 bytes change places between vectors. Every
-step is one instruction of x86 and of ARM.
+The target is contiguous along columns, the source along rows. A tile has as many vectors as a
+vector has items. First, items are exchanged within every 16 bytes by interleaving halves of the
+list of vectors; then groups of 16 bytes are exchanged between vectors. Every step is one
+instruction of x86 and of ARM.
 """
 
 from shardir.backends.cpu.native.llvm.target import Machine
@@ -12,33 +12,33 @@ from shardir.backends.cpu.native.moves.bodies import copy_items, item_type
 from shardir.backends.cpu.native.moves.grid import Block
 
 LINE = 64
-"""Bytes of a line of the cache."""
+"""Bytes of a cache line."""
 LANE = 16
-"""Bytes within which items are interleaved at no cost."""
+"""Bytes within which items are interleaved at no additional cost."""
 
 
 def side(nbytes: int, machine: Machine, most: int = LANE) -> int:
-    """Items along one side of a tile, at most sixteen; of `most` rows or columns, a power of two
-    that they hold."""
+    """Return the items along one side of a tile, at most 16 and at most `most` rounded down to a
+    power of two."""
     return max(1, min(machine.vector_bytes // nbytes, LANE, 1 << most.bit_length() - 1))
 
 
 def vector_type(nbytes: int, size: int) -> str:
-    """A vector of as many items as a tile has on a side; of 16 bytes, of their halves."""
+    """Return the type of a vector with the items of a tile side; 16-byte items are two halves."""
     part = min(nbytes, 8)
     return f"<{size * nbytes // part} x {item_type(part)}>"
 
 
 def beside(nbytes: int, size: int) -> int:
-    """How many tiles side by side fill a line of the cache."""
+    """Return the number of adjacent tiles that fill a cache line."""
     return max(1, LINE // (size * nbytes))
 
 
 def copy_tiles(nbytes: int, size: int, streaming: bool, f: Function, block: Block) -> None:
-    """A block of tiles of `size` items on a side, at least one; the last overlap those before them.
+    """Copy a block with transposed tiles of `size` items on a side; the last ones overlap.
 
-    Tiles whose rows are short are stored side by side, so that lines are written whole. With
-    `streaming`, blocks consist of whole lines, and all of them are aligned if the first is.
+    Tiles with short rows are stored side by side, so that full cache lines are written. With
+    `streaming`, blocks consist of full cache lines, and all of them are aligned if the first is.
     """
     many = beside(nbytes, size)
     rows, columns = block.rows, block.columns
@@ -83,7 +83,7 @@ def _turn(
     target_stride: Value,
     streaming: bool,
 ) -> None:
-    """`count` tiles, side by side in the target."""
+    """Transpose `count` tiles that are adjacent in the target."""
     type = vector_type(nbytes, size)
     rows: list[Value] = []
     at = source
@@ -92,8 +92,12 @@ def _turn(
         for _ in range(size):
             tile.append(f.load(at, type, 1))
             at = f.offset(at, source_stride)
-        made = turned(f, tile, nbytes)
-        rows = [_joined(f, *pair) for pair in zip(rows, made, strict=True)] if rows else made
+        transposed_tile = turned(f, tile, nbytes)
+        rows = (
+            [_joined(f, *pair) for pair in zip(rows, transposed_tile, strict=True)]
+            if rows
+            else transposed_tile
+        )
     at = target
     for value in rows:
         f.store(value, at, LINE if streaming else 1, streaming)
@@ -101,7 +105,7 @@ def _turn(
 
 
 def _joined(f: Function, a: Value, b: Value) -> Value:
-    """Two vectors as one, which the second may make longer by less than the first has."""
+    """Concatenate two vectors; the second may be shorter than the first."""
     first, second = lanes(a.type), lanes(b.type)
     if second < first:
         b = f.shuffle(b, b, [k % second for k in range(first)])
@@ -109,7 +113,7 @@ def _joined(f: Function, a: Value, b: Value) -> Value:
 
 
 def turned(f: Function, tile: list[Value], nbytes: int) -> list[Value]:
-    """A square tile transposed; items of 16 bytes are pairs of lanes."""
+    """Transpose a square tile; items of 16 bytes are pairs of lanes."""
     size = len(tile)
     within = max(1, min(LANE // nbytes, size))
     unit = max(1, nbytes // 8)
@@ -123,7 +127,7 @@ def turned(f: Function, tile: list[Value], nbytes: int) -> list[Value]:
 
 
 def _interleaved(f: Function, rows: list[Value], lanes: int, within: int) -> list[Value]:
-    """`within` vectors with items exchanged between them in every run of `within` lanes."""
+    """Exchange items between `within` vectors in every run of `within` lanes."""
     half, step = within // 2, 1
     while step < within:
         found = []
@@ -139,7 +143,7 @@ def _interleaved(f: Function, rows: list[Value], lanes: int, within: int) -> lis
 
 
 def _exchanged(f: Function, rows: list[Value], run: int) -> list[Value]:
-    """As many vectors as runs in each, with runs of `run` lanes exchanged between them."""
+    """Exchange runs of `run` lanes between vectors; there are as many vectors as runs in each."""
     count = len(rows)
     if count == 1:
         return rows

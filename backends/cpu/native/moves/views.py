@@ -1,4 +1,4 @@
-"""Views of views: what arranges elements without moving them."""
+"""Views of views: transforms of strides and offsets that move no element."""
 
 from collections.abc import Sequence
 from math import prod
@@ -10,7 +10,7 @@ Ints = Sequence[int]
 
 
 def transposed(view: View, perm: Ints) -> View:
-    """Dimension i is dimension perm[i] of `view`."""
+    """Return the view whose dimension i is dimension perm[i] of `view`."""
     return view._replace(
         shape=tuple(view.shape[d] for d in perm),
         strides=tuple(view.strides[d] for d in perm),
@@ -18,7 +18,8 @@ def transposed(view: View, perm: Ints) -> View:
 
 
 def broadcasted(view: View, dims: Ints, shape: Ints) -> View:
-    """Dimension i of `view` becomes dimension dims[i] of `shape`; the others repeat."""
+    """Return the view whose dimension dims[i] is dimension i of `view`; the others are
+    broadcast."""
     strides = [0] * len(shape)
     for size, stride, dim in zip(view.shape, view.strides, dims, strict=True):
         strides[dim] = stride if size == shape[dim] else 0
@@ -26,7 +27,8 @@ def broadcasted(view: View, dims: Ints, shape: Ints) -> View:
 
 
 def in_parts(view: View) -> View:
-    """Complex numbers as pairs of floats, along one more dimension; others as they are."""
+    """Return a complex view as (real, imaginary) floats along a new last dimension; other views as
+    is."""
     if view.dtype not in REAL_OF:
         return view
     return view._replace(
@@ -37,7 +39,7 @@ def in_parts(view: View) -> View:
 
 
 def sliced(view: View, starts: Ints, steps: Ints, shape: Ints) -> View:
-    """Every steps[d]-th element from starts[d] on, as many as `shape` says."""
+    """Return every steps[d]-th element from starts[d], `shape[d]` of them."""
     offset = sum(start * stride for start, stride in zip(starts, view.strides, strict=True))
     return view._replace(
         offset=view.offset + (offset if prod(shape) else 0),
@@ -47,7 +49,7 @@ def sliced(view: View, starts: Ints, steps: Ints, shape: Ints) -> View:
 
 
 def part(view: View, dim: int, start: int, size: int) -> View:
-    """The `size` elements from `start` on along one dimension."""
+    """Return the `size` elements from `start` along one dimension."""
     shape = list(view.shape)
     shape[dim] = size
     starts = [start if d == dim else 0 for d in range(len(shape))]
@@ -55,7 +57,7 @@ def part(view: View, dim: int, start: int, size: int) -> View:
 
 
 def turned(view: View, dims: Ints) -> View:
-    """The order of elements along `dims` turned around."""
+    """Return the view with the elements along `dims` reversed."""
     offset, strides = view.offset, list(view.strides)
     for d in dims:
         offset += max(view.shape[d] - 1, 0) * strides[d]

@@ -1,7 +1,7 @@
-"""Reductions over sliding windows, one dimension after the other.
+"""Reductions over sliding windows, one dimension at a time.
 
-A window is a box, so the windows along one dimension are combined first, then those of what came
-out along the next. Where another dimension is contiguous, vectors run along it.
+A window is a box, so that it is reduced along one dimension after the other. If another dimension
+is contiguous, vectors run along it.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,11 +33,11 @@ class Sliding(NamedTuple):
     dilation: int
     base_dilation: int
     extent: int
-    """How many elements there are."""
+    """The number of elements along the dimension."""
 
 
 def sliding_of(op: Op, shape: Sequence[int]) -> list[Sliding]:
-    """The windows of an operation along each dimension of its operand's `shape`."""
+    """Return the windows of an operation along each dimension of its operand's `shape`."""
     a = op.attrs
     return [
         Sliding(a["window"][d], a["strides"][d], a["padding"][d][0], a["window_dilation"][d],
@@ -47,7 +47,7 @@ def sliding_of(op: Op, shape: Sequence[int]) -> list[Sliding]:
 
 
 def moving_dims(op: Op, operand: Sequence[int], places: Sequence[int]) -> list[int]:
-    """The dimensions along which windows are more than the elements."""
+    """Return the dimensions along which windows are not single elements."""
     found = sliding_of(op, operand)
     return [
         d
@@ -59,7 +59,8 @@ def moving_dims(op: Op, operand: Sequence[int], places: Sequence[int]) -> list[i
 def reduce_window_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """A phase for each dimension along which windows are more than elements."""
+    """Lower a window reduction to a phase for each dimension along which windows are not
+    trivial."""
     (x,), (y,) = operands, results
     combine = str(op.attrs["op"])
     if y.size == 0:
@@ -83,7 +84,7 @@ def reduce_window_rule(
 
 
 def _along(combine: str, x: View, y: View, dim: int, sliding: Sliding, context: Context) -> Phase:
-    """Windows along one dimension."""
+    """Return the phase that reduces windows along one dimension."""
     step = x.strides[dim]
     x, y = in_parts(x), in_parts(y)
     start = x._replace(
@@ -91,26 +92,27 @@ def _along(combine: str, x: View, y: View, dim: int, sliding: Sliding, context: 
     )
     place = y._replace(offset=0, strides=tuple(int(d == dim) for d in range(len(y.shape))))
     found = nest([start, y, place], counters=1)
-    grid, together = window_grid([x, y], found, range(2), range(2, 3))
-    way = "rows" if together else "items"
+    grid, contiguous = window_grid([x, y], found, range(2), range(2, 3))
+    variant = "rows" if contiguous else "items"
     kernel = grid_kernel(
-        f"window_{combine}_{way}_{x.dtype}_{y.dtype}",
+        f"window_{combine}_{variant}_{x.dtype}_{y.dtype}",
         Form(2, 1, 7),
-        partial(_combine, combine, x.dtype, y.dtype, together),
+        partial(_combine, combine, x.dtype, y.dtype, contiguous),
     )
-    cost = y.size * (1 + sliding.size) * (0.15 if together else 1.0)
+    cost = y.size * (1 + sliding.size) * (0.15 if contiguous else 1.0)
     return grid.phase(kernel, cost, context.workers, "reduce_window", (*sliding, step))
 
 
 def window_grid(
-    views: Sequence[View], found: Nest, lie: Sequence[int], count: Sequence[int]
+    views: Sequence[View], found: Nest, contiguous_views: Sequence[int], count: Sequence[int]
 ) -> tuple[Grid, bool]:
-    """Blocks, and whether columns are contiguous in the views `lie` and move no counter."""
+    """Return the grid, and whether columns are contiguous in the `contiguous_views` and advance no
+    counter."""
     columns = [
         loop
         for loop in found.loops
         if not any(loop.strides[i] for i in count)
-        and all(loop.strides[i] == views[i].itemsize for i in lie)
+        and all(loop.strides[i] == views[i].itemsize for i in contiguous_views)
     ]
     column = columns[-1] if columns else found.loops[-1] if found.loops else None
     rows = [loop for loop in found.loops if loop is not column]
@@ -121,18 +123,19 @@ def window_grid(
 
 
 def groups(
-    f: Function, block: Block, lanes: int, together: bool, body: Callable[[Value, int, int], Any]
+    f: Function, block: Block, lanes: int, contiguous: bool, body: Callable[[Value, int, int], Any]
 ) -> None:
-    """All columns: `body` is given the first one, how many vectors, and the lanes of each."""
+    """Call `body` for all columns, with the first column, the number of vectors, and their
+    lanes."""
     position = f.variable("i64", 0)
-    for count, wide in ((4, lanes), (1, lanes), (1, 1)) if together else ((1, 1),):
+    for count, wide in ((4, lanes), (1, lanes), (1, 1)) if contiguous else ((1, 1),):
         with f.while_(partial(fits, position, block.columns, count * wide)):
             body(position.get(), count, wide)
             position.set(position.get() + count * wide)
 
 
 def tap(f: Function, place: Value, number: Value, words: Sequence[Value]) -> tuple[Value, Value]:
-    """Which element the `number`-th of a window at `place` is, and whether it is one."""
+    """Return the index of the `number`-th element of a window, and whether it exists."""
     _, stride, low, dilation, base, extent = words
     at = place * stride - low + number * dilation
     one = base.is_("eq", 1)
@@ -144,13 +147,13 @@ def tap(f: Function, place: Value, number: Value, words: Sequence[Value]) -> tup
     return index.get(), inside.get()
 
 
-def _combine(op: str, dtype: str, to: str, together: bool, f: Function, block: Block) -> None:
-    """A tap at a time, of all vectors of a group."""
+def _combine(op: str, dtype: str, to: str, contiguous: bool, f: Function, block: Block) -> None:
+    """Combine one element of each window at a time, for all vectors of a group."""
     reads = numbers.kind_of(dtype)
     writes = numbers.Kind(to, reads.type)
     words = [block.extra(i) for i in range(6)]
     step = block.extra(6)
-    nothing = 0.0 if op == "add" else numbers.identity(op, dtype)
+    identity_value = 0.0 if op == "add" else numbers.identity(op, dtype)
     from_column, to_column, on_column = block.column_strides
 
     with f.loop(0, block.rows) as i:
@@ -162,7 +165,7 @@ def _combine(op: str, dtype: str, to: str, together: bool, f: Function, block: B
 
         def columns(at: Value, vectors: int, lanes: int) -> None:
             kinds = vector(reads.type, lanes)
-            totals = [f.variable(kinds, nothing) for _ in range(vectors)]
+            totals = [f.variable(kinds, identity_value) for _ in range(vectors)]
             with f.loop(0, words[0]) as number:
                 index, inside = tap(f, first + at * on_column, number, words)
                 with f.when(inside):
@@ -176,8 +179,8 @@ def _combine(op: str, dtype: str, to: str, together: bool, f: Function, block: B
                     f, total.get(), f.offset(target, (at + k * lanes) * to_column), writes
                 )
 
-        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), contiguous, columns)
 
 
 RULES: dict[str, Rule] = {"reduce_window": reduce_window_rule}
-"""No phases for products of complex numbers."""
+"""Products of complex numbers are not supported."""

@@ -1,7 +1,8 @@
-"""Zeros of sorted lines: they are equal whatever their signs, so they keep the order they came in.
+"""Restores the order of signed zeros in sorted lines: all zeros are equal, and the sort is stable.
 
-Sorted bits have those with a sign first. Where a line has both, its zeros are written once more.
-There may be fewer of them by then, where the elements are NumPy's and another thread writes there.
+Sorting by bits puts negative zeros first. If a line has zeros of both signs, its zeros are written
+again in source order. If the source is a NumPy array that another thread modifies, fewer zeros may
+be found than were sorted.
 """
 
 from functools import partial
@@ -14,9 +15,10 @@ from shardir.backends.cpu.native.moves.picking import line_starts
 
 
 def zeros_phases(x: View, y: View, dim: int, signed: bool = True) -> list[Phase]:
-    """Phases that put the zeros of sorted lines `y` into the order they have in `x`, if any do.
+    """Return phases that write the zeros of sorted lines `y` in the order they have in `x`.
 
-    The lines lie evenly. Zeros that are not `signed` in `y` have lost their signs.
+    The lines must have a constant stride. Zeros in `y` have lost their signs if `signed` is False.
+    There are no phases for types without signed zeros.
     """
     if numbers.kind_of(x.dtype).type not in FLOATS:
         return []
@@ -50,7 +52,7 @@ def _restoring(name: str, dtype: str) -> str:
     kind, bits = numbers.kind_of(dtype), f"i{8 * numbers.SIZES[dtype]}"
 
     def first_not(predicate: str) -> Value:
-        """The first place of a sorted line that is not below zero, in one sense or the other."""
+        """Return the first position of a sorted line where the comparison with zero fails."""
         low, high = f.variable("i64", 0), f.variable("i64", steps)
         with f.while_(lambda: low.get().is_("slt", high.get())):
             middle = (low.get() + high.get()) >> 1

@@ -319,7 +319,7 @@ def test_patches_whose_neighbours_are_columns_are_not_packed(
     """Channels of a pixel in gradients of filters, and places where features are first, which are
     laid out in planes."""
     names = kernels_of(dims, left, right, padding=((padding, padding),) * (len(left) - 2))
-    products = [name for name in names if name.startswith("product")]
+    products = [name for name in names if name.startswith("packed_gemm")]
     assert products
     assert all(read in name for name in products)
 
@@ -347,9 +347,9 @@ def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
 ) -> None:
     """Nothing is packed: rows of tiles lie beside each other in a copy with zeros around it."""
     names = kernels_of(dims, left, right, padding=((1, 1), (1, 1)))
-    assert names[0] == "frame" or names[1] == "frame"
-    assert any(name.startswith("pitched") for name in names)
-    assert not any(name.startswith("product") for name in names)
+    assert names[0] == "zero_border" or names[1] == "zero_border"
+    assert any(name.startswith("strided_gemm") for name in names)
+    assert not any(name.startswith("packed_gemm") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -363,12 +363,12 @@ def test_a_window_larger_than_the_result_is_no_gradient(
 ) -> None:
     """Its steps lie far apart in a filter, which is to be read in its own order."""
     names = kernels_of(dims, left, right)
-    assert not any(name.startswith(("pitched", "frame")) for name in names)
+    assert not any(name.startswith(("strided_gemm", "zero_border")) for name in names)
 
 
 def test_an_image_of_one_feature_without_padding_is_not_copied() -> None:
     (name,) = kernels_of("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32))
-    assert name.startswith("pitched")
+    assert name.startswith("strided_gemm")
 
 
 @pytest.mark.parametrize("filter", ["io", "oi"])
@@ -378,7 +378,8 @@ def test_convolutions_to_few_features_are_dot_products(features: int, filter: st
     right = (3, 3, 32, features) if filter == "io" else (3, 3, features, 32)
     names = kernels_of(f"b01f,01{filter}->b01f", (2, 16, 16, 32), right, padding=((1, 1), (1, 1)))
     copies = features > 1 and filter == "io"
-    assert [name.partition("_")[0] for name in names] == ["moves"] * copies + ["dotted"]
+    assert [name.partition("_")[0] for name in names[:-1]] == ["moves"] * copies
+    assert names[-1].startswith("patch_inner_product")
 
 
 def test_runs_that_are_one_in_the_copy_of_a_filter_are_taken_as_one() -> None:
@@ -399,7 +400,7 @@ def test_features_by_themselves_share_what_is_read_of_the_filter(
     """Some places, or rows of places, are made at once."""
     (name,) = kernels_of(dims, left, right, groups=40, padding=((1, 1), (1, 1)))
     kind, _, size, *_ = name.split("_")
-    assert kind == "lanes"
+    assert kind == "depthwise"
     assert int(size.partition("x")[0]) > 1
 
 
@@ -433,7 +434,7 @@ def test_two_features_made_of_each_are_lanes() -> None:
     """Both take the same number of the image."""
     right = (3, 3, 1, 80)
     (name,) = kernels_of("b01f,01io->b01f", (2, 14, 14, 40), right, groups=40)
-    assert name.startswith("lanes")
+    assert name.startswith("depthwise")
     assert name.endswith("each2")
 
 
@@ -443,7 +444,7 @@ def test_a_result_that_is_dear_to_turn_is_packed(machine: Machine) -> None:
     Machines with shorter vectors have fewer columns to pack for."""
     shape = (1, 256, 7, 7)
     names = kernels_of("fb01,io01->bf01", shape, shape, machine, padding=((1, 1), (1, 1)))
-    assert any(name.startswith("product") for name in names) == (machine.vector_bytes == 64)
+    assert any(name.startswith("packed_gemm") for name in names) == (machine.vector_bytes == 64)
 
 
 @pytest.mark.parametrize(

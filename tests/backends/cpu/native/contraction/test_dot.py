@@ -175,7 +175,7 @@ def test_what_is_left_beside_whole_tiles(rows: int, columns: int) -> None:
     op = op_on(dot, *(TensorType(a.shape, "f32") for a in (x, y)), dims="mk,nk->mn")
     phases = lowered(RULES["dot"], op, [x, y], [np.empty((rows, columns), np.float32)])
     assert phases
-    assert all(phase.kernel.name.startswith("product") for phase in phases)
+    assert all(phase.kernel.name.startswith("packed_gemm") for phase in phases)
     product(x, y, "mk,nk->mn")
 
 
@@ -288,7 +288,7 @@ def test_narrow_products_pack_nothing(dims: str, dtype: str) -> None:
     out = np.zeros(op.result.type.shape, NUMPY_DTYPES[dtype])
     phases = lowered(RULES["dot"], op, [x, y], [out])
     assert phases is not None
-    assert "product" not in {phase.kernel.name.partition("_")[0] for phase in phases}
+    assert not any(phase.kernel.name.startswith("packed_gemm") for phase in phases)
     assert_product(out, x, y, dims, op.result.type)
 
 
@@ -367,7 +367,7 @@ def test_vectors_of_columns_that_are_left(columns: int, dtype: str) -> None:
     rng = np.random.default_rng(0)
     x, y = numbers(rng, (21, 40), dtype), numbers(rng, (40, columns), dtype)
     (name,) = kernels(x, y, "ak,kb->ab")
-    assert name.startswith("direct_")
+    assert name.startswith("unpacked_gemm_")
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
@@ -402,7 +402,7 @@ def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
     terms = dims.partition("->")[0].split(",")
     x, y = (numbers(rng, tuple(sizes[c] for c in term), dtype) for term in terms)
     first, *copies = kernels(x, y, dims)
-    assert first.startswith("direct_")
+    assert first.startswith("unpacked_gemm_")
     assert len(copies) == (few > 1)
 
 
@@ -416,7 +416,7 @@ def test_rows_that_are_neighbours_are_read_where_they_lie(
 ) -> None:
     """As gradients of layers have them: but for steps far apart, or more than caches hold."""
     names = selected_for(ZEN_5, "km,kn->mn", dtype, k=inner, m=rows, n=columns)
-    assert packs == (not any(name.startswith("pitched") for name in names))
+    assert packs == (not any(name.startswith("strided_gemm") for name in names))
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,7 @@ def test_rows_that_are_neighbours_are_read_where_they_lie(
 def test_a_second_cache_of_two_mebibytes_holds_both_operands(machine: str, packs: bool) -> None:
     """They are read where they lie while they are not more than four times its size."""
     names = selected_for(MACHINES[machine], "km,kn->mn", k=3000, m=250, n=250)
-    assert packs == (not any(name.startswith("pitched") for name in names))
+    assert packs == (not any(name.startswith("strided_gemm") for name in names))
 
 
 def test_some_rows_do_not_make_up_for_packing() -> None:
@@ -439,9 +439,9 @@ def test_some_rows_do_not_make_up_for_packing() -> None:
         (1000, 400, 1000, True),
     ):  # fmt: skip
         found = selected_for(ZEN_5, "mk,kn->mn", m=rows, k=inner, n=columns)
-        assert any(name.startswith("product_") for name in found) == packs
+        assert any(name.startswith("packed_gemm_") for name in found) == packs
     many = selected_for(ZEN_5, "zmk,zkn->zmn", z=20, m=13, k=400, n=500)
-    assert many[0].startswith("product_")
+    assert many[0].startswith("packed_gemm_")
 
 
 @pytest.mark.parametrize("workers", [1, 2, 64])
@@ -455,8 +455,8 @@ def test_every_product_has_kernels_on_every_machine(machine: Machine, workers: i
     (name,) = {
         each
         for each in selected_for(machine, "mk,kn->mn", m=1000, k=1000, n=1000)
-        if each.startswith("product")
+        if each.startswith("packed_gemm")
     }
-    height, width = (int(size) for size in name.split("_")[4].split("x"))
+    height, width = (int(size) for size in name.split("_")[5].split("x"))
     registers = 32 if machine.has_many_registers else 16
     assert registers // 2 <= height * width < registers
