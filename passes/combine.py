@@ -31,7 +31,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Combine(Pass, name="combine"):
+class Combine(Pass, name="combine-collectives"):
     """Join collectives of each kind until together they have `limit` bytes.
 
     Bytes are those of the results on one device. A collective that has as many by itself travels

@@ -26,7 +26,7 @@ from shardir.placement import Axes, Sharding
 
 
 @dataclass(frozen=True)
-class DelaySums(Pass, name="delay-sums"):
+class DelaySums(Pass, name="sink-reductions"):
     """Complete pending sums where that sends least."""
 
     def __call__(self, module: Module) -> Module:

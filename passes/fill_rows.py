@@ -27,7 +27,7 @@ MOST = 1 << 31
 
 
 @dataclass(frozen=True)
-class FillRows(Pass, name="fill-rows"):
+class FillRows(Pass, name="fill-out-of-bounds"):
     """Make selections between a gather's rows and a number scatters of that number."""
 
     def __call__(self, module: Module) -> Module:

@@ -23,7 +23,7 @@ from shardir.passes.program import names_of, use_counts
 
 
 @dataclass(frozen=True)
-class FoldSums(Pass, name="fold-sums"):
+class FoldSums(Pass, name="fold-reductions"):
     """One reduction where there are several in a row, or a contraction before it."""
 
     def __call__(self, module: Module) -> Module:

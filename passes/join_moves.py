@@ -20,7 +20,7 @@ Makers = dict[Value, Op]
 
 
 @dataclass(frozen=True)
-class JoinMoves(Pass, name="join-moves"):
+class JoinMoves(Pass, name="merge-shifts"):
     """Slices of padded values become pads, and slices in turned order rolls."""
 
     def __call__(self, module: Module) -> Module:

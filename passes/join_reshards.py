@@ -3,7 +3,7 @@
 before: `%a.cut = reshard(%a)`, `%b.cut = reshard(%b)`, `%c = add(%a.cut, %b.cut)`
 after:  `%c.raw = add(%a, %b)`, `%c = reshard(%c.raw)`
 
-Runs after `delay-sums`. It applies to pointwise operations whose operands come from one place
+Runs after `sink-reductions`. It applies to pointwise operations whose operands come from one place
 and are moved for nothing else, if that sends less; parts of sums may be joined only by what is
 linear in all of them. Constants are made where they are needed. This is what turns two
 reduce-scatters into one.
@@ -24,7 +24,7 @@ from shardir.placement import Sharding
 
 
 @dataclass(frozen=True)
-class JoinReshards(Pass, name="join-reshards"):
+class JoinReshards(Pass, name="sink-reshards"):
     """Move results of pointwise operations instead of their operands."""
 
     def __call__(self, module: Module) -> Module:

@@ -7,7 +7,8 @@ after:  `func @main(%x: f32[64, 784], ...)`
         `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
 
 For devices that share memory. Those of one process of many become a program for each process:
-`across` says, as in `two-levels`, how many blocks of devices there are, and what goes between them
+`across` says, as in `hierarchical-collectives`, how many blocks of devices there are, and
+what goes between them
 stays a collective.
 
 Every value gets a dimension in front for each part of the mesh
@@ -60,7 +61,8 @@ RULES: dict[str, Rule] = {
 class MergeDevices(Pass, name="merge-devices"):
     """One program over the arrays of all devices, or of all those of a process.
 
-    `across` and `at` are as in `two-levels`. Raises `MergeError` for what has no meaning outside
+    `across` and `at` are as in `hierarchical-collectives`. Raises `MergeError` for what has
+    no meaning outside
     of devices, such as callbacks.
     """
 

@@ -13,17 +13,20 @@ from typing import ClassVar, Self
 
 from shardir.errors import PipelineError, ShardirError, suggestion
 from shardir.ir import Module
+from shardir.passes.pass_aliases import FORMER_NAMES, current_name
 
 PASSES: dict[str, type["Pass"]] = {}
 Watch = Callable[["Pass", Module, Module, float], None]
 """Called after every pass with the pass, the module before and after it, and its seconds."""
 
 DEFAULT = (
-    "propagate{leave_open=true},resolve-conflicts,join-moves,reshard,delay-sums,join-reshards,"
-    "share-reshards,partition,cse,dce"
+    "propagate{leave_open=true},resolve-conflicts,merge-shifts,reshard,sink-reductions,"
+    "sink-reshards,share-reshards,partition,cse,dce"
 )
 """The pipeline from a traced program to the program each device runs."""
-EXACT = "propagate,reshard-exactly,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
+EXACT = (
+    "propagate,insert-explicit-reshards,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
+)
 """The pipeline that decides as OpenXLA Shardy does, without improving on it."""
 
 
@@ -41,6 +44,11 @@ class Pass:
     def __init_subclass__(cls, *, name: str) -> None:
         if name in PASSES:
             raise ValueError(f"pass {name!r} is defined twice")
+        if name in FORMER_NAMES:
+            raise ValueError(
+                f"pass {name!r} cannot be defined: this is the former name of "
+                f"{FORMER_NAMES[name]!r}"
+            )
         cls.name = name
         PASSES[name] = cls
 
@@ -74,7 +82,7 @@ class Pipeline:
                     f"cannot read the pipeline at {text[at:]!r}; "
                     "write it as pass,pass{option=value,option=value}"
                 )
-            steps.append(_build(match[1], match[2] or ""))
+            steps.append(_build(current_name(match[1]), match[2] or ""))
             at = match.end()
         return cls(tuple(steps))
 
@@ -94,6 +102,8 @@ class Pipeline:
     def through(self, stage: str) -> Self:
         """The pipeline up to and including the last pass called `stage`."""
         names = [step.name for step in self.passes]
+        if isinstance(stage, str):
+            stage = current_name(stage)
         if not isinstance(stage, str) or stage not in names:
             raise PipelineError(
                 f"the pipeline {str(self)!r} has no pass called {stage!r}; "

@@ -16,7 +16,7 @@ from shardir.passes.program import rebuild_device_programs
 
 
 @dataclass(frozen=True)
-class Regather(Pass, name="regather"):
+class Regather(Pass, name="rematerialize-gathers"):
     """Repeat all-gathers whose results would lie idle.
 
     A result of at least `minimum` bytes that nobody uses for more than `idle` operations is

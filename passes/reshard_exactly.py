@@ -29,7 +29,7 @@ from shardir.placement import Axes, Sharding
 
 
 @dataclass(frozen=True)
-class ReshardExactly(Pass, name="reshard-exactly"):
+class ReshardExactly(Pass, name="insert-explicit-reshards"):
     """Insert `reshard` wherever Shardy inserts it."""
 
     def __call__(self, module: Module) -> Module:

@@ -29,7 +29,7 @@ from shardir.passes.uneven import uneven_dims
 from shardir.passes.uses import UNKNOWN
 from shardir.placement import Sharding
 
-MOVES = "join-moves,reshard,delay-sums,join-reshards,share-reshards"
+MOVES = "merge-shifts,reshard,sink-reductions,sink-reshards,share-reshards"
 """What makes the moves of a program, by which two are compared."""
 PINNED = ("sharding_constraint", "sharding_group", "reshard", "constant")
 """Operations whose operands and results stay as they are."""

@@ -3,7 +3,7 @@
 before: `%a.turn = reshard(%x)`, ..., `%a.whole = reshard(%x)`, where both exchange data
 after:  `%a.whole = reshard(%x)`, `%a.turn = reshard(%a.whole)`, which is a slice
 
-Runs after `delay-sums`. All places in which operations need one tensor form a tree that is
+Runs after `sink-reductions`. All places in which operations need one tensor form a tree that is
 rooted in the place where it is made; every branch is a `reshard`. The tree is grown from the
 root, the cheapest branch first, and replaces what was there if it sends less: moves in a chain
 become one, a pending sum that is needed in pieces only is reduced and scattered, what one gather

@@ -23,7 +23,7 @@ from shardir.passes.program import names_of
 
 
 @dataclass(frozen=True)
-class TwoLevels(Pass, name="two-levels"):
+class TwoLevels(Pass, name="hierarchical-collectives"):
     """Split each collective into one inside of processes and one between them.
 
     `across` says into how many blocks each axis of the mesh is cut, with one block for each

@@ -28,7 +28,7 @@ from shardir.types import TensorType
 FLAG = TensorType((), "bool")
 
 
-class UniformControl(Pass, name="uniform-control"):
+class UniformControl(Pass, name="uniform-control-flow"):
     """Replaces branches and loops whose decision differs between devices."""
 
     def __call__(self, module: Module) -> Module:

@@ -21,7 +21,7 @@ FEW = 16
 
 
 @dataclass(frozen=True)
-class WantPlaces(Pass, name="want-places"):
+class WantPlaces(Pass, name="annotate-partial-sorts"):
     """Name the places of sorted tensors that slices read, if nothing else reads them, and the
     operand that is all that is read of a sort, if that is where elements are."""
 

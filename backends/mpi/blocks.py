@@ -14,7 +14,8 @@ from shardir.mesh import Mesh
 @dataclass(frozen=True)
 class Blocks:
     """`across` counts the blocks along the axes that have several, and `at` is this process's
-    place among them, both as the pass `two-levels` takes them; `owners` are the processes, in
+    place among them, both as the pass `hierarchical-collectives` takes them;
+    `owners` are the processes, in
     order of their blocks."""
 
     across: str

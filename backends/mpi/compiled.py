@@ -1,7 +1,8 @@
 """A per-device program as machine code in each process, for all of its devices together.
 
 Where the devices of processes are blocks of the mesh, each process runs one program over what its
-devices hold side by side (`two-levels`, `merge-devices`), compiled like that of a process that is
+devices hold side by side (`hierarchical-collectives`, `merge-devices`), compiled like that of a
+process that is
 alone. What goes between processes is a step between native calls.
 """
 

@@ -1,1 +1,1 @@
-"""Collectives on two levels: what `two-levels` is made of."""
+"""Collectives on two levels: what `hierarchical-collectives` is made of."""

@@ -118,7 +118,8 @@ class Splitter:
         return self.levels.far(axes), self.levels.near(axes)
 
     def halved(self, op: Op, x: Value, combine: Callable[[Value], Value]) -> Value:
-        """`combine` of the parts that are combined inside of processes already, which keep more
+        """`combine-collectives` of the parts that are combined inside of processes already, which
+        keep more
         than 16 bits between the two."""
         near, kind, type = self.sides(op.attrs["axes"])[1], op.attrs["op"], x.type
         wide = kind in SUMS and type.dtype in FLOATS and type.numpy.itemsize == 2

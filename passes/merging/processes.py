@@ -4,7 +4,8 @@ before: `%g = all-reduce(%p, axes=[data:(1)2], op=add) : f32[10]`, where `%p` di
         inside of processes
 after:  `%g = all-reduce(%p, axes=[data], op=add) : f32[4, 10]` on the mesh of processes
 
-They are along axes of one level, as `two-levels` leaves them. Only permutes mix both: what stays in
+They are along axes of one level, as `hierarchical-collectives` leaves them. Only permutes mix both:
+what stays in
 a process are rows in another order, and each row that leaves it for the same place in other
 processes has a permute of its own.
 """
@@ -54,7 +55,7 @@ def _either(near: Rule | None) -> Rule:
         if not merger.atoms.levels.near(axes):
             return [_between(merger, op)]
         if kind_of(op) != "collective-permute":
-            raise refusal(op, "goes through two levels; run two-levels before")
+            raise refusal(op, "goes through two levels; run hierarchical-collectives before")
         return [_mixed(merger, op)]
 
     return rule

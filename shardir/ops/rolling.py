@@ -1,6 +1,6 @@
 """Elements that move around the end of a dimension.
 
-Programs write it as two slices put together; the pass `join-moves` makes this of them, since a
+Programs write it as two slices put together; the pass `merge-shifts` makes this of them, since a
 roll moves a few rows between neighbours where the slices would each be cut anew.
 """
 

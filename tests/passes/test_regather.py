@@ -1,4 +1,4 @@
-"""`regather`: what would lie idle is gathered again."""
+"""`rematerialize-gathers`: what would lie idle is gathered again."""
 
 import numpy as np
 
