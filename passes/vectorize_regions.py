@@ -1,7 +1,7 @@
-"""Regions, many at once: their blocks get the new dimension, and so does their rule.
+"""Batching rules of regions: their blocks and their derivative rules are batched.
 
-A rule that has not been traced yet is asked once a derivative needs it, and vectorized then. If
-any operand of a region with a rule has the dimension, all its results do.
+A rule that has not been traced is traced when a derivative needs it, and vectorized then. If any
+operand of a region with a rule is batched, all its results are.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from shardir.passes.regions import rule_of
 from shardir.types import INEXACT
 
 Many = Callable[[Block, Sequence[bool]], Block]
-"""Gives a block the new dimension; which parameters have it is said for each."""
+"""Batches a block; the flags state which of its parameters are batched."""
 
 
 def _checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -65,7 +65,7 @@ def _many(block: Block, flags: Sequence[bool], size: int, axis: str | None) -> B
 
 
 def _fitted(old: Block, new: Block, wanted: Sequence[bool | None]) -> Block:
-    """The block with the dimension where it is wanted, without where not; `None`: either way."""
+    """Return the block with results batched as `wanted`; `None` accepts either."""
     b = Builder(names_of(Function("rule", new, ())))
     returns = []
     size = next(

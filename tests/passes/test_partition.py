@@ -267,7 +267,7 @@ func @f(
 }
 """))  # fmt: skip
     assert str(caught.value) == (
-        "sum leaves sums that nothing completes; run 'reshard' before 'partition', or constrain %c"
+        "sum leaves a pending reduction that no `reshard` completes; run 'reshard' before 'partition', or constrain %c"
     )
 
 

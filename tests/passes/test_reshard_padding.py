@@ -47,7 +47,7 @@ def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
         Pipeline.parse("reshard{uneven=error}")(parse(MESH + UNEVEN))
     assert str(caught.value) == (
         "dimension 0 of %c has size 6, which is not divisible by 8: it is cut over (y, x); "
-        "pad it to 8, cut it otherwise, or let uneven=pad"
+        "pad it to 8, shard it otherwise, or set uneven=pad"
     )
 
 
@@ -64,7 +64,7 @@ func @f(
 def test_what_has_no_rule_runs_on_all_devices_and_says_what_that_takes() -> None:
     (move, _) = Reshard()(parse(MESH + UNRULED)).main.body.ops
     assert move.why == (
-        "operand 0 of %b = opaque cannot be cut and needs [-], "
+        "operand 0 of %b = opaque cannot be sharded and needs [-], "
         "for which each device receives 24 bytes"
     )
 
