@@ -144,7 +144,8 @@ class Words:
             word = WORDS[made.reduction]
             over = " and ".join(loop_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
-        return f"%{result.name} = {op.name} is computed {self.shown(made)} and needed {self.shown(wanted)}"
+        name = f"%{result.name} = {op.name}"
+        return f"{name} is computed {self.shown(made)} and needed {self.shown(wanted)}"
 
 
 def loop_name(op: Op, rule: FactorRule, factor: int) -> str:

@@ -1,1 +1,1 @@
-"""Collectives on two levels: what `hierarchical-collectives` is made of."""
+"""Hierarchical collectives: rules that split collectives into levels."""

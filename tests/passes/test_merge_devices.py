@@ -248,7 +248,7 @@ OPS
         ),
         (
             '  %y = opaque(%x, operation="x.y", head="x.y %", attributes="", types="") : f32[2]',
-            "%y = opaque acts on each device by itself",
+            "%y = opaque has a side effect on each device",
         ),
     ],
 )
@@ -321,4 +321,4 @@ spmd func @main(
     )
     with pytest.raises(MergeError) as caught:
         merged(program, "merge-devices")
-    assert "%c = pure-callback is called on some of the devices only" in str(caught.value)
+    assert "%c = pure-callback is called on only some of the devices" in str(caught.value)
