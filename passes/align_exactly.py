@@ -170,13 +170,13 @@ def _waiting(rule: FactorRule) -> list[set[int]]:
 def _clear(rule: FactorRule, cuts: Cuts, tensors: Sequence[int]) -> None:
     """Unshard the factors that must be; their axes move to factors that all tensors contain."""
 
-    def shared(factor: int) -> bool:
+    def is_in_all(factor: int) -> bool:
         return all(any(factor in dim for dim in rule.tensors[t]) for t in tensors)
 
-    targets = [i for i in rule.of_kind(Kind.PASS) if shared(i)]
+    targets = [i for i in rule.of_kind(Kind.PASS) if is_in_all(i)]
     for factor in rule.of_kind(Kind.REPLICATE):
         axes, cuts[factor] = list(cuts[factor]), ()
-        if shared(factor):
+        if is_in_all(factor):
             for target in targets:
                 _fill(rule.factors[target].size, cuts, target, axes)
 

@@ -41,10 +41,10 @@ class Flow:
                 stacked = value in edge.stacked
                 needs[value] = replace(cut, dims=(WHOLE, *cut.dims)) if stacked else cut
 
-        def need(value: Value) -> Sharding:
+        def required(value: Value) -> Sharding:
             return needs.get(value) or whole(value)
 
-        self.operands = tuple(map(need, operands))
-        self.params = {p: need(p) for b in blocks for p in b.params}
-        self.returns = tuple(tuple(map(need, b.returns)) for b in blocks)
-        self.results = tuple(map(need, op.results))
+        self.operands = tuple(map(required, operands))
+        self.params = {p: required(p) for b in blocks for p in b.params}
+        self.returns = tuple(tuple(map(required, b.returns)) for b in blocks)
+        self.results = tuple(map(required, op.results))

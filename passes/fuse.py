@@ -64,11 +64,11 @@ def fuse(
     """Return the module with groups of those elementwise operations and reductions that `accepts`
     allows."""
 
-    def taken(op: Op) -> bool:
+    def is_fusible(op: Op) -> bool:
         held = is_pointwise(op.spec) or op.spec in REDUCTIONS or reinterprets(op)
         return held and accepts(op)
 
-    limits = Limits(taken, most_operands, most_ops)
+    limits = Limits(is_fusible, most_operands, most_ops)
     functions = tuple(_fused(f, limits) for f in module.functions)
     same = all(a is b for a, b in zip(functions, module.functions, strict=True))
     return module if same else replace(module, functions=functions)

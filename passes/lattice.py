@@ -65,13 +65,13 @@ class Problem:
         self.atoms = tuple(part for atom in atoms for part in fine[atom])
         number = {atom: i for i, atom in enumerate(self.atoms)}
 
-        def numbered(axes: Axes) -> tuple[int, ...]:
+        def number_atoms(axes: Axes) -> tuple[int, ...]:
             return tuple(number[part] for atom in axes for part in fine[atom])
 
         self.sizes = tuple(atom.size for atom in self.atoms)
-        self.start: State = tuple(map(numbered, old)), frozenset(numbered(waiting))
-        keep = frozenset(numbered(tuple(a for a in waiting if a in kept)))
-        self.goal: State = tuple(map(numbered, new)), keep
+        self.start: State = tuple(map(number_atoms, old)), frozenset(number_atoms(waiting))
+        keep = frozenset(number_atoms(tuple(a for a in waiting if a in kept)))
+        self.goal: State = tuple(map(number_atoms, new)), keep
         self.wanted = tuple(a for cut in self.goal[0] for a in cut)
         self.home = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
         self.wide = len(self.atoms) <= FEW

@@ -143,14 +143,14 @@ class _Making:
         for edge in replace(op, operands=starts, blocks=ends).edges():
             wants.update(dict.fromkeys(edge.sources, union(edge.targets[:1], self.found)))
 
-        def wanted(places: Sequence[Value]) -> list[Varying]:
+        def wanted_axes(places: Sequence[Value]) -> list[Varying]:
             return [wants.get(place, NONE) for place in places]
 
-        pairs = zip(op.operands, wanted(starts), strict=True)
+        pairs = zip(op.operands, wanted_axes(starts), strict=True)
         operands = tuple(self.one(value, axes) for value, axes in pairs)
         here = within | decision(op, self.found)
         blocks = tuple(
-            self.block(block, here, wanted(places.returns))
+            self.block(block, here, wanted_axes(places.returns))
             for block, places in zip(op.blocks, ends, strict=True)
         )
         return replace(op, operands=operands, blocks=blocks)

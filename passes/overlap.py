@@ -55,7 +55,7 @@ class Overlap(Pass, name="overlap"):
         return replace(block, ops=tuple(_halves(order, names)))
 
     def seconds(self, op: Op) -> float:
-        """How long an operation computes, or its data takes to arrive."""
+        """Return the seconds that an operation computes, or that its transfer takes."""
         cost = cost_of(op)
         if op.spec in STARTED:
             return self.latency + cost.sent / self.network

@@ -125,7 +125,7 @@ def _dealt(outer: Batcher, x: Value, dim: int) -> Value:
 def _alone(handler: Handler) -> Handler:
     """Return a handler that refuses collectives along several axes."""
 
-    def checked(outer: Batcher, op: Op) -> Sequence[Value]:
+    def handle(outer: Batcher, op: Op) -> Sequence[Value]:
         if len(list(axes_of(op))) > 1:
             raise error(
                 f"%{op.result.name} = {op.name} is along {outer.axis!r} and other axes, which "
@@ -134,7 +134,7 @@ def _alone(handler: Handler) -> Handler:
             )
         return handler(outer, op)
 
-    return checked
+    return handle
 
 
 HANDLERS: dict[str, Handler] = {

@@ -1,4 +1,4 @@
-"""A program's shardings at a glance."""
+"""Overview of the shardings of a program."""
 
 from shardir.passes.explain.data import Summary
 from shardir.passes.explain.disagreements import conflicts_of
@@ -13,7 +13,8 @@ from shardir.passes.propagate import Propagate
 def summarize(
     program: Program, *, propagate: Propagate | None = None, places: Places | None = None
 ) -> Summary:
-    """How many values are cut, which annotations there are, and what is worth a question."""
+    """Return the number of sharded values, the annotations, and the number of findings of each
+    kind."""
     told = tell(program, propagate, places)
     histories = told.histories.values()
     values = [v for history in histories for v in history.made.values() if v.type.rank]

@@ -1,4 +1,4 @@
-"""Reports as text: the same lines everywhere, however wide the screen is."""
+"""Reports as text, independent of the screen width."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
@@ -29,12 +29,12 @@ from shardir.passes.explain.data import (
 from shardir.sizes import show_bytes
 
 ROWS = 20
-"""How much of a long table is shown."""
+"""Maximum number of table rows that are shown."""
 
 
 @singledispatch
 def show(report: Report) -> str:
-    """A report as text, without a newline at the end."""
+    """Return a report as text, without a newline at the end."""
     raise NotImplementedError(type(report).__name__)
 
 
@@ -290,7 +290,7 @@ def _placed(text: str, loc: Loc | None) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
-    """Rows under one another, in columns as wide as they need to be."""
+    """Yield the rows in aligned columns."""
     if not rows:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(head), pad_edge=False)

@@ -28,7 +28,7 @@ def _reduce_scatter(splitter: Splitter, op: Op) -> Value:
     dim, kind, levels = op.attrs["dim"], op.attrs["op"], splitter.levels
     runs = levels.runs(op.attrs["axes"])
 
-    def scattered(made: Value) -> Value:
+    def scatter(made: Value) -> Value:
         for run in runs:
             if levels.is_far(run[0]):
                 name = splitter.name(op, run)
@@ -39,7 +39,7 @@ def _reduce_scatter(splitter: Splitter, op: Op) -> Value:
 
     total = splitter.total(op, op.operands[0])
     if total is None:
-        return splitter.halved(op, op.operands[0], scattered)
+        return splitter.halved(op, op.operands[0], scatter)
     for run in runs:
         total = splitter.cut(total, dim, run)
     return total
