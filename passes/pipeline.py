@@ -68,6 +68,7 @@ class Pass:
 @dataclass(frozen=True)
 class Pipeline:
     """A sequence of passes."""
+
     passes: tuple[Pass, ...]
 
     @classmethod

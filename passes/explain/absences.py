@@ -206,7 +206,7 @@ class _Search:
                 said = dict.fromkeys(str(self.history.annotation(each.said)) for each in found)
                 since = [each.hop for each in found if each.hop]
                 when = f", since {moment(since[-1].step)}" if since else ""
-                return f"it cuts dimension {dim} for {' and '.join(said)}{when}"
+                return f"it shards dimension {dim} for {' and '.join(said)}{when}"
         return ""
 
     def sides(self, step: Step, refusal: Refusal) -> str:
@@ -287,7 +287,7 @@ class _Search:
                 for other, sharding in enumerate(step.before):
                     for d in dims_of(step.rule, other, factor):
                         if sharding and touches(self.axis, sharding.dims[d].axes):
-                            yield self.apart(step, other, f"it cuts the rest of dimension {d}")
+                            yield self.apart(step, other, f"it shards the rest of dimension {d}")
 
     def elsewhere(self, at: At) -> Iterator[Absence]:
         """Yield an operation next to the value that has the axis along a factor that the value does
@@ -296,7 +296,7 @@ class _Search:
         for other, view in enumerate(self.history.views(step)):
             for factor, cut in view.cuts.items():
                 if touches(self.axis, cut.axes) and not dims_of(step.rule, tensor, factor):
-                    yield self.apart(step, other, f"it cuts {self.history.loop(step, factor)}")
+                    yield self.apart(step, other, f"it shards {self.history.loop(step, factor)}")
 
     def apart(self, step: Step, tensor: int, detail: str) -> Absence:
         history = self.history

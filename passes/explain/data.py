@@ -125,15 +125,15 @@ class Wish:
 class Verdict(Enum):
     """Why one of two requests was kept."""
 
-    STATED = "asked for here"
-    CANNOT = "cannot run in pieces"
+    STATED = "stated here"
+    CANNOT = "cannot be sharded"
     LARGER = "larger tensor"
-    FINER = "more pieces"
+    FINER = "more shards"
     EARLIER_TENSOR = "earlier tensor"
-    EARLIER_LOOP = "earlier loop"
-    FIRST = "there first"
+    EARLIER_LOOP = "earlier factor"
+    FIRST = "arrived first"
     FOLLOWED = "larger of two"
-    MAJORITY = "more data is cut so"
+    MAJORITY = "more data has this sharding"
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,11 +280,11 @@ class _Meeting:
                 if lost:
                     return lost.verdict, str(lost)
                 late = waited(self.history, step, refusal)
-                return Verdict.FIRST, f"of the other, {late.value}" if late else ""
+                return Verdict.FIRST, f"the other was delayed: {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = size_of(axes)
         if axes and not self.terms.cuts[factor] and step.rule.factors[factor].size % pieces:
-            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} pieces"
+            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} shards"
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
             return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"

@@ -38,12 +38,12 @@ class Lost:
     def __str__(self) -> str:
         """Return the two sides, with the numbers that decided."""
         a, b = self.winner, self.loser
-        sides = f"to {a.loop}, which {a.tensor} brings it for, against {b.loop} of {b.tensor}"
+        sides = f"{a.loop} of {a.tensor} against {b.loop} of {b.tensor}"
         match self.verdict:
             case Verdict.LARGER:
                 return f"{sides}: {a.elements} elements against {b.elements}"
             case Verdict.FINER:
-                return f"{sides}: {a.pieces} pieces against {b.pieces}"
+                return f"{sides}: {a.pieces} shards against {b.pieces}"
             case _:
                 return f"{sides}: {self.verdict.value}"
 

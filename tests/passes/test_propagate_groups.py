@@ -185,7 +185,7 @@ y cuts dimension 1
   %a -> %c  forwards through %c = neg          along dimension 1 of %a  round 1
 
 z is not here
-  no annotation asks for it"""
+  no annotation states it"""
     )
 
 

@@ -106,9 +106,7 @@ def test_text_is_no_list_of_annotations(mlp: Module) -> None:
     with pytest.raises(ExplainError) as error:
         what_if(mlp, "%w2: f32[256, 128]")
 
-    assert str(error.value) == (
-        "annotations must be a list, such as ['%w: f32[128, 256@model]']"
-    )
+    assert str(error.value) == ("annotations must be a list, such as ['%w: f32[128, 256@model]']")
 
 
 @pytest.mark.parametrize(
