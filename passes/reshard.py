@@ -7,7 +7,7 @@ Afterwards the tensors of every operation are sharded alike along its factors, v
 leave a block have the shardings of the block, and results have those of the function. A sharded
 reduced factor leaves an unreduced value, `%3.part`, and the `reshard` after it completes the
 reduction. Shardings that do not divide a dimension lead to padding at its end (see
-`shardir.passes.partitioning.uneven`); an operation states in `why` where padding begins, or why it
+`shardir.passes.resharding.uneven`); an operation states in `why` where padding begins, or why it
 is impossible. The `why` of each `reshard` states its purpose; `shardir.passes.resharding.planner`
 chooses its collectives.
 """
@@ -76,7 +76,7 @@ def rebuilt(function: Function, rewriter: "Rewriter") -> Function:
     for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
         new = scope.value(value)
         target = rewriter.asked(asked, value, new)
-        why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
+        why = f"result {i} of @{function.name} needs {rewriter.words.shown(target)}"
         returns.append(rewriter.moved(new, target, scope, ops, None, why))
         results.append(told(target))
     return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
@@ -171,7 +171,7 @@ class Rewriter:
         if self.same(self.of(source), self.of(result)):
             scope.new[op.result] = source
             return
-        why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(self.of(result))}"
+        why = op.why or f"%{result.name} = {op.name} states {self.words.shown(self.of(result))}"
         self.reshard(source, result, scope, made, op.loc, why)
         scope.new[op.result] = result
 

@@ -4,7 +4,7 @@ A rule that has not been traced is traced when a derivative needs it, and vector
 operand of a region with a rule is batched, all its results are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from shardir.ir import Block, Function, Op, Value
 from shardir.passes.batcher import Batcher, Handler
 from shardir.passes.program import names_of
 from shardir.passes.regions import rule_of
+from shardir.passes.vectorize_with import vectorize_with
 from shardir.types import INEXACT
 
 Many = Callable[[Block, Sequence[bool]], Block]
@@ -46,7 +47,7 @@ def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
     inner.run(op.blocks[0].ops)
     block = inner.b.block(params, [inner.whole(value) for value in op.blocks[0].returns])
     make = _RULES[op.name]
-    many = partial(_many, size=outer.size, axis=outer.axis)
+    many = partial(_many, outer.handlers, outer.size, outer.axis)
     if len(op.blocks) > 1:
         rule, blocks = op.attrs["rule"], make(op, flags, many, [True] * len(flags))
     else:
@@ -56,12 +57,15 @@ def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
     return as_values(outer.b.emit(op.spec, *operands, blocks=(block, *blocks), **attrs))
 
 
-def _many(block: Block, flags: Sequence[bool], size: int, axis: str | None) -> Block:
-    # The pass itself knows all handlers, those below among them.
-    from shardir.passes.vectorize import vectorize
-
+def _many(
+    handlers: Mapping[str, Handler],
+    size: int,
+    axis: str | None,
+    block: Block,
+    flags: Sequence[bool],
+) -> Block:
     function = Function("rule", block, (None,) * len(block.returns))
-    return vectorize(function, flags, size, axis=axis).body
+    return vectorize_with(handlers, function, flags, size, axis=axis).body
 
 
 def _fitted(old: Block, new: Block, wanted: Sequence[bool | None]) -> Block:

@@ -16,6 +16,7 @@ explain(program, "h")        the origin of each axis of a value, and why other a
 They propagate with a record (`passes.propagation.record`) and evaluate it.
 """
 
+from shardir.passes.explain import text as text
 from shardir.passes.explain.causes import explain_collective as explain_collective
 from shardir.passes.explain.communication import communication as communication
 from shardir.passes.explain.coverage import coverage as coverage

@@ -6,6 +6,7 @@ and axes as in these. Every report is readable with `str`.
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import singledispatch
 
 from shardir.ir import Loc
 from shardir.passes.propagation.record import Reason
@@ -17,9 +18,16 @@ class Report:
     __slots__ = ()
 
     def __str__(self) -> str:
-        from shardir.passes.explain.text import show
-
         return show(self)
+
+
+@singledispatch
+def show(report: Report) -> str:
+    """Return a report as text, without a newline at the end.
+
+    `passes.explain.text` registers an implementation for each class of report.
+    """
+    raise NotImplementedError(type(report).__name__)
 
 
 class Subject(Enum):

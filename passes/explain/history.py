@@ -6,9 +6,9 @@ the history indexes the steps and refusals of each cell, its stated sharding, an
 sharding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from shardir.factors import FactorRule
 from shardir.ir import Block, Loc, Module, Op, Value
@@ -24,12 +24,10 @@ from shardir.placement import Axis, Sharding
 from shardir.text.literals import show_name
 from shardir.text.printer import Printer, show_axis
 
-if TYPE_CHECKING:
-    from shardir.passes.explain.origins import Origins
-
 Places = Mapping[tuple[str, str], Loc]
 """Source locations by function, and value (`%x`) or result (`result 0`)."""
 
+Derived = TypeVar("Derived")
 At = tuple[Step, int]
 """A visit of an operation, and the number of one of its tensors."""
 
@@ -46,7 +44,7 @@ class History:
         self.function = next(f for f in module.functions if f.name == self.name)
         self.said: dict[int, Said] = {said.cell: said for said in story.said}
         self.made: dict[str, Value] = {v.name: v for v in values_of(self.function.body)}
-        self.origins: Origins | None = None
+        self._derived: dict[object, Any] = {}
         self._views: dict[tuple[int, int, int], View] = {}
         self._annotations: dict[int, Annotation] = {}
 
@@ -123,6 +121,13 @@ class History:
         if found is None:
             found = project(step.rule.tensors[tensor], sharding, sizes_of(step.rule))
             self._views[key] = found
+        return found
+
+    def derived(self, make: "Callable[[History], Derived]") -> Derived:
+        """Return `make(self)`, which is computed once."""
+        found: Derived | None = self._derived.get(make)
+        if found is None:
+            found = self._derived[make] = make(self)
         return found
 
     # Names

@@ -184,9 +184,7 @@ def _sources(
 
 def origins_of(history: History) -> Origins:
     """Return the cached origins of a function."""
-    if history.origins is None:
-        history.origins = Origins(history)
-    return history.origins
+    return history.derived(Origins)
 
 
 def chains(history: History, cell: int, dim: int, axis: Axis) -> list[Chain]:

@@ -1,7 +1,6 @@
 """Reports as text, independent of the screen width."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import singledispatch
 from io import StringIO
 
 from rich.console import Console
@@ -21,21 +20,15 @@ from shardir.passes.explain.data import (
     Difference,
     Explanation,
     OrderSensitivity,
-    Report,
     Summary,
     Traffic,
     Wish,
+    show,
 )
 from shardir.sizes import show_bytes
 
 ROWS = 20
 """Maximum number of table rows that are shown."""
-
-
-@singledispatch
-def show(report: Report) -> str:
-    """Return a report as text, without a newline at the end."""
-    raise NotImplementedError(type(report).__name__)
 
 
 @show.register

@@ -148,7 +148,7 @@ func @f(
     with pytest.raises(PartitionError) as error:
         Partition()(parse(MESH + text))
     assert str(error.value) == (
-        "exp is given %c, which is not complete; run 'reshard' before 'partition', or constrain %d"
+        "exp uses %c, which is unreduced; run 'reshard' before 'partition', or constrain %d"
     )
 
 

@@ -97,7 +97,7 @@ def test_a_dump_of_a_running_program_warns_and_goes_on(tmp_path: Path) -> None:
         pipeline(parse(TEXT), warning_dump(tmp_path / "file", "f"))
     assert [str(warning.message) for warning in caught] == [
         f"cannot write the program into {str(tmp_path / 'file' / 'f')!r}: Not a directory; the "
-        "program goes on without it"
+        "program continues without the dump"
     ]
 
 

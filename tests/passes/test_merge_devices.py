@@ -244,7 +244,7 @@ OPS
         (
             "  %0 = all-reduce(%x, axes=[a:(1)2], op=add) : f32[2]\n"
             "  %y = all-reduce(%0, axes=[a:(1)3], op=add) : f32[2]",
-            "parts of axis 'a' are used that no reshape of it shows at once",
+            "the program uses parts of axis 'a' without a common refinement",
         ),
         (
             '  %y = opaque(%x, operation="x.y", head="x.y %", attributes="", types="") : f32[2]',

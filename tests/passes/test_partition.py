@@ -251,7 +251,7 @@ func @f(
 }
 """))  # fmt: skip
     assert str(caught.value) == (
-        "dot cuts its factor 'k' over x and over y; "
+        "dot shards its factor 'k' over x and over y; "
         "run 'reshard' before 'partition', or constrain %c"
     )
 

@@ -208,5 +208,5 @@ func @f(
 """)
     assert str(error.value) == (
         "sharding group 7 has members of different shapes, %a of f32[8] and %b of f32[8, 4]; "
-        "all have one sharding, so that they need one shape"
+        "members share one sharding and need equal shapes"
     )

@@ -104,7 +104,7 @@ func @f(
         "%s.part = max(%8, dims=[0]) : f32[]",
         "%s = all-reduce(%s.part, axes=[x], op=max) : f32[]",
     ]
-    assert module.main.body.ops[-3].why == "the padding of %a may not count"
+    assert module.main.body.ops[-3].why == "the padding of %a must not contribute"
 
 
 def test_both_sides_of_a_product_are_cleared_of_their_padding() -> None:
