@@ -236,8 +236,8 @@ def test_errors() -> None:
     with pytest.raises(DifferentiateError) as error:
         jvp(back, (1.0,), (1.0,))
     assert first_line(error) == (
-        "%0 = f has a custom_vjp, which defines no forward-mode derivative; take grad or vjp of it, "
-        "or define a custom_jvp"
+        "%0 = f has a custom_vjp, which defines no forward-mode derivative; take grad or vjp of "
+        "it, or define a custom_jvp"
     )
 
 

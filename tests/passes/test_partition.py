@@ -267,7 +267,8 @@ func @f(
 }
 """))  # fmt: skip
     assert str(caught.value) == (
-        "sum leaves a pending reduction that no `reshard` completes; run 'reshard' before 'partition', or constrain %c"
+        "sum leaves a pending reduction that no `reshard` completes; run 'reshard' before "
+        "'partition', or constrain %c"
     )
 
 
@@ -282,8 +283,8 @@ func @f(
 }
 """)
     assert str(caught.value) == (
-        "%b cannot begin to wait for a product: complex numbers that are infinite become NaN "
-        "times 1; leave `unreduced[mul]` away"
+        "%b cannot become unreduced by `mul`: infinite complex numbers times 1 are NaN; "
+        "remove `unreduced[mul]`"
     )
 
 

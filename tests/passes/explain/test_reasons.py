@@ -163,7 +163,8 @@ def test_the_page_lists_the_reasons() -> None:
 
 
 def test_what_is_told_of_a_manual_axis() -> None:
-    assert str(explain(parse(MESHES + PROGRAMS[Reason.MANUAL]), "v")).partition("a does not")[2] == (
+    text = str(explain(parse(MESHES + PROGRAMS[Reason.MANUAL]), "v"))
+    assert text.partition("a does not")[2] == (
         " shard it\n"
         "  it is a manual axis of the enclosing computation, where tensors are local along it\n"
         "    %r = manual_computation\n"
