@@ -7,7 +7,7 @@ import warnings
 from contextlib import suppress
 from errno import EPIPE
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -55,7 +55,14 @@ def main() -> None:
         _end("error: this program is nested too deeply")
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     typer.echo(bounded(f"warning: {message}"), err=True)
 
 

@@ -188,8 +188,8 @@ def test_while_has_no_way_back() -> None:
         vjp(plain, [0])
 
     assert str(caught.value) == (
-        "%r = while has no gradient, for how often a while loop runs is not known before it does; "
-        "use scan, or fori_loop with a static trip count\n --> train.py:12"
+        "%r = while has no gradient, because the trip count of a while loop is unknown in "
+        "advance; use scan, or fori_loop with a static trip count\n --> train.py:12"
     )
 
 

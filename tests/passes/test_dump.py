@@ -111,5 +111,5 @@ def test_a_full_disk_does_not_end_a_program(
         return write(Path("/dev/full"), *args, **options)
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.warns(DumpWarning, match="No space left on device; the program goes on"):
+    with pytest.warns(DumpWarning, match="No space left on device; the program continues"):
         Pipeline.parse("cse,dce")(parse(TEXT), warning_dump(tmp_path, "f"))

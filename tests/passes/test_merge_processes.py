@@ -160,7 +160,9 @@ spmd func @main(
   return %x
 }
 """
-    with pytest.raises(MergeError, match=r"^parts of a sum that processes still have to add up"):
+    with pytest.raises(
+        MergeError, match=r"^a parameter or a result is unreduced between processes$"
+    ):
         Pipeline.parse("merge-devices{across=x:2}")(parse(text))
 
 

@@ -338,7 +338,7 @@ func @f(
 }
 """)
     (moved,) = (op for op in module.main.body.walk() if op.spec.collective)
-    assert moved.why == "%b = roll runs along dimension 0 of %a, which is cut over x"
+    assert moved.why == "%b = roll runs along dimension 0 of %a, which is sharded over x"
 
 
 def test_windows_are_written_where_their_elements_are() -> None:

@@ -85,7 +85,7 @@ func @f(
         "%c = add(%a, %b.cut) : f32[8@x, 4@-]",
     ]
     assert reasons(module) == [
-        "operand 1 of %c = add needs [x, -]: x cuts dimension 0 of %a, not dimension 1 of %a"
+        "operand 1 of %c = add needs [x, -]: x shards dimension 0 of %a, not dimension 1 of %a"
     ]
 
 

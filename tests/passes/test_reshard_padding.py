@@ -46,7 +46,7 @@ def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
     with pytest.raises(PartitionError) as caught:
         Pipeline.parse("reshard{uneven=error}")(parse(MESH + UNEVEN))
     assert str(caught.value) == (
-        "dimension 0 of %c has size 6, which is not divisible by 8: it is cut over (y, x); "
+        "dimension 0 of %c has size 6, which is not divisible by 8: it is sharded over (y, x); "
         "pad it to 8, shard it otherwise, or set uneven=pad"
     )
 
@@ -73,9 +73,8 @@ def test_what_has_no_rule_is_refused_where_that_is_asked_for() -> None:
     with pytest.raises(PartitionError) as error:
         Pipeline.parse("reshard{on_fallback=error}")(parse(MESH + UNRULED))
     assert str(error.value) == (
-        "opaque has no rule that says how it can be cut, and each device would receive 24 bytes "
-        "of %a, which is cut [x]; state its rule, constrain %a to be whole, "
-        "or let on_fallback=replicate"
+        "opaque has no sharding rule, and each device would receive 24 bytes of %a, which is "
+        "sharded [x]; state its rule, constrain %a to be replicated, or set on_fallback=replicate"
     )
 
 
