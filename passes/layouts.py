@@ -1,5 +1,4 @@
-"""Choose the shardings with which an operation with incompatible operands runs: those with the
-cheapest reshards.
+"""Choose the shardings with which an operation with incompatible operands runs.
 
 OpenXLA Shardy follows the larger tensor, or the axes that most of the data has. Here that choice is
 one of several candidates: in each of the others one tensor leads, extended by the axes that the

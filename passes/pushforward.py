@@ -46,7 +46,7 @@ class Pushforward:
         return inner
 
     def get(self, value: Value) -> Value | None:
-        """The tangent of a value; `None` is zero."""
+        """Return the tangent of a value; `None` is zero."""
         return self.tangents.get(value)
 
     def whole(self, value: Value) -> Value:

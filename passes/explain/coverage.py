@@ -21,13 +21,13 @@ def coverage(
     An annotation has no effect if propagation decides the same without it; each is tried.
     """
     chosen = propagate or Propagate()
-    told = tell(program, chosen, places)
-    histories = told.histories.values()
+    run = tell(program, chosen, places)
+    histories = run.histories.values()
     whole = [row for history in histories for row in _whole(history)]
     return Coverage(
         tuple(_unruled(history, op) for history in histories for op in history.story.mute),
         tuple(sorted(whole, key=lambda row: -row.nbytes)),
-        tuple(idle(told, chosen)),
+        tuple(idle(run, chosen)),
     )
 
 

@@ -41,8 +41,8 @@ def conflicts(
 
     The most expensive ones come first.
     """
-    told = tell(program, propagate, places)
-    rows = [row for history in told.histories.values() for row in conflicts_of(history)]
+    run = tell(program, propagate, places)
+    rows = [row for history in run.histories.values() for row in conflicts_of(history)]
     return Conflicts(tuple(sorted(rows, key=lambda row: -row.nbytes)))
 
 
@@ -192,8 +192,8 @@ class _Meeting:
                 if (*cut.axes, *cut.overflow) != self.terms.cuts[factor]
             }
             # Additional axes of other factors are no conflict if the tensor lost axes.
-            wishes = {factor: axes for factor, axes in lost.items() if axes} or lost
-            for factor, axes in wishes.items():
+            requests = {factor: axes for factor, axes in lost.items() if axes} or lost
+            for factor, axes in requests.items():
                 row = self.conflict(tensor, factor, axes, views)
                 if row.nbytes or row.kept.axes != "-" != row.given_up.axes:
                     yield row

@@ -24,15 +24,15 @@ from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 
 
-def idle(told: Told, propagate: Propagate) -> Iterator[Annotation]:
+def idle(session: Told, propagate: Propagate) -> Iterator[Annotation]:
     """Yield the annotations without which all shardings would be the same."""
-    for history in told.histories.values():
-        trial = trial_of(told, propagate, history)
+    for history in session.histories.values():
+        trial = trial_of(session, propagate, history)
         for said in stated(history):
             annotation = history.annotation(said)
             found = trial.is_idle(said) if trial else None
             if found is None:
-                found = is_idle(told, propagate, annotation)
+                found = is_idle(session, propagate, annotation)
             if found:
                 yield annotation
 
@@ -48,20 +48,20 @@ def stated(history: History) -> Iterator[Said]:
             yield Said(-1 - i, sharding, None)
 
 
-def is_idle(told: Told, propagate: Propagate, annotation: Annotation) -> bool:
+def is_idle(session: Told, propagate: Propagate, annotation: Annotation) -> bool:
     """Return whether propagation without an annotation decides the same, by a second run."""
     name = annotation.name
     if annotation.subject is Subject.RESULT:
         name = RESULT + name
-    changed = propagate(silenced(told.module, name, annotation.function))
-    return not changes(told.propagated, changed)
+    changed = propagate(silenced(session.module, name, annotation.function))
+    return not changes(session.propagated, changed)
 
 
-def trial_of(told: Told, propagate: Propagate, history: History) -> "Trial | None":
+def trial_of(session: Told, propagate: Propagate, history: History) -> "Trial | None":
     """Return the trial of a function, or `None` if replay does not support it."""
-    if len(told.module.meshes) > 1 or propagate.order != "lifo" or not propagate.prepare:
+    if len(session.module.meshes) > 1 or propagate.order != "lifo" or not propagate.prepare:
         return None
-    trial = Trial(told, propagate, history.name)
+    trial = Trial(session, propagate, history.name)
     prepared = trial.prepared
     everything = (*prepared.said.values(), *trial.function.results)
     if prepared.groups or prepared.bridges or any(
@@ -75,9 +75,9 @@ def trial_of(told: Told, propagate: Propagate, history: History) -> "Trial | Non
 class Trial:
     """A function that is propagated without each of its annotations in turn."""
 
-    def __init__(self, told: Told, propagate: Propagate, name: str) -> None:
+    def __init__(self, session: Told, propagate: Propagate, name: str) -> None:
         rules = rules_in_force()
-        module = rules.bind(told.module)
+        module = rules.bind(session.module)
         self.propagate = propagate
         self.function = next(each for each in module.functions if each.name == name)
         self.steppers = Steppers(Shardings(module), explain=False)

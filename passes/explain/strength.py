@@ -68,14 +68,14 @@ def _decided(history: History, step: Step, lost: Refusal) -> Lost | None:
     views = history.views(step)
     sizes = sizes_of(step.rule)
     operands = len(step.rule.operands)
-    wishes = [agreed_axes(views, operands, f, way) for f, way in enumerate(step.directions)]
-    sources = largest_sources(views, sizes, wishes)
+    requested = [agreed_axes(views, operands, f, way) for f, way in enumerate(step.directions)]
+    sources = largest_sources(views, sizes, requested)
     fine = step.op is not None and step.edge is None and is_elementwise(step.op)
 
     def side(factor: int) -> Side:
         elements, tensor = sources[factor]
         name = history.tensor(step, tensor) if tensor >= 0 else "several tensors"
-        pieces = size_of(wishes[factor])
+        pieces = size_of(requested[factor])
         return Side(history.loop(step, factor), name, elements, pieces)
 
     for gain in step.gains:

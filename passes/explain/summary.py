@@ -15,8 +15,8 @@ def summarize(
 ) -> Summary:
     """Return the number of sharded values, the annotations, and the number of findings of each
     kind."""
-    told = tell(program, propagate, places)
-    histories = told.histories.values()
+    run = tell(program, propagate, places)
+    histories = run.histories.values()
     values = [v for history in histories for v in history.made.values() if v.type.rank]
     return Summary(
         tuple(history.annotation(said) for history in histories for said in stated(history)),
@@ -25,5 +25,5 @@ def summarize(
         tuple(row for history in histories for row in conflicts_of(history)),
         len(order_sensitive(program, propagate=propagate, places=places).rows),
         sum(len(history.story.mute) for history in histories),
-        traffic(told.module, propagate or Propagate()),
+        traffic(run.module, propagate or Propagate()),
     )

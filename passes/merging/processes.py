@@ -101,10 +101,10 @@ def _mixed(merger: Merger, op: Op) -> Spread:
     counted = arranged(b, value, [(n,) for n in value.type.shape], order)
     moves = _moves(op, levels)
     sources = Counter(to for _, to in moves)
-    everybody = prod(sizes(far))
-    stays = {to: of for (of, to), pairs in moves.items() if _is_whole(pairs, everybody)}
+    process_count = prod(sizes(far))
+    stays = {to: of for (of, to), pairs in moves.items() if _is_whole(pairs, process_count)}
     count = prod(sizes(near))
-    if len(op.attrs["pairs"]) == count * everybody:
+    if len(op.attrs["pairs"]) == count * process_count:
         made = received(b, counted, [stays.get(i, i) for i in range(count)])
     elif op.result.type.dtype == "key":
         raise refusal(op, "leaves devices without a key")
@@ -155,9 +155,9 @@ def _moves(op: Op, levels: Levels) -> dict[tuple[int, int], Pairs]:
     return moves
 
 
-def _is_whole(pairs: Pairs, everybody: int) -> bool:
+def _is_whole(pairs: Pairs, process_count: int) -> bool:
     """Return whether a row stays in its process, in all processes."""
-    return len(pairs) == everybody and all(a == c for a, c in pairs)
+    return len(pairs) == process_count and all(a == c for a, c in pairs)
 
 
 def _together(

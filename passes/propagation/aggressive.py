@@ -29,22 +29,22 @@ def propagate_aggressive(
     refuse: Refuse | None = None,
 ) -> set[int]:
     """Extend the axes of `views` (operands, then results); return the tensors that changed."""
-    wishes = [
+    requested = [
         agreed_axes(views, operands, factor, direction, refuse)
         for factor, direction in enumerate(directions)
     ]
-    if not any(wishes):
+    if not any(requested):
         return set()
-    order = preference(views, sizes, wishes, elementwise)
+    order = preference(views, sizes, requested, elementwise)
     changed = set()
     for number in (*range(operands, len(views)), *range(operands)):
         view = views[number]
         gained: set[int] = set()
         for factor in order:
             cut = view.cuts.get(factor)
-            if cut is None or not is_strict_prefix(cut.axes, wishes[factor]):
+            if cut is None or not is_strict_prefix(cut.axes, requested[factor]):
                 continue
-            axes = _possible(wishes[factor], number, view, factor, sizes[factor], gained, refuse)
+            axes = _possible(requested[factor], number, view, factor, sizes[factor], gained, refuse)
             if elementwise and number < operands:
                 axes = _as_result(axes, number, views[operands:], factor, refuse)
             if is_strict_prefix(cut.axes, axes):
@@ -55,21 +55,21 @@ def propagate_aggressive(
 
 
 def preference(
-    views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes], elementwise: bool
+    views: Sequence[View], sizes: tuple[int, ...], requested: Sequence[Axes], elementwise: bool
 ) -> list[int]:
     """Return the factors with requested axes, in order of preference."""
-    largest = largest_sources(views, sizes, wishes)
+    largest = largest_sources(views, sizes, requested)
 
     def rank(factor: int) -> tuple[int, int, int, int]:
         size, number = largest[factor]
-        pieces = size_of(wishes[factor]) if elementwise else 0
+        pieces = size_of(requested[factor]) if elementwise else 0
         return -size, -pieces, number, factor
 
-    return sorted((factor for factor, wish in enumerate(wishes) if wish), key=rank)
+    return sorted((factor for factor, request in enumerate(requested) if request), key=rank)
 
 
 def largest_sources(
-    views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes]
+    views: Sequence[View], sizes: tuple[int, ...], requested: Sequence[Axes]
 ) -> dict[int, tuple[int, int]]:
     """Return for each factor the size and number of the largest tensor with all its requested axes.
 
@@ -79,8 +79,8 @@ def largest_sources(
     for number, view in enumerate(views):
         size = prod(sizes[factor] for factor in view.cuts)
         for factor, cut in view.cuts.items():
-            wish = wishes[factor]
-            if wish and size > largest[factor][0] and is_prefix(wish, cut.axes):
+            request = requested[factor]
+            if request and size > largest[factor][0] and is_prefix(request, cut.axes):
                 largest[factor] = (size, number)
     return largest
 

@@ -128,7 +128,8 @@ class _Constraints:
         ]
 
     def read_end_of_chain(self, head: Op) -> None:
-        """If `head` begins a chain, let users of its operand below the chain use its end."""
+        """Rewire users of the operand of `head` below a chain of constraints to the end of the
+        chain."""
         (value,) = self.draft.inputs(head)
         maker = self.draft.makers.get(value)
         if (maker is not None and maker.name == CONSTRAINT) or self.is_said(value):

@@ -115,17 +115,17 @@ def settle_groups(
     spoke: dict[Value, Value] = {}
     for group in groups:
         stated = [said.get(owners.get(value, value)) for value in group.members]
-        wishes = [s for s in stated if s and _constrains(s, meshes)]
-        if not wishes:
+        constraining = [s for s in stated if s and _constrains(s, meshes)]
+        if not constraining:
             continue
-        if all(_same(wishes[0], wish, meshes) for wish in wishes):
-            first = group.members[stated.index(wishes[0])]
+        if all(_same(constraining[0], each, meshes) for each in constraining):
+            first = group.members[stated.index(constraining[0])]
             for value, sharding in zip(group.members, stated, strict=True):
-                if sharding not in wishes:
+                if sharding not in constraining:
                     spoke[owners.get(value, value)] = owners.get(first, first)
-                _say(draft, owners, said, value, wishes[0])
+                _say(draft, owners, said, value, constraining[0])
         else:
-            open_ = replace(wishes[0], dims=(Dim((), True),) * len(wishes[0].dims))
+            open_ = replace(constraining[0], dims=(Dim((), True),) * len(constraining[0].dims))
             open_ = replace(open_, replicated=(), unreduced=())
             for i, value in enumerate(group.members):
                 group.members[i] = _put_behind(draft, owners, value, open_)
