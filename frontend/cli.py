@@ -3,10 +3,11 @@ writes source code for other machines."""
 
 import os
 import sys
+import warnings
 from contextlib import suppress
 from errno import EPIPE
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -35,7 +36,11 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="shardir")
+        with warnings.catch_warnings():
+            # Python hides deprecations outside of scripts; a pipeline in an option has no script.
+            warnings.filterwarnings("default", "the pass '", DeprecationWarning)
+            warnings.showwarning = _show_warning
+            app(prog_name="shardir")
     except ShardirError as error:
         _end(f"error: {error}", *getattr(error, "__notes__", ()))
     except OSError as error:
@@ -48,6 +53,17 @@ def main() -> None:
         _end("error: there is not enough memory for this program")
     except RecursionError:
         _end("error: this program is nested too deeply")
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    typer.echo(bounded(f"warning: {message}"), err=True)
 
 
 def _end(*lines: str, closing: bool = False) -> NoReturn:

@@ -41,6 +41,7 @@ from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import ShapeDtypeStruct, signature_of
 from shardir.ir import Module
 from shardir.memory import Memory
+from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import DEFAULT, EXACT, Pass, Pipeline, Watch, watches
 from shardir.reporting import compiling, is_heard, report
 from shardir.text.printer import show
@@ -263,6 +264,7 @@ class Runnable:
         passes = program.passes
         steps = Pipeline.parse(added_pipeline(self.plan.devices) if passes is None else passes)
         names = dict.fromkeys(step.name for step in steps.passes)
+        stage = current_name(stage) if isinstance(stage, str) else stage
         if stage not in names:
             stages = ", ".join(names) + (", or schedule" if program.describe() else "")
             if not names:

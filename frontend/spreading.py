@@ -13,7 +13,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.partition_spec import UNCONSTRAINED, Entry, PartitionSpec
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.traced_program import Program
-from shardir.passes.vectorize import in_front
+from shardir.passes.vectorize_with import in_front
 from shardir.placement import Axes, Sharding
 
 Names = str | Sequence[str] | None

@@ -1,4 +1,9 @@
-"""Passes: functions from module to module, composed by text."""
+"""Compiler passes: functions from module to module, composed to pipelines by text.
+
+`pipeline` defines passes, pipelines and the default pipelines; start there. Input of the default
+pipeline is a traced program over global tensors with some shardings stated, output is the program
+that each device runs. Each subfolder holds one group of passes.
+"""
 
 from shardir.passes.collective_matmul import CollectiveMatmul as CollectiveMatmul
 from shardir.passes.combine import Combine as Combine

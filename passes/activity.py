@@ -1,7 +1,7 @@
-"""Which values of a function a derivative has to follow.
+"""Activity analysis: which values of a function need derivatives.
 
-A value is active when it is a float or complex number that changes with one of the chosen values.
-Only active values get cotangents; the way back passes everything else by.
+A value is active if it is a floating-point or complex number that depends on one of the chosen
+values. Only active values have cotangents; the backward computation skips all others.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,17 @@ from shardir.types import INEXACT
 
 
 def active_values(block: Block, chosen: Sequence[Value]) -> set[Value]:
-    """The active values of a block and of all blocks inside it."""
+    """Return the active values of a block and of all nested blocks."""
     active = {value for value in chosen if value.type.dtype in INEXACT}
     _sweep(block, active)
     return active
 
 
 def reached(block: Block, starts: Sequence[Value], active: set[Value]) -> set[Value]:
-    """The active values whose cotangents may differ from zero when those of `starts` do.
+    """Return the active values whose cotangents may be nonzero if those of `starts` are.
 
-    May name too many: an operation with blocks is taken to mix all that it uses.
+    The result is conservative: all operands of an operation with blocks count as used by all its
+    results.
     """
     found = {value for value in starts if value in active}
     for op in reversed(block.ops):
@@ -59,7 +60,8 @@ def _sweep(block: Block, active: set[Value]) -> None:
 def _mark_loop(
     inits: Sequence[Value], body: Block, results: Sequence[Value], active: set[Value]
 ) -> None:
-    """Carried values: what one round makes active is active in the next."""
+    """Mark carried values until a fixed point: a value that one iteration makes active is active in
+    the next."""
     carried = body.params[: len(inits)]
     _mark(carried, inits, active)
     before = -1
@@ -71,5 +73,5 @@ def _mark_loop(
 
 
 def _mark(targets: Sequence[Value], sources: Sequence[Value], active: set[Value]) -> None:
-    """What shows an active value is active."""
+    """Mark each target whose source is active."""
     active.update(t for t, s in zip(targets, sources, strict=True) if s in active)

@@ -1,12 +1,11 @@
-"""Bring the tensors of one operation to shardings that fit together.
+"""Align the shardings of the tensors of one operation.
 
-Seen through the factors of the operation every loop must be cut alike in all tensors that walk
-it, no mesh axis may cut two loops, and loops that cannot be cut are whole. If the shardings do
-not say that already, one of two things decides (as in OpenXLA Shardy,
-docs/insert-explicit-reshards there): between two tensors the larger one is followed; among more,
-the cuts that most of the data has are taken one after the other. What cuts a loop that must be
-whole moves to a loop that all tensors share, if there is room: exchanging pieces is cheaper than
-gathering them.
+In a compatible alignment every factor has the same axes in all tensors that contain it, no mesh
+axis shards two factors, and factors that cannot be sharded are unsharded. If the given shardings
+are incompatible, one of two rules decides (as in OpenXLA Shardy, docs/insert-explicit-reshards
+there): of two tensors the larger one is followed; among more, the axes with the most data are taken
+one after the other. Axes of a factor that must be unsharded move to a factor that all tensors
+contain, if its size permits: an all-to-all is cheaper than a gather.
 """
 
 from collections.abc import Sequence
@@ -24,13 +23,13 @@ from shardir.placement import Axes, Dim, Sharding, size_of
 from shardir.types import TensorType
 
 RANK = {Kind.PASS: 3, Kind.REDUCE: 2, Kind.PERMUTE: 1, Kind.REPLICATE: 0}
-"""Which cuts are kept first, other things being equal."""
+"""Priority of the factor kinds in decisions between axes of equal weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Shardings of operands and then results, the axes of cut reduced factors, and those of each
-    factor."""
+    """Shardings of operands and then results, the axes of sharded reduced factors, and the axes of
+    each factor."""
 
     tensors: tuple[Sharding, ...]
     pending: Axes
@@ -44,10 +43,10 @@ def align(
     cuttable: tuple[int, ...],
     uneven: tuple[int, ...] = (),
 ) -> Alignment:
-    """Shardings that fit the rule, as near to the given ones as can be.
+    """Return compatible shardings that are close to the given ones.
 
-    `shardings` are closed; sums that are pending in them are not kept. `cuttable` are the factors
-    that may be cut, `uneven` those of them whose pieces may differ in size.
+    `shardings` are closed; their unreduced axes are dropped. `cuttable` are the factors that may be
+    sharded, `uneven` those of them whose shards may differ in size.
     """
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
@@ -69,7 +68,7 @@ def align(
 def _agreed(
     rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...]
 ) -> list[Axes] | None:
-    """The cuts, if all tensors have the same already."""
+    """Return the axes of each factor if all tensors agree, else `None`."""
     cuts: dict[int, Axes] = {}
     for view in views:
         for factor, cut in view.cuts.items():
@@ -86,7 +85,8 @@ def _agreed(
 def _settled(
     rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...], uneven: tuple[int, ...]
 ) -> list[Axes]:
-    """Resolve a conflict: decide the cuts, then clear those that cannot be."""
+    """Return the axes of each factor after resolving conflicts, and clear those that are
+    impossible."""
     factors = rule.factors
     compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
     tensors = [i for i, mapping in enumerate(rule.tensors) if any(mapping)]
@@ -112,7 +112,8 @@ def _walks(mapping: TensorFactors, factor: int) -> bool:
 
 
 def _follow_one(rule: FactorRule, views: Sequence[View], tensors: Sequence[int]) -> list[Axes]:
-    """Both tensors as the larger, or else the more cut one has it."""
+    """Return the axes of the larger tensor, or of the one with more shards if both have equal
+    size."""
 
     def weight(tensor: int) -> tuple[int, int]:
         return _elements(rule, rule.tensors[tensor]), views[tensor].pieces
@@ -141,7 +142,7 @@ def _hand_over(
     tensors: Sequence[int],
     cuttable: tuple[int, ...],
 ) -> None:
-    """Cut loops that all tensors share over axes that are left without a loop."""
+    """Shard factors that all tensors contain over axes that have no factor any more."""
     shared = [
         i
         for i, factor in enumerate(rule.factors)
@@ -164,9 +165,11 @@ def fits(
     axes: Axes,
     uneven: tuple[int, ...] = (),
 ) -> bool:
-    """Whether a factor can be cut along `axes`: evenly (unless it is one of `uneven`), with all
-    that is major to it in some dimension cut down to single positions. A loop without positions
-    is not cut."""
+    """Return whether a factor can be sharded along `axes`.
+
+    The axes must divide the factor unless it is one of `uneven`, and every factor that is major to
+    it in some dimension must be sharded to single positions. A factor of size 0 cannot be sharded.
+    """
     size = rule.factors[factor].size
     if not size or (factor not in uneven and size % size_of(axes)):
         return False
@@ -180,7 +183,8 @@ def fits(
 
 
 class _Vote:
-    """Cuts are candidates; every tensor votes with its elements for those that begin its own."""
+    """Voting between candidate axes; every tensor votes with its elements for prefixes of its own
+    axes."""
 
     def __init__(
         self,
@@ -224,8 +228,8 @@ class _Vote:
         return votes, self.rank[factor], gain, factor, len(axes), axes
 
     def remaining(self, factor: int, axes: Axes) -> list[tuple[int, Axes]]:
-        """What may still be added: longer cuts of this factor, and of the others what does not
-        touch its axes."""
+        """Return the remaining candidates: longer axes of this factor, and of the others the part
+        that does not overlap."""
         left: dict[tuple[int, Axes], None] = {}
         for i, candidate in self.candidates:
             if i == factor:
@@ -239,7 +243,7 @@ class _Vote:
 
 
 def unprojected(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sharding:
-    """The sharding whose dimensions are cut as their factors are."""
+    """Return the sharding whose dimensions have the axes of their factors."""
     dims = []
     for factors in mapping:
         axes: Axes = ()
@@ -251,7 +255,7 @@ def unprojected(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Shar
 
 
 def loops_of(op: Op) -> FactorRule | None:
-    """The loops of an operation as partitioning sees them."""
+    """Return the factor rule of an operation for partitioning."""
     if op.spec.partition is None or op.spec.partition.loops is None:
         return op.factors()
     operands = tuple(value.type for value in op.operands)
@@ -273,7 +277,7 @@ def _declared_loops(
 
 
 def cuts_of(op: Op, rule: FactorRule) -> tuple[int, ...]:
-    """The factors along which an operation can run in pieces."""
+    """Return the factors along which an operation can be sharded."""
     declared = op.spec.partition
     if declared is None or declared.cuts is None:
         return natural_cuts(rule)
@@ -284,9 +288,10 @@ def cuts_of(op: Op, rule: FactorRule) -> tuple[int, ...]:
 
 
 def reduction_of(op: Op, rule: FactorRule) -> str | None:
-    """How results that are pending over cut loops combine; `None` if nothing is left pending."""
+    """Return how results that are unreduced over sharded factors combine; `None` if none are
+    unreduced."""
     declared = op.spec.partition
     if declared is not None and declared.reduction is not None:
         return declared.reduction(**op.attrs)
-    # Of truth values, the maximum says whether any is true.
+    # The maximum of Boolean values is `any`.
     return {"or": "max", "and": "min"}.get(rule.reduction or "", rule.reduction)

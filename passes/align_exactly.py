@@ -1,16 +1,16 @@
-"""Bring the tensors of one operation to shardings that fit together, as OpenXLA Shardy does.
+"""Align the shardings of the tensors of one operation exactly as OpenXLA Shardy does.
 
-The same question as in `shardir.passes.align`, answered to the axis as Shardy's pass
-`insert-explicit-reshards` answers it: whether an operation can in fact run in pieces along a
-loop, and whether the pieces are even, is left to a later pass. Four things may decide:
+This solves the same problem as `shardir.passes.resharding.align` with the decisions of Shardy's
+pass `insert-explicit-reshards`: whether an operation can run sharded along a factor, and whether
+the shards are even, is left to a later pass. One of four rules decides:
 
 - The tensors agree already.
-- A reshape whose dimension is cut by what shares no divisor with its loops: the axes of the side
-  that has more pieces are handed out anew.
-- Of two tensors without a loop that must be whole, one is followed: one that no loop with
-  exchanges cuts, then the larger one, then the one with more pieces.
-- Otherwise tensors vote with their elements; what cut a loop that must be whole goes to loops that
-  all tensors share.
+- A reshape with a dimension whose axes share no divisor with its factors: the axes of the side with
+  more shards are redistributed.
+- Of two tensors without factors that must be unsharded, one is followed: one without sharded
+  permutation factors, then the larger one, then the one with more shards.
+- Otherwise tensors vote with their elements; axes of a factor that must be unsharded move to
+  factors that all tensors contain.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ Cuts = list[Axes]
 def align_exactly(
     rule: FactorRule, shardings: tuple[Sharding, ...], elements: tuple[int, ...], reshapes: bool
 ) -> Alignment:
-    """Shardings that fit the rule.
+    """Return compatible shardings.
 
-    `shardings` are closed, and nothing is pending in them; `elements` is how many each tensor has.
-    `reshapes` tells whether the operation is a reshape.
+    `shardings` are closed and have no unreduced axes; `elements` is the number of elements of each
+    tensor. `reshapes` states whether the operation is a reshape.
     """
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
@@ -64,7 +64,7 @@ def align_exactly(
 
 
 def _agreed(rule: FactorRule, views: Sequence[View]) -> Cuts | None:
-    """The cuts, if all tensors have the same already."""
+    """Return the axes of each factor if all tensors agree, else `None`."""
     cuts: dict[int, Axes] = {}
     for view in views:
         for factor, cut in view.cuts.items():
@@ -81,7 +81,7 @@ def _agreed(rule: FactorRule, views: Sequence[View]) -> Cuts | None:
 def _follow_one(
     rule: FactorRule, views: Sequence[View], tensors: Sequence[int], elements: Sequence[int]
 ) -> Cuts:
-    """Both tensors as the preferred one has it."""
+    """Return the axes of the preferred one of two tensors, extended by the other."""
 
     def preference(tensor: int) -> tuple[bool, int, int]:
         cuts = views[tensor].cuts
@@ -102,7 +102,7 @@ def _follow_one(
 
 
 def _vote(rule: FactorRule, views: Sequence[View], elements: Sequence[int]) -> Cuts:
-    """Take the cuts that most of the data has one after the other."""
+    """Return the axes chosen one after the other by the amount of data that has them."""
     cuts: Cuts = [()] * len(rule.factors)
     votes: dict[tuple[int, Axes], int] = {}
     for view in views:
@@ -127,9 +127,9 @@ def _vote(rule: FactorRule, views: Sequence[View], elements: Sequence[int]) -> C
 
 
 class _Candidate(NamedTuple):
-    """Axes that a factor may be cut over; the first three decide in this order.
+    """Axes that a factor may be sharded over; the first three fields decide in this order.
 
-    One that is shortened keeps the votes that it had.
+    A shortened candidate keeps its votes.
     """
 
     votes: int
@@ -140,7 +140,7 @@ class _Candidate(NamedTuple):
 
 
 def _left(candidate: _Candidate, best: _Candidate, cuts: Cuts) -> _Candidate | None:
-    """What may still be added when `best` was taken."""
+    """Return the remaining candidate after `best` was taken, else `None`."""
     axes, before = candidate.axes, cuts[candidate.factor]
     if candidate.factor == best.factor:
         longer = is_strict_prefix(best.axes, axes)
@@ -153,12 +153,12 @@ def _left(candidate: _Candidate, best: _Candidate, cuts: Cuts) -> _Candidate | N
 
 
 def _beside(axes: Axes, others: Axes) -> Axes:
-    """The longest prefix that overlaps none of `others`."""
+    """Return the longest prefix that overlaps none of `others`."""
     return truncate(axes, lambda axis, _: clear_of(axis, others))
 
 
 def _waiting(rule: FactorRule) -> list[set[int]]:
-    """The factors that must be cut all the way before each factor can be."""
+    """Return the factors that must be fully sharded before each factor can be."""
     waiting: list[set[int]] = [set() for _ in rule.factors]
     for mapping in rule.tensors:
         for dim in mapping:
@@ -168,21 +168,21 @@ def _waiting(rule: FactorRule) -> list[set[int]]:
 
 
 def _clear(rule: FactorRule, cuts: Cuts, tensors: Sequence[int]) -> None:
-    """Let loops that must be whole be so; their axes go to loops that all tensors share."""
+    """Unshard the factors that must be; their axes move to factors that all tensors contain."""
 
-    def shared(factor: int) -> bool:
+    def is_in_all(factor: int) -> bool:
         return all(any(factor in dim for dim in rule.tensors[t]) for t in tensors)
 
-    targets = [i for i in rule.of_kind(Kind.PASS) if shared(i)]
+    targets = [i for i in rule.of_kind(Kind.PASS) if is_in_all(i)]
     for factor in rule.of_kind(Kind.REPLICATE):
         axes, cuts[factor] = list(cuts[factor]), ()
-        if shared(factor):
+        if is_in_all(factor):
             for target in targets:
                 _fill(rule.factors[target].size, cuts, target, axes)
 
 
 def _fill(size: int, cuts: Cuts, target: int, axes: list[Axis]) -> None:
-    """Take off the front of `axes` what cuts a loop evenly."""
+    """Move leading axes that divide a factor from `axes` to it."""
     if size % size_of(cuts[target]):
         return
     while size and axes and not size // size_of(cuts[target]) % axes[0].size:
@@ -190,7 +190,7 @@ def _fill(size: int, cuts: Cuts, target: int, axes: list[Axis]) -> None:
 
 
 def _handed_out_anew(rule: FactorRule, views: Sequence[View], sizes: tuple[int, ...]) -> Cuts:
-    """Cuts of a reshape that both its sides can have, from the side that has more pieces."""
+    """Return the axes of a reshape that both its sides can have, from the side with more shards."""
     source, target = views
     side = source if source.pieces >= target.pieces else target
     cut = [side.cuts[i] for i in sorted(side.cuts)]
@@ -207,7 +207,8 @@ def _handed_out_anew(rule: FactorRule, views: Sequence[View], sizes: tuple[int, 
 def _redistributed(
     view: View, mapping: TensorFactors, axes: Sequence[Axis], sizes: tuple[int, ...]
 ) -> View:
-    """The tensor with `axes` handed out to its factors: each to the first that can take a part."""
+    """Return the tensor with `axes` distributed to its factors: each to the first that can take a
+    part."""
     order = [i for dim in mapping for i in dim if i in view.cuts]
     room = {i: sizes[i] for i in order}
     new: dict[int, Axes] = dict.fromkeys(order, ())

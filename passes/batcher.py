@@ -1,8 +1,8 @@
-"""Gives operations one more loop: the part of vectorization that goes through one block.
+"""Batch the operations of one block.
 
-Operations are visited in order. What they use has been replaced by then: by a value with the new
-dimension in front, or by a copy without it. An operation that uses nothing with the dimension is
-copied; any other follows its rule, or the handler of its control flow.
+Operations are visited in order. Their operands have been replaced before: by a value with a leading
+batch dimension, or by an unbatched copy. An operation without batched operands is copied; any other
+is transformed by its batching rule, or by the handler of its control flow.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,18 +14,20 @@ from shardir.ir import Op, Value
 from shardir.placement import Axes, Axis
 
 Handler = Callable[["Batcher", Op], Sequence[Value]]
-"""Gives an operation with blocks, or one along the axis that is vectorized, the new dimension;
-returns its results."""
+"""Batches an operation with blocks, or one along the vectorized axis, and returns its results."""
 
 Front = Callable[[Axes], Axes]
-"""Which of the axes of a manual computation cut the new dimension."""
+"""Maps the axes of a manual computation to those that shard the batch dimension."""
 
 
 class Batcher:
-    """Grows in `b`. `new` are the values that stand for those of the program, `heirs` the way back.
-    `axis` is what collectives call the new dimension.
+    """Emits batched operations into the builder `b`.
 
-    Blocks inside this one share both; values have one definition, so they cannot be confused.
+    `new` maps values of the program to their replacements, `heirs` maps back. `axis` is the name by
+    which collectives refer to the batch dimension.
+
+    Batchers of nested blocks share both maps; each value has one definition, so entries cannot
+    conflict.
     """
 
     def __init__(
@@ -47,39 +49,40 @@ class Batcher:
         self.heirs: dict[Value, Value] = {} if heirs is None else heirs
 
     def inner(self, pieces: int = 1) -> "Batcher":
-        """The same for a block inside this one; `pieces`: where it has a piece of the batch."""
+        """Return the batcher of a nested block; `pieces` is the number of shards of the batch
+        inside of it."""
         size = self.size // pieces
         return Batcher(
             self.b.inner(), size, self.handlers, self.axis, self.new, self.heirs, self.front
         )
 
     def param(self, old: Value, batched: bool) -> Value:
-        """A parameter that stands for a value, with the new dimension or without."""
+        """Return a parameter that replaces a value, with or without the batch dimension."""
         shape = (self.size, *old.type.shape) if batched else old.type.shape
         made = self.b.param(old.type.with_shape(shape), old.name)
         self.stand(made, old)
         return made
 
     def stand(self, made: Value, old: Value) -> None:
-        """Let `made` stand for a value of the program."""
+        """Record that `made` replaces a value of the program."""
         self.new[old] = made
         self.heirs.setdefault(made, old)
 
     def get(self, value: Value) -> Value:
-        """What stands for a value."""
+        """Return the replacement of a value."""
         return self.new.get(value, value)
 
     def has(self, value: Value) -> bool:
-        """Whether what stands for a value has the new dimension."""
+        """Return whether the replacement of a value is batched."""
         return self.get(value).type.rank > value.type.rank
 
     def whole(self, value: Value) -> Value:
-        """What stands for a value, with the new dimension."""
+        """Return the replacement of a value, broadcast along the batch dimension if necessary."""
         found = self.get(value)
         return found if self.has(value) else repeated(self.b, found, self.size)
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Append what stands for `ops`."""
+        """Append the replacements of `ops`."""
         loc, why = self.b.loc, self.b.why
         for op in ops:
             self.b.loc, self.b.why = op.loc, op.why
@@ -96,13 +99,13 @@ class Batcher:
         rule = op.spec.batch or (elementwise if op.spec.elementwise else None)
         if rule is None:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
-            raise error(f"{what} cannot be done many times at once", op)
+            raise error(f"{what} has no batching rule", op)
         many = Many(op, self.size, tuple(map(self.has, op.operands)))
         made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
         return as_values(made)
 
     def is_along(self, op: Op) -> bool:
-        """Whether an operation, or one in its blocks, is along the axis that is vectorized."""
+        """Return whether an operation, or a nested one, is along the vectorized axis."""
         if self.axis is None:
             return False
         if op.spec.spmd and any(axis.name == self.axis for axis in axes_of(op)):
@@ -117,13 +120,13 @@ class Batcher:
 
 
 def axes_of(op: Op) -> Iterator[Axis]:
-    """The axes that an operation is along."""
+    """Yield the axes of a collective operation."""
     for attribute in ("axes", "source", "target"):
         yield from op.attrs.get(attribute, ())
 
 
 def _defined(op: Op) -> list[Value]:
-    """What an operation and its blocks define."""
+    """Return the values that an operation and its blocks define."""
     found = list(op.results)
     for block in op.blocks:
         found += block.params
@@ -133,5 +136,5 @@ def _defined(op: Op) -> list[Value]:
 
 
 def error(message: str, op: Op) -> VectorizeError:
-    """A `VectorizeError` that says which line of the user's program it is about."""
+    """Return a `VectorizeError` that names the line of the user's program."""
     return VectorizeError(f"{message}\n --> {op.loc}" if op.loc else message)

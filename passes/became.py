@@ -1,8 +1,8 @@
-"""What the collectives of a per-device program are in the program over whole arrays.
+"""Map the collectives of a per-device program to operations of the program over whole arrays.
 
-`merge-devices` lets each operation that it makes of a collective say so in its `why`, and what is
-folded or fused with it keeps the words. A collective that nothing speaks of any more moved no
-numbers: it is a view.
+`merge-devices` names the collective in the `why` of each operation that it makes of one, and later
+passes keep these texts when they fold or fuse operations. A collective that no operation names any
+more moved no data: it is a view.
 """
 
 from shardir.ir import Module
@@ -11,8 +11,10 @@ from shardir.passes.merging.collectives import title
 
 
 def became(program: Module, one: Module) -> dict[str, tuple[str, ...]]:
-    """For each collective of the first function of `program`, such as `all-gather %h along data`,
-    the operations of `one` that it is part of: none for a view.
+    """Return the operations of `one` that each collective of `program` became.
+
+    Keys name the collectives of the first function, such as `all-gather %h along data`. A
+    collective that is only a view has no operations.
     """
     mesh = mesh_of_devices(program.main, program)
     collectives = (op for op in program.main.body.walk() if op.spec.collective)

@@ -1,9 +1,9 @@
-"""Run the program before and after every pass, and stop at the pass that changed the numbers.
+"""Run the program before and after each pass, and stop at the pass that changed the results.
 
-`Check` is a watch of the pipeline. It runs both modules in the reference interpreter on the same
-random arguments (a partitioned one on a simulated mesh) and compares their results. When they
-differ it looks for the first value that does: values keep their names through passes, so the two
-programs are compared value by value, in the order of the new one.
+`Check` observes a pipeline. It runs both modules in the reference interpreter on the same random
+arguments (a partitioned one on a simulated mesh) and compares their results. If they differ, it
+searches for the first value that does: passes preserve the names of values, so the two programs are
+compared value by value, in the order of the new one.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from shardir.verify import verify
 
 @final
 class Check:
-    """Raises `NumbersError` naming the pass, the result, how far it is off, and the operation."""
+    """Raises `NumbersError` that names the pass, the result, its deviation, and the operation."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -36,9 +36,7 @@ class Check:
         try:
             verify(after)
         except VerifyError as error:
-            raise NumbersError(
-                f"pass {step.name!r} made a module that is not valid: {error}"
-            ) from error
+            raise NumbersError(f"pass {step.name!r} returned an invalid module: {error}") from error
         check_runnable(before)
         check_runnable(after)
         arguments = random_arguments(before, self._seed, whole=True)
@@ -55,12 +53,12 @@ class Check:
             self._last = after, got
             return
         raise NumbersError(
-            f"pass {step.name!r} changed the numbers of @{after.main.name}: "
+            f"pass {step.name!r} changed the results of @{after.main.name}: "
             f"{_difference(after, want, got, tolerance)}{_blame(before, after, arguments)}"
         )
 
     def _results(self, module: Module, arguments: Sequence[Array]) -> list[Array]:
-        """What the module computes; known, if it is what the pass before made."""
+        """Return the results of the module, cached from the preceding pass."""
         if self._last and self._last[0] is module:
             return self._last[1]
         return run(module, arguments)
@@ -69,7 +67,7 @@ class Check:
 def _difference(
     module: Module, want: Sequence[Array], got: Sequence[Array], tolerance: float
 ) -> str:
-    """The result that is farthest off, where, and by how much."""
+    """Describe the result with the largest deviation, its index, and its deviation."""
     apart = [distance(a, b, tolerance) for a, b in zip(want, got, strict=True)]
     i = int(np.argmax(apart))
     a, b = (
@@ -86,7 +84,7 @@ def _difference(
 
 
 def _blame(before: Module, after: Module, arguments: Sequence[Array]) -> str:
-    """The first operation of the new program whose result is not what it was."""
+    """Describe the first operation of the new program whose result differs."""
     known = {v.name: v for v in before.main.body.values()}
     shared = [
         (known[v.name], v, op)
@@ -101,12 +99,12 @@ def _blame(before: Module, after: Module, arguments: Sequence[Array]) -> str:
     tolerance = rounding(before)
     for (_, _, op), a, b in zip(shared, old, new, strict=True):
         if a is not None and (b is None or distance(a, b, tolerance) > 1):
-            return f"\nthe first value that differs is made by\n{_shown(op, after)}"
+            return f"\nthe first value that differs is the result of\n{_shown(op, after)}"
     return ""
 
 
 def _comparable(old: Value, new: Value, function: Function) -> bool:
-    """Whether two values of one name are one tensor, the new one perhaps in pieces."""
+    """Return whether two values of one name are the same tensor, the new one possibly sharded."""
     sharding = old.sharding
     if function.spmd is None or old.type == new.type:
         pending = sharding is not None and bool(sharding.unreduced)
@@ -119,9 +117,9 @@ def _comparable(old: Value, new: Value, function: Function) -> bool:
 def _observed(
     module: Module, values: Sequence[Value], whole: Sequence[Value], arguments: Sequence[Array]
 ) -> list[Any]:
-    """What values of the first function are; `None` where devices disagree about it.
+    """Return values of the first function; `None` where replicas on devices differ.
 
-    `whole` says what each is a piece of.
+    `whole` holds the value of the unpartitioned program that each is a shard of.
     """
     function = module.main
     body = Block(function.body.params, function.body.ops, tuple(values))

@@ -1,17 +1,18 @@
-"""Multiply piece by piece while the next piece is on its way, instead of gathering first.
+"""Collective matmul: decompose a gather before, or a reduce-scatter after, a contraction into a
+ring.
 
 before: `%g = all-gather(%x, dim=0, axes=[x])`, `%y = dot(%g, %w, dims="bi,io->bo")`
-after:  a loop over the devices along `x`: multiply the piece that is here, pass it on to the
-        neighbour, receive the next
+after:  a loop over the devices along `x`: multiply the local shard, send it to the next device,
+        receive one from the previous device
 
 before: `%p = dot(%x, %w, dims="bi,io->bo")`, `%y = reduce-scatter(%p, dim=0, axes=[x], op=add)`
-after:  a loop in which the sum for each device travels round the ring, and every device adds its
-        own part
+after:  a loop in which a partial sum for each device passes through the ring, and every device adds
+        its contribution
 
-The bytes sent are those of the collective, in as many steps as there are devices; with `overlap`
-after it the steps run while the device multiplies. This is an option: loops of small products are
-slower than one large one, and more so the smaller they are. The idea is that of "Overlap
-Communication with Dependent Computation via Decomposition" (Wang et al., ASPLOS 2023).
+The bytes sent are those of the collective, in as many steps as there are devices; with a following
+`overlap`, the steps run while the device multiplies. The pass is optional: loops of small products
+are slower than one large product. The algorithm is that of "Overlap Communication with Dependent
+Computation via Decomposition" (Wang et al., ASPLOS 2023).
 """
 
 from collections import Counter
@@ -28,9 +29,10 @@ from shardir.types import TensorType
 
 @dataclass(frozen=True)
 class CollectiveMatmul(Pass, name="collective-matmul"):
-    """Take gathers before contractions, and scattered sums after them, apart into rings.
+    """Decompose gathers before contractions, and reduce-scatters after them, into rings.
 
-    `minimum`: tensors of fewer bytes (gathered, or before they are scattered) stay as they are.
+    Tensors of fewer than `minimum` bytes (after the gather, or before the scatter) are not
+    decomposed.
     """
 
     minimum: int = 1 << 20
@@ -61,7 +63,8 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
         return replace(block, ops=tuple(ops))
 
     def gathered(self, op: Op, made: dict[Value, Op], uses: Counter[Value]) -> tuple[Op, Op] | None:
-        """The gather before a contraction, if it is there for that alone."""
+        """Return the gather before a contraction and the contraction if the gather has no other
+        use."""
         if op.name != "dot" or op.operands[0] is op.operands[1]:
             return None
         for value in op.operands:
@@ -80,7 +83,8 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     def scattered(
         self, op: Op, made: dict[Value, Op], uses: Counter[Value]
     ) -> tuple[Op, Op] | None:
-        """The contraction before a reduce-scatter, if it is there for that alone."""
+        """Return the contraction before a reduce-scatter and the scatter if the contraction has no
+        other use."""
         if op.name != "reduce-scatter" or op.attrs["op"] != "add":
             return None
         (value,) = op.operands
@@ -91,10 +95,10 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
 
 
 def _kept(gather: Op, dot: Op) -> bool:
-    """Whether the result has the gathered dimension.
+    """Return whether the result of the contraction has the gathered dimension.
 
-    If it is added up, every device would begin with its own piece, and the order of addition
-    would make a difference between copies that must be equal.
+    If the dimension is reduced, every device would begin the sum with its own shard, and the
+    addition order would differ between replicas that must be equal.
     """
     inputs, output = dot.attrs["dims"].split("->")
     word = inputs.split(",")[dot.operands.index(gather.result)]
@@ -102,7 +106,7 @@ def _kept(gather: Op, dot: Op) -> bool:
 
 
 def _gather_ring(gather: Op, dot: Op, names: Names) -> list[Op]:
-    """The contraction of what would be gathered, as a loop over its pieces."""
+    """Return the contraction of a gathered operand as a loop over its shards."""
     axes: Axes = gather.attrs["axes"]
     count = size_of(gather.attrs["axes"])
     inputs, output = dot.attrs["dims"].split("->")
@@ -116,7 +120,7 @@ def _gather_ring(gather: Op, dot: Op, names: Names) -> list[Op]:
     b = _builder(dot, names)
 
     def step(b: Builder, piece: Value, total: Value, place: Value) -> Value:
-        """The total with the product of one piece in it."""
+        """Return the total with the product of one shard inserted."""
         start = b.mul(place, b.full(size, place.type))
         rest = other if sliced < 0 else _sliced(b, other, sliced, start, size)
         pair = (piece, rest) if side == 0 else (rest, piece)
@@ -145,7 +149,8 @@ def _gather_ring(gather: Op, dot: Op, names: Names) -> list[Op]:
 
 
 def _scatter_ring(dot: Op, scatter: Op, names: Names) -> list[Op]:
-    """The sum that would be scattered, as a loop in which each device's part goes round."""
+    """Return the reduce-scattered contraction as a loop in which partial sums pass through the
+    ring."""
     axes: Axes = scatter.attrs["axes"]
     count = size_of(scatter.attrs["axes"])
     inputs, output = dot.attrs["dims"].split("->")
@@ -155,7 +160,7 @@ def _scatter_ring(dot: Op, scatter: Op, names: Names) -> list[Op]:
     b = _builder(scatter, names)
 
     def part(b: Builder, place: Value) -> Value:
-        """What this device has of the sum that the device at `place` is to get."""
+        """Return this device's contribution to the sum for the device at `place`."""
         start = b.mul(place, b.full(size, place.type))
         pair = [
             _sliced(b, value, word.index(output[dim]), start, size)
@@ -201,7 +206,7 @@ def _loop(b: Builder, length: int, carried: list[Value], body: Any) -> list[Valu
 
 
 def _moved(b: Builder, place: Value, by: int, count: int) -> Value:
-    """The place that many further round the ring."""
+    """Return the ring position `by` devices further."""
     further = b.add(place, b.full(by, place.type))
     made: Value = b.rem(further, b.full(count, place.type), name=f"{place.name}.next")
     return made
@@ -219,5 +224,5 @@ def _starts(b: Builder, value: Value, dim: int, start: Value) -> list[Value]:
 
 
 def _resized(type: TensorType, dim: int, size: int) -> TensorType:
-    """The type with another size along a dimension."""
+    """Return the type with another size along a dimension."""
     return type.with_shape((*type.shape[:dim], size, *type.shape[dim + 1 :]))

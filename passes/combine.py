@@ -1,12 +1,13 @@
-"""Let small collectives travel together: one message instead of many.
+"""Combine small collectives: one message instead of many.
 
 before: `%a = all-reduce(%p, axes=[x], op=add)`, `%b = all-reduce(%q, axes=[x], op=add)`
-after:  the elements of `%p` and `%q` in one row, one all-reduce of it, and the row apart again
+after:  the elements of `%p` and `%q` concatenated in one row, one all-reduce of it, and slices of
+it
 
-The bytes sent are the same, the messages fewer, and what that costs is copying. A collective waits
-for others of its kind until one of its results is needed or there are enough bytes. Results of the
-same element type, along the same axes, travel together. What is dealt out to devices (by
-`reduce-scatter`, `all-to-all`) has a row for each of them.
+The bytes sent are the same in fewer messages, at the cost of copies. A collective is delayed until
+one of the combined results is needed or the byte limit is reached. Results of the same element type
+along the same axes are combined. Operands of `reduce-scatter` and `all-to-all` have one row per
+destination device.
 """
 
 from collections.abc import Hashable
@@ -27,15 +28,16 @@ PLACES: dict[str, tuple[str, ...]] = {
     "all-to-all": ("split", "concat"),
     "collective-permute": (),
 }
-"""The kinds, with the attributes that say along which dimensions: these may differ."""
+"""The combined collectives, with the attributes that name dimensions, which may differ between
+combined ones."""
 
 
 @dataclass(frozen=True)
-class Combine(Pass, name="combine"):
-    """Join collectives of each kind until together they have `limit` bytes.
+class Combine(Pass, name="combine-collectives"):
+    """Combine collectives of each kind up to `limit` bytes.
 
-    Bytes are those of the results on one device. A collective that has as many by itself travels
-    alone.
+    Bytes are those of the results on one device. A collective of `limit` bytes or more is not
+    combined.
     """
 
     limit: int = 1 << 22
@@ -72,7 +74,7 @@ class Combine(Pass, name="combine"):
 
 @dataclass
 class _Group:
-    """Collectives of one kind that wait for one another."""
+    """Collectives of one kind that are to be combined."""
 
     ops: list[Op] = field(default_factory=list)
 
@@ -81,12 +83,12 @@ class _Group:
         return sum(op.result.type.nbytes for op in self.ops)
 
     def makes(self, user: Op) -> bool:
-        """Whether a result of the group is needed."""
+        """Return whether an operation uses a result of the group."""
         results = {op.result for op in self.ops}
         return any(value in results for value in user.uses())
 
     def together(self, names: Names) -> list[Op]:
-        """The group as one collective, with what takes its results apart."""
+        """Return the combined collective and the operations that extract the results."""
         if len(self.ops) == 1:
             return self.ops
         first = self.ops[0]
@@ -100,7 +102,7 @@ class _Group:
         dims: dict[str, Any] = dict(zip(PLACES[first.name], (0, 1), strict=False))
         name = f"{first.result.name}.together"
         sent: Value = b.emit(first.spec, joined, name=name, **_shared(first), **dims)
-        if first.name == "all-to-all":  # what comes from each device is a row again
+        if first.name == "all-to-all":  # the elements of each device are one row again
             sent = b.reshape(sent, result=joined.type)
         start = 0
         for op, size in zip(self.ops, sizes, strict=True):
@@ -113,12 +115,12 @@ class _Group:
 
 
 def _shared(op: Op) -> dict[str, Attr]:
-    """The attributes that collectives which travel together have in common."""
+    """Return the attributes that combined collectives have in common."""
     return {name: value for name, value in op.attrs.items() if name not in PLACES[op.name]}
 
 
 def _rows(b: Builder, op: Op) -> Value:
-    """All elements of what is sent: in one row, or in one for each device they are dealt out to."""
+    """Return all elements of the operand in one row, or in one row per destination device."""
     (value,) = op.operands
     name, shape, count = f"{value.name}.row", value.type.shape, 1
     if op.name in ("reduce-scatter", "all-to-all"):
@@ -132,7 +134,8 @@ def _rows(b: Builder, op: Op) -> Value:
 
 
 def _finish(b: Builder, part: Value, op: Op) -> None:
-    """Rows of one collective's elements as its result: one row a device, or one for it alone."""
+    """Append the reshape (and transpose) of a slice of the combined result to the result of
+    `op`."""
     b.loc, b.why = op.loc, op.why
     if op.name in ("all-gather", "all-to-all"):
         dim = op.attrs["dim" if "dim" in op.attrs else "concat"]

@@ -1,12 +1,12 @@
-"""Compute what is computed twice only once.
+"""Common subexpression elimination.
 
 before: `%a = exp(%x)`, `%b = exp(%x)`, `%y = add(%a, %b)`
 after:  `%a = exp(%x)`, `%y = add(%a, %a)`
 
-Two operations are the same if they apply one operation to the same values with the same
-attributes and make values of one type and sharding; constants and collectives are operations like
-any other. Inside a block the operations before it count too. Barriers stay, since nothing is
-merged across them, and so do operations with blocks or with an effect of their own.
+Two operations are equal if they apply the same operation with the same attributes to the same
+values and define values of the same types and shardings; constants and collectives are included.
+Operations before a block are available inside of it. Barriers remain, since nothing is merged
+across them, and so do operations with blocks or effects.
 """
 
 import struct
@@ -26,8 +26,8 @@ Key = tuple[Hashable, ...]
 class CommonSubexpressions(Pass, name="cse"):
     """Keep the first of equal operations; with `keep=collectives`, all collectives.
 
-    That is for the program of one process, in which more is equal than in those of others: none
-    may leave out a collective that they come to.
+    The option is for the program of one process, in which more operations are equal than in those
+    of other processes: all processes must execute the same collectives.
     """
 
     keep: str = ""
@@ -44,7 +44,7 @@ class CommonSubexpressions(Pass, name="cse"):
 
 
 class _Merger:
-    """Walks blocks, with what is known on the way in; `keeps` is about collectives."""
+    """Walks blocks with the operations available so far; `keeps` preserves collectives."""
 
     def __init__(self, keeps: bool) -> None:
         self.keeps = keeps
@@ -52,7 +52,7 @@ class _Merger:
         self.new: dict[Value, Value] = {}
 
     def block(self, block: Block) -> Block:
-        """The block without repetitions; the block itself if it has none."""
+        """Return the block without repeated operations; the block itself if it has none."""
         added: list[Key] = []
         ops: list[Op] = []
         for op in block.ops:
@@ -82,7 +82,7 @@ class _Merger:
         if any(v in new for v in operands):
             operands = tuple(new.get(v, v) for v in operands)
         if op.name == "manual_computation":
-            # It sees nothing of what is around it.
+            # The body cannot use operations from outside.
             blocks = tuple(_Merger(self.keeps).block(block) for block in op.blocks)
         else:
             blocks = tuple(map(self.block, op.blocks))
@@ -92,14 +92,14 @@ class _Merger:
 
 
 def key_of(op: Op) -> Key:
-    """What two operations share if and only if they compute the same."""
+    """Return a key that two operations share if and only if they compute the same values."""
     attrs = tuple((name, exact(attr)) for name, attr in sorted(op.attrs.items()))
     made = tuple((value.type, value.sharding) for value in op.results)
     return (op.spec, op.operands, attrs, made)
 
 
 def exact(attr: Attr) -> Hashable:
-    """An attribute such that equal means the same: 1, 1.0, true, 0.0 and -0.0 all differ."""
+    """Return an attribute as a key under which 1, 1.0, true, 0.0 and -0.0 all differ."""
     if isinstance(attr, tuple):
         return tuple(map(exact, attr))
     if isinstance(attr, float):

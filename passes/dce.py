@@ -1,13 +1,13 @@
-"""Drop what nobody uses.
+"""Dead code elimination.
 
 before: `%a = exp(%x)`, `%y = neg(%x)`, `return %y`
 after:  `%y = neg(%x)`, `return %y`
 
-No operation does anything but make its results, collectives included: all devices run the same
-program, so all of them leave one out together. Only operations that say that they have an effect
-stay anyway. A loop or branch also loses the results that
-nobody uses, with all that only they needed: values that are carried round a loop only for their
-own sake, slices that are taken or stacked in vain.
+Operations have no effect besides their results, collectives included: all devices run the same
+program, so all of them omit the same collectives. Only operations that declare an effect are kept
+in any case. A loop or branch also loses unused results and everything that only these need: values
+that a loop carries only to compute themselves, and unused slices of arrays that a scan slices or
+stacks.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,10 @@ from shardir.passes.program import KEPT, acts_inside
 
 @dataclass(frozen=True)
 class DeadCode(Pass, name="dce"):
-    """Keep the operations that the function's results depend on.
+    """Remove operations that the function's results do not depend on.
 
-    With `keep=collectives` these stay as well: in the program of one process, to which others come.
+    With `keep=collectives`, collectives are kept too: the other processes execute them in their
+    programs.
     """
 
     keep: str = ""
@@ -40,12 +41,12 @@ class DeadCode(Pass, name="dce"):
 
 @dataclass(frozen=True)
 class _Sweeper:
-    """Goes through blocks from their ends; `keeps` is about collectives."""
+    """Visits blocks from their ends; `keeps` preserves collectives."""
 
     keeps: bool
 
     def block(self, block: Block, live: set[Value]) -> Block:
-        """The block without what is not in `live`, which gains everything that is used."""
+        """Return the block without dead operations; all used values are added to `live`."""
         kept: list[Op] = []
         for op in reversed(block.ops):
             if not any(result in live for result in op.results) and not acts_inside(op, self.keeps):
@@ -62,7 +63,7 @@ class _Sweeper:
         )
 
     def body(self, block: Block, live: set[Value]) -> Block:
-        """A block inside an operation, all of whose returned values are used."""
+        """Sweep a nested block all of whose returned values are live."""
         live.update(block.returns)
         return self.block(block, live)
 
@@ -118,7 +119,7 @@ class _Sweeper:
         )
 
     def manual(self, op: Op, live: set[Value]) -> Op:
-        """A manual computation without results that nobody uses, and operands that it does not."""
+        """Remove unused results and unused operands of a manual computation."""
         (body,) = op.blocks
         made = [i for i, result in enumerate(op.results) if result in live]
         returns = _at(body.returns, made)
@@ -140,7 +141,8 @@ class _Sweeper:
     def carried(
         self, body: Block, carries: int, wanted: set[int], others: Sequence[Value] = ()
     ) -> list[int]:
-        """The carried values that those at `wanted`, or `others`, depend on in some iteration."""
+        """Return the carried values that those at `wanted`, or `others`, depend on in some
+        iteration."""
         number = {param: i for i, param in enumerate(body.params[:carries])}
         while True:
             used = self.used(body, [*(body.returns[i] for i in wanted), *others])
@@ -150,7 +152,7 @@ class _Sweeper:
             wanted = more
 
     def used(self, block: Block, ends: Sequence[Value]) -> set[Value]:
-        """Everything in a block that `ends` are made of."""
+        """Return all values of a block that `ends` depend on."""
         live = set(ends)
         for op in reversed(block.ops):
             if any(result in live for result in op.results) or acts_inside(op, self.keeps):

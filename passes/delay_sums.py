@@ -1,15 +1,15 @@
-"""Let sums that are cut over devices wait until completing them costs least.
+"""Sink reductions of unreduced values to where completing them costs least.
 
 before: `%a = reshard(%a.part)`, `%b = reshard(%b.part)`, `%c = add(%a, %b)`, where the parts are
         `unreduced(model)`
 after:  `%c.part = add(%a.part, %b.part) : ... unreduced(model)`, `%c = reshard(%c.part)`
 
-Runs after `reshard`. Which values are left pending is a minimum cut (`shardir.passes.sum_region`),
-found for one set of axes after the other, so that the program never gets dearer: parts of sums
-are added before they are reduced, a sum goes through what makes it smaller, out of a loop that
-adds it up, and no further than linear operations. Every `reshard` that completes a sum says
-which sums these are. A sum that is completed on its way to a third place goes there at once, for
-places that no sum can wait in would end its way.
+Runs after `reshard`. A minimum cut (`shardir.passes.resharding.reduction_region`) decides which
+values stay unreduced, for one set of axes after the other, so that the cost of the program never
+grows: partial sums are added before they are reduced, a reduction sinks below operations that make
+the value smaller and out of a loop that accumulates it, and no further than linear operations. Each
+`reshard` that completes reductions names them. A reduction followed by a second reshard becomes one
+reshard to the final sharding, because the intermediate sharding could prevent sinking.
 """
 
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ from shardir.placement import Axes, Sharding
 
 
 @dataclass(frozen=True)
-class DelaySums(Pass, name="delay-sums"):
-    """Complete pending sums where that sends least."""
+class DelaySums(Pass, name="sink-reductions"):
+    """Complete pending reductions where that sends least."""
 
     def __call__(self, module: Module) -> Module:
         return rebuild_global_programs(module, _function)
@@ -51,7 +51,8 @@ def _function(function: Function, mesh: Mesh) -> Function:
 
 
 def _direct(function: Function, mesh: str) -> Function:
-    """The function with a pending sum moved once where it is moved on and not used in between."""
+    """Return the function with consecutive reshards of an unreduced value merged if the
+    intermediate value has no other use."""
     counts = use_counts(function.body)
 
     def block(old: Block) -> Block:
@@ -82,7 +83,7 @@ def _direct(function: Function, mesh: str) -> Function:
 
 
 def _no_dearer(first: Op, then: Op, mesh: str) -> bool:
-    """Whether it sends no more to go from where the first begins to where the other ends."""
+    """Return whether the direct reshard receives no more bytes than the two consecutive ones."""
     places = [place_of(value, mesh) for value in (first.operands[0], first.result, then.result)]
     start, middle, end = places
     type = then.result.type
@@ -91,7 +92,7 @@ def _no_dearer(first: Op, then: Op, mesh: str) -> bool:
 
 
 def _sources(uses: Uses) -> dict[tuple[str, Axes], list[Value]]:
-    """The values that are to be reduced, how and over which axes, by their own making."""
+    """Return the values whose own operation leaves them unreduced, by reduction and axes."""
     found: dict[tuple[str, Axes], list[Value]] = {}
     for value in uses.times:
         sharding = value.sharding
@@ -105,7 +106,7 @@ def _sources(uses: Uses) -> dict[tuple[str, Axes], list[Value]]:
 
 
 def _passes(op: Op, sharding: Sharding) -> bool:
-    """Whether an operation was given a part of what is pending in its result."""
+    """Return whether an operand is unreduced over axes over which the result is."""
     return any(
         v.sharding and any(a in sharding.unreduced for a in v.sharding.unreduced)
         for v in op.operands

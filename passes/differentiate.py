@@ -1,13 +1,13 @@
-"""Reverse-mode differentiation: from a function of the IR to one that has gradients.
+"""Reverse-mode differentiation: transform a function to one that computes gradients.
 
 before: `func @f(%x, %w) -> (y)`
 after:  `func @f.vjp(%x, %w, %y.grad) -> (y, w.grad)`, for the gradient with respect to `w`
 
-The program runs forward as it was, then back through the operations that carry something from
-the chosen parameters to the chosen results. The work is linear in the size of the program. Every
-operation on the way back has the line of the one it serves, says whose gradient it is for, and
-the cotangent of `%h` is called `%h.grad`. Values that the function uses from outside are
-constants. The result is a function like any other, and can be differentiated again.
+The program runs forward unchanged, then backward through the operations on a path from the chosen
+parameters to the chosen results. The work is linear in the size of the program. Every backward
+operation has the source line of its forward operation, and its `why` names the value whose gradient
+it is for; the cotangent of `%h` is called `%h.grad`. Captured values are constants. The result is
+an ordinary function, which can be differentiated again.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from shardir.types import INEXACT
 
 @dataclass(frozen=True, slots=True)
 class Linearized:
-    """A function taken apart at the turning point.
+    """A function split into its forward and its backward computation.
 
-    `forward` has the function's parameters and returns its results, then `residuals` more values.
-    `pullback` takes those and the cotangents, and returns the gradients; it may be called many
-    times.
+    `forward` has the function's parameters and returns its results and then `residuals` more
+    values. `pullback` takes those and the cotangents, and returns the gradients; it may be called
+    many times.
     """
 
     forward: Function
@@ -39,15 +39,16 @@ class Linearized:
 
 
 def vjp(function: Function, wrt: Sequence[int], of: Sequence[int] | None = None) -> Function:
-    """The function with gradients: (arguments..., cotangents...) -> (results..., gradients...).
+    """Return the function with gradients: (arguments..., cotangents...) -> (results...,
+    gradients...).
 
-    `wrt` are the parameters to differentiate with respect to, in the order of the gradients; `of`
-    the results that get cotangents, in the order of these (`None`: all float and complex
-    results). A cotangent has the type of its result, a gradient that of its parameter. Complex
-    values follow JAX: cotangents pair with values without conjugation.
+    `wrt` are the indices of the parameters to differentiate with respect to, in the order of the
+    gradients; `of` those of the results with cotangents, in the order of these (`None`: all
+    floating-point and complex results). A cotangent has the type of its result, a gradient that of
+    its parameter. Complex values follow JAX: cotangents pair with values without conjugation.
 
-    Raises `DifferentiateError` where there is no derivative: for parameters and results of other
-    types, and for what has no rule, such as `while` loops.
+    Raises `DifferentiateError` for parameters and results of other types, and for operations
+    without a derivative, such as `while` loops.
     """
     way = _way_back(function, wrt, of)
     body = Block(
@@ -62,7 +63,7 @@ def vjp(function: Function, wrt: Sequence[int], of: Sequence[int] | None = None)
 def linearize(
     function: Function, wrt: Sequence[int], of: Sequence[int] | None = None
 ) -> Linearized:
-    """The same in two functions, with the values that the second needs of the first between.
+    """Return `vjp` as two functions connected by residuals.
 
     Raises `DifferentiateError` as `vjp` does.
     """
@@ -89,7 +90,7 @@ def linearize(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The operations forward and back, and what goes in and comes out on the way back."""
+    """Forward and backward operations, and the inputs and outputs of the backward computation."""
 
     forward: tuple[Op, ...]
     back: tuple[Op, ...]
@@ -119,7 +120,7 @@ def _way_back(function: Function, wrt: Sequence[int], of: Sequence[int] | None) 
     gradients = []
     for value in chosen:
         gradient = found[value]
-        b.why = f"gradient of %{value.name}, which changes nothing"
+        b.why = f"gradient of %{value.name}, on which no result depends"
         gradients.append(b.full(0, value.type) if gradient is None else gradient)
     back = Block(cotangents, live(b.ops, gradients), tuple(gradients))
     new, names = _names(function, Block((), forward, ()), back, pullback.wishes)
@@ -128,7 +129,8 @@ def _way_back(function: Function, wrt: Sequence[int], of: Sequence[int] | None) 
 
 
 def differentiable(function: Function, what: str, values: Sequence[Value], index: int) -> Value:
-    """The parameter or result of a number; raises `DifferentiateError` if it has no derivative."""
+    """Return the parameter or result at `index`; raise `DifferentiateError` if it has no
+    derivative."""
     if not 0 <= index < len(values):
         raise DifferentiateError(
             f"@{function.name} has no {what} {index}; it has {counted(len(values), what)}"
@@ -147,7 +149,7 @@ def differentiable(function: Function, what: str, values: Sequence[Value], index
 def _names(
     function: Function, forward: Block, back: Block, wishes: dict[Value, Value]
 ) -> tuple[dict[Value, Value], Names]:
-    """Names for what is new, in reading order: a cotangent is called after its value."""
+    """Return names for new values, in reading order: a cotangent is named after its value."""
     old = set(values_of(function.body))
     made = [v for block in (forward, back) for v in values_of(block) if v not in old]
     names = Names([value.name for value in values_of(function.body)])

@@ -1,10 +1,10 @@
-"""The way back through control flow.
+"""Reverse-mode rules of control flow.
 
-A scan is undone by a scan in the other direction, which carries the cotangents of what was carried
-and gathers those of what the body used from outside. What its body needs of each round forward is
-stacked by the forward scan. A case is undone by a case on the same index, whose branches hand over
-what they have to and zeros for what the others have. How often a `while` runs is not known before
-it does, so there is nothing to stack into, and it has no way back.
+The reverse of a scan is a scan in the opposite direction, which carries the cotangents of the
+carried values and accumulates those of captured values. The forward scan stacks the residuals of
+each iteration. The reverse of a case is a case on the same index, whose branches return their
+residuals and zeros for those of other branches. The trip count of a `while` loop is unknown in
+advance, so residuals cannot be stacked, and it has no reverse-mode derivative.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from shardir.types import TensorType
 
 def _through_while(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     raise error(
-        f"%{op.results[0].name} = while has no gradient, for how often a while loop runs is not "
-        "known before it does; use scan, or fori_loop with a static trip count",
+        f"%{op.results[0].name} = while has no gradient, because the trip count of a while loop "
+        "is unknown in advance; use scan, or fori_loop with a static trip count",
         op,
     )
 
@@ -36,7 +36,7 @@ def _through_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     pullback = outer.inner()
     b = pullback.b
 
-    # The cotangents of what a round gives on: of its carried values, then of its slices.
+    # Cotangents of the results of an iteration: of its carried values, then of its slices.
     round_carried = [b.param(body.params[i].type, f"{body.params[i].name}.grad") for i in carried]
     for i, param in zip(carried, round_carried, strict=True):
         pullback.give(body.returns[i], param)
@@ -46,7 +46,7 @@ def _through_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         pullback.give(body.returns[i], param)
     forward = replace(body, ops=pullback.run(body.ops))
 
-    # The cotangents of what a round uses: carried values, slices, and values from outside.
+    # Cotangents of the operands of an iteration: carried values, slices, and captured values.
     before = [pullback.take(param) for param in body.params]
     carried_on = [
         b.full(0, body.params[i].type) if (g := before[i]) is None else g for i in carried
@@ -89,7 +89,7 @@ def _through_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
 def _carried_back(
     body: Block, carries: int, cotangents: Cotangents, active: set[Value]
 ) -> list[int]:
-    """The carried values that may have cotangents in some round."""
+    """Return the carried values that may have cotangents in some iteration."""
     starts = [v for v, g in zip(body.returns, cotangents, strict=True) if g is not None]
     chosen: list[int] = []
     while True:
@@ -110,15 +110,15 @@ def _or_zeros(pullback: Pullback, cotangent: Value | None, type: TensorType) -> 
 
 
 def _saved(value: Value) -> str:
-    """What a value is called where it is handed over."""
+    """Return the name of a value as a residual."""
     return f"{value.name.removesuffix('.saved')}.saved"
 
 
 class _Stacking:
-    """Stacks what the reverse of a scan needs of each round.
+    """Stacks the residuals of each iteration of a scan.
 
-    `op` is the scan that does, `stacks` are the stacked values in the order in which `unstack`
-    adds parameters for their slices.
+    `op` is the extended scan, `stacks` are the stacked values in the order in which `unstack` adds
+    parameters for their slices.
     """
 
     def __init__(self, outer: Pullback, op: Op, forward: Block) -> None:
@@ -126,11 +126,11 @@ class _Stacking:
         self._names, self._forward = outer.b.names, forward
 
     def unstack(self, back: Block) -> Block:
-        """`back` with parameters for the slices that it needs."""
+        """Return `back` with parameters for the slices that it needs."""
         forward, op = self._forward, self.op
         n, length = op.attrs["carries"], op.attrs["length"]
         handover = hand_over(forward, back, self._names)
-        # Slices of what is stacked anyhow need not be stacked again.
+        # Residuals that the scan slices or stacks anyway are not stacked again.
         stacked = dict(zip(forward.params[n:], op.operands[n:], strict=True))
         stacked.update(zip(forward.returns[n:], op.results[n:], strict=True))
         extra = [value for value in handover.saved if value not in stacked]
@@ -155,7 +155,7 @@ def _through_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         return op
     backs = [branch.back(outside) for branch in branches]
 
-    # Values of one type from different branches share a place among the results.
+    # Residuals of one type from different branches share a result.
     places: list[Value] = []
     kept: list[list[Value | None]] = []
     shown = []
@@ -189,7 +189,7 @@ def _through_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
 
 
 class _Branch:
-    """The way back through one branch of a case."""
+    """Reverse mode through one branch of a case."""
 
     def __init__(self, outer: Pullback, branch: Block, cotangents: Cotangents) -> None:
         self.pullback = outer.inner()
@@ -198,7 +198,7 @@ class _Branch:
         self.forward = replace(branch, ops=self.pullback.run(branch.ops))
 
     def back(self, outside: Sequence[Value]) -> Block:
-        """The block that makes the cotangents of `outside`."""
+        """Return the block that computes the cotangents of `outside`."""
         given = [self.pullback.given.get(value) for value in outside]
         returns = tuple(
             _or_zeros(self.pullback, cotangent, value.type)
@@ -207,9 +207,10 @@ class _Branch:
         return Block((), live(self.pullback.b.ops, returns), returns)
 
     def handing_over(self, saved: Sequence[Value | None], places: Sequence[Value]) -> Block:
-        """The branch that also returns `saved`, and zeros where it has nothing for a place."""
+        """Return the branch extended by the residuals `saved`, with zeros for those of other
+        branches."""
         b = self.pullback.b.inner()
-        b.why = "nothing to hand over"
+        b.why = "a residual of another branch"
         more = [
             b.full(0, place.type) if value is None else value
             for value, place in zip(saved, places, strict=True)

@@ -1,17 +1,17 @@
-"""The way back through manual computations: cotangents are sharded as what they belong to.
+"""Reverse-mode rule of manual computations: cotangents have the shardings of their values.
 
-Each device goes back through what it did. Where the axes along which values vary follow from how
-they were made, `explicit` shows where a value becomes varying, and that is where cotangents are
-summed. An operand that is whole along an axis, and stays so, needs no sum; nor does a result that
-is whole have its cotangent divided.
+Each device pulls back through its own operations. With inferred varying axes (`check_vma=true`),
+`make_varying_explicit` marks where a value becomes varying, and cotangents are summed there. An
+operand that is and stays replicated along an axis needs no sum, and the cotangent of a replicated
+result is not divided.
 
-With `check_vma=false` every value varies along all manual axes. Then an operand that is whole along
-an axis becomes varying where it comes in, so that its gradient is summed over the devices. A result
-that is said to be whole along an axis, and varies along it, is the mean of what the devices say:
-each gets an equal part of its cotangent.
+With `check_vma=false` every value varies along all manual axes. An operand that is replicated along
+an axis then becomes varying on entry, so its gradient is summed over the devices. A result that is
+declared replicated along an axis is the mean over the devices: each gets an equal part of its
+cotangent.
 
-What the way back needs of the way forward stays on the devices, stacked along a dimension in front
-that the axes shard along which it varies; what does not vary is one value.
+Residuals remain on the devices, stacked along a leading dimension that is sharded over the axes
+along which they vary; a replicated residual is one value.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from shardir.vma import NONE, Varying
 
 
 def _rest(axes: Axes, cuts: Cuts) -> Axes:
-    """The manual axes along which something is whole."""
+    """Return the manual axes along which a tensor is replicated."""
     used = sorted(axis for dim in cuts for axis in dim)
     left: list[Axis] = []
     for axis in axes:
@@ -48,9 +48,10 @@ def _rest(axes: Axes, cuts: Cuts) -> Axes:
 
 @dataclass(frozen=True)
 class _Types:
-    """Along which manual axes the values of one computation vary.
+    """The manual axes along which the values of one computation vary.
 
-    `inferred`: as follows from how they were made; otherwise along all.
+    `inferred` states whether they follow from the operations; otherwise all values vary along all
+    axes.
     """
 
     op: Op
@@ -69,7 +70,7 @@ class _Types:
         return axes
 
     def found(self, body: Block) -> Mapping[Value, Varying]:
-        """What each value varies along; nothing is known of those of a computation unchecked."""
+        """Return the varying axes of each value; empty for an unchecked computation."""
         if not self.inferred:
             return {}
         known = {
@@ -79,7 +80,7 @@ class _Types:
         return varying(body, known, self.axes)
 
     def explicit(self, outer: Pullback) -> Block:
-        """The body with `vary` wherever a value becomes varying."""
+        """Return the body with `vary` where a value becomes varying."""
         (body,) = self.op.blocks
         if not self.inferred:
             return body
@@ -90,21 +91,21 @@ class _Types:
         return made
 
     def summed(self, index: int) -> Axes:
-        """The axes along which the gradient of a parameter has yet to be summed."""
+        """Return the axes along which the gradient of a parameter has yet to be summed."""
         return () if self.inferred else _rest(self.axes, self.op.attrs["in_axes"][index])
 
     def divided(self, index: int, varies: Varying) -> Axes:
-        """The axes along which a result varies although it is said to be whole."""
+        """Return the axes along which a result varies although it is declared replicated."""
         rest = _rest(self.axes, self.op.attrs["out_axes"][index])
         return tuple(axis for axis in rest if axis in varies) if self.inferred else rest
 
     def front(self, varies: Varying) -> Axes:
-        """The axes along which a value varies."""
+        """Return the axes along which a value varies."""
         return tuple(a for a in self.axes if a in varies) if self.inferred else self.axes
 
 
 def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
-    """The way back: another manual computation along the same axes."""
+    """Pull back by another manual computation along the same axes."""
     types = _Types.of(op)
     axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
     if not types.inferred:
@@ -114,7 +115,7 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     pullback = outer.inner()
     b = pullback.b
 
-    # Cotangents come in sharded as the results are.
+    # Cotangents have the shardings of the results.
     given = [i for i, g in enumerate(cotangents) if g is not None]
     params = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in given]
     for i, param in zip(given, params, strict=True):
@@ -154,10 +155,11 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
 
 
 def _check_rules(op: Op) -> None:
-    """Raise `DifferentiateError` for a gradient of its own that would be given parts of a whole.
+    """Raise `DifferentiateError` for a custom_vjp that would be given partial cotangents.
 
-    Devices that share a value share its cotangent, each with a part. What is linear does not mind;
-    a rule of the user's for a function that ends in a sum over devices would see the part.
+    With `check_vma=false` devices that share a value each have a part of its cotangent. Linear
+    operations are correct on parts; a custom rule of a function that ends in a sum over devices
+    would be given only a part.
     """
     (body,) = op.blocks
     rules = [each for each in body.walk() if each.name == "custom-vjp"]
@@ -172,18 +174,18 @@ def _check_rules(op: Op) -> None:
         own = frozenset(op.attrs["axes"])
         if sums and any(not own <= found.get(value, frozenset()) for value in each.results):
             raise error(
-                f"%{each.results[0].name} = {each.attrs['rule']} has a gradient of its own "
-                "(custom_vjp) and a result that devices share, the sum over them, which "
-                "check_vma=False does not see; take the sum outside of it, or leave check_vma true",
+                f"%{each.results[0].name} = {each.attrs['rule']} has a custom_vjp and a "
+                "result that is a sum over devices, which check_vma=False does not "
+                "detect; move the sum out of it, or leave check_vma true",
                 each,
             )
 
 
 class _Saving:
-    """Lets a manual computation hand over what its reverse needs.
+    """Lets a manual computation return the residuals of its reverse.
 
-    `op` is the computation that does; `operands` are what the reverse takes, cut as `cuts` say, in
-    the order in which `handed_over` adds parameters.
+    `op` is the extended computation; `operands` are the residuals, sharded by `cuts`, in the order
+    in which `handed_over` adds parameters.
     """
 
     def __init__(self, outer: Pullback, types: _Types, forward: Block) -> None:
@@ -191,7 +193,7 @@ class _Saving:
         self._names, self._types, self._forward = outer.b.names, types, forward
 
     def handed_over(self, back: Block) -> Block:
-        """`back` with parameters for what it needs."""
+        """Return `back` with parameters for its residuals."""
         forward, op = self._forward, self.op
         handover = hand_over(forward, back, self._names)
         varies = self._types.found(forward)

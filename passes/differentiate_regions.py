@@ -1,9 +1,9 @@
-"""The way back through regions: by the rule they have, or by computing them again.
+"""Reverse-mode rules of regions.
 
-A checkpoint keeps what goes into it and what it is told to save; on the way back it is computed
-again, behind a barrier, so that no pass finds that it has been computed before. A custom vjp runs
-its way forward instead of its block, and its way back for its gradient. A custom jvp says how
-results move; that is linear in how the operands move, so it can be pulled back through.
+A checkpoint saves its operands and the values that its policy selects; the backward computation
+recomputes the others behind a barrier, so that no pass merges them with the forward computation. A
+custom_vjp runs its forward rule instead of its block, and its backward rule for the gradient. The
+rule of a custom_jvp is linear in the tangents, so it is pulled back through.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ def _through_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
         return outer.run(forward)
 
     b = outer.b
-    b.why = f"computed again for the gradient of %{op.results[0].name}"
+    b.why = f"recomputed for the gradient of %{op.results[0].name}"
     inputs = list(dict.fromkeys((*op.operands, *body.captures())))
     given = _behind_barrier(outer, op, [*inputs, *(g for g in cotangents if g is not None)])
     seen = dict(zip(inputs, given, strict=False))
@@ -45,7 +45,8 @@ def _through_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
     rerun = way.run(again)
     gradients = [(x, way.take(seen[x])) for x in inputs]
 
-    # What is saved has been computed forward, and so has what may happen only once.
+    # Saved values have been computed by the forward computation, and so have operations with
+    # effects.
     known = {
         new[value]: places.get(value, value)
         for inner in body.ops
@@ -68,7 +69,7 @@ def _through_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
 
 
 def _needed(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) -> list[Op]:
-    """The barrier in front of what is used behind it."""
+    """Return the barrier restricted to the values that are used behind it."""
     used = set(returns).union(*(op.uses() for op in ops))
     pairs = zip(barrier.operands, barrier.results, strict=True)
     kept = [(operand, result) for operand, result in pairs if result in used]
@@ -101,7 +102,7 @@ def _through_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
 
 
 def _whole(outer: Pullback, op: Op, cotangents: Cotangents) -> Iterator[Value]:
-    """The cotangents of the results that may have any, zeros written out."""
+    """Yield the cotangents of the differentiable results, with zeros materialized."""
     for result, cotangent in zip(op.results, cotangents, strict=True):
         if result.type.dtype in INEXACT:
             yield outer.b.full(0, result.type) if cotangent is None else cotangent
@@ -124,7 +125,8 @@ def _through_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
     rerun = way.run(moved)
     gradients = [way.take(tangent) for tangent in tangents]
 
-    # What moves with the tangents is linear in them: at zero it is what it is without them.
+    # The operations that depend on tangents are linear in them: zero tangents give the primal
+    # results.
     zero = b.inner()
     nothing = {tangent: zero.full(0, tangent.type) for tangent in tangents}
     returns = rule.returns[:known]
@@ -144,9 +146,10 @@ def _through_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
 
 
 def _by_their_blocks(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
-    """With custom jvps of what is moving taken apart: a rule is linear in that as it stands.
+    """Return the operations with each custom_jvp that depends on a tangent inlined.
 
-    A rule that calls its own function on tangents would ask for itself without end.
+    A rule is linear in the tangents. A rule that calls its own function on tangents would otherwise
+    instantiate itself without end.
     """
     made: list[Op] = []
     for op in ops:

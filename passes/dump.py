@@ -1,8 +1,8 @@
-"""Write the program after every pass into a folder, as text that can be read back.
+"""Dump the program after each pass into a folder, as text that can be parsed again.
 
-`Dump` is a watch of the pipeline. It writes `00-traced.ir`, `01-propagate.ir`, ..., each headed by
-a comment such as `// after propagate, 0.4 ms`. Names survive passes, so two of the files differ
-only where the pass between them did something.
+`Dump` observes a pipeline. It writes `00-traced.ir`, `01-propagate.ir`, ..., each with a header
+such as `// after propagate, 0.4 ms`. Passes preserve names, so two consecutive files differ only
+where the pass between them changed the program.
 """
 
 import os
@@ -20,19 +20,19 @@ _DUMP = re.compile(r"\d\d+-[\w-]+\.ir")
 
 
 class DumpError(ShardirError, OSError):
-    """A folder or a file that a program cannot be written into."""
+    """A folder or a file that cannot be written."""
 
 
 class DumpWarning(UserWarning):
-    """A program that is run, and was not written as it was asked to be."""
+    """A program that runs, but could not be dumped."""
 
 
 @final
 class Dump:
-    """Numbered files in `folder`, which is made if need be.
+    """Numbered files in `folder`, which is created if necessary.
 
-    Dumps that an earlier program left there are removed. With `locations` every operation says
-    where it came from and why.
+    Dumps of an earlier program in the folder are removed. With `locations`, each operation states
+    its source line and its `why`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Dump:
         *,
         locations: bool = False,
     ) -> None:
-        """Begin with `module`, if it is known before the first pass."""
+        """Write `module` first if it is known before the first pass."""
         self.folder = Path(folder)
         self.locations = locations
         self._count = 0
@@ -76,9 +76,9 @@ class Dump:
 
 
 def warning_dump(folder: str | os.PathLike[str], name: str) -> Watch:
-    """A dump of the program called `name` into a folder of its own in `folder`.
+    """Return an observer that dumps the program called `name` into a new folder inside of `folder`.
 
-    It never ends the program: it warns once, and writes no more, where it cannot write.
+    A write error never ends the program: it causes one `DumpWarning`, and no further files.
     """
     dump: Dump | None = None
     failed = False
@@ -93,13 +93,15 @@ def warning_dump(folder: str | os.PathLike[str], name: str) -> Watch:
             dump(step, before, after, seconds)
         except (DumpError, OSError) as error:
             failed = True
-            warnings.warn(f"{error}; the program goes on without it", DumpWarning, stacklevel=2)
+            warnings.warn(
+                f"{error}; the program continues without the dump", DumpWarning, stacklevel=2
+            )
 
     return write
 
 
 def program_folder(folder: str | os.PathLike[str], name: str) -> Path:
-    """A folder of its own for a program: `folder/name`, or `folder/name.1`, ... if there is one."""
+    """Return a new folder for a program: `folder/name`, or `folder/name.1`, ... if that exists."""
     plain = re.sub(r"[^\w.-]", "_", name) or "program"
     path, number = Path(folder) / plain, 0
     while path.exists():

@@ -1,4 +1,4 @@
-"""Write what stands for rows that were not found there alone, not over all that was found.
+"""Write the fill value only into out-of-bounds rows instead of selecting over the gather result.
 
 before: `%1 = gather(%x, %0, ...) : f32[64, 128]`
         `%2 = broadcast(%found, dims=[0]) : bool[64, 128]`
@@ -7,8 +7,8 @@ after:  `%4 = iota(dim=0) : i32[64]`, `%5 = constant(value=64) : i32[64]`
         `%6 = select(%found, %5, %4) : i32[64]`, `%7 = reshape(%6) : i32[64, 1]`
         `%3 = scatter(%1, %7, %nan, op=set, ...) : f32[64, 128]`
 
-Rows are hardly ever missing, and a scatter drops those that it is told to put outside: then it
-reads a number for each row, where the selection reads and writes everything once more.
+Few rows are out of bounds, and a scatter drops updates whose index is out of bounds: it then reads
+one index per row, whereas the selection reads and writes the whole array once more.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.program import rewrite_each, use_counts
 
 ROW = 16
-"""Fewer elements of a row than these are not worth a look of its own."""
+"""Minimum elements per row; a selection over shorter rows stays as it is."""
 MOST = 1 << 31
 
 
 @dataclass(frozen=True)
-class FillRows(Pass, name="fill-rows"):
-    """Make selections between a gather's rows and a number scatters of that number."""
+class FillRows(Pass, name="fill-out-of-bounds"):
+    """Replace selections between gathered rows and a constant by a scatter of that constant."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))
@@ -42,7 +42,7 @@ def _function(function: Function) -> Function:
 
 
 def _filled(uses: Mapping[Value, int], b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:
-    """Append what a selection becomes, if it is one of rows that nobody else looks at."""
+    """Append the scatter that replaces a selection if the selection is the only use of a gather."""
     spread, gather, number = (makers.get(value) for value in op.operands)
     if spread is None or spread.name != "broadcast":
         return False

@@ -1,8 +1,9 @@
-"""The shardings at the borders of an operation's blocks.
+"""Shardings of the operands, block parameters, yielded values and results of region operations.
 
-What flows along an edge (into a loop, round it, and out of it) has one sharding everywhere, that
-of the edge's owner. What a scan takes apart or puts together has one more dimension in front,
-which is whole: every step needs its slice on all devices.
+All values that an edge ties together (the operand, the parameter, the yielded value and the result
+of a loop carry) have one sharding, that of the edge's owner. The arrays that a scan slices or
+stacks have one more leading dimension, which is unsharded: each step needs its slice on all
+devices.
 """
 
 from collections.abc import Callable
@@ -13,10 +14,10 @@ from shardir.placement import WHOLE, Sharding
 
 
 class Flow:
-    """What each operand, parameter, yielded value and result of `op` must be cut like.
+    """Required shardings of each operand, parameter, yielded value and result of `op`.
 
-    `settled` tells the sharding of a value as it will be, `whole` that of a whole value, which is
-    what every value outside edges is (decisions of loops and branches).
+    `settled` returns the final sharding of a value, `whole` the unsharded sharding of a value,
+    which applies to values outside of edges (loop conditions and branch indices).
     """
 
     def __init__(
@@ -25,8 +26,8 @@ class Flow:
         settled: Callable[[Value], Sharding],
         whole: Callable[[Value], Sharding],
     ) -> None:
-        # Edges name values, and one value may enter an operation in several places. With a value
-        # of its own in each place the edges tell the places apart.
+        # Edges name values, and one value may enter an operation in several positions. A distinct
+        # copy for each position keeps the positions distinguishable.
         operands = tuple(replace(value) for value in op.operands)
         blocks = tuple(Block(b.params, (), tuple(map(replace, b.returns))) for b in op.blocks)
         places = replace(op, operands=operands, blocks=blocks)
@@ -40,10 +41,10 @@ class Flow:
                 stacked = value in edge.stacked
                 needs[value] = replace(cut, dims=(WHOLE, *cut.dims)) if stacked else cut
 
-        def need(value: Value) -> Sharding:
+        def required(value: Value) -> Sharding:
             return needs.get(value) or whole(value)
 
-        self.operands = tuple(map(need, operands))
-        self.params = {p: need(p) for b in blocks for p in b.params}
-        self.returns = tuple(tuple(map(need, b.returns)) for b in blocks)
-        self.results = tuple(map(need, op.results))
+        self.operands = tuple(map(required, operands))
+        self.params = {p: required(p) for b in blocks for p in b.params}
+        self.returns = tuple(tuple(map(required, b.returns)) for b in blocks)
+        self.results = tuple(map(required, op.results))

@@ -1,4 +1,4 @@
-"""Read only the diagonals of matrices where all else is left out of a sum.
+"""Replace sums over masked diagonals by sums over strided slices.
 
 before: `%0 = iota(dim=0) : i32[9, 9]`, `%1 = iota(dim=1) : i32[9, 9]`
         `%2 = eq(%0, %1) : bool[9, 9]`, `%3 = select(%2, %x, %zero) : f32[9, 9]`
@@ -6,9 +6,9 @@ before: `%0 = iota(dim=0) : i32[9, 9]`, `%1 = iota(dim=1) : i32[9, 9]`
 after:  `%3 = reshape(%x) : f32[81]`, `%5 = slice(%3, starts=[0], strides=[10]) : f32[9]`
         `%4 = sum(%5, dims=[0]) : f32[]`
 
-So does `trace` look before it is cut for devices, which a mask is easily. In the flat order of a
-matrix the elements of a diagonal are one row and one column apart. The sum may add in another
-order. Masks that nobody uses any more are left for `dce`.
+`trace` has the form of a mask because masks are easy to partition. In the row-major order of a
+matrix the elements of a diagonal have a stride of one row and one column. The sum may add in
+another order. Unused masks remain for `dce`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from shardir.passes.program import rewrite_each
 
 @dataclass(frozen=True)
 class FoldDiagonals(Pass, name="fold-diagonals"):
-    """Make sums of masked diagonals sums of slices."""
+    """Replace sums over masked diagonals by sums over slices."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))
@@ -35,7 +35,7 @@ def _function(function: Function) -> Function:
 
 
 def _folded(b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:
-    """Append what a sum becomes, if it is one of diagonals."""
+    """Append the replacement of a sum if its operand is a masked diagonal."""
     select = makers.get(op.operands[0])
     dims = op.attrs["dims"]
     if select is None or select.name != "select" or len(dims) != 2 or dims[1] != dims[0] + 1:
@@ -72,7 +72,7 @@ def _folded(b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:
 
 
 def _offset(mask: Value, dims: tuple[int, ...], makers: Mapping[Value, Op]) -> int | None:
-    """How far right of the main diagonal of two dimensions a mask holds, if it is such a mask."""
+    """Return the offset of the diagonal that a mask selects in two dimensions, else `None`."""
     op = makers.get(mask)
     if op is not None and op.name == "broadcast":
         along = tuple(op.attrs["dims"])
@@ -92,7 +92,7 @@ def _offset(mask: Value, dims: tuple[int, ...], makers: Mapping[Value, Op]) -> i
 
 
 def _counted(value: Value, makers: Mapping[Value, Op]) -> tuple[int, int] | None:
-    """The dimension that a value counts along, and what it begins with."""
+    """Return the dimension of an iota and its first value, else `None`."""
     op, begin = makers.get(value), 0
     if op is not None and op.name in ("add", "sub"):
         step = makers.get(op.operands[1])

@@ -1,12 +1,12 @@
-"""Sum once over what is summed in parts.
+"""Fold consecutive reductions into one.
 
 before: `%g.part = dot(%h, %d, dims="abi,abo->aio") : f32[4, 784, 10]`
         `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
 after:  `%g = dot(%h, %d, dims="abi,abo->io") : f32[784, 10]`
 
-The sum over devices of what each has contracted is one contraction, and so is that of gradients of
-filters; the sum of sums is one sum, the largest of largest one reduction. Reshapes and transposes
-in between are looked through. Only what nobody else uses is changed. Numbers may be added in
+The sum over devices of per-device contractions becomes one contraction, and likewise for filter
+gradients; a sum of sums becomes one sum, a maximum of maxima one maximum. The pass looks through
+reshapes and transposes in between, and changes only values without other uses. Sums may be added in
 another order, and in the accumulator of a contraction.
 """
 
@@ -23,8 +23,8 @@ from shardir.passes.program import names_of, use_counts
 
 
 @dataclass(frozen=True)
-class FoldSums(Pass, name="fold-sums"):
-    """One reduction where there are several in a row, or a contraction before it."""
+class FoldSums(Pass, name="fold-reductions"):
+    """Fold a reduction into the reduction or contraction that makes its operand."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))
@@ -76,7 +76,8 @@ class _Summer:
         return self.makers.get(value) if self.uses.get(value, 1) == 1 else None
 
     def folded(self, op: Op) -> bool:
-        """Whether it was made one with what is reduced; if so, it has been appended."""
+        """Fold a reduction into the operation that makes its operand; return whether that was
+        possible."""
         (x,) = op.operands
         view = self.get(x)
         maker = self.maker(view.base)
@@ -106,14 +107,15 @@ class _Summer:
         return True
 
     def drop(self, value: Value, base: Value) -> None:
-        """Take away what made a value of a base that is no more."""
+        """Remove the operations that made a value from a base that no longer exists."""
         while value is not base:
             maker = self.makers[value]
             self.b.ops.remove(maker)
             (value,) = maker.operands
 
     def inside(self, scan: Op, stacked: Value, dims: Sequence[int], result: Value) -> Value | None:
-        """What a scan stacks, summed inside; `result` itself, if that is all."""
+        """Reduce the stacked results of a scan inside of the scan; return `result` itself if that
+        suffices."""
         place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
         made = None if place is None else sums.summed_inside(self.b, scan, stacked, dims)
         if place is None or made is None:
@@ -132,7 +134,7 @@ class _Summer:
 
 
 def _whole_dims(base: Value, gone: Sequence[Piece]) -> tuple[int, ...] | None:
-    """The dimensions of a base that pieces walk, if they walk all of each."""
+    """Return the dimensions of a base that `gone` covers completely, else `None`."""
     walked: dict[int, int] = {}
     for piece in gone:
         walked[piece.dim] = walked.get(piece.dim, 1) * piece.size
@@ -142,7 +144,7 @@ def _whole_dims(base: Value, gone: Sequence[Piece]) -> tuple[int, ...] | None:
 
 
 def _rest(made: Value, gone: Sequence[int], left: Dims) -> View:
-    """What is left of a view whose base has lost the dimensions `gone`."""
+    """Return the remaining view after its base has lost the dimensions `gone`."""
     kept = [d for d in range(made.type.rank + len(gone)) if d not in gone]
     dims = tuple(
         tuple(piece._replace(dim=kept.index(piece.dim)) for piece in pieces) for pieces in left

@@ -1,9 +1,9 @@
-"""Let contractions write their results the way they are wanted.
+"""Fold transposes into the contractions that make their operands.
 
 before: `%0 = dot(%x, %y, dims="bi,ih->bh") : f32[8, 4]`, `%1 = transpose(%0, perm=[1, 0])`
 after:  `%1 = dot(%x, %y, dims="bi,ih->hb") : f32[4, 8]`
 
-Where nobody else uses what is transposed.
+The pass applies where the transpose is the only use of the contraction.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from shardir.passes.program import use_counts
 
 @dataclass(frozen=True)
 class FoldTransposes(Pass, name="fold-transposes"):
-    """Make transposes of contractions part of them."""
+    """Make contractions write the transposed result directly."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))

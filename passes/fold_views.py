@@ -1,13 +1,14 @@
-"""Put off what only rearranges, until nothing but the numbers' own moves is left.
+"""Defer reshapes, transposes and broadcasts so that operations read and write existing layouts.
 
 before: `%x.pieces = reshape(%x) : f32[4, 16, 784]`
         `%h = dot(%x.pieces, %w, dims="abi,ih->abh") : f32[4, 16, 128]`
         `%h.whole = reshape(%h) : f32[64, 128]`
 after:  `%h = dot(%x, %w, dims="ab,bc->ac") : f32[64, 128]`
 
-Reshapes, transposes and broadcasts are views of what they are made from. An operation computes in
-the dimensions of what exists, as far as its operands agree on them, and its result is seen as the
-program sees it. Numbers are the same, but that a contraction may add in another order.
+Reshapes, transposes and broadcasts are views of their operands. An operation computes in the
+dimensions of the underlying values as far as its operands agree on them, and its result is a view
+in the dimensions of the program. Values do not change, except that a contraction may add in another
+order.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class FoldViews(Pass, name="fold-views"):
-    """Compute in the dimensions of what exists."""
+    """Compute in the dimensions of the values that views refer to."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))

@@ -1,12 +1,12 @@
-"""Forward-mode differentiation: from a function of the IR to one that has tangents.
+"""Forward-mode differentiation: transform a function to one that computes tangents too.
 
 before: `func @f(%x, %w) -> (y)`
-after:  `func @f.jvp(%x, %w, %w.tangent) -> (y, y.tangent)`, for a direction of `w`
+after:  `func @f.jvp(%x, %w, %w.tangent) -> (y, y.tangent)`, for a tangent of `w`
 
-The program runs as it was; after each operation that moves with the chosen parameters comes what
-says how. Every such operation has the line of the one it serves, and the tangent of `%h` is called
-`%h.tangent`. Values that the function uses from outside stand still. The result is a function like
-any other, and can be differentiated again, either way.
+The program runs unchanged; each operation that depends on the chosen parameters is followed by the
+operations that compute the tangents of its results. These have the source line of that operation,
+and the tangent of `%h` is called `%h.tangent`. Captured values are constants. The result is an
+ordinary function, which can be differentiated again in either mode.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,14 @@ _HANDLERS = {**CONTROL, **MANUAL, **REGIONS}
 
 
 def jvp(function: Function, wrt: Sequence[int]) -> Function:
-    """The function with tangents: (arguments..., tangents...) -> (results..., tangents...).
+    """Return the function with tangents: (arguments..., tangents...) -> (results..., tangents...).
 
-    `wrt` are the parameters that move, in the order of their tangents. All float and complex
-    results have tangents, zeros where they do not move. A tangent has the type of its value.
+    `wrt` are the indices of the parameters with tangents, in the order of the tangents. All
+    floating-point and complex results have tangents, which are zero if they do not depend on these
+    parameters. A tangent has the type of its value.
 
-    Raises `DifferentiateError` where there is no derivative: for parameters of other types, and
-    for what has no rule.
+    Raises `DifferentiateError` for parameters of other types, and for operations without a
+    derivative rule.
     """
     body = function.body
     if function.spmd is not None:
@@ -52,7 +53,7 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
     moving = [value for value in body.returns if value.type.dtype in INEXACT]
     tangents = []
     for value in moving:
-        way.b.why = f"%{value.name} does not move"
+        way.b.why = f"%{value.name} is independent of the inputs"
         tangents.append(way.whole(value))
     made = way.block((*body.params, *params), (*body.returns, *tangents))
     wishes = dict(zip(params, chosen, strict=True))
@@ -64,10 +65,11 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A function, and its derivative at the point where it was computed.
+    """A function and its derivative at the point of evaluation.
 
-    `forward` has the function's parameters and returns its results, then `residuals` more values.
-    `pushforward` takes those and tangents, and returns tangents; it may be called many times.
+    `forward` has the function's parameters and returns its results and then `residuals` more
+    values. `pushforward` takes those and tangents, and returns tangents; it may be called many
+    times.
     """
 
     forward: Function
@@ -76,10 +78,10 @@ class Split:
 
 
 def split(function: Function, wrt: Sequence[int]) -> Split:
-    """`jvp` in two functions, with the values that the second needs of the first between.
+    """Return `jvp` as two functions connected by residuals.
 
-    Slopes are computed in the first one, but for loops that carry tangents, which run again in the
-    second one. Raises `DifferentiateError` as `jvp` does.
+    The first one computes the derivative's coefficients, except for loops that carry tangents,
+    which run again in the second. Raises `DifferentiateError` as `jvp` does.
     """
     body, ahead = function.body, jvp(function, wrt)
     known, names = set(values_of(body)), names_of(ahead)
@@ -109,7 +111,7 @@ def split(function: Function, wrt: Sequence[int]) -> Split:
 
 
 def _named(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:
-    """The block with names for what is new: a tangent is called after its value."""
+    """Return the block with names for new values: a tangent is named after its value."""
     known = list(values_of(function.body))
     old, names = set(known), Names([value.name for value in known])
     new: dict[Value, Value] = {}

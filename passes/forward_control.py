@@ -1,8 +1,9 @@
-"""The way forward through control flow: tangents go where values go.
+"""Forward-mode rules of control flow.
 
-A loop carries the tangents of what it carries; which carried values have one is found by going
-through its body until no more do. A case gives the tangents of its results, zeros from a branch
-that has none. A `while` runs as often as it did, so it has a way forward though none back.
+A loop carries the tangents of its carried values; the body is processed repeatedly until the set of
+carried values with tangents is a fixed point. A case returns the tangents of its results, zeros
+from a branch without a tangent. A `while` loop has a forward-mode derivative, because the iteration
+count does not change, but no reverse-mode one.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ def _moving(way: Pushforward, values: Sequence[Value]) -> list[bool]:
 
 
 def _params(way: Pushforward, params: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
-    """Parameters for the tangents of those parameters that move."""
+    """Return parameters for the tangents of those parameters that have one."""
     made = []
     for param, flag in zip(params, flags, strict=True):
         way.give(param, way.b.param(param.type) if flag else None)
@@ -31,7 +32,7 @@ def _params(way: Pushforward, params: Sequence[Value], flags: Sequence[bool]) ->
 
 
 def _results(way: Pushforward, results: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
-    """Results for the tangents of those results that move."""
+    """Return results for the tangents of those results that have one."""
     made = []
     for result, flag in zip(results, flags, strict=True):
         if flag:

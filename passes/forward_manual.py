@@ -1,4 +1,4 @@
-"""The way forward through manual computations: tangents go in and out beside their values."""
+"""Forward-mode rule of `manual_computation`: tangents enter and leave beside their primals."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def _manual(outer: Pushforward, op: Op) -> None:
     block = inner.block(
         (*body.params, *params), (*body.returns, *(inner.whole(body.returns[i]) for i in made))
     )
-    # The rule of a custom jvp may have been made explicit for a derivative inside.
+    # A custom_jvp rule inside of the body may already contain explicit `vary` operations.
     (block,) = implicit(op.attrs["axes"], block)
     results = []
     for i in made:

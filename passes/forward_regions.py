@@ -1,7 +1,7 @@
-"""The way forward through regions: by the rule they have, or through their block.
+"""Forward-mode rules of regions.
 
-A checkpoint stays one, and computes tangents too. A custom jvp gives way to its rule. A custom vjp
-says nothing about the way forward.
+A checkpoint remains one and computes tangents too. A custom_jvp is replaced by its rule. A
+custom_vjp has no forward-mode derivative.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ def _checkpoint(outer: Pushforward, op: Op) -> None:
             results.append(made)
             outer.give(result, made)
     block = inner.block(params, returns)
-    # How the block is mapped says nothing about its tangents.
+    # The batching rule of the block does not describe its tangents.
     attrs = {name: value for name, value in op.attrs.items() if name != "batching"}
     made_op = replace(
         op, operands=tuple(operands), results=tuple(results), blocks=(block,), attrs=attrs
@@ -60,9 +60,8 @@ def _custom_jvp(outer: Pushforward, op: Op) -> None:
 
 def _custom_vjp(outer: Pushforward, op: Op) -> None:
     raise error(
-        f"%{op.results[0].name} = {op.attrs['rule']} has a gradient of its own (custom_vjp), which "
-        "says nothing about derivatives forward; take grad or vjp of it, or give it a "
-        "custom_jvp",
+        f"%{op.results[0].name} = {op.attrs['rule']} has a custom_vjp, which defines no "
+        "forward-mode derivative; take grad or vjp of it, or define a custom_jvp",
         op,
     )
 

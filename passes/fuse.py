@@ -1,18 +1,18 @@
-"""Puts operations that one nest of loops computes into one `fused` operation.
+"""Fusion: group operations of one loop nest into one `fused` operation.
 
 before: `%a = exp(%x)`, `%b = mul(%a, %y)`, `%s = sum(%b, dims=[1])`
 after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=[1]) }`
 
-What a group may hold is said by `shardir.ops.fused`. Elementwise operations join the groups of
-their operands, whoever else uses those: a value that is used outside is one more result. Nothing
-is computed twice but what costs nothing (broadcasts, counting, constants, bits read as other
-numbers, which go into every group that uses them), and what is cheap and made of fewer tensors
-than it takes to store (`shardir.passes.fuse_again`). Reductions join the group of what they reduce,
-and what uses their results, broadcast back, joins too: so a softmax or a normalization is one
-group.
+`shardir.ops.fused` states what a group may contain. Elementwise operations join the groups of their
+operands even if these have other uses: a value that is used outside of the group becomes one more
+result. Only operations of negligible cost are duplicated into each group that uses them
+(broadcasts, iotas, constants, bitcasts), and cheap operations that read fewer tensors than storing
+their result would write (`shardir.passes.fusion.duplicate_operations`). Reductions join the group
+of their operand, and operations that use their broadcast results join too, so a softmax or a
+normalization is one group.
 
-Operations for which a target has no loops stay outside (`without`), and so do transposes, and
-reshapes that do more than add or drop dimensions of size 1.
+Operations that a target cannot fuse stay outside (`without`), and so do transposes, and reshapes
+that do more than add or drop dimensions of size 1.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,10 @@ from shardir.passes.pipeline import Pass
 
 @dataclass(frozen=True)
 class Fuse(Pass, name="fuse"):
-    """Make groups of elementwise operations and reductions.
+    """Group elementwise operations and reductions.
 
-    A group uses at most `most_operands` values and has at most `most_ops` operations.
-    `without` names operations that stay alone, separated by `+`; `reductions=false` leaves all
-    reductions alone.
+    A group uses at most `most_operands` values and has at most `most_ops` operations. `without`
+    names operations that are not fused, separated by `+`; `reductions=false` fuses no reductions.
     """
 
     most_operands: int = 16
@@ -48,7 +47,7 @@ class Fuse(Pass, name="fuse"):
         alone = [name for name in self.without.split("+") if name]
         for name in alone:
             if name not in OPS:
-                raise PipelineError(f"no operation is called {name!r}, which is to stay alone")
+                raise PipelineError(f"no operation is called {name!r}, which `without` names")
 
         def accepts(op: Op) -> bool:
             return op.name not in alone and (self.reductions or op.spec not in REDUCTIONS)
@@ -62,13 +61,14 @@ def fuse(
     most_operands: int = Fuse.most_operands,
     most_ops: int = Fuse.most_ops,
 ) -> Module:
-    """The module with its groups made of elementwise operations and reductions `accepts` takes."""
+    """Return the module with groups of those elementwise operations and reductions that `accepts`
+    allows."""
 
-    def taken(op: Op) -> bool:
+    def is_fusible(op: Op) -> bool:
         held = is_pointwise(op.spec) or op.spec in REDUCTIONS or reinterprets(op)
         return held and accepts(op)
 
-    limits = Limits(taken, most_operands, most_ops)
+    limits = Limits(is_fusible, most_operands, most_ops)
     functions = tuple(_fused(f, limits) for f in module.functions)
     same = all(a is b for a, b in zip(functions, module.functions, strict=True))
     return module if same else replace(module, functions=functions)
@@ -83,7 +83,7 @@ def _fused(function: Function, limits: Limits) -> Function:
 
 
 def _block(block: Block, limits: Limits, names: Names) -> Block:
-    """The block with its groups made; the block itself if it has none."""
+    """Return the block with fused operations; the block itself if it has none."""
     ops = tuple(_inside(op, limits, names) for op in block.ops)
     if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
         block = replace(block, ops=ops)

@@ -1,8 +1,9 @@
-"""Values that are computed again where they are used, rather than stored and loaded.
+"""Duplicate cheap operations into the groups that use their results, instead of storing and loading
+these.
 
-What one group computes and others use is stored, and may be alive for long: a forward pass does so
-for its backward pass. Where such values cost little, and are made of fewer tensors than they are,
-every group that uses them computes them for itself.
+A value that one group computes and others use is stored, and may be live for long, such as from a
+forward computation to its backward computation. If such values are cheap and depend on fewer
+tensors than they are, every group that uses them computes them itself.
 """
 
 from collections.abc import Sequence
@@ -18,28 +19,28 @@ CHEAP = frozenset(
         "lt", "le", "gt", "ge", "select", "clamp", "convert", "stop_gradient",
     )
 )  # fmt: skip
-"""What is computed in less time than its result takes to memory and back."""
+"""Operations that take less time than writing their result to memory and reading it."""
 MOST = 16
-"""Operations that a group computes again at most."""
+"""Maximum number of operations that are duplicated into one group."""
 
 
 @dataclass(frozen=True)
 class _Again:
-    """What a group computes again: these operations, of these values."""
+    """Operations that a group duplicates, and the values that they use."""
 
     ops: tuple[int, ...]
     leaves: tuple[Value, ...]
 
 
 def computed_again(groups: Groups, most_operands: int) -> None:
-    """Add to groups the operations of others that they had better do themselves."""
+    """Add operations of other groups to groups in which duplicating them reduces memory traffic."""
     work = _Work(groups)
     for group in groups.groups:
         work.spread(group, most_operands)
 
 
 class _Work:
-    """Who uses what."""
+    """Uses of values by groups."""
 
     def __init__(self, groups: Groups) -> None:
         self.groups, self.block = groups, groups.block
@@ -53,7 +54,7 @@ class _Work:
         self.users: dict[Value, dict[Group, None]] = {}
         self.reads: dict[Group, dict[Value, None]] = {group: {} for group in groups.groups}
         self.fixed = {self.groups.base(value) for value in self.block.returns}
-        """What is stored anyway, or used in a way that needs it in memory."""
+        """Values that are stored anyway, or used in a way that needs them in memory."""
         grouped = {number for group in groups.groups for number in group.ops}
         for number, op in enumerate(self.block.ops):
             if number not in grouped and not (op.results and op.results[0] in groups.free):
@@ -73,7 +74,8 @@ class _Work:
                 self.fixed.add(base)
 
     def spread(self, group: Group, most_operands: int) -> None:
-        """Let others compute what they use of a group, if less is moved then."""
+        """Duplicate operations of a group into the groups that use their results if that reduces
+        traffic."""
         values = [value for value in self.inner[group] if self.may_move(group, value)]
         values.sort(key=lambda value: self.maker[value])
         while values:
@@ -98,7 +100,7 @@ class _Work:
                 self.reads[user].pop(value, None)
 
     def may_move(self, group: Group, value: Value) -> bool:
-        """Whether a value is cheap, and only used by groups of the same loops."""
+        """Return whether a value is cheap, and used only by groups of the same loop shape."""
         op = self.block.ops[self.maker[value]]
         users = self.users.get(value, {})
         return (
@@ -111,7 +113,8 @@ class _Work:
         )
 
     def plan(self, group: Group, values: Sequence[Value]) -> dict[Group, _Again] | None:
-        """What each user of the values would compute again; `None` if that is too much."""
+        """Return the operations that each user of the values would duplicate; `None` if there are
+        too many."""
         made: dict[Group, _Again] = {}
         for user in dict.fromkeys(user for value in values for user in self.users[value]):
             wanted = [value for value in values if user in self.users[value]]
@@ -142,14 +145,14 @@ class _Work:
         return _Again(tuple(ops), tuple(leaves))
 
     def is_inside(self, group: Group, value: Value) -> bool:
-        """Whether a value of a group is cheap to compute anywhere."""
+        """Return whether a value of a group is cheap to compute in any group."""
         if value not in self.inner[group] or not self.groups.whole.get(value):
             return False
         stored = value in self.fixed and self.groups.member.get(value) is group
         return not stored and self.block.ops[self.maker[value]].name in CHEAP
 
     def gain(self, group: Group, values: Sequence[Value], plan: dict[Group, _Again]) -> int:
-        """How many tensors less go to memory or come from there."""
+        """Return the number of tensors that are no longer written to or read from memory."""
         before = len(values) + sum(len(self.users[value]) for value in values)
         after = 0
         stored: set[Value] = set()

@@ -1,4 +1,4 @@
-"""Groups as `fused` operations, put where what they use is there."""
+"""Build a `fused` operation for each group, at a position where its operands are defined."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -13,9 +13,9 @@ from shardir.passes.fuse_groups import Group, Groups, meets
 
 
 def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
-    """The block with a `fused` operation for each group.
+    """Return the block with a `fused` operation for each group.
 
-    An operation may be in several groups; what is used of it elsewhere, its first group gives.
+    An operation may be in several groups; its first group provides its result to other operations.
     """
     grouped = {number for group in groups.groups for number in group.ops}
     makers = {group: _Maker(block, groups, group, names) for group in groups.groups}
@@ -31,7 +31,8 @@ def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
 
 
 def _used_outside(block: Block, makers: Mapping[Group, "_Maker"], grouped: Set[int]) -> set[Value]:
-    """What is used of groups, and of operations that are in none, and what the block returns."""
+    """Return the values that are used outside of groups, between groups, and by the block's
+    return."""
     used = set(block.returns)
     latest: dict[int, list[_Maker]] = {}
     for group, maker in makers.items():
@@ -51,15 +52,16 @@ def _used_outside(block: Block, makers: Mapping[Group, "_Maker"], grouped: Set[i
 
 
 def _stays(op: Op) -> bool:
-    """Whether an operation stays, whoever uses its results: devices come to it together."""
+    """Return whether an operation is kept even if its results are unused: it has effects or
+    synchronizes devices."""
     return not op.results or op.spec.effect or meets(op)
 
 
 class _Maker:
-    """Makes the operation of one group.
+    """Builds the operation of one group.
 
-    What a value is inside depends on where it lies: an operand that lies along the loops in two
-    ways is two parameters.
+    The inner value of an operand depends on the loop axes of its dimensions: an operand that is
+    used along different axes becomes two parameters.
     """
 
     def __init__(self, block: Block, groups: Groups, group: Group, names: Names) -> None:
@@ -73,10 +75,10 @@ class _Maker:
         self.kept = tuple(axis for axis in every if axis not in group.reduced)
         results = [block.ops[number].result for number in group.ops]
         self.given = [value for value in results if groups.member[value] is group]
-        """What it may give to others."""
+        """Values that the group may provide to other operations."""
 
     def op(self, outside: Set[Value]) -> Op:
-        """The operation, whose results are the values of the group that are used outside."""
+        """Return the operation, whose results are the values of the group that are used outside."""
         members = self.live(outside)
         for op in members:
             self.take(op)
@@ -89,7 +91,7 @@ class _Maker:
         return Op(fused, operands, results, {}, (inner,), loc, self.why(members))
 
     def live(self, outside: Set[Value]) -> list[Op]:
-        """The operations that something outside depends on."""
+        """Return the operations that values used outside depend on."""
         wanted = {value for value in self.given if value in outside}
         found = list[Op]()
         for number in reversed(self.group.ops):
@@ -100,7 +102,8 @@ class _Maker:
         return found[::-1]
 
     def uses(self, outside: Set[Value]) -> list[Value]:
-        """What it uses of others, to give what is used outside."""
+        """Return the values of other operations that the group needs for the values used
+        outside."""
         live = self.live(outside)
         own = {op.result for op in live}
         bases = dict.fromkeys(self.groups.base(value) for op in live for value in op.operands)
@@ -119,7 +122,7 @@ class _Maker:
         self.ops.append(replace(op, operands=tuple(operands), results=(result,)))
 
     def value(self, value: Value, lie: Lie) -> Value:
-        """A value as it is called inside, where it lies so."""
+        """Return the inner value for a value along the loop axes `lie`."""
         if value in self.inner:
             return self.inner[value]
         op = self.groups.free.get(value)
@@ -137,14 +140,14 @@ class _Maker:
 
     @staticmethod
     def _before(op: Op, x: Value, lie: Lie) -> Lie:
-        """How the operand of what is free lies, if its result lies so."""
+        """Return the loop axes of the operand of a free operation."""
         if op.spec is not broadcast:
             return lie
         along = dict(zip(wide(op.result.type), lie, strict=True))
         return tuple(along[op.attrs["dims"][dim]] for dim in wide(x.type))
 
     def why(self, members: Sequence[Op]) -> str:
-        """What the group computes, in a few words."""
+        """Describe the operations of the group."""
         named = list(dict.fromkeys(op.name for op in members))
         more = f" and {len(named) - 6} more" if len(named) > 6 else ""
         shape = "x".join(map(str, self.group.shape)) or "one element"
@@ -152,9 +155,9 @@ class _Maker:
 
 
 def _ordered(made: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
-    """The operations, each after what it uses, else in the order of their numbers.
+    """Return the operations in topological order, ties in the order of their numbers.
 
-    Those at which devices meet stay in their order.
+    Operations that synchronize devices keep their order.
     """
     maker = {value: i for i, (_, op) in enumerate(made) for value in op.results}
     users: list[list[int]] = [[] for _ in made]

@@ -1,12 +1,12 @@
-"""Which operations are computed together.
+"""Decide which operations are fused.
 
-Operations are looked at once, in order. Each joins the group of an operand if it lies in the
-group's loops, or begins a group. A group has loops of one shape; its values lie along all of them
-(level `whole`) or, once something is reduced, along those that are kept (level `kept`).
+Operations are visited once, in order. Each joins the group of an operand if it fits the loops of
+the group, or begins a group. A group has loops of one shape; its values extend along all of them
+(`whole`) or, after a reduction, along those that are kept (`kept`).
 
-That no group waits for what waits for the group is kept by numbers, without any search: every
-group and every other operation has a level above the levels of all others that it uses. Joining
-may raise the level of a group, as long as it stays below those of the group's users.
+Numbers instead of a search exclude cyclic dependences between groups: every group and every other
+operation has a level above the levels of all operations that it uses. Joining may raise the level
+of a group as long as it stays below those of the group's users.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be in a group: these operations, so many of them, using so many values."""
+    """Limits of a group: accepted operations, their maximum number, and the maximum number of
+    operands."""
 
     accepts: Callable[[Op], bool]
     most_operands: int
@@ -34,9 +35,10 @@ class Limits:
 
 @dataclass(eq=False)
 class Group:
-    """Operations that are computed together, by their numbers in the block.
+    """Operations that are fused, by their numbers in the block.
 
-    `shape` has the extents of its loops (none of size 1), `reduced` those that reductions end.
+    `shape` holds the extents of its loops (none of size 1), `reduced` the loops that reductions
+    reduce.
     """
 
     shape: Shape
@@ -44,11 +46,11 @@ class Group:
     ops: list[int] = field(default_factory=list)
     reduced: frozenset[int] = frozenset()
     ceiling: float = inf
-    """The lowest level of what uses it."""
+    """Lowest level of the users of the group."""
     operands: dict[Value, None] = field(default_factory=dict)
-    """What it uses of the block around it."""
+    """Values of the enclosing block that the group uses."""
     into: "Group | None" = None
-    """The group that it has become a part of."""
+    """Group that this group was merged into."""
 
     @property
     def kept(self) -> Shape:
@@ -57,47 +59,49 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of a block, and for each value that a group computes, its group and its level."""
+    """The groups of a block; the group of each value in one, and whether the value extends along
+    all loops."""
 
     block: Block
     groups: tuple[Group, ...]
     member: Mapping[Value, Group]
     whole: Mapping[Value, bool]
     free: Mapping[Value, Op]
-    """What costs nothing, by its result."""
+    """Operations of no cost, by their result."""
 
     def base(self, value: Value) -> Value:
-        """What a value is made of for free, or the value."""
+        """Return the value that free operations compute a value from, or the value itself."""
         return base_of(value, self.free)
 
 
 def base_of(value: Value, free: Mapping[Value, Op]) -> Value:
-    """What a value is made of by operations that are `free`, or the value."""
+    """Return the value that operations in `free` compute a value from, or the value itself."""
     while (op := free.get(value)) is not None and op.operands:
         (value,) = op.operands
     return value
 
 
 def is_free(op: Op) -> bool:
-    """Whether it costs nothing inside a group: no arithmetic, and nothing of its size is read."""
+    """Return whether an operation costs nothing inside a group: no arithmetic, and no reads of its
+    size."""
     if op.spec is constant:
         return not isinstance(op.attrs["value"], Dense)
     return op.spec in (broadcast, iota) or (op.spec is reshape and keeps_order(op))
 
 
 def meets(op: Op) -> bool:
-    """Whether devices meet at an operation, or at one inside of it, in an order that stays."""
+    """Return whether an operation, or a nested one, synchronizes devices, which fixes its order."""
     own = op.spec.collective or op.spec is done
     return own or any(meets(inner) for block in op.blocks for inner in block.ops)
 
 
 def extents(value: Value) -> Shape:
-    """The sizes of a value other than 1."""
+    """Return the sizes of a value other than 1."""
     return tuple(n for n in value.type.shape if n != 1)
 
 
 def grouped(block: Block, limits: Limits) -> Groups | None:
-    """The groups of a block; `None` if there are none."""
+    """Return the groups of a block; `None` if there are none."""
     grouping = _Grouping(block, limits)
     for number, op in enumerate(block.ops):
         grouping.take(number, op)
@@ -105,7 +109,7 @@ def grouped(block: Block, limits: Limits) -> Groups | None:
 
 
 class _Grouping:
-    """What is known of the operations so far."""
+    """State of the grouping after the operations so far."""
 
     def __init__(self, block: Block, limits: Limits) -> None:
         self.block, self.limits = block, limits
@@ -115,10 +119,10 @@ class _Grouping:
         self.free: dict[Value, Op] = {}
         self.level: dict[Value, float] = {}
         self.met: float = 0
-        """The level of the last operation at which devices meet."""
+        """Level of the last operation that synchronizes devices."""
 
     def group(self, value: Value) -> Group | None:
-        """The group that computes a value, as it is by now."""
+        """Return the current group of a value."""
         found = self.member.get(value)
         if found is None:
             return None
@@ -128,12 +132,12 @@ class _Grouping:
         return found
 
     def bases(self, op: Op) -> list[Value]:
-        """What an operation uses, seen through what is free."""
+        """Return the values that an operation uses, without free operations in between."""
         found = dict.fromkeys(base_of(value, self.free) for value in op.uses())
         return [value for value in found if value not in self.free]
 
     def take(self, number: int, op: Op) -> None:
-        """Look at the next operation."""
+        """Process the next operation."""
         free = is_free(op) or (reinterprets(op) and self.limits.accepts(op))
         if free and all(op.result.type.shape):
             self.free[op.result] = op
@@ -148,7 +152,7 @@ class _Grouping:
         self.leave(op)
 
     def leave(self, op: Op) -> None:
-        """An operation that is in no group."""
+        """Record an operation outside of groups."""
         level = 1 + max((self.above(v) for v in self.bases(op)), default=0)
         if meets(op):
             level = self.met = max(level, self.met + 1)
@@ -159,12 +163,12 @@ class _Grouping:
             self.level[result] = level
 
     def above(self, value: Value) -> float:
-        """The level of what computes a value; 0 for what is there from the start."""
+        """Return the level of the operation that defines a value; 0 for block parameters."""
         group = self.group(value)
         return group.level if group else self.level.get(value, 0)
 
     def join(self, number: int, op: Op, shape: Shape, ended: frozenset[int]) -> None:
-        """Put an operation into the groups of its operands, or into one of its own."""
+        """Add an operation to the groups of its operands, or to a new one."""
         own = Group(shape, 0, [number], ended)
         for value in self.bases(op):
             own.operands.setdefault(value)
@@ -192,7 +196,8 @@ class _Grouping:
         self.whole[op.result] = is_whole
 
     def places(self, op: Op, ended: frozenset[int]) -> list[tuple[Group, bool]]:
-        """Groups of operands, with the level of the operation there; whole levels come first."""
+        """Return the groups of operands, with whether the operation is whole there; whole ones come
+        first."""
         found: dict[Group, bool | None] = {}
         for operand in op.operands:
             group = self.group(base_of(operand, self.free))
@@ -208,7 +213,8 @@ class _Grouping:
         return sorted(places, key=lambda place: not place[1])
 
     def level_in(self, group: Group, value: Value) -> bool | None:
-        """Whether a value lies along all loops of the group of its base; `None`: along others."""
+        """Return whether a value extends along all loops of the group of its base; `None` for other
+        axes."""
         op = self.free.get(value)
         if op is None:
             return self.whole[value]
@@ -224,7 +230,7 @@ class _Grouping:
         return True if lies == kept else None
 
     def fits(self, own: Group, taken: list[Group], whole: bool) -> bool:
-        """Whether an operation and these groups may be one."""
+        """Return whether an operation and these groups can be merged."""
         shapes = {group.shape for group in taken} | ({own.shape} if whole else set())
         ends = {group.reduced for group in (own, *taken) if group.reduced}
         if len(shapes) > 1 or len(ends) > 1:
@@ -239,13 +245,13 @@ class _Grouping:
         return self.bound(own, taken) < min(group.ceiling for group in taken)
 
     def bound(self, own: Group, taken: list[Group]) -> float:
-        """The level that an operation has to have, or the group that it makes of others."""
+        """Return the minimum level of an operation, or of the group that it merges."""
         outside = (v for v in own.operands if self.group(v) not in taken)
         lowest = 1 + max((self.above(v) for v in outside), default=0)
         return max([lowest, *(group.level for group in taken)])
 
     def merged(self, own: Group, taken: list[Group], level: float) -> Group:
-        """One group of several, which is the largest of them."""
+        """Merge several groups into the largest of them."""
         home = max(taken, key=lambda group: len(group.ops))
         for group in (*taken, own):
             if group is home:
@@ -264,7 +270,7 @@ class _Grouping:
         return home
 
     def join_siblings(self) -> None:
-        """Groups of the same loops that use the same tensor load it once."""
+        """Merge groups of the same loops that use the same tensor, so that it is loaded once."""
         known: dict[tuple[Value, frozenset[int]], Group] = {}
         for group in self.groups:
             if group.into is not None:
@@ -281,7 +287,7 @@ class _Grouping:
                 known[value, group.reduced] = group
 
     def are_one(self, a: Group, b: Group) -> bool:
-        """Whether two groups that do not use each other may be one."""
+        """Return whether two groups that do not use each other can be merged."""
         if len(a.ops) + len(b.ops) > self.limits.most_ops:
             return False
         if len({*a.operands, *b.operands}) > self.limits.most_operands:
@@ -289,7 +295,8 @@ class _Grouping:
         return max(a.level, b.level) < min(a.ceiling, b.ceiling)
 
     def done(self) -> Groups | None:
-        """What there is to gain: groups of one operation, and nothing free in it, are none."""
+        """Return the groups of more than one operation, or with a free operation; `None` if there
+        are none."""
         self.join_siblings()
         groups: dict[Group, None] = {}
         for group in self.groups:
@@ -309,6 +316,6 @@ class _Grouping:
 
 
 def _ended(op: Op) -> frozenset[int]:
-    """The loops that a reduction ends, among those that are not of size 1."""
+    """Return the loops that a reduction reduces, among those that are not of size 1."""
     dims = op.attrs["dims"]
     return frozenset(i for i, dim in enumerate(wide(op.operands[0].type)) if dim in dims)

@@ -1,14 +1,14 @@
-"""Resharding as OpenXLA Shardy plans it: a fixed order of collectives, no search.
+"""Plan resharding as OpenXLA Shardy does: a fixed order of collectives, without a search.
 
-Both shardings are seen as what they do not share: `leaving` lists, for each dimension, the cuts
-that the tensor has beyond the common prefix, `coming` those that it shall have. At most twice,
-the plan tries in this order to slice along axes that are nowhere yet, to exchange axes by one
-permutation, to move axes between dimensions, and to gather what is left. Every step keeps the two
-lists true, and the plan is complete when both are empty. Sums that are due come first, and take a
-slice that follows with them if it is along all their axes.
+Both shardings are represented without the axes that they share: `leaving` lists the axes of each
+dimension of the source beyond the common prefix, `coming` those of the target. At most twice, the
+plan tries in this order to slice along unused axes, to permute devices, to move axes between
+dimensions (all-to-all), and to gather the remaining axes. Every step updates both lists, and the
+plan is complete when both are empty. Pending reductions come first, and absorb a following slice
+that covers all their axes (reduce-scatter).
 
-The algorithm is that of `reshard_to_collectives` in OpenXLA Shardy (transforms/export there). Use
-it to compare; `shardir.passes.planner` finds plans that receive fewer bytes.
+The algorithm is that of `reshard_to_collectives` in OpenXLA Shardy (transforms/export). It serves
+comparison; `shardir.passes.resharding.planner` finds plans that receive fewer bytes.
 """
 
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from shardir.passes.greedy_plan import Collective as Collective, Plan
 from shardir.placement import Axes, Dim, Sharding
 
 ROUNDS = 2
-"""On meshes whose sizes are powers of two one round is enough; two are enough on every other."""
+"""Number of rounds. One is enough on meshes whose sizes are powers of two, two on all others."""
 
 
 def greedy_collectives(
     source: Sharding, target: Sharding, shape: Sequence[int], *, reordered: bool = False
 ) -> tuple[Collective, ...]:
-    """Collectives from `source` to `target`, two closed shardings of a tensor of shape `shape`.
+    """Return the collectives from `source` to `target`, closed shardings of a tensor of `shape`.
 
-    Sums that are pending in `target` are pending in `source`. `reordered` tells whether the meshes
-    of both have their devices in another order, so that a permutation is needed in any case.
+    Reductions that are unreduced in `target` are unreduced in `source`. `reordered` states that the
+    meshes of both have a different device order, so that a permutation is needed in any case.
     """
     same = source.reduction == target.reduction
     kept = tuple(a for a in source.unreduced if same and a in target.unreduced)
@@ -49,7 +49,8 @@ def greedy_collectives(
 def _summed(
     reduced: Sharding, due: Axes, following: Sequence[Collective]
 ) -> tuple[Collective, ...]:
-    """The sum over the axes that are due, together with a slice that follows if that takes all."""
+    """Return the reduction over the `due` axes, combined with a following slice if that slices
+    along all of these axes."""
     left = list(due)
     scattered: list[Axes] = []
     for axes in following[0].axes if following and following[0].name == "all-slice" else ():

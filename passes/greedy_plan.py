@@ -1,9 +1,9 @@
-"""The way from one sharding to another as OpenXLA Shardy finds it: what is left, step by step.
+"""State of the greedy reshard planner of OpenXLA Shardy: the remaining axes after each collective.
 
-`leaving` lists, for each dimension, the cuts that the tensor has beyond what both shardings begin
-it with, `coming` those that it shall have. Every step keeps the two lists true.
+`leaving` lists for each dimension the axes of the source beyond the common prefix, `coming` those
+of the target. Every step updates both lists.
 
-The algorithm is that of `reshard_to_collectives` in OpenXLA Shardy (transforms/export there).
+The algorithm is that of `reshard_to_collectives` in OpenXLA Shardy (transforms/export).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +18,11 @@ from shardir.placement import Axes, Axis, Dim, Sharding, size_of
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One collective on all dimensions at once, and the sharding it leads to.
+    """One collective on all dimensions, and the resulting sharding.
 
-    `axes` holds what each dimension gains (`all-slice`, `reduce-scatter`) or loses (`all-gather`,
-    `all-to-all`), or the axes of a sum (`all-reduce`); `target` is the dimension that an
-    `all-to-all` moves them to.
+    `axes` holds the axes that each dimension gains (`all-slice`, `reduce-scatter`) or loses
+    (`all-gather`, `all-to-all`), or those of a reduction (`all-reduce`); `target` is the dimension
+    that an `all-to-all` moves them to.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Collective:
 
 
 class Plan:
-    """The way from one sharding to the other as far as it is known."""
+    """The plan from one sharding to the other so far."""
 
     def __init__(
         self, source: Sharding, target: Sharding, shape: Sequence[int], *, reordered: bool = False
@@ -59,7 +59,8 @@ class Plan:
         return not any(self.leaving) and not any(self.coming) and not self.reordered
 
     def homes(self) -> dict[Axis, tuple[int, int]]:
-        """The dimension and the place in it that each axis still has to come to."""
+        """Return the target dimension and the position in it of each axis that is still to be
+        placed."""
         return {axis: (d, i) for d, axes in enumerate(self.coming) for i, axis in enumerate(axes)}
 
     def in_use(self) -> set[Axis]:
@@ -81,7 +82,7 @@ class Plan:
     # Slices
 
     def slice(self) -> None:
-        """Cut along axes that cut nothing yet, no finer than the goal does."""
+        """Slice along unused axes, no finer than the target does."""
         for dim in self.dims:
             before, after = size_of(self.leaving[dim]), size_of(self.coming[dim])
             self.room[dim] = after // gcd(before, after)
@@ -102,8 +103,11 @@ class Plan:
             self.add("all-slice", tuple(gained))
 
     def travelling(self, dim: int) -> list[Axis]:
-        """Axes to cut `dim` along although they belong elsewhere: an exchange follows that takes
-        them along, and without them it would need a permutation."""
+        """Return axes by which to slice `dim` although they belong to another dimension.
+
+        A following all-to-all moves them there together with others; without them it would need a
+        permutation.
+        """
         here, homes = self.leaving[dim], self.homes()
         if not here or self.coming[dim] or here[-1] not in homes:
             return []
@@ -128,7 +132,8 @@ class Plan:
         return free
 
     def slice_at_home(self, dim: int, gained: list[Axes], elsewhere: list[Axis]) -> None:
-        """Cut `dim` along the axes that it is to have; what has no room goes `elsewhere`."""
+        """Slice `dim` along the axes of its target; axes that do not fit are added to
+        `elsewhere`."""
         here, wanted, used = self.leaving[dim], self.coming[dim], self.in_use()
         i = 0
         while i < len(wanted):
@@ -156,7 +161,8 @@ class Plan:
                 i += 1
 
     def within(self, axis: Axis, dim: int) -> tuple[Axis | None, Axis | None]:
-        """The part of an axis that there is room for in `dim`, which it takes, and the rest."""
+        """Return the part of an axis that fits into the remaining size of `dim`, which it uses up,
+        and the rest."""
         room = self.room[dim]
         if room <= 1 or (axis.size % room and room % axis.size):
             return None, None
@@ -176,8 +182,8 @@ class Plan:
         *,
         front: bool = False,
     ) -> None:
-        """Cut each dimension along axes from its pool as long as there is room, in front of what
-        cuts it or behind."""
+        """Shard each dimension along axes of its pool while they fit, before or behind its existing
+        axes."""
         parted: list[Axis] = []
         for dim in self.dims:
             available, i = pool(dim), 0
@@ -200,7 +206,7 @@ class Plan:
     # Permutations
 
     def permute(self) -> None:
-        """Cut along other axes, or along the same in another order, into as many pieces."""
+        """Replace or reorder axes without changing the number of shards of each dimension."""
         reordered, self.reordered = self.reordered, False
         if not self.misplaced():
             if reordered:
@@ -229,8 +235,8 @@ class Plan:
         self.add("collective-permute")
 
     def misplaced(self) -> bool:
-        """Whether a permutation brings some axis to where it belongs, or in front of another that
-        moves on before it."""
+        """Return whether a permutation moves some axis to its target, or in front of one that
+        leaves earlier."""
         homes, used = self.homes(), self.in_use()
         new: Axis | None = None
         old: Axis | None = None
@@ -258,8 +264,11 @@ class Plan:
     # Exchanges between dimensions
 
     def exchange(self, *, in_order: bool) -> None:
-        """Move the last cuts of a dimension to another, at once to their place or, unless
-        `in_order`, anywhere in it."""
+        """Move the last axes of a dimension to another by all-to-all.
+
+        If `in_order`, the axes move only to their final positions, otherwise to any position in the
+        dimension.
+        """
         for dim in self.dims:
             while (found := self.movable(dim, in_order)) is not None:
                 target, count = found
@@ -274,7 +283,7 @@ class Plan:
                 self.add("all-to-all", axes, target)
 
     def movable(self, dim: int, in_order: bool) -> tuple[int, int] | None:
-        """To which other dimension the last cuts of `dim` belong, and how many of them."""
+        """Return the dimension to which the last axes of `dim` belong, and their number."""
         here, homes = self.leaving[dim], self.homes()
         target, count = -1, 0
         for axis in reversed(here):
@@ -289,7 +298,7 @@ class Plan:
     # Gathers
 
     def gather(self) -> None:
-        """Remove the last cuts of every dimension that the goal does not have."""
+        """Gather the last axes of every dimension that the target does not have."""
         homes = self.homes()
         lost: list[Axes] = []
         for here in self.leaving:
@@ -309,7 +318,7 @@ def _divide(a: Axis, b: Axis) -> bool:
 
 
 def _split(axes: Iterable[Axis], others: Iterable[Axis]) -> list[Axis]:
-    """Axes in the parts in which `others` see them; where one reshape cannot show both, as is."""
+    """Return axes split into the sub-axes of `others`; unsplit if no common refinement exists."""
     order = sorted(others, key=lambda axis: (axis.name, axis.pre))
     parts: list[Axis] = []
     for axis in axes:
@@ -330,7 +339,7 @@ def _split(axes: Iterable[Axis], others: Iterable[Axis]) -> list[Axis]:
 
 
 def _behind(axes: list[Axis], pieces: int) -> list[Axis]:
-    """The axes with those that cut the first `pieces` put last."""
+    """Return the axes with those that form the first `pieces` shards moved to the end."""
     rest, front = list(axes), []
     while pieces > 1 and rest:
         size = rest[0].size

@@ -1,8 +1,8 @@
-"""The identities that `simplify` applies, one function each.
+"""Algebraic identities that `simplify` applies, one function each.
 
-A rule takes an operation and what is known of its operands, and returns the value that the
-result equals, another operation that makes the result, or `None`. Only what is exact for every
-input is here, bit for bit: x + 0.0 is not x for x = -0.0, but x + -0.0 and x - 0.0 are.
+A rule takes an operation and facts about its operands, and returns the value that the result
+equals, another operation that computes the result, or `None`. All rules are exact for every input,
+bit for bit: x + 0.0 is not x for x = -0.0, but x + -0.0 and x - 0.0 are.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType
 
 @final
 class Known:
-    """What is known of values: the operations that make them, and how often they are used."""
+    """Facts about values: the operations that define them, and their number of uses."""
 
     def __init__(self) -> None:
         self.makers: dict[Value, Op] = {}
@@ -30,17 +30,18 @@ class Known:
             self.uses[value] = self.uses.get(value, 0) + 1
 
     def maker(self, value: Value, name: str) -> Op | None:
-        """The operation that makes `value`, if it is called `name`."""
+        """Return the operation that defines `value` if its name is `name`."""
         op = self.makers.get(value)
         return op if op is not None and op.name == name else None
 
     def inner(self, op: Op, name: str) -> Op | None:
-        """The operation before `op`, if it is called `name` and may be joined with it."""
+        """Return the operation that defines the first operand if its name is `name` and it can be
+        merged with `op`."""
         first = self.maker(op.operands[0], name)
         return first if first is not None and op.operands[0].sharding is None else None
 
     def splat(self, value: Value) -> complex | None:
-        """The number that all elements of a value are."""
+        """Return the number that all elements of a value equal, if known."""
         op = self.maker(value, "constant")
         if op is None or isinstance(op.attrs["value"], Dense):
             return None
@@ -48,7 +49,7 @@ class Known:
         return number
 
     def all_are(self, value: Value, number: complex) -> bool:
-        """Whether all elements are exactly `number`, the sign of zero included."""
+        """Return whether all elements are exactly `number`, the sign of zero included."""
         found = self.splat(value)
         return found is not None and _bits(found) == _bits(number)
 
@@ -74,12 +75,12 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def constant(op: Op, number: Any) -> Op:
-    """The result of `op` as a constant."""
+    """Return an operation that defines the result of `op` as a constant."""
     return replace(op, spec=OPS["constant"], operands=(), attrs={"value": number})
 
 
 def folded(op: Op, known: Known) -> Op | None:
-    """A pointwise operation on splats is a splat."""
+    """Return the constant that a pointwise operation on constants equals."""
     if not (op.spec.elementwise and op.operands and len(op.results) == 1) or op.name in _PLACED:
         return None
     numbers = [known.splat(value) for value in op.operands]
@@ -96,7 +97,7 @@ _PLACED = ("sharding_constraint", "reshard", "stop_gradient")
 
 
 def _number(array: Any, type: TensorType) -> complex:
-    """The element as a Python number of the kind that a constant of this type holds."""
+    """Return the element as a Python number of the kind that a constant of this type holds."""
     if type.dtype in COMPLEX:
         return complex(array)
     if type.dtype in FLOATS:
@@ -104,7 +105,7 @@ def _number(array: Any, type: TensorType) -> complex:
     return bool(array) if type.dtype == "bool" else int(array)
 
 
-# Arithmetic with what changes nothing
+# Arithmetic with neutral elements
 
 
 @rule("add")
@@ -174,7 +175,7 @@ _RANGE = {"bf16": 8, "f16": 5, "f32": 8, "f64": 11}
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Whether every value of one element type is one of another."""
+    """Return whether the element type `wide` represents every value of `narrow`."""
     if narrow == "bool" or wide == narrow:
         return wide not in ("bool", "key") or wide == narrow
     if narrow in FLOATS and wide in FLOATS:
@@ -199,12 +200,13 @@ def _convert(op: Op, known: Known) -> Value | Op | None:
     given, between, made = (v.type.dtype for v in (first.operands[0], x, op.result))
     if not _holds(between, given):
         return None
-    # What a type of integers does not hold wraps if it is an integer, and not if it is a float.
+    # An integer out of range wraps when it is converted from an integer type, but saturates when it
+    # is converted from a floating-point type.
     saturates = between in FLOATS and given in INTEGERS and made in INTEGERS
     return None if saturates and not _holds(made, given) else replace(op, operands=first.operands)
 
 
-# Rearranging
+# Data movement
 
 
 @rule("broadcast", "reshape", "transpose", "reverse", "slice", "dynamic_slice", "bitcast")
@@ -217,7 +219,7 @@ def _same_shape_of_splat(op: Op, known: Known) -> Op | None:
 
 @rule("reshape", "dynamic_slice", "slice", "bitcast")
 def _to_itself(op: Op, known: Known) -> Value | None:
-    """Whole slices are all there is: a start of a whole slice is 0."""
+    """Remove an operation whose result has its operand's type: a slice of full size starts at 0."""
     x = op.operands[0]
     return x if x.type == op.result.type else None
 
@@ -293,7 +295,7 @@ def _reduce_nothing(op: Op, known: Known) -> Value | None:
     return None if op.attrs["dims"] else op.operands[0]
 
 
-# Placement
+# Shardings
 
 
 @rule("sharding_constraint", "reshard")
@@ -312,8 +314,11 @@ def _go_straight(op: Op, known: Known) -> Op | None:
 
 @rule("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
 def _exchange_of_nothing(op: Op, known: Known) -> Op | None:
-    """Devices that all have zeros have nothing to send: a sum of them is zero, and so is what
-    comes from nobody."""
+    """Replace communication of zeros by zeros.
+
+    A sum of zeros is zero, and so is the result of `collective-permute` on a device without a
+    source.
+    """
     return constant(op, known.splat(op.operands[0])) if _is_nothing(op, known) else None
 
 

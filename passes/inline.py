@@ -1,10 +1,10 @@
-"""Takes regions apart: what says how it is differentiated becomes what it does.
+"""Inline regions: custom derivative rules, checkpoints and fused operations.
 
 before: `%y = custom-jvp(%x, rule="f") (%a) { %b = sin(%a) return %b }`
 after:  `%y = sin(%x)`
 
-A program that will not be differentiated any more has no use for rules, checkpoints and names.
-What is fused is taken apart too.
+Derivative rules, checkpoints and checkpoint names have no meaning in a program that is not
+differentiated any more. Fused operations are inlined too.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ REGIONS = (*DERIVED, fused)
 
 
 class Inline(Pass, name="inline"):
-    """Puts the blocks of regions in their places."""
+    """Replace each region by its first block."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(inlined, module.functions)))
 
 
 def inlined(function: Function) -> Function:
-    """The function without regions and names for checkpoints."""
+    """Return the function without regions and without checkpoint names."""
     if not any(op.spec in REGIONS or op.spec is checkpoint_name for op in function.body.walk()):
         return function
     new: dict[Value, Value] = {}

@@ -1,13 +1,12 @@
-"""Join operations that move rows, where devices would exchange rows for each of them.
+"""Merge slices, pads and concatenations that shift rows, so that devices exchange halos once.
 
 before: `%p = pad(%x, %0, low=[1], high=[1], interior=[0]) : f32[10]`,
         `%l = slice(%p, starts=[0], strides=[1]) : f32[8]`
 after:  `%l = pad(%x, %0, low=[1], high=[-1], interior=[0]) : f32[8]`
 
-Of a slice of something padded it makes one pad, which takes away where the slice did; of two
-slices that are put together the other way round, a `roll`. Results keep their shardings, and what
-nobody uses any more is left for `dce`. Only along dimensions that are cut does it make a
-difference, so elsewhere programs stay as they are.
+A slice of a padded value becomes one pad with negative padding where the slice drops elements; two
+slices concatenated in swapped order become a `roll`. Results keep their shardings, and unused
+operations remain for `dce`. Only sharded dimensions benefit, so other programs do not change.
 """
 
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ Makers = dict[Value, Op]
 
 
 @dataclass(frozen=True)
-class JoinMoves(Pass, name="join-moves"):
-    """Slices of padded values become pads, and slices in turned order rolls."""
+class JoinMoves(Pass, name="merge-shifts"):
+    """Merge slices of padded values to pads, and concatenations of swapped slices to rolls."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))
@@ -50,7 +49,7 @@ def _joined(op: Op, makers: Makers) -> Op:
 
 
 def _slice_of_pad(op: Op, makers: Makers) -> Op | None:
-    """One pad with less around it, where it is neither spread out nor sliced in strides."""
+    """Return one pad that equals the slice of a pad, or `None` for interior padding or strides."""
     inner = makers.get(op.operands[0])
     if inner is None or inner.name != "pad":
         return None
@@ -77,7 +76,8 @@ def _slice_of_pad(op: Op, makers: Makers) -> Op | None:
 
 
 def _roll(op: Op, makers: Makers) -> Op | None:
-    """The end and then the beginning of one value, without gap or overlap."""
+    """Return the roll that equals a concatenation of the end and then the beginning of one
+    value."""
     parts = [makers.get(value) for value in op.operands]
     if len(parts) != 2 or any(part is None or part.name != "slice" for part in parts):
         return None

@@ -1,12 +1,12 @@
-"""Move one result instead of several operands.
+"""Sink reshards below pointwise operations: move one result instead of several operands.
 
 before: `%a.cut = reshard(%a)`, `%b.cut = reshard(%b)`, `%c = add(%a.cut, %b.cut)`
 after:  `%c.raw = add(%a, %b)`, `%c = reshard(%c.raw)`
 
-Runs after `delay-sums`. It applies to pointwise operations whose operands come from one place
-and are moved for nothing else, if that sends less; parts of sums may be joined only by what is
-linear in all of them. Constants are made where they are needed. This is what turns two
-reduce-scatters into one.
+Runs after `sink-reductions`. The pass applies to pointwise operations whose operands have the same
+source sharding and whose reshards have no other use, if that sends less; unreduced operands require
+an operation that is linear in all of them together. Constants are created with the source sharding.
+Two reduce-scatters become one in this way.
 """
 
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ from shardir.placement import Sharding
 
 
 @dataclass(frozen=True)
-class JoinReshards(Pass, name="join-reshards"):
-    """Move results of pointwise operations instead of their operands."""
+class JoinReshards(Pass, name="sink-reshards"):
+    """Reshard results of pointwise operations instead of their operands."""
 
     def __call__(self, module: Module) -> Module:
         return rebuild_global_programs(module, _function)
@@ -38,16 +38,16 @@ def _function(function: Function, mesh: Mesh) -> Function:
 
 
 class _Joiner:
-    """Walks the blocks of one function in order, so that chains of operations are joined."""
+    """Walks the blocks of one function in order, so that chains of operations are rewritten."""
 
     def __init__(self, function: Function, mesh: str) -> None:
         self.mesh = mesh
         self.names = names_of(function)
         self.uses: Uses = uses_of(function)
         self.moved: dict[Value, Op] = {}
-        """The `reshard` of the program as it has become that makes a value."""
+        """The `reshard` of the rewritten program that defines each value."""
         self.turned: dict[Value, Op] = {}
-        """The `transpose` that makes a value of one that is moved for nothing else."""
+        """The `transpose` that defines each value from a resharded value without other uses."""
         self.joined = False
 
     def block(self, block: Block) -> Block:
@@ -69,11 +69,12 @@ class _Joiner:
         return Block(block.params, tuple(made), block.returns)
 
     def only(self, value: Value, local: set[Value]) -> bool:
-        """Whether a value is moved in this block, for a single use."""
+        """Return whether a value is the result of a reshard in this block and has a single use."""
         return value in self.moved and value in local and len(self.uses.users[value]) == 1
 
     def source(self, op: Op, local: set[Value]) -> Sharding | None:
-        """The place that all operands come from, if it is better to compute there."""
+        """Return the sharding that all operands are resharded from if computing there is
+        cheaper."""
         tensors = [v for v in op.operands if v.type.rank]
         moved = [v for v in dict.fromkeys(tensors) if not self.constant(v)]
         if len(op.results) != 1 or len(moved) < 2:
@@ -96,7 +97,8 @@ class _Joiner:
         return source
 
     def origin(self, value: Value) -> Sharding | None:
-        """The place that a value is moved from, as its dimensions lie after a transpose."""
+        """Return the sharding that a value is resharded from, in its dimension order after a
+        transpose."""
         turn = self.turned.get(value)
         move = self.moved.get(turn.operands[0] if turn else value)
         if move is None:
@@ -107,7 +109,7 @@ class _Joiner:
         return source
 
     def carried(self, op: Op, moved: list[Value], reduction: str) -> bool:
-        """Whether what is pending may as well be completed after an operation."""
+        """Return whether the pending reduction of operands can be completed after an operation."""
         groups = [[op.operands[i] for i in group] for group in carries(op, reduction)]
         return any(set(group) == set(moved) and len(group) > 1 for group in groups)
 
@@ -143,7 +145,7 @@ class _Joiner:
         self.moved[op.result] = move
 
     def unmoved(self, value: Value, made: dict[Op, None], reasons: list[str]) -> Value:
-        """An operand before it is moved; what moves it, and transposes it then, is dropped."""
+        """Return an operand before its reshard, and drop the reshard and a transpose after it."""
         turn = self.turned.get(value)
         move = self.moved[turn.operands[0] if turn else value]
         made.pop(move, None)
@@ -163,7 +165,7 @@ class _Joiner:
 
 
 def op_of(uses: Uses, op: Op) -> Op:
-    """The operation of the program as it was that makes the same results."""
+    """Return the operation of the original program that defines the same results."""
     return uses.maker[op.results[0]]
 
 

@@ -1,16 +1,18 @@
-"""The lattice of shardings of one tensor: what two of them share, and the states between them.
+"""The lattice of shardings of one tensor: common axes of two shardings, and the states between
+them.
 
-The steps between states are in `shardir.passes.lattice_moves`, the way along them in
-`shardir.passes.lattice_search`.
+`shardir.passes.resharding.lattice_moves` defines the transitions between states, and
+`shardir.passes.resharding.lattice_search` finds the cheapest path.
 
-Cuts are seen as atoms: mesh axes, or the parts of axes that both ends of the path agree on. What
-both ends begin a dimension with stays out of it.
+Shardings are sequences of atoms: mesh axes, or the sub-axes in which both ends of the path can be
+expressed. The common prefix of both ends in a dimension is excluded.
 
-A dimension of n positions in p pieces has pieces of ceil(n / p) positions, and ends after the
-last of them, p * ceil(n / p). Adding a cut to one that is there, or taking away the last, is right
-only where that end stays where it is, for else the pieces begin elsewhere: 5 in two pieces are
-012 34, in four 01 23 4. From a whole dimension any cut can be made, and it can be made whole
-again. So a dimension that some cut does not divide is left alone or goes through the whole.
+A dimension of n positions in p shards has shards of ceil(n / p) positions, and the last of them
+ends at p * ceil(n / p). Adding an axis to others, or removing the last one, is valid only if that
+end does not change, because otherwise the shards have other bounds: 5 positions in two shards are
+012 34, in four 01 23 4. An unsharded dimension can be sharded by any axes, and any dimension can be
+gathered completely. A dimension that some axes do not divide is therefore left alone or gathered
+completely.
 """
 
 from collections.abc import Iterator
@@ -23,18 +25,20 @@ from shardir.placement import Axes, Axis, Dim, Sharding, size_of
 from shardir.types import TensorType
 
 Cuts = tuple[tuple[int, ...], ...]
-"""For each dimension, the atoms that cut it."""
+"""For each dimension, the atoms that shard it."""
 State = tuple[Cuts, frozenset[int]]
-"""The cuts, and the atoms over which a sum is pending."""
+"""The atoms of each dimension, and the atoms over which the tensor is unreduced."""
 
 PRIMES = 4
-"""Up to so many prime atoms, atoms of different sizes are split so that they can trade places."""
+"""Maximum number of prime atoms up to which atoms of different sizes are factored, so that they can
+be exchanged."""
 FEW = 4
-"""Up to so many atoms every step is tried; with more, only steps that lead towards the goal."""
+"""Maximum number of atoms up to which every transition is tried; with more, only those towards the
+goal."""
 
 
 class Problem:
-    """The shardings as atoms, without the cuts that both begin with."""
+    """Source and target shardings as atoms, without their common prefixes."""
 
     def __init__(self, source: Sharding, target: Sharding, type: TensorType) -> None:
         self.source, self.target, self.type = source, target, type
@@ -61,13 +65,13 @@ class Problem:
         self.atoms = tuple(part for atom in atoms for part in fine[atom])
         number = {atom: i for i, atom in enumerate(self.atoms)}
 
-        def numbered(axes: Axes) -> tuple[int, ...]:
+        def number_atoms(axes: Axes) -> tuple[int, ...]:
             return tuple(number[part] for atom in axes for part in fine[atom])
 
         self.sizes = tuple(atom.size for atom in self.atoms)
-        self.start: State = tuple(map(numbered, old)), frozenset(numbered(waiting))
-        keep = frozenset(numbered(tuple(a for a in waiting if a in kept)))
-        self.goal: State = tuple(map(numbered, new)), keep
+        self.start: State = tuple(map(number_atoms, old)), frozenset(number_atoms(waiting))
+        keep = frozenset(number_atoms(tuple(a for a in waiting if a in kept)))
+        self.goal: State = tuple(map(number_atoms, new)), keep
         self.wanted = tuple(a for cut in self.goal[0] for a in cut)
         self.home = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
         self.wide = len(self.atoms) <= FEW
@@ -81,19 +85,20 @@ class Problem:
         return prod(self.sizes[a] for a in atoms)
 
     def local(self, dim: int, cut: tuple[int, ...]) -> int:
-        """How many positions of a dimension a device holds."""
+        """Return the number of positions of a dimension on one device."""
         return -(-self.room[dim] // self.pieces(cut))
 
     def held(self, cuts: Cuts) -> int:
-        """Bytes that a device holds."""
+        """Return the bytes on one device."""
         return prod(map(self.local, range(len(cuts)), cuts), start=self.itemsize)
 
     def left(self, state: State) -> int:
-        """Bytes that a device must at least still receive."""
+        """Return a lower bound of the bytes that a device still has to receive."""
         return max(0, self.held(self.goal[0]) - self.held(state[0]))
 
     def fits(self, cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> bool:
-        """Whether the pieces of a dimension can be cut further, or be what is left of that."""
+        """Return whether a dimension can be sharded further by `atoms`, or be gathered back from
+        that."""
         before = self.pieces(cuts[dim])
         after, room = before * self.pieces(atoms), self.room[dim]
         if not self.uneven[dim]:
@@ -102,12 +107,13 @@ class Problem:
         return whole or before * -(-room // before) == after * -(-room // after)
 
     def shared(self, cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> int:
-        """Bytes of the part for each device when a dimension is dealt out over `atoms`."""
+        """Return the bytes of the shard for each device when a dimension is distributed over
+        `atoms`."""
         held, after = self.held(cuts), self.local(dim, (*cuts[dim], *atoms))
         return held // max(self.local(dim, cuts[dim]), 1) * after
 
     def sharding(self, state: State) -> Sharding:
-        """A state as a sharding, with the shared cuts in front again."""
+        """Return a state as a sharding, including the common prefixes."""
         cuts, pending = state
         axes = (
             merge((*front, *(self.atoms[a] for a in cut)))
@@ -122,7 +128,7 @@ class Problem:
 
 
 def _common(a: Axes, b: Axes, size: int) -> int:
-    """How many axes two cuts begin with that leave the pieces where they are."""
+    """Return the length of the common prefix of axes that does not change the shard bounds."""
     if a == b:
         return len(a)
     shorter = min(len(a), len(b))
@@ -132,13 +138,14 @@ def _common(a: Axes, b: Axes, size: int) -> int:
 
 
 def _end(size: int, axes: Axes) -> int:
-    """Where the last piece ends."""
+    """Return the end of the last shard."""
     count = size_of(axes)
     return -(-size // count) * count
 
 
 def _primes(atoms: Axes) -> dict[Axis, Axes]:
-    """Each atom's prime parts, if sizes differ and the parts are few; else the atom itself."""
+    """Return the prime sub-axes of each atom if sizes differ and there are few; else the atom
+    itself."""
     parts = {atom: tuple(_factored(atom)) for atom in atoms}
     few = sum(map(len, parts.values())) <= PRIMES
     mixed = len({atom.size for atom in atoms}) > 1

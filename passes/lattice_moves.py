@@ -1,7 +1,7 @@
-"""The steps from one sharding of a tensor to others, and what each costs.
+"""Transitions from one sharding of a tensor to others, and their costs.
 
-A step is one collective, or a slice that takes none. With few atoms all are tried, with more only
-those that lead towards the goal.
+A transition is one collective, or a local slice. With few atoms all transitions are tried, with
+more only those towards the goal.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ Cost = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One step on atoms; `dim` loses `atoms` or gains them, `other` is where they go."""
+    """One transition; `dim` loses or gains `atoms`, and `other` is the dimension that receives
+    them."""
 
     name: str
     after: State
@@ -26,7 +27,7 @@ class Move:
 
 
 def moves_from(problem: Problem, state: State) -> Iterator[Move]:
-    """Every step that could be of use."""
+    """Yield every transition from a state that may be useful."""
     cuts, pending = state
     held = problem.held(cuts)
     used = {a for cut in cuts for a in cut}
@@ -81,14 +82,16 @@ def _reductions(problem: Problem, state: State, held: int) -> Iterator[Move]:
 
 
 def _at_once(problem: Problem, cuts: Cuts) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Dimensions that are whole and have to be cut by several atoms at once, and by which."""
+    """Yield unsharded dimensions that must be sharded by several atoms in one step, and the
+    atoms."""
     for dim, atoms in enumerate(problem.goal[0]):
         if problem.uneven[dim] and len(atoms) > 1 and not (cuts[dim] or problem.prefix[dim]):
             yield dim, atoms
 
 
 def _rearranged(problem: Problem, cuts: Cuts, pending: frozenset[int]) -> Iterator[Cuts]:
-    """The same number of pieces along each dimension, by other atoms or in another order."""
+    """Yield the states with the same number of shards in each dimension by other or reordered
+    atoms."""
     used = tuple(a for cut in cuts for a in cut)
     pool = [a for a in dict.fromkeys((*used, *problem.wanted)) if a not in pending]
     if problem.wide:
@@ -101,7 +104,7 @@ def _rearranged(problem: Problem, cuts: Cuts, pending: frozenset[int]) -> Iterat
 
 
 def _filled(slots: list[int], pool: list[int], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every way to fill slots with different atoms of their sizes."""
+    """Yield every assignment of distinct atoms to slots of their sizes."""
     if not slots:
         yield ()
         return
@@ -112,8 +115,11 @@ def _filled(slots: list[int], pool: list[int], sizes: tuple[int, ...]) -> Iterat
 
 
 def _directed(problem: Problem, cuts: Cuts, pool: list[int]) -> Iterator[tuple[int, ...]]:
-    """Two arrangements: the goal's atoms in their places, and each dimension's own atoms in order
-    of where they go next: those that stay first, those that are to be gathered last."""
+    """Yield two permutations.
+
+    The first puts the goal's atoms into their positions. The second orders the atoms of each
+    dimension by their destination: those that stay first, those that are to be gathered last.
+    """
     places: list[int] = []
     for cut, want in zip(cuts, problem.goal[0], strict=True):
         for i, a in enumerate(cut):
@@ -141,11 +147,11 @@ def _by_home(problem: Problem, dim: int, cut: tuple[int, ...]) -> list[int]:
 
 
 def _dealt(atoms: tuple[int, ...], cuts: Cuts) -> Cuts:
-    """The atoms dealt out to dimensions in the numbers that `cuts` has."""
+    """Return the atoms distributed to dimensions in the counts of `cuts`."""
     it = iter(atoms)
     return tuple(tuple(next(it) for _ in cut) for cut in cuts)
 
 
 def changed(cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> Cuts:
-    """Cuts with other atoms along one dimension."""
+    """Return the atoms of all dimensions with those of one dimension replaced."""
     return (*cuts[:dim], atoms, *cuts[dim + 1 :])

@@ -1,4 +1,4 @@
-"""The cheapest path from one sharding of a tensor to another."""
+"""Shortest-path search (A*) from one sharding of a tensor to another."""
 
 from heapq import heappop, heappush
 from itertools import count
@@ -7,11 +7,14 @@ from shardir.passes.lattice import Problem, State
 from shardir.passes.lattice_moves import Move, changed, moves_from
 
 VISITS = 500
-"""How many states a search may settle before it takes the best path it has seen."""
+"""States that a search settles before it returns the best path found so far."""
 
 
 def search(problem: Problem) -> list[Move]:
-    """Cheapest path from start to goal; what remains to be received at least guides it."""
+    """Return the cheapest path from start to goal.
+
+    The A* heuristic is a lower bound of the bytes that are still to be received.
+    """
     start = problem.start
     ticket = count()
     queue = [(problem.left(start), 0, 0, 0, next(ticket), start)]
@@ -27,7 +30,7 @@ def search(problem: Problem) -> list[Move]:
         settled.add(state)
         here = best[state]
         for move in moves_from(problem, state):
-            # Of plans that cost the same, the one that fills less memory on its way.
+            # Among plans of equal cost, the one with the smaller intermediate results wins.
             made = problem.held(move.after[0]) if move.cost[1] else 0
             received, collectives, local = (a + b for a, b in zip(here, move.cost, strict=False))
             cost = (received, collectives, local, here[3] + made)
@@ -52,7 +55,8 @@ def _path(state: State, came: dict[State, tuple[State, Move]]) -> list[Move]:
 
 
 def plain(problem: Problem) -> list[Move]:
-    """Reduce, gather what is in the way, slice: always right, seldom cheap."""
+    """Return the path that reduces, gathers conflicting axes and slices: always valid, seldom
+    cheap."""
     moves: list[Move] = []
     cuts, pending = problem.start
     if due := tuple(sorted(pending - problem.goal[1])):

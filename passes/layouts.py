@@ -1,13 +1,12 @@
-"""Where an operation runs when its tensors do not fit together: wherever the moves send least.
+"""Choose the shardings with which an operation with incompatible operands runs.
 
-OpenXLA Shardy follows the larger tensor, or the cuts that most of the data has. Here that is one
-candidate among others: each tensor in turn leads, with what the others can add to its cuts. What
-each takes to bring the operands there and the results away is known exactly, since the shardings
-of all values are decided, so the cheapest candidate is the best of them for the whole program.
-Fewer collectives count more than fewer bytes as long as no more bytes are sent than by Shardy's
-choice, which wins ties. Contractions compute more than they would with it only where a loop that
-is summed up is cut in one operand and whole in another: there gathering may send less than
-completing the sum.
+OpenXLA Shardy follows the larger tensor, or the axes that most of the data has. Here that choice is
+one of several candidates: in each of the others one tensor leads, extended by the axes that the
+others can add. The shardings of all values are decided, so the cost of bringing the operands there
+and the results away is exact, and the cheapest candidate is the best for the program. Fewer
+collectives outweigh bytes as long as no more bytes are sent than by Shardy's choice, which wins
+ties. A contraction computes more than with Shardy's choice only if a reduced factor is sharded in
+one operand and unsharded in another: gathering may then send less than completing the reduction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +24,9 @@ from shardir.placement import Axes, Axis, Sharding, size_of
 from shardir.types import TensorType
 
 LAYOUTS = ("cheapest", "shardy")
-"""Who decides where an operation runs."""
+"""Policies that decide with which shardings an operation runs."""
 LEADERS = 4
-"""How many tensors of an operation may lead; of more, the largest."""
+"""Maximum number of tensors of an operation that may lead; the largest ones."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -39,9 +38,10 @@ def cheapest(
     uneven: tuple[int, ...],
     reduction: str | None,
 ) -> Alignment:
-    """The alignment with the cheapest moves.
+    """Return the alignment with the cheapest reshards.
 
-    `places` are where operands are and results are wanted, sums that are pending there included.
+    `places` are the shardings of the operands and the wanted ones of the results, including the
+    axes over which they are unreduced.
     """
     bare = tuple(pending_over(place, ()) for place in places)
     first = align(rule, bare, cuttable, uneven)
@@ -63,7 +63,8 @@ def cheapest(
 def _led(
     rule: FactorRule, places: tuple[Sharding, ...], types: tuple[TensorType, ...]
 ) -> Iterator[tuple[Sharding, ...]]:
-    """The shardings that follow from each tensor's cuts, and what the others add to them."""
+    """Yield the shardings that follow from the axes of each tensor, extended by those of the
+    others."""
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project(m, s, sizes) for m, s in zip(rule.tensors, places, strict=True)]
     order = sorted(range(len(views)), key=lambda t: -types[t].nbytes)[:LEADERS]
@@ -83,7 +84,7 @@ def _led(
 
 
 def until_taken(axes: Axes, taken: Sequence[Axis]) -> Axes:
-    """What axes begin with that overlaps nothing that is taken."""
+    """Return the longest prefix of `axes` that does not overlap `taken`."""
     return truncate(axes, lambda axis, _: clear_of(axis, taken))
 
 
@@ -94,7 +95,7 @@ def moves_of(
     types: tuple[TensorType, ...],
     reduction: str | None,
 ) -> tuple[int, int]:
-    """Bytes and collectives of the moves to and from an alignment."""
+    """Return bytes and collectives of the reshards to and from an alignment."""
     nbytes = collectives = 0
     pending = fitting.pending if reduction else ()
     for i, (place, there, type) in enumerate(zip(places, fitting.tensors, types, strict=True)):
@@ -108,7 +109,7 @@ def moves_of(
 
 
 def _disputed(rule: FactorRule, places: tuple[Sharding, ...]) -> frozenset[int]:
-    """The loops that are summed up, and that some operand walks whole."""
+    """Return the reduced factors that are unsharded in some operand."""
     return frozenset(
         i
         for i in rule.of_kind(Kind.REDUCE)
@@ -119,7 +120,7 @@ def _disputed(rule: FactorRule, places: tuple[Sharding, ...]) -> frozenset[int]:
 
 
 def _work(rule: FactorRule, fitting: Alignment, whole: frozenset[int] = frozenset()) -> int:
-    """How many rounds the loops take on one device, if those in `whole` are not cut."""
+    """Return the number of iterations per device if the factors in `whole` are not sharded."""
     return prod(
         -(-factor.size // (1 if i in whole else size_of(axes)))
         for i, (factor, axes) in enumerate(zip(rule.factors, fitting.cuts, strict=True))
@@ -129,7 +130,8 @@ def _work(rule: FactorRule, fitting: Alignment, whole: frozenset[int] = frozense
 def alignment_of(
     op: Op, rule: FactorRule, places: tuple[Sharding, ...], uneven: tuple[int, ...], layouts: str
 ) -> Alignment:
-    """How an operation runs whose operands are, and whose results are wanted, at `places`."""
+    """Return the alignment of an operation with operands, and wanted results, sharded as
+    `places`."""
     cuttable = cuts_of(op, rule)
     if layouts == "shardy":
         return align(rule, tuple(pending_over(p, ()) for p in places), cuttable, uneven)

@@ -1,16 +1,17 @@
-"""Makes explicit where a value that devices share becomes a value of each of them.
+"""Make explicit where a replicated value becomes a varying one, by `vary` operations (JAX's
+`pvary`).
 
 before: `%y = mul(%w, %x)`, where `%x` varies along `a` and `%w` does not
 after:  `%w.each = vary(%w, axes=[a])`, `%y = mul(%w.each, %x)`
 
-A derivative needs this, in both modes: afterwards the operands of each operation vary along the
-same axes, so that the transpose of each is right as it is declared. The transpose of `vary` is a
-sum over the devices, and that of a sum over the devices (an `all-reduce` that is `shared`) is
-`vary`. Values that are shared have cotangents that are shared, which no device needs to send.
+Both differentiation modes need this: afterwards the operands of each operation vary along the same
+axes, so that its declared transpose is valid. The transpose of `vary` is a sum over the devices,
+and that of a sum over the devices (an `all-reduce` that is `shared`) is `vary`. Cotangents of
+replicated values are replicated, and need no communication.
 
-A value becomes varying once, where it is defined, and not in the loop or the branch that uses it:
-so its cotangents are added up on each device first, and summed over the devices once. In a branch
-that only some devices take there is nothing to sum.
+A value becomes varying once, where it is defined, and not in the loop or branch that uses it: its
+cotangents are added up on each device first, and summed over the devices once. A branch that only
+some devices execute contains no such sum.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from shardir.vma import NONE, Varying
 Rule = tuple[Block, ...]
 Outside = Callable[[Value], Varying]
 RULES = ("custom-jvp", "custom-vjp")
-"""Operations that bring rules of the user's, which are made explicit when they are asked for."""
+"""Operations with rules of the user, which are made explicit when they are instantiated."""
 
 
 def explicit(
@@ -45,11 +46,11 @@ def explicit(
     within: Varying = NONE,
     outside: Outside | None = None,
 ) -> Block:
-    """The block, in which `vary` shows where values become varying along `axes`.
+    """Return the block with `vary` operations where values become varying along `axes`.
 
-    `known` says along which axes parameters, and values from around the block, vary; `returns`
-    along which the results have to, at least. Only some devices along `within` run the block. New
-    values take names of `names`. Rules of derivatives may use values of which `outside` tells.
+    `known` holds the varying axes of parameters and captured values; `returns` the minimum varying
+    axes of the results. Only some devices along `within` run the block. New values take names from
+    `names`. Derivative rules may use values whose varying axes `outside` returns.
     """
     found = varying(block, known, axes, within)
     making = _Making(found, axes, names, outside)
@@ -63,7 +64,7 @@ class _Making:
         self.found, self.axes, self.names, self.outside = found, axes, names, outside
         self.top: Builder | None = None
         self.homes: dict[Value, Builder] = {}
-        """In which block each value is defined; the outermost one for what comes from around it."""
+        """Block in which each value is defined; the outermost one for captured values."""
         self.broadcasts: dict[Value, Op] = {}
         self.made: dict[tuple[Value, Axes], Value] = {}
 
@@ -106,7 +107,8 @@ class _Making:
         return tuple(self.block(block, within) for block in op.blocks)
 
     def all_reduce(self, op: Op, b: Builder) -> Op:
-        """The sum along axes of other kinds first, then that which devices share."""
+        """Split an all-reduce into the sum along other axes and then the shared one along manual
+        axes."""
         own = tuple(axis for axis in op.attrs["axes"] if axis in self.axes)
         others = tuple(axis for axis in op.attrs["axes"] if axis not in self.axes)
         if not own:
@@ -121,7 +123,7 @@ class _Making:
         return replace(op, attrs={**op.attrs, "axes": own, "shared": True})
 
     def vary(self, op: Op) -> Op:
-        """What varies along an axis already does not become varying along it."""
+        """Drop the axes of a `vary` along which its operand varies already."""
         there = self.found.get(op.operands[0], NONE)
         axes = tuple(a for a in op.attrs["axes"] if a not in self.axes or a not in there)
         if not axes:
@@ -129,8 +131,10 @@ class _Making:
         return replace(op, attrs={**op.attrs, "axes": axes})
 
     def flowing(self, op: Op, within: Varying) -> Op:
-        """Loops and branches: what goes round varies before the first round as it does after."""
-        # One value may go in at several places, which edges tell apart by values of their own.
+        """Rewrite loops and branches: a carried value has the same varying axes before and after an
+        iteration."""
+        # Edges name values, and one value may enter in several positions. A distinct copy for each
+        # position keeps the positions distinguishable.
         starts = tuple(map(replace, op.operands))
         ends = tuple(
             Block(each.params, (), tuple(map(replace, each.returns))) for each in op.blocks
@@ -139,20 +143,21 @@ class _Making:
         for edge in replace(op, operands=starts, blocks=ends).edges():
             wants.update(dict.fromkeys(edge.sources, union(edge.targets[:1], self.found)))
 
-        def wanted(places: Sequence[Value]) -> list[Varying]:
+        def wanted_axes(places: Sequence[Value]) -> list[Varying]:
             return [wants.get(place, NONE) for place in places]
 
-        pairs = zip(op.operands, wanted(starts), strict=True)
+        pairs = zip(op.operands, wanted_axes(starts), strict=True)
         operands = tuple(self.one(value, axes) for value, axes in pairs)
         here = within | decision(op, self.found)
         blocks = tuple(
-            self.block(block, here, wanted(places.returns))
+            self.block(block, here, wanted_axes(places.returns))
             for block, places in zip(op.blocks, ends, strict=True)
         )
         return replace(op, operands=operands, blocks=blocks)
 
     def region(self, op: Op, within: Varying) -> Op:
-        """A function with a rule of its own. Operands stay as they are: the rule is about those."""
+        """Rewrite a function with a derivative rule. Its operands keep their varying axes, to which
+        the rule applies."""
         pairs = [(v, self.found.get(v, NONE) | within) for v in op.operands]
         operands = tuple(self.one(value, axes) for value, axes in pairs)
         ends = [self.found.get(value, NONE) for value in op.results]
@@ -168,7 +173,7 @@ class _Making:
         return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
 
     def known(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
-        """What varies of the block of a rule, whose parameters vary along `starts`."""
+        """Return the varying axes of the block of a rule, whose parameters vary along `starts`."""
         known = {**self.found, **dict(zip(block.params, starts, strict=True))}
         if self.outside is not None:
             for value in block.captures():
@@ -180,7 +185,7 @@ class _Making:
         return tuple(self.one(value, wanted) for value in values)
 
     def one(self, value: Value, wanted: Varying) -> Value:
-        """The value, varying along the axes wanted."""
+        """Return the value, varying at least along the wanted axes."""
         missing = wanted - self.found.get(value, NONE)
         axes = tuple(axis for axis in self.axes if axis in missing)
         if not axes or value.type.dtype not in INEXACT:
@@ -191,7 +196,7 @@ class _Making:
             source = self.broadcasts.get(value)
             if source is None:
                 made: Value = home.vary(value, axes=axes, name=f"{value.name}.each")
-            else:  # What is summed is smaller before.
+            else:  # The sum is cheaper before the broadcast.
                 operand = self.one(source.operands[0], wanted)
                 name = self.names.fresh(f"{value.name}.each")
                 made = replace(value, name=name)
@@ -210,10 +215,11 @@ def _rule(
     within: Varying,
     blocks: Rule,
 ) -> Rule:
-    """The blocks of a rule, explicit; `starts` and `ends` say how operands and results vary.
+    """Return the explicit blocks of a rule; `starts` and `ends` are the varying axes of operands
+    and results.
 
-    A tangent and a cotangent vary as the value that they belong to. A gradient that varies where
-    its operand does not is what each device contributes to it.
+    A tangent and a cotangent vary along the axes of their value. A gradient that varies along more
+    axes than its operand is the contribution of each device.
     """
     count = len(op.operands) - op.attrs.get("closed", 0)
     moving = [a for v, a in zip(op.operands[:count], starts, strict=False) if _moves(v)]
@@ -244,9 +250,9 @@ def _fitted(
     making: _Making,
     within: Varying,
 ) -> Block:
-    """A block of a rule, explicit, whose results vary as `ends` say.
+    """Return an explicit block of a rule whose results vary along `ends`.
 
-    Those that `what` names must not vary along more; others are summed.
+    Results that `what` names must not vary along more axes; others are summed.
     """
     known = making.known(block, starts)
     made = explicit(
@@ -275,17 +281,17 @@ def _fitted(
 
 def _varies_more(op: Op, what: str) -> DifferentiateError:
     return error(
-        f"the rule of {op.attrs['rule']} gives a {what} that may differ from device to device, "
-        f"where the result of {op.attrs['rule']} is the same; reduce it as the function does, for "
+        f"the rule of {op.attrs['rule']} returns a {what} that may differ between devices, "
+        f"but the result of {op.attrs['rule']} is replicated; reduce it as the function does, for "
         "example by lax.psum",
         op,
     )
 
 
 def implicit(axes: Axes, *blocks: Block) -> tuple[Block, ...]:
-    """The blocks without what `explicit` shows along `axes`, which is of no use any more.
+    """Return the blocks without the `vary` operations and shared sums of `explicit` along `axes`.
 
-    Later ones may use values of those before.
+    Later blocks may use values of earlier ones.
     """
     gone = frozenset(axes)
     new: dict[Value, Value] = {}
@@ -302,7 +308,7 @@ def implicit(axes: Axes, *blocks: Block) -> tuple[Block, ...]:
                     continue
                 attrs = {**attrs, "axes": left}
             elif "shared" in attrs and gone & set(attrs["axes"]):
-                # Along other axes it is shown again before the next derivative.
+                # The shared sum along other axes is made explicit again before the next derivative.
                 attrs = {name: attr for name, attr in attrs.items() if name != "shared"}
             blocks = tuple(map(rebuilt, op.blocks))
             ops.append(replace(op, operands=operands, attrs=attrs, blocks=blocks))

@@ -1,4 +1,4 @@
-"""Make one program over whole arrays of the program that each device runs.
+"""Transform the per-device program to one program over the arrays of all devices.
 
 before: `spmd func @main(%x: f32[16, 784] of f32[64@data, 784], ...)`
         `%g = all-reduce(%g.part, axes=[data], op=add) : f32[784, 10]`
@@ -6,15 +6,15 @@ after:  `func @main(%x: f32[64, 784], ...)`
         `%x.pieces = reshape(%x) : f32[4, 16, 784]`
         `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
 
-For devices that share memory. Those of one process of many become a program for each process:
-`across` says, as in `two-levels`, how many blocks of devices there are, and what goes between them
-stays a collective.
+This is for devices that share memory. The devices of each of several processes become one program
+per process: `across` states the number of blocks of devices as in `hierarchical-collectives`, and
+communication between the blocks remains a collective.
 
-Every value gets a dimension in front for each part of the mesh
-along which devices differ, and none for what they have in common, which is computed once.
-Collectives are sums, transposes and slices then (`shardir.passes.merging`). Parameters and results
-are the whole arrays, as long as what the devices store: where a dimension does not divide, they
-have the padding of the last pieces, in which anything may be.
+Each value gets a leading dimension for each sub-axis of the mesh along which devices differ, and
+none for axes along which it is replicated, so replicated values are computed once. Collectives
+become sums, transposes and slices (`shardir.passes.whole_program`). Parameters and results are the
+global arrays at the size that the devices store: dimensions that are not divided evenly include
+padding of undefined content.
 """
 
 from dataclasses import dataclass
@@ -58,10 +58,10 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class MergeDevices(Pass, name="merge-devices"):
-    """One program over the arrays of all devices, or of all those of a process.
+    """Build one program over the arrays of all devices, or of all devices of a process.
 
-    `across` and `at` are as in `two-levels`. Raises `MergeError` for what has no meaning outside
-    of devices, such as callbacks.
+    `across` and `at` are as in `hierarchical-collectives`. Raises `MergeError` for operations that
+    are defined only per device, such as callbacks.
     """
 
     across: str = ""
@@ -111,11 +111,12 @@ def _function(function: Function, levels: Levels) -> Function:
 def _check_results(interface: Interface, levels: Levels) -> None:
     for outer in (*interface.params, *interface.results):
         if levels.far(outer.sharding.unreduced):
-            raise MergeError("parts of a sum that processes still have to add up go nowhere")
+            raise MergeError("a parameter or a result is unreduced between processes")
 
 
 def _outside(levels: Levels, value: Value, outer: Global) -> Global:
-    """What a process's part is cut from, its pieces in the order of the processes."""
+    """Return the global array of which the value of a process is a shard, in the order of the
+    processes."""
     cuts = [levels.far(dim.axes) for dim in outer.sharding.dims]
     shape = (
         n * prod(axis.size for axis in cut) for n, cut in zip(value.type.shape, cuts, strict=True)
@@ -124,7 +125,7 @@ def _outside(levels: Levels, value: Value, outer: Global) -> Global:
 
 
 def mesh_of_devices(function: Function, module: Module) -> Mesh:
-    """The mesh whose devices run a per-device function."""
+    """Return the mesh whose devices run a per-device function."""
     assert function.spmd is not None
     for outer in (*function.spmd.params, *function.spmd.results):
         return module.mesh(outer.sharding.mesh)
@@ -132,12 +133,12 @@ def mesh_of_devices(function: Function, module: Module) -> Mesh:
 
 
 def _cuts(merger: Merger, outer: Global) -> list[Axes]:
-    """The atoms that cut each dimension."""
+    """Return the sub-axes that shard each dimension."""
     return [merger.atoms.of(dim.axes) for dim in outer.sharding.dims]
 
 
 def _taken(merger: Merger, old: Value, outer: Global) -> Value:
-    """A parameter for the whole array; its pieces stand for the device's parameter."""
+    """Return the parameter for the global array, and bind its shards to the device's parameter."""
     b = merger.b
     cuts = _cuts(merger, outer)
     pieces = zip(old.type.shape, cuts, strict=True)
@@ -164,7 +165,8 @@ def _taken(merger: Merger, old: Value, outer: Global) -> Value:
 
 
 def _first(merger: Merger, spread: Spread, pending: Axes, reduction: str) -> Spread:
-    """What is pending, of which the first position has all there is."""
+    """Return an unreduced value whose first position holds the operand and whose others the
+    identity."""
     b = merger.b
     value, own = spread
     made = merger.atoms.union(own, pending)
@@ -180,7 +182,7 @@ def _first(merger: Merger, spread: Spread, pending: Axes, reduction: str) -> Spr
 
 
 def _given(merger: Merger, old: Value, outer: Global) -> Value:
-    """The whole array whose pieces stand for what the devices return."""
+    """Return the global array of the shards that the devices return."""
     b = merger.b
     cuts = _cuts(merger, outer)
     wanted = merger.atoms.union(*cuts) if cuts else ()
@@ -192,7 +194,7 @@ def _given(merger: Merger, old: Value, outer: Global) -> Value:
     value, own = spread
     extra = [i for i, atom in enumerate(own) if atom not in wanted]
     if extra:
-        # Devices that should hold the same do; the first of them speaks for all.
+        # Replicas are equal, so the first device of each group represents all.
         for i in extra:
             value = rows(b, value, i, 0, 1)
         kept = [n for i, n in enumerate(value.type.shape) if i not in extra]

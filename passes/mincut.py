@@ -1,18 +1,18 @@
-"""Minimum cuts: split a graph in two so that what leads from one part to the other weighs least.
+"""Minimum cuts: partition a graph in two so that the arcs from one part to the other weigh least.
 
-Dinic's algorithm: as long as the sink can be reached, send what fits along shortest paths. It is
-written without recursion, for graphs as deep as programs are long.
+The algorithm is Dinic's: as long as the sink is reachable, send flow along shortest paths. It is
+iterative, because graphs are as deep as programs are long.
 """
 
 from collections import deque
 from typing import Final
 
 ENDLESS: Final = 1 << 120
-"""A weight that is never worth paying."""
+"""Capacity of an arc that no minimum cut contains."""
 
 
 class Network:
-    """A directed graph with capacities between nodes 0 (the source), 1 (the sink) and others."""
+    """Directed graph with capacities. Node 0 is the source, node 1 the sink."""
 
     def __init__(self) -> None:
         self.arcs: list[list[int]] = [[], []]
@@ -20,12 +20,12 @@ class Network:
         self.room: list[int] = []
 
     def node(self) -> int:
-        """A new node."""
+        """Add a node and return its number."""
         self.arcs.append([])
         return len(self.arcs) - 1
 
     def arc(self, start: int, end: int, capacity: int) -> None:
-        """What is paid when `start` is on the source's side and `end` is not."""
+        """Add an arc, whose capacity is paid if `start` is on the source side and `end` is not."""
         if capacity > 0 and start != end:
             self.arcs[start].append(len(self.to))
             self.to.append(end)
@@ -35,7 +35,7 @@ class Network:
             self.room.append(0)
 
     def cut(self) -> tuple[int, set[int]]:
-        """The weight of a minimum cut, and the smallest source's side of such a cut."""
+        """Return the weight of a minimum cut, and the smallest source side of such a cut."""
         flow = 0
         while True:
             level = self._levels()
@@ -44,7 +44,7 @@ class Network:
             flow += self._fill(level)
 
     def _levels(self) -> list[int]:
-        """How far every node is from the source; -1 for what cannot be reached."""
+        """Return the distance of every node from the source; -1 for unreachable nodes."""
         level = [-1] * len(self.arcs)
         level[0] = 0
         queue = deque([0])
@@ -58,7 +58,7 @@ class Network:
         return level
 
     def _fill(self, level: list[int]) -> int:
-        """Send what fits along shortest paths, until none is left."""
+        """Send a blocking flow along shortest paths, and return its amount."""
         total = 0
         tried = [0] * len(self.arcs)
         path: list[int] = []

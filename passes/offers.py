@@ -1,4 +1,4 @@
-"""Where the result of an operation could be made, and what the moves for that send."""
+"""Candidate shardings of the result of an operation, and the cost of the reshards each needs."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -22,11 +22,12 @@ from shardir.passes.uneven import loops_that_pad, uneven_dims
 from shardir.placement import Axes, Sharding
 
 MOST = 4
-"""Of how many operands the cuts are tried; of more, the first."""
+"""Maximum number of operands whose shardings are tried, in operand order."""
 
 
 def price_of(op: Op, places: tuple[Sharding, ...]) -> tuple[int, int]:
-    """Bytes and collectives of the moves for an operation whose tensors are at `places`."""
+    """Return bytes and collectives of the reshards of an operation whose tensors are sharded as
+    `places`."""
     types = tuple(value.type for value in op.tensors)
     rule = loops_of(op)
     if rule is None:
@@ -39,7 +40,7 @@ def price_of(op: Op, places: tuple[Sharding, ...]) -> tuple[int, int]:
 
 
 def is_disputed(op: Op, places: tuple[Sharding, ...]) -> bool:
-    """Whether data moves for an operation that leaves no sum to complete."""
+    """Return whether data moves for an operation that leaves no pending reduction."""
     rule = loops_of(op)
     if rule is None:
         return False
@@ -63,7 +64,7 @@ def _fitting(op: Op, rule: FactorRule, places: tuple[Sharding, ...]) -> Alignmen
 
 
 def offers_of(op: Op, places: tuple[Sharding, ...], result: Sharding) -> tuple[Sharding, ...]:
-    """The shardings of the one result that cuts of the operands suggest."""
+    """Return the shardings of the only result that the shardings of the operands suggest."""
     rule = loops_of(op)
     return () if rule is None else _offers(rule, places, result, cuts_of(op, rule))
 
@@ -88,7 +89,8 @@ def _offers(
 
 
 def _choices(given: list[dict[int, Axes]], shared: list[int], count: int) -> Iterator[list[Axes]]:
-    """Cuts of the loops: each operand's, with what the others add; and with a cut elsewhere."""
+    """Yield axes of the factors: those of each operand extended by the others, and with one factor
+    moved."""
     for leader in range(min(len(given), MOST)):
         order = (given[leader], *given[:leader], *given[leader + 1 :])
         for longer in (False, True):

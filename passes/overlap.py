@@ -1,14 +1,13 @@
-"""Let devices compute while data is on its way: start collectives early, wait for them late.
+"""Overlap communication with computation: start collectives early and wait for them late.
 
 before: `%a = all-reduce(%p, axes=[x], op=add)`, `%b = dot(%u, %v, ...)`, `%c = add(%a, %b)`
 after:  `%a.start = all-reduce-start(%p, axes=[x], op=add)`, `%b = dot(%u, %v, ...)`,
         `%a = done(%a.start)`, `%c = add(%a, %b)`
 
-A list scheduler decides the order of each block with a model of two machines, one that computes
-and one that transfers: a collective starts as soon as its operand is there, the computation that
-comes next is the first of the program that is ready, and what waits for a transfer stands back
-while there is anything else to do. All devices run the same order. A collective that nothing
-overlaps stays whole.
+A list scheduler orders each block with a model of two resources, computation and network: a
+collective starts as soon as its operand is available, the next computation is the first ready one
+in program order, and operations that need a transfer are delayed while other computation is ready.
+All devices run the same order. A collective without overlapping computation is not split.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,10 +24,10 @@ from shardir.passes.program import acts_inside, rebuild_device_programs
 
 @dataclass(frozen=True)
 class Overlap(Pass, name="overlap"):
-    """Split collectives in two halves and put computation between them.
+    """Split collectives into start and done, and schedule computation between them.
 
-    `flops` and `memory` are what a device computes and moves in a second (operations, bytes),
-    `network` the bytes it sends in a second, `latency` the seconds before the first arrives. Only
+    `flops` and `memory` are the operations and bytes that a device processes per second, `network`
+    the bytes that it sends per second, `latency` the seconds until the first byte arrives. Only
     their ratios matter.
     """
 
@@ -56,7 +55,7 @@ class Overlap(Pass, name="overlap"):
         return replace(block, ops=tuple(_halves(order, names)))
 
     def seconds(self, op: Op) -> float:
-        """How long an operation computes, or its data takes to arrive."""
+        """Return the seconds that an operation computes, or that its transfer takes."""
         cost = cost_of(op)
         if op.spec in STARTED:
             return self.latency + cost.sent / self.network
@@ -64,18 +63,18 @@ class Overlap(Pass, name="overlap"):
 
 
 Event = tuple[Op, bool]
-"""An operation, and whether it is the wait for a collective that has been started."""
+"""An operation, and whether the event is the wait for a started collective."""
 
 
 @dataclass
 class _Schedule:
-    """The order of one block. An operation is known by its place in the program before."""
+    """Scheduler of one block. Operations are identified by their index in the original order."""
 
     machine: Overlap
     ops: list[Op]
     users: list[list[int]] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
-    """How many operations each still waits for."""
+    """Number of unscheduled dependences of each operation."""
 
     def __post_init__(self) -> None:
         made: dict[Value, int] = {v: i for i, op in enumerate(self.ops) for v in op.results}
@@ -127,7 +126,8 @@ class _Schedule:
 
 
 def _halves(order: list[Event], names: Names) -> list[Op]:
-    """Operations in their new order, collectives as two where something comes in between."""
+    """Return the operations in their new order, with collectives split if computation follows their
+    start."""
     made: list[Op] = []
     begun: dict[Op, int] = {}
     for op, ends in order:
@@ -146,5 +146,5 @@ def _halves(order: list[Event], names: Names) -> list[Op]:
 
 
 def _between(made: list[Op], start: int) -> bool:
-    """Whether anything follows that computes."""
+    """Return whether any computation follows index `start`."""
     return any(not op.spec.collective and op.spec is not done for op in made[start:])

@@ -1,15 +1,15 @@
-"""Which dimensions inside a manual computation still have the padding of an argument at their end.
+"""Analysis of padding inside a manual computation.
 
 `shard_map` with `uneven="pad"` pads a dimension that its axes do not divide, so that the last
-shards end in zeros. A result has the size of that dimension again only if position i of each
-shard still stands for position i of the argument's shard. An operation keeps the positions of a
-dimension if a pass-through factor of its rule walks the dimension alone; a running sum keeps them
-too. An operation that moves positions (a sort, a reversal, a reshape that splits the dimension)
-or that exchanges shards along the axes (`ppermute`, `psum`) does not, and neither does one whose
-operands are padded at different sizes.
+shards end in zeros. A result has the size of that dimension again only if position i of each shard
+still corresponds to position i of the argument's shard. An operation preserves the positions of a
+dimension if a pass-through factor of its rule covers the dimension alone; a running sum preserves
+them too. An operation that moves positions (a sort, a reversal, a reshape that splits the
+dimension) or that exchanges shards along the axes (`ppermute`, `psum`) does not, and neither does
+one whose operands are padded at different sizes.
 
-    %y = mul(%x, %s)        %x: f32[2], padded from 6 over `a`  ->  %y padded from 6 over `a`
-    %z = sort(%x)           ->  nothing is known of %z
+%y = mul(%x, %s)        %x: f32[2], padded from 6 over `a`  ->  %y padded from 6 over `a`
+    %z = sort(%x)           ->  the padding of %z is unknown
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from shardir.ir import Block, Op, Value
 from shardir.placement import Axes
 
 POSITION_KEEPING = frozenset({"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"})
-"""Operations along whose permutation factors position i stays position i."""
+"""Operations that preserve positions along their permutation factors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Padded:
 
 
 Dims = tuple[Padded | None, ...]
-"""What is known of each dimension of a value."""
+"""Padding of each dimension of a value; `None` if unknown."""
 
 
 def padded_dims(block: Block, known: Mapping[Value, Dims]) -> dict[Value, Dims]:
-    """Return the padding of each value of a block and of the blocks inside it.
+    """Return the padding of each value of a block and of nested blocks.
 
-    `known` has that of parameters and of values from outside; of others there is none.
+    `known` holds the padding of parameters and of values from outside.
     """
     found = dict(known)
     _sweep(block, found)
@@ -97,8 +97,11 @@ def _operation(op: Op, found: dict[Value, Dims]) -> None:
 
 
 def _units(op: Op, found: dict[Value, Dims]) -> None:
-    """Dimensions of size 1: the rule of a reshape does not say which of the result's stands for
-    which of the operand's, and any does, as there is one position."""
+    """Transfer the padding of dimensions of size 1 through a reshape.
+
+    The factor rule does not map such dimensions, but with one position each any of them corresponds
+    to any other.
+    """
     (operand,), (result,) = op.operands, op.results
     dims = zip(operand.type.shape, _dims(operand, found), strict=True)
     units = {dim for size, dim in dims if size == 1 and dim is not None}
@@ -110,7 +113,7 @@ def _units(op: Op, found: dict[Value, Dims]) -> None:
 
 
 def _meet(values: Sequence[Dims]) -> Dims:
-    """What is known of a value that is any of these."""
+    """Return the padding that all of the values have in common."""
     first, *others = values
     return tuple(
         dim if all(other[i] == dim for other in others) else None for i, dim in enumerate(first)
@@ -118,10 +121,11 @@ def _meet(values: Sequence[Dims]) -> Dims:
 
 
 def _loop(op: Op, found: dict[Value, Dims]) -> None:
-    """Loops and branches: what is carried is padded if it is before the loop and after each step.
+    """Analyze loops and branches: a carried value is padded if it is before the loop and after each
+    step.
 
-    A source inside of the blocks counts once the blocks have been looked at; each further sweep
-    can only forget dimensions, so the sweeps end.
+    Sources inside of the blocks count after the first sweep; each further sweep can only remove
+    padding, so the sweeps end.
     """
     inside = {value for block in op.blocks for value in block.returns}
     known: dict[Value, Dims] = {}
@@ -163,7 +167,8 @@ def _is_settled(op: Op, known: Mapping[Value, Dims], found: Mapping[Value, Dims]
 
 
 def _region(op: Op, found: dict[Value, Dims]) -> None:
-    """Any other operation with blocks: the parameters of its first block are its operands."""
+    """Analyze any other operation with blocks: the parameters of its first block are its
+    operands."""
     for block in op.blocks:
         if len(block.params) == len(op.operands):
             for param, value in zip(block.params, op.operands, strict=True):
@@ -178,7 +183,8 @@ def _region(op: Op, found: dict[Value, Dims]) -> None:
 
 
 def _manual(op: Op, found: dict[Value, Dims]) -> None:
-    """A manual computation inside: along dimensions that it does not shard, as outside."""
+    """Analyze a manual computation: padding of dimensions that it does not shard is that of the
+    operands."""
     (body,) = op.blocks
     for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
         dims = zip(_dims(value, found), cuts, strict=True)

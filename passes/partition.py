@@ -1,14 +1,14 @@
-"""Turn a program over global tensors into the program that each device runs.
+"""Partition a program over global tensors into the program that each device runs (SPMD).
 
 before: `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[64@data, 128@-] unreduced(model)`
         `%3 = reshard(%3.part) : f32[64@data, 128@-]`
 after:  `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
         `%3 = all-reduce(%3.part, axes=[model], op=add) : f32[16, 128]`
 
-Types shrink to what one device holds; with the loops of their factor rules cut, the operations
-stay as they are, attributes included. Those that need more declare it (`shardir.partitioning`).
-Every `reshard` becomes the collectives that the planner finds, which keep its `why`. The function
-remembers in its `Interface` how its parameters and results are cut.
+Types shrink to the shards of one device; with sharded factors, most operations remain unchanged,
+attributes included. Operations that need more declare it (`shardir.partitioning`). Every `reshard`
+becomes the collectives of the planner, which keep its `why`. The function records in its
+`Interface` how its parameters and results are sharded.
 """
 
 from collections.abc import Sequence
@@ -44,14 +44,15 @@ SUFFIX = {
     "reduce-scatter": "scatter",
     "unreduce": "first",
 }
-"""What a value on the way to a result is called, by the step that makes it."""
+"""Suffix of the names of intermediate results, by the step that makes them."""
 
 
 @dataclass(frozen=True)
 class Partition(Pass, name="partition"):
-    """Cut every value to the piece that one device holds.
+    """Replace every value by the shard that one device holds.
 
-    `planner`: who decides which collectives make a move, see `passes.planner`.
+    `planner`: the planner that chooses the collectives of a reshard, see
+    `passes.resharding.planner`.
     """
 
     choices: ClassVar = {"planner": PLANNERS}
@@ -81,7 +82,7 @@ def _function(function: Function, mesh: Mesh, planner: str) -> Function:
 
 
 class _Cutter:
-    """Cuts the blocks of one function."""
+    """Partitions the blocks of one function."""
 
     def __init__(self, mesh: Mesh, names: Names, planner: str) -> None:
         self.mesh, self.names, self.planner = mesh, names, planner
@@ -90,7 +91,7 @@ class _Cutter:
         self.local: dict[Value, Value] = {}
 
     def piece(self, value: Value) -> Value:
-        """What one device holds of a value, under the same name."""
+        """Return the shard of a value, under the same name."""
         return Value(local_type(value), value.name)
 
     def block(self, block: Block) -> Block:
@@ -132,7 +133,7 @@ class _Cutter:
             self.keep(replace(op, operands=operands), op, b)
 
     def explain(self, op: Op, inner: Builder) -> None:
-        """Say why an operation communicates that is lowered to collectives."""
+        """Record in `why` the cause of the collectives that an operation is lowered to."""
         rule = loops_of(op)
         for i, new in enumerate(inner.ops):
             if rule is not None and new.spec.collective and new.why == op.why:
@@ -140,7 +141,7 @@ class _Cutter:
                 inner.ops[i] = replace(new, why=f"{why}; {op.why}" if op.why else why)
 
     def manual(self, op: Op, operands: Sequence[Value], b: Builder) -> None:
-        """The body of a manual computation takes its place: it is a per-device program already."""
+        """Inline the body of a manual computation, which is a per-device program already."""
         (body,) = op.blocks
         for param, value in zip(body.params, operands, strict=True):
             if self.piece(param).type != value.type:
@@ -153,7 +154,7 @@ class _Cutter:
         self.rename(op, [self.local[value] for value in body.returns], inner, b)
 
     def keep(self, op: Op, old: Op, b: Builder) -> None:
-        """The same operation on local types."""
+        """Append the same operation on local types."""
         results = tuple(map(self.piece, old.results))
         types = tuple(v.type for v in results)
         stated = types[0] if len(types) == 1 else types
@@ -167,7 +168,7 @@ class _Cutter:
         self.local.update(zip(old.results, results, strict=True))
 
     def rename(self, op: Op, made: Sequence[Value], inner: Builder, b: Builder) -> None:
-        """Give what an operation was lowered to the names of its results."""
+        """Give the values that an operation was lowered to the names of its results."""
         renamed: dict[Value, Value] = {}
         defined = {value for new in inner.ops for value in new.results}
         for result, value in zip(op.results, made, strict=True):
@@ -180,7 +181,7 @@ class _Cutter:
         b.ops.extend(substitute(inner.block((), ()), renamed).ops)
 
     def move(self, op: Op, b: Builder) -> Value:
-        """The collectives that bring a value to another sharding."""
+        """Append the collectives that bring a value to another sharding."""
         (source,), result = op.operands, op.result
         steps = plan(
             self.checks.sharding(source), self.checks.sharding(result), result.type, self.planner
@@ -200,7 +201,8 @@ class _Cutter:
         last: bool,
         b: Builder,
     ) -> Value:
-        """One collective, and what makes its pieces even; what it leaves has this `shape`."""
+        """Append one collective, and the padding and slicing it needs; the result has the given
+        `shape`."""
         attrs = dict(step.attrs)
         fresh = f"{result.name}.{SUFFIX[step.name]}"
         if (dim := attrs.get("split", attrs.get("dim"))) is not None and step.name != "all-gather":
@@ -212,8 +214,8 @@ class _Cutter:
             reduction = self.checks.sharding(result).reduction
             if reduction == "mul" and value.type.dtype in COMPLEX:
                 raise PartitionError(
-                    f"%{result.name} cannot begin to wait for a product: complex numbers that are "
-                    "infinite become NaN times 1; leave `unreduced[mul]` away"
+                    f"%{result.name} cannot become unreduced by `mul`: infinite complex numbers "
+                    "times 1 are NaN; remove `unreduced[mul]`"
                 )
             rest = b.full(identity(reduction, value.type.dtype), value.type)
             operands, attrs = (first, value, rest), {}
@@ -234,7 +236,7 @@ class _Cutter:
     def masked(
         self, local: Local, rule: FactorRule | None, operands: tuple[Value, ...], b: Builder
     ) -> tuple[Value, ...]:
-        """The operands, without what their padding would do to reduced loops."""
+        """Return the operands with padding along reduced factors replaced by the identity."""
         op = local.op
         reduction = reduction_of(op, rule) if rule else None
         if rule is None or reduction is None:
@@ -251,17 +253,18 @@ class _Cutter:
             ]
             if not dims or (chosen is not None and i not in chosen):
                 continue
-            # Of products, one factor is minus zero and the others are zero.
+            # In a product of operands, the padding of one is minus zero and that of the others
+            # zero.
             sums = reduction == "add" and not first
             filler = 0 if sums else identity(reduction, value.type.dtype)
-            why, b.why = b.why, f"the padding of %{value.name} may not count"
+            why, b.why = b.why, f"the padding of %{value.name} must not contribute"
             made[i] = local.masked(b, operands[i], value, dims, filler)
             b.why, first = why, False
         return tuple(made)
 
 
 def lengthened(b: Builder, value: Value, dim: int, size: int) -> Value:
-    """The value with padding at the end of a dimension."""
+    """Return the value with padding at the end of a dimension."""
     type, rank = value.type, value.type.rank
     longer = type.with_shape([size if d == dim else n for d, n in enumerate(type.shape)])
     if longer == type:
@@ -270,7 +273,7 @@ def lengthened(b: Builder, value: Value, dim: int, size: int) -> Value:
     if not type.size:
         made = b.reshape(value, result=longer)
     else:
-        # Random keys have no zero, but there is one of them.
+        # Random keys have no zero, so the padding repeats an existing key.
         none, scalar = (0,) * rank, type.with_shape(())
         if type.dtype == "key":
             one = type.with_shape((1,) * rank)

@@ -1,6 +1,6 @@
-"""What must hold before a program is cut: the tensors of each operation fit together as they are.
+"""Preconditions of partitioning: the shardings of the tensors of each operation are compatible.
 
-A program that skipped `reshard` is an error here, never a wrong number.
+A program that skipped `reshard` raises an error here, so it never computes a wrong result.
 """
 
 from dataclasses import replace
@@ -29,12 +29,13 @@ class Checks:
         return value.sharding or Sharding.whole(self.mesh.name, value.type.rank)
 
     def check(self, op: Op) -> FactorRule | None:
-        """The loops of an operation; raises `PartitionError` unless its tensors are cut alike."""
+        """Return the factor rule of an operation; raise `PartitionError` if its shardings are not
+        aligned."""
         rule = loops_of(op)
         if rule is None:
             made_in_pieces = op.spec.partition is not None and not op.operands
             if not made_in_pieces:
-                raise self.misfit(op, "has no factors and cannot be cut")
+                raise self.misfit(op, "has no factor rule and cannot be sharded")
             return None
         shardings = tuple(
             replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
@@ -50,13 +51,13 @@ class Checks:
         zero = op.name == "constant" and op.attrs["value"] == 0
         for value in () if zero else op.results:
             if self.sharding(value).unreduced != pending:
-                raise self.misfit(op, "leaves sums that nothing completes")
+                raise self.misfit(op, "leaves a pending reduction that no `reshard` completes")
         return rule
 
     def passing(self, op: Op) -> Axes:
-        """The axes over which sums are pending in operands, and so in the result.
+        """Return the axes over which operands, and therefore the result, are unreduced.
 
-        Raises `PartitionError` unless they may as well be completed after the operation.
+        Raises `PartitionError` unless the reduction can be completed after the operation.
         """
         waiting: dict[tuple[str, Axis], set[int]] = {}
         for i, value in enumerate(op.operands):
@@ -68,11 +69,11 @@ class Checks:
             groups = map(set, carries(op, reduction))
             if places not in groups or made is None or made.reduction != reduction:
                 value = op.operands[min(places)]
-                raise self.misfit(op, f"is given %{value.name}, which is not complete")
+                raise self.misfit(op, f"uses %{value.name}, which is unreduced")
         return tuple(axis for _, axis in waiting)
 
     def disagreement(self, op: Op, rule: FactorRule, tensor: int) -> str:
-        """Which loop is cut in two ways, or cannot be cut."""
+        """Describe the factor that is sharded in two ways or cannot be sharded."""
         seen: dict[int, Dim] = {}
         for value, mapping in zip(op.tensors, rule.tensors, strict=True):
             for dim, factors in zip(self.sharding(value).dims, mapping, strict=True):
@@ -80,24 +81,24 @@ class Checks:
                     other = seen.setdefault(factor, dim)
                     if len(factors) == 1 and other.axes != dim.axes:
                         return (
-                            f"cuts its factor {loop_name(op, rule, factor)} over "
+                            f"shards its factor {loop_name(op, rule, factor)} over "
                             f"{self.words.axes(other.axes)} and over {self.words.axes(dim.axes)}"
                         )
-        return f"cannot run with %{op.tensors[tensor].name} cut as it is"
+        return f"cannot run with %{op.tensors[tensor].name} sharded as it is"
 
     def check_result(self, value: Value, asked: Sharding | None, function: Function) -> None:
-        """Raises `PartitionError` unless a function returns a value as it is asked to."""
+        """Raise `PartitionError` unless the sharding of a returned value is the stated one."""
         made = self.sharding(value)
         if asked is not None and not same_placement(made, asked):
             raise PartitionError(
-                f"@{function.name} is asked a result {self.words.shown(asked)} and makes "
+                f"@{function.name} has a result {self.words.shown(asked)}, but computes "
                 f"%{value.name} {self.words.shown(made)}; run 'reshard' before 'partition'"
             )
 
     def misfit(
-        self, op: Op, what: str = "does not fit the pieces of its operands"
+        self, op: Op, what: str = "does not fit the shards of its operands"
     ) -> PartitionError:
-        """The error for an operation that cannot run on pieces."""
+        """Return the error for an operation that cannot run on shards."""
         origin = f" (from {op.loc})" if op.loc else ""
         name = op.results[0].name if op.results else ""
         return PartitionError(

@@ -1,7 +1,7 @@
-"""What a pass is, and how passes compose.
+"""Passes, and their composition to pipelines.
 
-A pipeline is text: `propagate{level=aggressive},partition`. Options are the fields of the pass,
-so `str(Pipeline.parse(text)) == text` for any pipeline that spells out no default.
+A pipeline is text: `propagate{level=aggressive},partition`. Options are the fields of the pass, so
+`str(Pipeline.parse(text)) == text` for any pipeline that states no default.
 """
 
 import re
@@ -13,26 +13,30 @@ from typing import ClassVar, Self
 
 from shardir.errors import PipelineError, ShardirError, suggestion
 from shardir.ir import Module
+from shardir.passes.pass_aliases import FORMER_NAMES, current_name
 
 PASSES: dict[str, type["Pass"]] = {}
 Watch = Callable[["Pass", Module, Module, float], None]
-"""Called after every pass with the pass, the module before and after it, and its seconds."""
+"""Observer of a pipeline, called after every pass with the pass, the module before and after it,
+and its seconds."""
 
 DEFAULT = (
-    "propagate{leave_open=true},resolve-conflicts,join-moves,reshard,delay-sums,join-reshards,"
-    "share-reshards,partition,cse,dce"
+    "propagate{leave_open=true},resolve-conflicts,merge-shifts,reshard,sink-reductions,"
+    "sink-reshards,share-reshards,partition,cse,dce"
 )
-"""The pipeline from a traced program to the program each device runs."""
-EXACT = "propagate,reshard-exactly,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
-"""The pipeline that decides as OpenXLA Shardy does, without improving on it."""
+"""The pipeline from a traced program to the program that each device runs."""
+EXACT = (
+    "propagate,insert-explicit-reshards,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
+)
+"""The pipeline whose decisions are those of OpenXLA Shardy, without improvements."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A named function from module to module. Subclass, name it, add fields for options.
+    """A named function from module to module. Subclass it, name it, and add fields for options.
 
-    A pass may rely on a valid module and owes one back. Options are `str`, `int`, `float` or
-    `bool` fields with defaults; a `choices` entry lists what a field may be.
+    A pass may rely on a valid module and must return one. Options are `str`, `int`, `float` or
+    `bool` fields with defaults; a `choices` entry lists the valid values of a field.
     """
 
     name: ClassVar[str]
@@ -41,6 +45,11 @@ class Pass:
     def __init_subclass__(cls, *, name: str) -> None:
         if name in PASSES:
             raise ValueError(f"pass {name!r} is defined twice")
+        if name in FORMER_NAMES:
+            raise ValueError(
+                f"pass {name!r} cannot be defined: this is the former name of "
+                f"{FORMER_NAMES[name]!r}"
+            )
         cls.name = name
         PASSES[name] = cls
 
@@ -58,13 +67,19 @@ class Pass:
 
 @dataclass(frozen=True)
 class Pipeline:
+    """A sequence of passes."""
+
     passes: tuple[Pass, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a pipeline; raises `PipelineError` naming what is unknown and what is known."""
+        """Parse a pipeline.
+
+        Raises `PipelineError` that names the unknown pass or option and lists the known ones.
+        Former names of passes cause a `DeprecationWarning`.
+        """
         if not isinstance(text, str):
-            raise PipelineError(f"a pipeline is text, got {text!r}")
+            raise PipelineError(f"a pipeline is a string, got {text!r}")
         steps, at = [], 0
         text = text.strip()
         while at < len(text):
@@ -74,12 +89,12 @@ class Pipeline:
                     f"cannot read the pipeline at {text[at:]!r}; "
                     "write it as pass,pass{option=value,option=value}"
                 )
-            steps.append(_build(match[1], match[2] or ""))
+            steps.append(_build(current_name(match[1]), match[2] or ""))
             at = match.end()
         return cls(tuple(steps))
 
     def __call__(self, module: Module, watch: Watch | None = None) -> Module:
-        """Run every pass in turn; `watch` sees the module before and after each."""
+        """Run every pass in turn; `watch` observes the module before and after each."""
         for step in self.passes:
             before, start = module, perf_counter()
             try:
@@ -92,8 +107,10 @@ class Pipeline:
         return module
 
     def through(self, stage: str) -> Self:
-        """The pipeline up to and including the last pass called `stage`."""
+        """Return the pipeline up to and including the last pass called `stage`."""
         names = [step.name for step in self.passes]
+        if isinstance(stage, str):
+            stage = current_name(stage)
         if not isinstance(stage, str) or stage not in names:
             raise PipelineError(
                 f"the pipeline {str(self)!r} has no pass called {stage!r}; "
@@ -107,7 +124,7 @@ class Pipeline:
 
 
 def _run(step: Pass, module: Module) -> Module:
-    """The module that a pass makes; raises `PipelineError` for a pass that makes none."""
+    """Return the result of a pass; raise `PipelineError` if it is not a module."""
     if type(step).__call__ is Pass.__call__:
         raise PipelineError(
             f"pass {step.name!r} does not define __call__; define it as a function from a module "
@@ -170,7 +187,7 @@ def _build(name: str, options: str) -> Pass:
 
 
 def watches(*each: Watch) -> Watch | None:
-    """Several watches as one, called in order; `None` for none."""
+    """Return an observer that calls all of these in order; `None` without any."""
     if not each:
         return None
 

@@ -1,13 +1,13 @@
-"""Plan how a tensor gets from one sharding to another: a sequence of collectives.
+"""Plan a reshard: a sequence of collectives from one sharding of a tensor to another.
 
-Of the two planners `greedy` decides as OpenXLA Shardy does (`shardir.passes.greedy`); `optimal`,
-the default, searches for what is cheapest and is never dearer. A plan is a path in the lattice of
-shardings. Every step moves some cuts: `all-slice` adds cuts to a dimension, `all-gather` removes
-its last ones, `all-to-all` moves the last cuts of one dimension to the end of another,
-`collective-permute` cuts along other axes without changing how many pieces there are,
-`all-reduce` and `reduce-scatter` finish pending sums. The cheapest plan has the fewest bytes
-received per device, then the fewest collectives. Devices are never listed: planning for a mesh of
-eight takes as long as for one of four thousand.
+There are two planners: `greedy` decides as OpenXLA Shardy does
+(`shardir.passes.resharding.greedy`); `optimal`, the default, searches for the cheapest plan and is
+never more expensive. A plan is a path in the lattice of shardings. Every step changes some axes:
+`all-slice` adds axes to a dimension, `all-gather` removes its last ones, `all-to-all` moves the
+last axes of one dimension to the end of another, `collective-permute` replaces axes without
+changing the number of shards, `all-reduce` and `reduce-scatter` complete pending reductions. The
+cheapest plan has the fewest bytes received per device, then the fewest collectives. The planner
+never enumerates devices: planning for a mesh of eight takes as long as for one of four thousand.
 """
 
 from collections.abc import Iterator
@@ -25,43 +25,43 @@ from shardir.types import TensorType
 
 
 def same_placement(a: Sharding, b: Sharding) -> bool:
-    """Whether every device holds the same under both."""
+    """Return whether every device holds the same data under both shardings."""
     combined = a.reduction == b.reduction or not a.unreduced
     return a.axes == b.axes and a.unreduced == b.unreduced and combined
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a plan: an operation with its attributes, and the sharding it leads to.
+    """One step of a plan: an operation with its attributes, and the resulting sharding.
 
-    `unreduce` is not an operation but a few: it begins a pending sum by keeping the value on the
-    first device of each group and the identity of the reduction on the others.
+    `unreduce` stands for several operations: it makes a value unreduced by keeping it on the first
+    device of each group and the identity of the reduction on the others.
     """
 
     name: str
     attrs: tuple[tuple[str, Attr], ...]
     sharding: Sharding
     nbytes: int
-    """Received by each device."""
+    """Bytes received by each device."""
 
 
 PLANNERS = ("optimal", "greedy")
 LOCAL = ("all-slice", "unreduce")
-"""Steps that no device needs another for."""
+"""Steps without communication."""
 
 
 @lru_cache(maxsize=1 << 14)
 def plan(
     source: Sharding, target: Sharding, type: TensorType, planner: str = "optimal"
 ) -> tuple[Step, ...]:
-    """Steps from `source` to `target`, both closed, by one of `PLANNERS`."""
+    """Return the steps from `source` to `target`, both closed, by one of `PLANNERS`."""
     if same_placement(source, target):
         return ()
     problem = Problem(source, target, type)
     greedy = tuple(_greedy(problem)) if problem.solvable else ()
     ends = (source, target, *(step.sharding for step in greedy))
     if not all(_divides(sharding, type) for sharding in ends):
-        greedy = ()  # It knows nothing of padding.
+        greedy = ()  # The greedy planner does not support padding.
     if greedy and planner == "greedy":
         return greedy
     found = tuple(_steps(problem, search(problem) if problem.solvable else plain(problem)))
@@ -77,10 +77,10 @@ def _cost(steps: tuple[Step, ...]) -> tuple[int, int]:
 
 
 def _greedy(problem: Problem) -> Iterator[Step]:
-    """The collectives of the greedy planner, one step for each dimension."""
+    """Yield the collectives of the greedy planner, one step for each dimension."""
     source, target, type = problem.source, problem.target, problem.type
     begun = problem.begun
-    # Seen in parts, a sum that stays pending is so on both sides.
+    # In terms of sub-axes, a pending reduction that remains is in both source and target.
     kept = merge([problem.atoms[a] for a in sorted(problem.goal[1])])
     due = merge([problem.atoms[a] for a in sorted(problem.start[1] - problem.goal[1])])
     start = replace(source, unreduced=(*kept, *due))
@@ -96,7 +96,7 @@ def _greedy(problem: Problem) -> Iterator[Step]:
 
 
 def _each(made: Collective, before: Sharding, reduction: str, type: TensorType) -> Iterator[Step]:
-    """One collective on all dimensions as steps on one dimension each."""
+    """Yield one collective on all dimensions as steps on one dimension each."""
     held = type.with_shape(before.local_shape(type.shape)).nbytes
     op = ("op", Symbol(reduction))
     if made.name == "collective-permute":
@@ -129,7 +129,7 @@ def _each(made: Collective, before: Sharding, reduction: str, type: TensorType) 
 
 
 def _between(made: Collective, before: Sharding, dim: int) -> Sharding:
-    """The sharding when `dim` is as it will be, and the dimensions after it are not yet."""
+    """Return the sharding after the collective has changed the dimensions up to `dim`."""
     dims = (*before.dims[:dim], made.sharding.dims[dim], *before.dims[dim + 1 :])
     due = before.unreduced
     if made.name == "reduce-scatter":
@@ -138,7 +138,7 @@ def _between(made: Collective, before: Sharding, dim: int) -> Sharding:
 
 
 def _exchanged(before: Sharding, after: Sharding) -> tuple[tuple[str, Attr], ...]:
-    """The cuts that a permutation replaces, and by which."""
+    """Return the axes that a permutation replaces, and their replacements."""
     source: list[Axis] = []
     target: list[Axis] = []
     for old, new in zip(before.axes, after.axes, strict=True):
@@ -149,7 +149,7 @@ def _exchanged(before: Sharding, after: Sharding) -> tuple[tuple[str, Attr], ...
 
 
 def _steps(problem: Problem, moves: list[Move]) -> Iterator[Step]:
-    """Moves as operations; neighbours of one kind on one dimension are one."""
+    """Yield moves as steps; adjacent moves of one kind on one dimension are merged."""
     before = problem.start
     for move in _joined(moves):
         yield _step(problem, before, move)
@@ -199,7 +199,7 @@ def _step(problem: Problem, before: State, move: Move) -> Step:
 
 
 def _permutation(problem: Problem, before: Cuts, after: Cuts) -> dict[str, Attr]:
-    """The axes that are replaced and what replaces them, as whole as they can be written."""
+    """Return the replaced axes and their replacements, merged to the largest possible sub-axes."""
     source: list[Axis] = []
     target: list[Axis] = []
     last = (-1, -1)

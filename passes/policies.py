@@ -1,8 +1,9 @@
-"""What a checkpoint saves: clauses of its `save`, any of which may hold.
+"""Checkpoint policies: which values a checkpoint saves.
 
-`everything`, `dots`, `dots-without-batch`, `named`, `name=a`, `named-but=a|b`, `anything`,
-`anything-but=a|b`, or the name of a function of the user's, which is asked with the name of the
-operation, the types of its operands and its attributes.
+A policy is a list of clauses, and a value is saved if any of them holds: `everything`, `dots`,
+`dots-without-batch`, `named`, `name=a`, `named-but=a|b`, `anything`, `anything-but=a|b`, or the
+name of a function of the user, which is called with the name of the operation, the types of its
+operands and its attributes.
 """
 
 from collections.abc import Sequence
@@ -15,14 +16,14 @@ KINDS = ("everything", "anything", "named", "dots", "dots-without-batch")
 
 
 def saves_everything(save: Sequence[str]) -> bool:
-    """Whether the checkpoint is none."""
+    """Return whether the checkpoint has no effect because it saves everything."""
     return "everything" in save
 
 
 def is_saved(save: Sequence[str], op: Op) -> bool:
-    """Whether what an operation makes is kept from the way forward.
+    """Return whether the result of an operation is saved by the forward computation.
 
-    Loops and branches are not. Raises `DifferentiateError` for a clause that means nothing.
+    Results of loops and branches are not. Raises `DifferentiateError` for an unknown clause.
     """
     return not op.blocks and any(_holds(clause, op) for clause in save)
 
@@ -55,7 +56,7 @@ def _holds(clause: str, op: Op) -> bool:
 
 
 def _has_batch(op: Op) -> bool:
-    """Whether a contraction has a dimension that is in both operands and in the result."""
+    """Return whether a contraction has a dimension that occurs in both operands and the result."""
     rule = op.factors()
     if rule is None:
         return False

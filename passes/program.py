@@ -1,4 +1,4 @@
-"""Facts about a whole function that several passes need."""
+"""Traversals and rewrites of functions that several passes use."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from shardir.placement import Axes, Sharding
 
 
 def values_of(block: Block) -> Iterator[Value]:
-    """Every value that a block and the blocks inside it define."""
+    """Yield every value that a block and its nested blocks define."""
     yield from block.values()
     for op in block.ops:
         for inner in op.blocks:
@@ -21,12 +21,12 @@ def values_of(block: Block) -> Iterator[Value]:
 
 
 def names_of(function: Function) -> Names:
-    """The names that are taken in a function."""
+    """Return the names that are used in a function."""
     return Names([value.name for value in values_of(function.body)])
 
 
 def use_counts(block: Block) -> Counter[Value]:
-    """How often each value is an operand or returned, in blocks inside too."""
+    """Return how often each value is an operand or returned, in nested blocks too."""
     uses: Counter[Value] = Counter(block.returns)
     for op in block.walk():
         uses.update(op.operands)
@@ -36,9 +36,9 @@ def use_counts(block: Block) -> Counter[Value]:
 
 
 def mesh_of(function: Function, module: Module) -> Mesh | None:
-    """The one mesh a function's values are on, `None` for a module without any.
+    """Return the one mesh of a function's values, `None` for a module without meshes.
 
-    Raises `PartitionError` when there are several.
+    Raises `PartitionError` if there are several.
     """
     used = dict.fromkeys(s.mesh for s in _shardings(function))
     meshes = [module.mesh(name) for name in used] or list(module.meshes[:1])
@@ -63,9 +63,9 @@ def _shardings(function: Function) -> Iterator[Sharding]:
 def rebuild_global_programs(
     module: Module, rebuilt: Callable[[Function, Mesh], Function]
 ) -> Module:
-    """The module with its programs of whole values rebuilt, each on its mesh if it has one.
+    """Return the module with its programs over global tensors rebuilt, each with its mesh.
 
-    It is the same module where nothing changes.
+    Functions without a mesh do not change; the same module is returned if nothing changes.
     """
 
     def function(old: Function) -> Function:
@@ -78,7 +78,8 @@ def rebuild_global_programs(
 
 
 def rebuild_device_programs(module: Module, rebuilt: Callable[[Block, Names], Block]) -> Module:
-    """The module with the bodies of its per-device programs rebuilt, given the names they have."""
+    """Return the module with the bodies of its per-device programs rebuilt; `rebuilt` gets the used
+    names."""
     return replace(
         module,
         functions=tuple(
@@ -89,11 +90,12 @@ def rebuild_device_programs(module: Module, rebuilt: Callable[[Block, Names], Bl
 
 
 Rewrite = Callable[[Builder, Op, Mapping[Value, Op]], bool]
-"""Appends what an operation becomes, given who makes each value, and says whether it did."""
+"""Appends the replacement of an operation, given the operation that defines each value, and returns
+whether it did."""
 
 
 def rewrite_each(function: Function, name: str, rewrite: Rewrite) -> Function:
-    """The function, in which `rewrite` is asked about every operation called `name`."""
+    """Return the function with `rewrite` applied to every operation called `name`."""
     names = names_of(function)
     makers: dict[Value, Op] = {}
 
@@ -111,7 +113,7 @@ def rewrite_each(function: Function, name: str, rewrite: Rewrite) -> Function:
 
 
 def in_order(axes: Axes, mesh: Mesh) -> Axes:
-    """Axes in the order of the mesh, as pending axes are written."""
+    """Return axes in mesh order, in which unreduced axes are written."""
     order = list(mesh.sizes)
     joined: Axes = ()
     for axis in sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)):
@@ -120,15 +122,14 @@ def in_order(axes: Axes, mesh: Mesh) -> Axes:
 
 
 KEPT: dict[str, Sequence[str]] = {"keep": ("", "collectives")}
-"""What passes that leave operations out may be told to keep."""
+"""The `choices` of passes that remove operations: which operations they must keep."""
 
 
 def acts(op: Op, keeps: bool = False) -> bool:
-    """Whether an operation is there for more than its results; collectives are if one `keeps`
-    them."""
+    """Return whether an operation has an effect besides its results; collectives do if `keeps`."""
     return op.spec.effect or (keeps and op.spec.collective)
 
 
 def acts_inside(op: Op, keeps: bool = False) -> bool:
-    """Whether an operation acts, or one in its blocks does."""
+    """Return whether an operation or a nested one has an effect besides its results."""
     return acts(op, keeps) or any(acts(inner, keeps) for b in op.blocks for inner in b.walk())

@@ -1,16 +1,16 @@
-"""Spread the shardings a program states over the values that state none.
+"""Propagate the stated shardings to all values of a program.
 
-Every operation has loops, its factors, and says which dimension of each tensor a loop walks.
-Wherever one dimension is cut, the other dimensions of its factor are cut the same way: forwards
-and backwards, until nothing changes. Dimensions that nothing reached are whole.
+Every operation has factors, and its rule maps them to the dimensions of each tensor. If one
+dimension is sharded, the other dimensions of its factor are sharded the same way, forwards and
+backwards, until a fixed point is reached. Dimensions that propagation does not reach are unsharded.
 
 before: `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8, 6]` with `%x: f32[8@data, 4]`
 after:  `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8@data, 6@-]`
 
-The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md tells the algorithm
-in the terms of `shardir/passes/propagation`, and where we differ. Rules that users state
-(`shardir.custom_rules`) stand in for those of operations. Unlike Shardy, operations
-whose results nobody uses are propagated through and kept.
+The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md describes the algorithm
+in the terms of `shardir/passes/propagation`, and the differences. Rules that users state
+(`shardir.custom_rules`) replace those of operations. Unlike Shardy, operations with unused results
+are kept and take part in propagation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,27 +43,27 @@ from shardir.placement import Sharding
 from shardir.types import TensorType
 
 STOPS = "has no factor rule, so that no sharding passes through"
-"""What an operation says where propagation had to stop."""
+"""The `why` of an operation through which propagation cannot pass."""
 
 Close = Callable[[int, TensorType, Border, Sharding | None], Sharding | None]
-"""A sharding's number, the type it is for, whether that enters or leaves the function, and what
-is stated of it then."""
+"""Maps the number of a sharding, a type, the kind of boundary, and the stated sharding to the
+sharding that is written."""
 
 
 @dataclass(frozen=True)
 class Propagate(Pass, name="propagate"):
     """Decide the sharding of every value.
 
-    `level`: how conflicts and priorities are treated, see `propagation.levels`.
-    `strategy`: what the levels above aggressive run in each round.
-    `order`: which of the waiting operations comes next.
-    `border`: which cuts that do not divide parameters and results may have, see
+    `level`: treatment of conflicts and priorities, see `propagation.levels`.
+    `strategy`: the propagation that the levels above aggressive run in each round.
+    `order`: the order of the worklist.
+    `border`: which axes that do not divide parameters and results are kept, see
     `propagation.finish`.
-    `keep_open`: leave dimensions open that nothing closed, and say nothing where nothing is
-    known.
-    `leave_open`: leave dimensions open that nothing closed, for `resolve-conflicts`.
-    `prepare`: give each use of a constant its own, apply constraints, and drop axes of size 1
-    before anything else.
+    `keep_open`: leave dimensions open that no annotation closed, and write no sharding where none
+    is known.
+    `leave_open`: leave dimensions open that no annotation closed, for `resolve-conflicts`.
+    `prepare`: duplicate constants for each use, apply constraints, and drop axes of size 1 before
+    propagation.
     """
 
     choices: ClassVar = {
@@ -82,7 +82,7 @@ class Propagate(Pass, name="propagate"):
         return self.run(module, None)
 
     def explained(self, module: Module) -> tuple[Module, Record]:
-        """The propagated module and everything that happened on the way."""
+        """Return the propagated module and the record of all propagation steps."""
         record = Record()
         return self.run(module, record), record
 
@@ -109,14 +109,14 @@ class Propagate(Pass, name="propagate"):
         rules: Rules,
         record: Record | None,
     ) -> Function:
-        """One function; values on which nothing is known are whole on `mesh`."""
+        """Propagate in one function; values without any known sharding are unsharded on `mesh`."""
         prepared = self.prepared(function, steppers, rules)
         draft, network, said, bridges = (
             prepared.draft, prepared.network, prepared.said, prepared.bridges
         )  # fmt: skip
         units = not self.prepare
         state = begin(function, network, said, steppers.shardings, units=units)
-        # The axes of a manual computation are asked for by its ends.
+        # The boundary values of a manual computation state its manual axes.
         wholly = said | {value: bridge.whole for value, bridge in bridges.items()}
         recorder = record and Recorder(
             record, draft, network, steppers.shardings, wholly, prepared.spoken,
@@ -158,7 +158,7 @@ class Propagate(Pass, name="propagate"):
         )
 
     def prepared(self, function: Function, steppers: Steppers, rules: Rules) -> "Prepared":
-        """A function as it is before anything moves."""
+        """Return a function in its state before propagation."""
         draft = Draft(function)
         if self.prepare:
             split_constants(draft)
@@ -173,7 +173,7 @@ class Propagate(Pass, name="propagate"):
         return Prepared(draft, network, owners, said, bridges, groups, Spoken(constraints, spoke))
 
     def running(self, prepared: "Prepared", steppers: Steppers, watch: Watch | None = None) -> Run:
-        """What takes a prepared function to its fixed point."""
+        """Return the run that propagates a prepared function to its fixed point."""
         return Run(
             prepared.network,
             prepared.draft.inputs(prepared.draft.function.body),
@@ -185,7 +185,7 @@ class Propagate(Pass, name="propagate"):
         )
 
     def closed(self, shardings: Shardings, mesh: Mesh) -> Close:
-        """What to write for a sharding of a given number."""
+        """Return the function from sharding numbers to the shardings that are written."""
 
         @cache
         def close(
@@ -196,7 +196,7 @@ class Propagate(Pass, name="propagate"):
                 return found
             single = found is not None and shardings.meshes[found.mesh].is_maximal
             if not type.rank and not single and (found is None or not found.unreduced):
-                return None  # there is nothing to say about a scalar
+                return None  # a replicated scalar has no sharding
             if found is None and self.leave_open:
                 return Sharding.open(mesh.name, type.rank)
             if found is None:
@@ -211,10 +211,10 @@ class Propagate(Pass, name="propagate"):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A function as a network, and what is said in it.
+    """A function as a propagation network, and the shardings stated in it.
 
-    `owners` maps each target of an edge to the one that owns it; `said` is by value, `spoken` who
-    said it for others.
+    `owners` maps each target of an edge to the owner of the edge; `said` maps values to stated
+    shardings, and `spoken` records the values whose annotations apply to others.
     """
 
     draft: Draft
@@ -227,9 +227,10 @@ class Prepared:
 
 
 def flows(draft: Draft) -> dict[Value, Value]:
-    """Each target of an edge, and the one that owns the edge.
+    """Return the owner of the edge of each target.
 
-    The uses of an owner turn round, since in MLIR they have moved to the edge by now.
+    The use lists of owners are reversed, because in MLIR the uses have moved to the edge at this
+    point.
     """
     owners: dict[Value, Value] = {}
     for op in draft.walk():
@@ -240,10 +241,10 @@ def flows(draft: Draft) -> dict[Value, Value]:
 
 
 def statements(draft: Draft, *, units: bool = False) -> dict[Value, Sharding]:
-    """What the program says about its values; of axes of size 1 if `units`.
+    """Return the shardings stated in the program, including axes of size 1 if `units`.
 
-    A word about one result of an operation leaves its other results open on the same mesh, which
-    is more than nothing: constraints do not move in there.
+    A sharding on one result of an operation makes its other results open on the same mesh, which
+    differs from no sharding: constraints do not move to open values.
     """
     said: dict[Value, Sharding] = {}
 
@@ -277,7 +278,7 @@ def begin(
     *,
     units: bool = False,
 ) -> State:
-    """The shardings that are stated; of a value with many spellings, the first that is."""
+    """Return the initial state: for a cell of several values, the first stated sharding."""
     cells = [shardings.number(said.get(owner)) for owner in network.owners]
     for value, cell in network.cells.items():
         if cells[cell] == NOTHING:

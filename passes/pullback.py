@@ -1,8 +1,8 @@
-"""The way back through one block: from cotangents of results to cotangents of what they used.
+"""Reverse mode through one block: from cotangents of results to cotangents of operands.
 
 Operations are visited from last to first. Each takes the cotangents of its results, which are
-complete by then, and adds to those of its operands what its vjp rule says. A cotangent that was
-never given is zero, and costs nothing.
+complete by then, and its vjp rule adds to the cotangents of its operands. A missing cotangent is
+zero and costs nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,17 +12,19 @@ from shardir.errors import DifferentiateError
 from shardir.ir import Op, Value
 
 Cotangents = tuple[Value | None, ...]
-"""Those of the results of an operation; `None` where nothing came back."""
+"""Cotangents of the results of an operation; `None` is zero."""
 Handler = Callable[["Pullback", Op, Cotangents], Op | tuple[Op, ...]]
-"""Pulls cotangents back through an operation with blocks. Returns the operation with whatever
-more it must hand over, or the operations that take its place."""
+"""Pulls cotangents back through an operation with blocks.
+
+Returns the operation extended by the residuals it must pass on, or the operations that replace it.
+"""
 
 
 class Pullback:
-    """Grows in `b`. `given` are the cotangents that are known so far.
+    """Emits the backward operations of a block into the builder `b`.
 
-    `active` are the values that have cotangents at all, `wishes` says for a cotangent which value
-    it belongs to, so that it can be named after it.
+    `given` holds the cotangents accumulated so far. `active` are the values that have cotangents;
+    `wishes` maps a cotangent to the value that it belongs to, after which it can be named.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Pullback:
         self.given: dict[Value, Value] = {}
 
     def inner(self) -> "Pullback":
-        """The way back through a block inside this one."""
+        """Return the pullback of a nested block."""
         b = self.b.inner()
         b.why = self.b.why
         return Pullback(b, self.active, self.handlers, self.wishes)
@@ -52,14 +54,14 @@ class Pullback:
         self.given[value] = cotangent if known is None else self.b.add(known, cotangent)
 
     def take(self, value: Value) -> Value | None:
-        """The cotangent of a value that gets no more."""
+        """Return the complete cotangent of a value."""
         cotangent = self.given.pop(value, None)
         if cotangent is not None:
             self.wishes.setdefault(cotangent, value)
         return cotangent
 
     def run(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """Pull back through `ops`; returns them with what more they must hand over."""
+        """Pull back through `ops`; return them extended by the residuals they must pass on."""
         forward: list[Op] = []
         loc, why = self.b.loc, self.b.why
         for op in reversed(ops):
@@ -93,5 +95,5 @@ class Pullback:
 
 
 def error(message: str, op: Op | None) -> DifferentiateError:
-    """A `DifferentiateError` that says which line of the user's program it is about."""
+    """Return a `DifferentiateError` that names the line of the user's program."""
     return DifferentiateError(f"{message}\n --> {op.loc}" if op and op.loc else message)

@@ -1,9 +1,9 @@
-"""The way forward through one block: from tangents of operands to tangents of results.
+"""Forward mode through one block: from tangents of operands to tangents of results.
 
-Operations are visited in order. Each stays as it is, and what makes the tangents of its results
-comes after it: by the rule it declares, or derived from its vjp. A vjp is linear in the cotangent
-it is given, and the transpose of the derivative; pulling the tangents back through it transposes
-it again, which gives the derivative.
+Operations are visited in order. Each is kept, followed by the operations that compute the tangents
+of its results: by the jvp rule that it declares, or derived from its vjp. A vjp is linear in its
+cotangent, and the transpose of the derivative; pulling tangents back through it transposes it
+again, which gives the derivative (double transposition).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ from shardir.tangents import Tangents, diagonal
 from shardir.types import INEXACT
 
 Handler = Callable[["Pushforward", Op], None]
-"""Appends an operation with blocks that makes tangents too, and says what they are."""
+"""Appends an operation with blocks that computes tangents too, and records them."""
 
 
 class Pushforward:
-    """Grows in `b`, which gets the operations of the program too.
+    """Emits the operations of the program and of the tangents into the builder `b`.
 
-    `tangents` are those of the values so far, in all blocks; a value without one does not move.
-    `kept` are the operations to keep whether or not anything uses them.
+    `tangents` holds the tangents of values so far, in all blocks; a value without one has a zero
+    tangent. `kept` are the operations to keep even if nothing uses them.
     """
 
     def __init__(
@@ -40,22 +40,22 @@ class Pushforward:
         self.kept: set[Op] = set()
 
     def inner(self) -> "Pushforward":
-        """The way forward through a block inside this one."""
+        """Return the pushforward of a nested block."""
         inner = Pushforward(self.b.inner(), self.handlers, self.tangents)
         inner.b.why = self.b.why
         return inner
 
     def get(self, value: Value) -> Value | None:
-        """The tangent of a value; `None` is zero."""
+        """Return the tangent of a value; `None` is zero."""
         return self.tangents.get(value)
 
     def whole(self, value: Value) -> Value:
-        """The tangent of a value, also where it is zero."""
+        """Return the tangent of a value, materialized if it is zero."""
         found = self.get(value)
         return self.b.full(0, value.type) if found is None else found
 
     def give(self, value: Value, tangent: Value | None) -> None:
-        """Say what the tangent of a value is."""
+        """Set the tangent of a value."""
         if tangent is None:
             self.tangents.pop(value, None)
         else:
@@ -67,7 +67,7 @@ class Pushforward:
         self.kept.add(op)
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Append `ops`, and what makes their tangents."""
+        """Append `ops` and the operations that compute their tangents."""
         loc, why = self.b.loc, self.b.why
         for op in ops:
             moves = any(self.get(value) is not None for value in op.uses())
@@ -82,7 +82,7 @@ class Pushforward:
         self.b.loc, self.b.why = loc, why
 
     def block(self, params: Sequence[Value], returns: Sequence[Value]) -> Block:
-        """The block so far, without what turned out to be of no use."""
+        """Return the block so far, without dead operations."""
         needed = set(returns)
         ops = []
         for op in reversed(self.b.ops):
@@ -93,7 +93,7 @@ class Pushforward:
 
     def _through(self, op: Op) -> None:
         spec = op.spec
-        # What has no elements does not move anything, though slopes of it may be 0 / 0.
+        # Empty operands have no tangent, although derivatives by them may be 0 / 0.
         tangents = [self.get(value) if value.type.size else None for value in op.operands]
         if spec.vjp is flat or not any(tangents):
             return
@@ -114,7 +114,7 @@ class Pushforward:
             self.give(value, tangent)
 
     def _transposed(self, op: Op, tangents: Tangents) -> Tangents:
-        """The tangents of the results by the vjp, pulled back through."""
+        """Return the tangents of the results by transposing the vjp."""
         if op.spec.vjp is None:
             raise error(f"%{op.results[0].name} = {op.name} has no derivative", op)
         b = self.b.inner()

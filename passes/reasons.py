@@ -1,4 +1,4 @@
-"""The sentences that say why a program communicates."""
+"""Texts of `why`: why a program communicates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from shardir.placement import Axes, Sharding
 from shardir.text.printer import show_axis
 
 WORDS = {"add": "sum", "mul": "product", "max": "maximum", "min": "minimum"}
-"""What combining by each reduction is called."""
+"""Noun for the result of each reduction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words for shardings on one mesh."""
+    """Formats shardings on one mesh and the reasons for reshards."""
 
     mesh: Mesh
 
     def shown(self, sharding: Sharding) -> str:
-        """How a sharding cuts, as in `[data, -]`, and what is pending."""
+        """Return a sharding as text, such as `[data, -]`, with its unreduced axes."""
         dims = ", ".join(self.axes(dim.axes) for dim in sharding.dims)
         pending = f" pending over {self.axes(sharding.unreduced)}" if sharding.unreduced else ""
         return f"[{dims}]{pending}"
@@ -32,15 +32,15 @@ class Words:
         return f"({', '.join(shown)})" if len(shown) > 1 else "".join(shown) or "-"
 
     def need(self, op: Op, operand: int, sharding: Sharding, cuttable: bool = True) -> str:
-        """Why an operand is moved."""
-        verb = "needs" if cuttable else "cannot be cut and needs"
+        """Explain why an operand is resharded."""
+        verb = "needs" if cuttable else "cannot be sharded and needs"
         result = f"%{op.results[0].name} = " if op.results else ""
         return f"operand {operand} of {result}{op.name} {verb} {self.shown(sharding)}"
 
     def instead(
         self, op: Op, value: Value, operand: int, rule: FactorRule, fitting: Alignment
     ) -> str:
-        """Which loops give up the cuts that an operand loses, as a part of a sentence."""
+        """Return a clause that states which factors lose the axes that an operand loses."""
         if value.sharding is None:
             return ""
         cuttable = cuts_of(op, rule)
@@ -58,23 +58,24 @@ class Words:
                 if any(a.overlaps(b) for a in lost for b in axes)
             ]
             if whole:
-                said[f"{loop_name(op, rule, whole[0])} has to be whole"] = None
+                said[f"{loop_name(op, rule, whole[0])} must be unsharded"] = None
             elif other:
                 names = " and ".join(dict.fromkeys(loop_name(op, rule, i) for i in other))
-                said[f"{self.axes(lost)} cuts {names}, not {name}"] = None
+                said[f"{self.axes(lost)} shards {names}, not {name}"] = None
             else:
-                said[f"{name} is not cut over {self.axes(lost)}"] = None
+                said[f"{name} is not sharded over {self.axes(lost)}"] = None
         return f": {' and '.join(said)}" if said else ""
 
     def walked(self, op: Op, value: Value, sharding: Sharding) -> str:
-        """That a loop takes an operand apart along a cut, as a part of a sentence."""
+        """Return a clause that states that a scan iterates over a sharded dimension of an
+        operand."""
         lost = value.sharding and value.sharding.dims and value.sharding.dims[0].axes
         if op.name != "scan" or not lost or sharding.dims[0].axes:
             return ""
-        return f": it walks dimension 0 of %{value.name} one after the other"
+        return f": it iterates over dimension 0 of %{value.name}"
 
     def within(self, op: Op, rule: FactorRule) -> str:
-        """Why an operation communicates while it runs on pieces."""
+        """Explain why an operation communicates while it runs on shards."""
         cut: dict[int, Axes] = {}
         for value, mapping in zip(op.operands, rule.operands, strict=True):
             dims = value.sharding.dims if value.sharding else ()
@@ -83,12 +84,13 @@ class Words:
                     cut |= dict.fromkeys(loops, dim.axes)
         inner = [i for i in cut if rule.factors[i].kind is not Kind.PASS] or list(cut)
         along = " and ".join(
-            f"{loop_name(op, rule, i)}, which is cut over {self.axes(cut[i])}" for i in inner
+            f"{loop_name(op, rule, i)}, which is sharded over {self.axes(cut[i])}" for i in inner
         )
         return f"%{op.results[0].name} = {op.name} runs along {along}"
 
     def cannot_pad(self, op: Op, value: Value, sharding: Sharding) -> str:
-        """Which uneven cuts of an operand an operation cannot run with, as a part of a sentence."""
+        """Return a clause that names the uneven axes of an operand that an operation does not
+        support."""
         odd = [
             f"{value.type.shape[d]} does not divide over {self.axes(value.sharding.dims[d].axes)}"
             for d in uneven_dims(value.sharding, value.type.shape)
@@ -97,7 +99,7 @@ class Words:
         return f", since {' and '.join(odd)} and {op.name} cannot pad" if odd else ""
 
     def begins(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
-        """Which padding results have that operands do not have."""
+        """Describe the padding that results have and operands do not."""
         known = {size for value in operands for size in self.padded(value).values()}
         new = {
             f"dimension {d} of %{value.name} is padded from {ends[0]} to {ends[1]}": None
@@ -108,7 +110,7 @@ class Words:
         return " and ".join(new)
 
     def padded(self, value: Value) -> dict[int, tuple[int, int]]:
-        """Where dimensions of a value end, and where their last pieces do, if that differs."""
+        """Return the size of each padded dimension of a value, and the end of its last shard."""
         sharding, shape = value.sharding, value.type.shape
         ends = {}
         for d in uneven_dims(sharding, shape):
@@ -118,12 +120,12 @@ class Words:
         return ends
 
     def uneven(self, sharding: Sharding, value: Value, dim: int) -> str:
-        """What to say of a cut that does not divide and may not be padded."""
+        """Return the error text for axes that do not divide a dimension and may not be padded."""
         cut, size = sharding.dims[dim], value.type.shape[dim]
         return (
             f"dimension {dim} of %{value.name} has size {size}, which is not divisible by "
-            f"{cut.pieces}: it is cut over {self.axes(cut.axes)}; pad it to "
-            f"{-(-size // cut.pieces) * cut.pieces}, cut it otherwise, or let uneven=pad"
+            f"{cut.pieces}: it is sharded over {self.axes(cut.axes)}; pad it to "
+            f"{-(-size // cut.pieces) * cut.pieces}, shard it otherwise, or set uneven=pad"
         )
 
     def reason(
@@ -134,7 +136,7 @@ class Words:
         rule: FactorRule | None,
         fitting: Alignment | None,
     ) -> str:
-        """Why an operation makes `raw` when `result` is wanted."""
+        """Explain why an operation computes `raw` although `result` is needed."""
         made = raw.sharding or Sharding.whole(self.mesh.name, raw.type.rank)
         wanted = result.sharding or Sharding.whole(self.mesh.name, result.type.rank)
         if rule and fitting and made.unreduced:
@@ -142,13 +144,12 @@ class Words:
             word = WORDS[made.reduction]
             over = " and ".join(loop_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
-        return (
-            f"%{result.name} = {op.name} is made {self.shown(made)} and wanted {self.shown(wanted)}"
-        )
+        name = f"%{result.name} = {op.name}"
+        return f"{name} is computed {self.shown(made)} and needed {self.shown(wanted)}"
 
 
 def loop_name(op: Op, rule: FactorRule, factor: int) -> str:
-    """What people call a loop: its letter in an einsum, else a dimension that walks it."""
+    """Return the name of a factor for users: its einsum letter, else a dimension that it covers."""
     for i, mapping in enumerate(rule.operands):
         for dim, factors in enumerate(mapping):
             if factor in factors:
@@ -158,4 +159,4 @@ def loop_name(op: Op, rule: FactorRule, factor: int) -> str:
                     if not letter.isdigit():
                         return repr(letter)
                 return f"dimension {dim} of %{op.operands[i].name}"
-    return "a loop"
+    return "a factor"

@@ -1,10 +1,11 @@
-"""Gather again instead of keeping what was gathered: memory for communication.
+"""Repeat all-gathers instead of keeping their results: less memory for more communication.
 
 before: `%w = all-gather(%p, ...)`, used by the forward pass and, much later, by the backward pass
-after:  the later uses have a gather of their own, and `%w` is gone in between
+after:  the later uses read a second all-gather, and `%w` is not live in between
 
-This is how fully sharded training (ZeRO stage 3) runs when weights do not fit. It is an option:
-every device receives the tensor twice. Run it after `cse`, which would join the gathers again.
+Fully sharded training (ZeRO stage 3) needs this when the gathered weights do not fit in memory. The
+pass is optional, because every device receives the tensor twice. Run it after `cse`, which would
+merge the gathers again.
 """
 
 from dataclasses import dataclass, replace
@@ -16,11 +17,11 @@ from shardir.passes.program import rebuild_device_programs
 
 
 @dataclass(frozen=True)
-class Regather(Pass, name="regather"):
-    """Repeat all-gathers whose results would lie idle.
+class Regather(Pass, name="rematerialize-gathers"):
+    """Repeat all-gathers whose results are unused for a long time.
 
-    A result of at least `minimum` bytes that nobody uses for more than `idle` operations is
-    gathered again before the next use.
+    A result of at least `minimum` bytes with more than `idle` operations between two uses is
+    gathered again before the second one.
     """
 
     minimum: int = 1 << 20
@@ -44,7 +45,7 @@ class Regather(Pass, name="regather"):
                 if value in last and i - last[value] > self.idle:
                     gather = gathers[value]
                     again = replace(value, name=names.fresh(f"{value.name}.again"))
-                    why = f"%{value.name} would lie idle until here; {gather.why}"
+                    why = f"%{value.name} is unused for long before this line; {gather.why}"
                     operands = tuple(now.get(v, v) for v in gather.operands)
                     made.append(
                         replace(gather, operands=operands, results=(again,), loc=op.loc, why=why)

@@ -1,7 +1,7 @@
-"""Regions taken apart: their blocks in their places, and the blocks of their rules.
+"""Inline regions and the blocks of their derivative rules.
 
-Values of a block have one definition in the function, so a block that is used once goes where its
-operation was without any copy. What a rule says is copied, because it may be used again.
+A value has one definition in a function, so a block that is used once moves to the position of its
+operation without a copy. The blocks of a rule are copied, because the rule may be used again.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from shardir.passes.pullback import error
 
 
 def opened(op: Op) -> tuple[Op, ...]:
-    """The first block of a region, in the place of the region."""
+    """Return the operations of the first block of a region, to take the place of the region."""
     ops, _ = landed(op.blocks[0], op.operands, op.results, op)
     return ops
 
@@ -24,10 +24,10 @@ def opened(op: Op) -> tuple[Op, ...]:
 def landed(
     block: Block, args: Sequence[Value], results: Sequence[Value], op: Op
 ) -> tuple[tuple[Op, ...], dict[Value, Value]]:
-    """A block that is used here and nowhere else, in the place of a region.
+    """Inline a block that has no other use at the position of a region.
 
-    Returns operations that make `results`, the first values that it returns, of `args`; and what
-    stands for values of the block, where that is another.
+    Returns operations that compute `results`, the first values that the block returns, from `args`;
+    and a mapping from values of the block to their replacements.
     """
     new = dict(zip(block.params, args, strict=True))
     free = {v for inner in block.ops for v in inner.results if v.sharding is None}
@@ -47,7 +47,7 @@ def landed(
 
 
 def parted(ops: Sequence[Op], starts: Sequence[Value]) -> tuple[list[Op], list[Op]]:
-    """The operations that do not depend on `starts`, and those that do."""
+    """Split operations into those that do not depend on `starts` and those that do."""
     moving, still, moved = set(starts), list[Op](), list[Op]()
     for op in ops:
         if any(value in moving for value in op.uses()):
@@ -59,7 +59,7 @@ def parted(ops: Sequence[Op], starts: Sequence[Value]) -> tuple[list[Op], list[O
 
 
 def copy_of(block: Block, names: Names) -> Block:
-    """The block with values of its own."""
+    """Return a copy of the block that defines new values."""
     new = {param: replace(param, name=names.fresh(param.name)) for param in block.params}
     ops = tuple(copied(op, new, names) for op in block.ops)
     params = tuple(new[param] for param in block.params)
@@ -67,21 +67,21 @@ def copy_of(block: Block, names: Names) -> Block:
 
 
 def rule_of(op: Op, b: Builder, moves: Sequence[bool]) -> tuple[Block, ...]:
-    """Copies of the blocks of a region's rule, which is traced if it has not been.
+    """Return copies of the blocks of a region's rule, which is traced first if necessary.
 
-    `moves` says for each operand whether a derivative by it is asked: a rule need not compute the
-    others, and one that cannot is right where nobody asks. Whatever it says, the blocks take a
-    tangent, or give a gradient, for every operand that can have one.
+    `moves` states for each operand whether its derivative is needed: a rule need not compute the
+    others, and a rule without a derivative by an operand is valid where that derivative is not
+    needed. The blocks take a tangent, or return a cotangent, for each operand that can have one.
 
-    Raises `DifferentiateError` where there is only its name.
+    Raises `DifferentiateError` if the region has only the name of its rule.
     """
     blocks = op.blocks[1:]
     if not blocks:
         trace = function_of(op.attrs["rule"])
         if trace is None:
             raise error(
-                f"%{op.results[0].name} = {op.name} has the derivative {op.attrs['rule']!r}, of "
-                "which a text has only the name; give it the blocks of its rule",
+                f"%{op.results[0].name} = {op.name} has the derivative {op.attrs['rule']!r}, but "
+                "the text holds only its name; add the blocks of the rule",
                 op,
             )
         blocks = trace(tuple(moves))
@@ -89,7 +89,8 @@ def rule_of(op: Op, b: Builder, moves: Sequence[bool]) -> tuple[Block, ...]:
 
 
 def check_closed(op: Op, moves: Sequence[bool]) -> None:
-    """Raise `DifferentiateError` if a value moves that a region closes over."""
+    """Raise `DifferentiateError` if a derivative by a value is needed that the region closes
+    over."""
     count = len(op.operands) - op.attrs.get("closed", 0)
     for value, moving in list(zip(op.operands, moves, strict=True))[count:]:
         if moving:
@@ -97,8 +98,9 @@ def check_closed(op: Op, moves: Sequence[bool]) -> None:
 
 
 def closed_over(op: Op, value: Value) -> DifferentiateError:
+    """Return the error for a derivative by a value that a custom rule closes over."""
     return error(
-        f"{op.attrs['rule']} has a derivative of its own, and it uses %{value.name}: {value.type} "
-        "from outside, which the derivative is asked of too; pass it as an argument",
+        f"{op.attrs['rule']} has a custom derivative and closes over %{value.name}: {value.type}, "
+        "whose derivative is needed too; pass it as an argument",
         op,
     )

@@ -1,14 +1,15 @@
-"""Make every change of sharding explicit, so that each operation can run on local pieces.
+"""Insert explicit reshards, so that each operation can run on local shards.
 
 before: `%y = add(%a, %b) : f32[8@x]` with `%a: f32[8@x]`, `%b: f32[8@-]`
 after:  `%b.cut = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.cut) : f32[8@x]`
 
-Afterwards the tensors of every operation are cut alike along its factors, what flows into and out
-of a block arrives as the block says, and results are as the function says. A sum over a loop that
-is cut leaves a pending value, `%3.part`, and the `reshard` after it says where the sum is due.
-Cuts that do not divide a dimension leave padding at its end (see `shardir.passes.uneven`); an
-operation says in `why` when that begins, or why it cannot be. Every `reshard` says in `why` what
-it is for; `shardir.passes.planner` decides what it takes.
+Afterwards the tensors of every operation are sharded alike along its factors, values that enter and
+leave a block have the shardings of the block, and results have those of the function. A sharded
+reduced factor leaves an unreduced value, `%3.part`, and the `reshard` after it completes the
+reduction. Shardings that do not divide a dimension lead to padding at its end (see
+`shardir.passes.resharding.uneven`); an operation states in `why` where padding begins, or why it
+is impossible. The `why` of each `reshard` states its purpose; `shardir.passes.resharding.planner`
+chooses its collectives.
 """
 
 from collections.abc import Sequence
@@ -33,25 +34,25 @@ from shardir.passes.uneven import MODES, loops_that_pad, settled, uneven_dims
 from shardir.placement import Sharding
 
 IDENTITIES = ("reshard", "sharding_constraint")
-"""Operations whose result is their operand in another place."""
+"""Operations whose result equals their operand, with another sharding."""
 FALLBACKS = ("replicate", "error")
-"""What becomes of operations that cannot be cut at all."""
+"""Treatment of operations without a factor rule."""
 
 
 @dataclass(frozen=True)
 class Reshard(Pass, name="reshard"):
-    """Insert `reshard` wherever shardings do not fit together.
+    """Insert `reshard` wherever shardings are incompatible.
 
-    `uneven`: what becomes of a cut that does not divide its dimension. `pad` keeps it, `replicate`
-    trims it to what divides, and `error` raises `PartitionError`. What a function takes and gives
-    is as it says in any case.
+    `uneven`: treatment of shardings that do not divide their dimension. `pad` keeps them,
+    `replicate` trims them to the axes that divide, and `error` raises `PartitionError`. Parameters
+    and results keep the stated shardings in any case.
 
-    `layouts`: where an operation runs whose tensors do not fit together: where the moves are
-    `cheapest`, or where OpenXLA Shardy puts it (`shardy`).
+    `layouts`: the shardings with which an operation with incompatible operands runs: those with the
+    `cheapest` reshards, or those of OpenXLA Shardy (`shardy`).
 
-    `on_fallback`: what becomes of an operation that is cut but has no loops: every device runs all
-    of it (`replicate`), and its moves say what they receive for that; or `error` raises
-    `PartitionError`.
+    `on_fallback`: treatment of an operation with sharded operands but no factor rule: every device
+    computes all of it (`replicate`), and the reshards state the bytes received for that; or `error`
+    raises `PartitionError`.
     """
 
     choices: ClassVar = {"uneven": MODES, "layouts": LAYOUTS, "on_fallback": FALLBACKS}
@@ -67,7 +68,7 @@ class Reshard(Pass, name="reshard"):
 
 
 def rebuilt(function: Function, rewriter: "Rewriter") -> Function:
-    """The function with its moves made explicit."""
+    """Return the function with explicit reshards."""
     body = function.body
     scope = Scope({p: rewriter.settled(p, border=True) for p in body.params}, None)
     ops = rewriter.ops(body, scope)
@@ -75,7 +76,7 @@ def rebuilt(function: Function, rewriter: "Rewriter") -> Function:
     for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
         new = scope.value(value)
         target = rewriter.asked(asked, value, new)
-        why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
+        why = f"result {i} of @{function.name} needs {rewriter.words.shown(target)}"
         returns.append(rewriter.moved(new, target, scope, ops, None, why))
         results.append(told(target))
     return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
@@ -83,7 +84,7 @@ def rebuilt(function: Function, rewriter: "Rewriter") -> Function:
 
 
 class Scope:
-    """What the values of a block have become, and where they are known to have been moved to."""
+    """Rewritten values of a block, and the resharded copies that are available."""
 
     def __init__(self, new: dict[Value, Value], outer: "Scope | None") -> None:
         self.new, self.outer = new, outer
@@ -105,7 +106,7 @@ class Scope:
 
 
 class Rewriter:
-    """Rebuilds the blocks of one function."""
+    """Inserts reshards into the blocks of one function."""
 
     def __init__(self, mesh: Mesh, function: Function, options: Reshard) -> None:
         self.mesh = mesh
@@ -114,10 +115,11 @@ class Rewriter:
         self.names = names_of(function)
         self.words = Words(mesh)
 
-    # Shardings as they will be
+    # Final shardings
 
     def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
-        """Closed, and without cuts that do not divide, unless they are padded."""
+        """Return the sharding closed, and without axes that do not divide unless they are
+        padded."""
         if sharding is None:
             return Sharding.whole(self.mesh.name, value.type.rank)
         shape = value.type.shape
@@ -133,11 +135,11 @@ class Rewriter:
         return value if sharding == value.sharding else replace(value, sharding=sharding)
 
     def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
-        """How a result of the function is wanted; as it is, where nothing is asked."""
+        """Return the stated sharding of a function result; that of the value if none is stated."""
         return self.settle(sharding, old, border=True) if sharding else self.of(new)
 
     def of(self, value: Value) -> Sharding:
-        """How a settled value is cut."""
+        """Return the final sharding of a value."""
         return value.sharding or self.whole(value)
 
     same = staticmethod(same_placement)
@@ -151,7 +153,7 @@ class Rewriter:
         made: list[Op] = []
         for op in block.ops:
             if op.name == "sharding_group":
-                continue  # what it asked has been decided
+                continue  # propagation has decided the group's sharding
             if op.name in IDENTITIES:
                 self.identity(op, scope, made)
             elif op.spec is manual_computation:
@@ -163,17 +165,18 @@ class Rewriter:
         return made
 
     def identity(self, op: Op, scope: Scope, made: list[Op]) -> None:
-        """A stated change of place; nothing, if the operand is there already."""
+        """Rewrite an explicit reshard or constraint; drop it if the operand already has the
+        sharding."""
         source, result = scope.value(op.operands[0]), self.settled(op.result)
         if self.same(self.of(source), self.of(result)):
             scope.new[op.result] = source
             return
-        why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(self.of(result))}"
+        why = op.why or f"%{result.name} = {op.name} states {self.words.shown(self.of(result))}"
         self.reshard(source, result, scope, made, op.loc, why)
         scope.new[op.result] = result
 
     def plain(self, op: Op, scope: Scope, made: list[Op]) -> None:
-        """An operation without blocks: align its operands and results."""
+        """Rewrite an operation without blocks: align its operands and results."""
         operands = tuple(map(scope.value, op.operands))
         results = tuple(map(self.settled, op.results))
         rule = self.loops(op)
@@ -201,23 +204,24 @@ class Rewriter:
         )
 
     def fallback(self, op: Op, value: Value, whole: Sharding) -> str:
-        """What it takes that an operation without loops needs an operand whole.
+        """Describe the bytes received because an operation without factor rule needs an unsharded
+        operand.
 
-        Raises `PartitionError` if that is not wanted.
+        Raises `PartitionError` if `on_fallback` is `error`.
         """
         nbytes, _ = price(self.of(value), whole, value.type)
         if self.on_fallback == "error" and nbytes:
             at = f" (from {op.loc})" if op.loc else ""
             raise PartitionError(
-                f"{op.name} has no rule that says how it can be cut, and each device would receive "
-                f"{nbytes} bytes of %{value.name}, which is cut {self.words.shown(self.of(value))}"
-                f"; state its rule, constrain %{value.name} to be whole, "
-                f"or let on_fallback=replicate{at}"
+                f"{op.name} has no sharding rule, and each device would receive "
+                f"{nbytes} bytes of %{value.name}, which is sharded "
+                f"{self.words.shown(self.of(value))}; state its rule, "
+                f"constrain %{value.name} to be replicated, or set on_fallback=replicate{at}"
             )
         return f", for which each device receives {nbytes} bytes" if nbytes else ""
 
     def loops(self, op: Op) -> FactorRule | None:
-        """The loops along which an operation may be cut."""
+        """Return the factor rule along which an operation may be sharded."""
         return loops_of(op)
 
     def fitting(
@@ -227,7 +231,8 @@ class Rewriter:
         operands: Sequence[Value],
         results: Sequence[Value],
     ) -> tuple[Alignment, str | None]:
-        """The shardings under which an operation can run, and how its results then combine."""
+        """Return the shardings with which an operation can run, and how unreduced results
+        combine."""
         tensors = (*operands, *results)
         if rule is None:
             free = op.spec.partition is not None and not operands
@@ -241,7 +246,7 @@ class Rewriter:
         return alignment_of(op, rule, places, padding, self.layouts), reduction_of(op, rule)
 
     def raw(self, result: Value, sharding: Sharding) -> Value:
-        """The value that an operation makes on the way to `result`."""
+        """Return the value that an operation defines before the reshard to `result`."""
         wanted = self.of(result)
         if self.same(wanted, sharding):
             return result
@@ -259,7 +264,7 @@ class Rewriter:
         rule: FactorRule | None = None,
         fitting: Alignment | None = None,
     ) -> None:
-        """Append an operation with the results it makes, and what brings them into place."""
+        """Append an operation, and the reshards of its results to their final shardings."""
         why = new.why or ("" if new.blocks else self.words.begins(new.operands, raw))
         made.append(replace(new, results=tuple(raw), why=why))
         for value, result, made_as in zip(old.results, results, raw, strict=True):
@@ -269,7 +274,7 @@ class Rewriter:
                 self.reshard(made_as, result, scope, made, old.loc, why)
 
     def control(self, op: Op, scope: Scope, made: list[Op]) -> None:
-        """An operation with blocks: what flows along an edge has one sharding on all of it."""
+        """Rewrite an operation with blocks: all values of an edge have one sharding."""
         flow = Flow(op, lambda value: self.of(self.settled(value)), self.whole)
         name = op.results[0].name if op.results else op.name
         operands = []
@@ -295,7 +300,8 @@ class Rewriter:
         self.finish(op, new, results, raw, scope, made)
 
     def manual(self, op: Op, scope: Scope, made: list[Op]) -> None:
-        """A manual computation: operands as its parameters say behind the manual axes."""
+        """Rewrite a manual computation: operands have the parameters' shardings behind the manual
+        axes."""
         (body,) = op.blocks
         params = {param: self.even(param) for param in body.params}
         inner = Scope(params, None)
@@ -317,11 +323,13 @@ class Rewriter:
                     made)  # fmt: skip
 
     def returned(self, op: Op, value: Value, result: Value) -> Sharding:
-        """How a manual computation returns a value behind its manual axes."""
+        """Return the sharding of a value that a manual computation returns, without its manual
+        axes."""
         return self.of(self.even(value))
 
     def even(self, value: Value) -> Value:
-        """A value at the border of a manual computation: padding would lie in its middle."""
+        """Return a value at the boundary of a manual computation, without padding, which would be
+        inside the dimension."""
         sharding = settled(self.of(value), value.type.shape, pads=False)
         return replace(value, sharding=told(replace(sharding, unreduced=(), reduction="add")))
 
@@ -336,7 +344,8 @@ class Rewriter:
         loc: Loc | None,
         why: str,
     ) -> Value:
-        """`value` under the sharding `target`: itself, or what an earlier move made of it."""
+        """Return `value` with the sharding `target`: itself, or an existing or new reshard of
+        it."""
         if self.same(self.of(value), target):
             return value
         found = scope.place(value, target)
@@ -355,7 +364,8 @@ class Rewriter:
         loc: Loc | None,
         why: str,
     ) -> None:
-        """Append a move, and remember that both are the same tensor, each in its place."""
+        """Append a reshard, and record that both values are the same tensor in different
+        shardings."""
         if begins := self.words.begins((source,), (result,)):
             why = f"{why}; {begins}"
         made.append(Op(OPS["reshard"], (source,), (result,), {}, (), loc, why))
@@ -365,5 +375,5 @@ class Rewriter:
 
 
 def told(sharding: Sharding) -> Sharding | None:
-    """What is written on a value: nothing on a scalar that every device has."""
+    """Return a sharding as it is written on a value: `None` on a replicated scalar."""
     return sharding if sharding.dims or sharding.unreduced else None

@@ -1,12 +1,13 @@
-"""Make every change of sharding explicit, where OpenXLA Shardy does.
+"""Insert the reshards that OpenXLA Shardy inserts.
 
 before: `%y = slice(%x, starts=[0]) : f32[8@-]` with `%x: f32[16@x]`
 after:  `%x.whole = reshard(%x) : f32[16@-]`, then `%y = slice(%x.whole, starts=[0]) : f32[8@-]`
 
 The decisions are those of Shardy's pass `insert-explicit-reshards{enable-full-version=true}`, see
-`shardir.passes.align_exactly`. What cannot run in pieces like that is left to a `reshard` behind
-this pass, as Shardy leaves it to `resolve-permutation-factors`. Where shardings are on meshes that
-differ in the order of devices alone, operations run on the one that most of their tensors are on.
+`shardir.passes.resharding.align_as_shardy`. Operations that cannot run on shards after this pass
+are left to a following `reshard`, as Shardy leaves them to `resolve-permutation-factors`. If
+shardings are on meshes that differ only in device order, operations run on the mesh of most of
+their tensors.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from shardir.placement import Axes, Sharding
 
 
 @dataclass(frozen=True)
-class ReshardExactly(Pass, name="reshard-exactly"):
+class ReshardExactly(Pass, name="insert-explicit-reshards"):
     """Insert `reshard` wherever Shardy inserts it."""
 
     def __call__(self, module: Module) -> Module:
@@ -49,32 +50,33 @@ def _function(function: Function, module: Module) -> Function:
 
 
 class _Exactly(Rewriter):
-    """Rebuilds the blocks of one function as Shardy would."""
+    """Rebuilds the blocks of one function as Shardy does."""
 
     def __init__(self, mesh: Mesh, function: Function, module: Module) -> None:
         super().__init__(mesh, function, Reshard())
         self.meshes = {mesh.name: mesh for mesh in module.meshes}
 
     def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
-        """Closed; whether cuts divide is asked later."""
+        """Return the sharding closed. A later pass checks divisibility."""
         if sharding is None:
             return Sharding.whole(self.mesh.name, value.type.rank)
         return replace(sharding.close(), replicated=())
 
     def even(self, value: Value) -> Value:
-        """A value at the border of a manual computation, pending sums included."""
+        """Return a value at the boundary of a manual computation, pending reductions included."""
         return self.settled(value)
 
     def returned(self, op: Op, value: Value, result: Value) -> Sharding:
-        """As the result is wanted; what is wanted of it is moved to inside."""
+        """Return the stated sharding of the result without manual axes; the reshard to it is inside
+        of the body."""
         return without_manual(self.of(result), op.attrs["axes"])
 
     def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
-        """How a result of the function is wanted: whole, where nothing is asked."""
+        """Return the sharding of a function result: unsharded if none is stated."""
         return self.settle(sharding, old)
 
     def same(self, a: Sharding, b: Sharding) -> bool:
-        """Whether both say the same, devices in the same order."""
+        """Return whether both shardings are equal, device order included."""
         if not super().same(a, b):
             return False
         return self.meshes[a.mesh].device_ids == self.meshes[b.mesh].device_ids or not any(a.axes)
@@ -89,7 +91,8 @@ class _Exactly(Rewriter):
         operands: Sequence[Value],
         results: Sequence[Value],
     ) -> tuple[Alignment, str | None]:
-        """An operation without loops, or on meshes that differ, stays as it is."""
+        """Return the alignment of an operation; without factor rule or common mesh it stays as it
+        is."""
         places = tuple(map(self.of, (*operands, *results)))
         mesh = self.common(places)
         stated = "custom>" in str(op.attrs.get("attributes", ""))
@@ -101,15 +104,16 @@ class _Exactly(Rewriter):
         elements = tuple(prod(value.type.shape) for value in (*operands, *results))
         reshapes = "stablehlo.reshape" in (op.attrs.get("operation"), f"stablehlo.{op.name}")
         aligned = align_exactly(rule, shardings, elements, reshapes)
-        # Keys cannot be added up.
+        # Random keys have no sum.
         keys = any(result.type.dtype == "key" for result in results)
         reduction = None if keys else reduction_of(op, rule)
         return self.pending(aligned, places, len(operands)), reduction
 
     def pending(self, aligned: Alignment, places: Sequence[Sharding], count: int) -> Alignment:
-        """With the sums that stay pending through an operation, from operands to results.
+        """Return the alignment with the axes that stay unreduced from operands to results.
 
-        What is cut now is not: it is summed up on the way there.
+        Axes that shard a tensor of the operation do not stay unreduced: the operand is reduced
+        before.
         """
         wanted = places[count].unreduced if len(places) > count else ()
         cuts = [axis for each in aligned.tensors for cut in each.axes for axis in cut]
@@ -125,7 +129,8 @@ class _Exactly(Rewriter):
         return replace(aligned, tensors=(*tensors, *results))
 
     def common(self, places: Sequence[Sharding]) -> str | None:
-        """The mesh that most tensors that are cut are on; `None` if their axes differ."""
+        """Return the mesh of most of the sharded tensors; `None` if the axes of their meshes
+        differ."""
         counts = Counter(place.mesh for place in places if any(place.axes))
         if len({self.meshes[name].axes for name in counts}) > 1:
             return None
@@ -140,7 +145,7 @@ class _Exactly(Rewriter):
         loc: Loc | None,
         why: str,
     ) -> Value:
-        """Every use has a move of its own; the same ones are joined later."""
+        """Insert a reshard for each use; `cse` merges equal ones later."""
         scope.places.clear()
         return super().moved(value, target, scope, made, loc, why)
 

@@ -1,8 +1,8 @@
-"""What the way back needs of the way forward.
+"""Residuals: values of the forward computation that the backward computation uses.
 
-The operations of a gradient use values that the program computed on its way forward. Where both
-ways are one block they just do; where they are two (the body of a loop and that of its reverse),
-such values must be handed over. Values that cost next to nothing are made again instead.
+If both are in one block, the backward operations refer to the forward values directly. If they are
+in two blocks (the body of a loop and that of its reverse), residuals must be passed between them.
+Values of negligible cost are recomputed instead.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,15 @@ from shardir.ir import Block, Op, Value
 from shardir.passes.program import acts_inside
 
 CHEAP = ("constant", "iota", "broadcast", "reshape", "convert", "axis-index")
-"""Operations that are repeated rather than have their result kept, if their operands are."""
+"""Operations that are recomputed instead of saved if their operands are available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """`saved` are handed over, `again` makes the rest anew; `new` maps to what it makes."""
+    """Residuals of a block: `saved` values, and operations `again` that recompute the others.
+
+    `new` maps each recomputed value to the result of its copy.
+    """
 
     saved: tuple[Value, ...]
     again: tuple[Op, ...]
@@ -26,7 +29,7 @@ class Handover:
 
 
 def live(ops: Sequence[Op], returns: Iterable[Value]) -> tuple[Op, ...]:
-    """The operations that `returns` depend on, and those that are there for more than that."""
+    """Return the operations that `returns` depend on, and those with effects."""
     needed = set(returns)
     kept = []
     for op in reversed(ops):
@@ -37,7 +40,7 @@ def live(ops: Sequence[Op], returns: Iterable[Value]) -> tuple[Op, ...]:
 
 
 def hand_over(forward: Block, back: Block, names: Names) -> Handover:
-    """What `back` uses of `forward`."""
+    """Return the residuals: the values of `forward` that `back` uses."""
     defined = set(forward.values())
     used = [value for value in back.captures() if value in defined]
     cheap: dict[Value, Op] = {}

@@ -1,16 +1,17 @@
-"""Decide where propagation gave up: cut results over what their operands offer.
+"""Resolve sharding conflicts: shard results that propagation left unsharded by axes of their
+operands.
 
 before: `%c = add(%a, %b) : f32[64@?]` with `%a: f32[64@x]`, `%b: f32[64@y]`, so that both are
         gathered
-after:  `%c = add(%a, %b) : f32[64@(x, y)]`, so that `%a` is cut further and `%b` exchanged
+after:  `%c = add(%a, %b) : f32[64@(x, y)]`, so that `%a` is sharded further and `%b` exchanged
 
-Runs after `propagate{leave_open=true}`, which tells what nobody has closed. Shardy leaves a result
-whole where its operands contradict one another. Here such a result gets the cuts with which it is
-made for the least bytes, and so on downstream, in one walk forward. A walk back takes away every
-cut that saves nothing. Sums are completed where they are wanted, as they were. Only dimensions that
-are open change, and they keep what they have; results of the function among them may also keep
-parts of axes. What is decided is taken only if all moves of the program then send less; the
-operation says in `why` what they sent.
+Runs after `propagate{leave_open=true}`, which leaves dimensions open that no annotation closed.
+Shardy leaves a result unsharded if its operands conflict. This pass gives such a result the
+sharding with which it is computed for the fewest bytes, in one forward walk, and a backward walk
+removes every choice that saves nothing. Reductions are completed where they were. Only open
+dimensions change, and they keep the axes that they have; results of the function among them may
+also keep sub-axes. A choice is kept only if all reshards of the program then send less; the
+operation states in `why` what they sent.
 """
 
 from collections.abc import Iterator
@@ -29,15 +30,15 @@ from shardir.passes.uneven import uneven_dims
 from shardir.passes.uses import UNKNOWN
 from shardir.placement import Sharding
 
-MOVES = "join-moves,reshard,delay-sums,join-reshards,share-reshards"
-"""What makes the moves of a program, by which two are compared."""
+MOVES = "merge-shifts,reshard,sink-reductions,sink-reshards,share-reshards"
+"""Pipeline that inserts the reshards of a program, by which two programs are compared."""
 PINNED = ("sharding_constraint", "sharding_group", "reshard", "constant")
-"""Operations whose operands and results stay as they are."""
+"""Operations whose operands and results keep their shardings."""
 
 
 @dataclass(frozen=True)
 class ResolveConflicts(Pass, name="resolve-conflicts"):
-    """Cut open results where propagation gave up, if the program then sends less."""
+    """Shard open results where propagation found a conflict, if the program then sends less."""
 
     def __call__(self, module: Module) -> Module:
         chosen = module
@@ -61,7 +62,7 @@ def _with(module: Module, at: int, function: Function) -> Module:
 
 
 def received(module: Module, function: int = 0) -> int:
-    """Bytes that a device receives by all moves; a `while` counts twice."""
+    """Return the bytes that a device receives by all reshards; a `while` body counts twice."""
     moved = Pipeline.parse(MOVES)(module).functions[function]
     mesh = mesh_of(moved, module)
     assert mesh is not None
@@ -80,20 +81,20 @@ def received(module: Module, function: int = 0) -> int:
 
 
 def _rounds(op: Op) -> int:
-    """How often the blocks of an operation run."""
+    """Return how often the blocks of an operation run."""
     if op.name == "scan":
         return max(int(op.attrs["length"]), 1)
     return UNKNOWN if op.name == "while" else 1
 
 
 def _closed(function: Function) -> Function:
-    """The function with nothing left open."""
+    """Return the function with all shardings closed."""
     results = tuple(s and s.close() for s in function.results)
     return replace(function, body=_rebuilt(function.body, {}, {}), results=results)
 
 
 def _rebuilt(block: Block, places: dict[Value, Sharding], why: dict[Op, str]) -> Block:
-    """The block with its values in other places, and closed; what decided that says so."""
+    """Return the block with the given shardings, closed, and the reasons in `why`."""
     new: dict[Value, Value] = {}
 
     def value(old: Value) -> Value:
@@ -122,7 +123,8 @@ def _rebuilt(block: Block, places: dict[Value, Sharding], why: dict[Op, str]) ->
 
 @dataclass(eq=False, slots=True)
 class _Use:
-    """What takes a value, and how often: an operation, or (`None`) what wants it at `place`."""
+    """A use of a value and how often it runs: an operation, or (`None`) a required sharding
+    `place`."""
 
     op: Op | None
     times: int
@@ -131,7 +133,7 @@ class _Use:
 
 @dataclass(eq=False, slots=True)
 class _Survey:
-    """The operations that can be decided for, in order, and who uses each value."""
+    """The operations whose results can be decided, in order, and the uses of each value."""
 
     mesh: str
     ops: dict[Op, int] = field(default_factory=dict)
@@ -151,7 +153,7 @@ class _Survey:
                     self.users.setdefault(value, []).append(_Use(op, times))
 
     def control(self, op: Op, times: int) -> None:
-        """What flows along edges stays where it is."""
+        """Record an operation with blocks; values of its edges keep their shardings."""
         flow = Flow(op, self.place, lambda v: Sharding.whole(self.mesh, v.type.rank))
         inside = times * _rounds(op)
         self.pinned.update(op.results)
@@ -167,7 +169,7 @@ class _Survey:
 
 
 class _Resolver:
-    """The places of the values of one function, while they are decided."""
+    """The shardings of the values of one function during resolution."""
 
     def __init__(self, function: Function, mesh: Mesh) -> None:
         self.survey = _Survey(mesh.name)
@@ -184,7 +186,7 @@ class _Resolver:
         return self.changed.get(value) or self.survey.place(value)
 
     def paid(self, op: Op) -> tuple[int, int]:
-        """Bytes and collectives of the moves that one run of an operation needs."""
+        """Return bytes and collectives of the reshards of one run of an operation."""
         return price_of(op, tuple(map(self.place, op.tensors)))
 
     def forward(self) -> None:
@@ -217,14 +219,14 @@ class _Resolver:
         )
 
     def back(self) -> None:
-        """Take away the cuts that save nothing."""
+        """Remove the choices that save nothing."""
         for value in reversed(list(self.changed)):
             now, cut = self.around(value), self.changed.pop(value)
             if self.around(value) > now:
                 self.changed[value] = cut
 
     def around(self, value: Value) -> int:
-        """The bytes of the moves next to a value."""
+        """Return the bytes of the reshards next to a value."""
         op = self.maker[value]
         total = self.paid(op)[0] * self.survey.ops[op]
         taken: dict[Sharding, None] = {}
@@ -238,7 +240,8 @@ class _Resolver:
 
 
 def extends(place: Sharding, stated: Sharding | None, value: Value) -> bool:
-    """Whether a place keeps what is stated, adds to open dimensions only, and cuts evenly."""
+    """Return whether a sharding keeps the stated one, changes open dimensions only, and divides
+    evenly."""
     if stated is None or uneven_dims(place, value.type.shape):
         return False
     kept = set(stated.replicated)
@@ -249,7 +252,7 @@ def extends(place: Sharding, stated: Sharding | None, value: Value) -> bool:
 
 
 def _resolved(function: Function, mesh: Mesh) -> Function | None:
-    """The function with conflicts resolved; `None` where there is nothing to do."""
+    """Return the function with conflicts resolved; `None` if there is nothing to do."""
     resolver = _Resolver(function, mesh)
     resolver.forward()
     resolver.back()
@@ -273,7 +276,8 @@ def _resolved(function: Function, mesh: Mesh) -> Function | None:
 
 
 def _results(function: Function, resolver: _Resolver) -> Iterator[Sharding | None]:
-    """Where open results of the function go with what is returned; `None` where they stay."""
+    """Yield the shardings that open function results take from the returned values; `None` for
+    those that keep theirs."""
     for value, asked in zip(function.body.returns, function.results, strict=True):
         place = resolver.place(value)
         moves = asked is not None and price(place, asked.close(), value.type)[0]

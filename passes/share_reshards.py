@@ -1,13 +1,13 @@
-"""Get each tensor to the places where it is needed with the least traffic, once.
+"""Reshard each tensor to the shardings in which it is needed by the cheapest tree of reshards.
 
 before: `%a.turn = reshard(%x)`, ..., `%a.whole = reshard(%x)`, where both exchange data
 after:  `%a.whole = reshard(%x)`, `%a.turn = reshard(%a.whole)`, which is a slice
 
-Runs after `delay-sums`. All places in which operations need one tensor form a tree that is
-rooted in the place where it is made; every branch is a `reshard`. The tree is grown from the
-root, the cheapest branch first, and replaces what was there if it sends less: moves in a chain
-become one, a pending sum that is needed in pieces only is reduced and scattered, what one gather
-brought is not gathered again, and a move whose tensor comes from outside of a loop leaves it.
+Runs after `sink-reductions`. All shardings in which operations need one tensor form a tree rooted
+in the sharding in which it is computed; each edge is a `reshard`. The tree grows from the root,
+cheapest edge first (Prim's algorithm), and replaces the existing reshards if it sends less: chains
+of reshards become one, an unreduced value that is needed sharded is reduce-scattered, a gather is
+reused, and a reshard of a loop-invariant tensor is hoisted out of the loop.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from shardir.placement import Sharding
 
 @dataclass(frozen=True)
 class ShareReshards(Pass, name="share-reshards"):
-    """Move each tensor to where it is needed by the cheapest tree of moves."""
+    """Reshard each tensor by the cheapest tree of reshards."""
 
     def __call__(self, module: Module) -> Module:
         return rebuild_global_programs(module, _function)
@@ -36,7 +36,8 @@ class ShareReshards(Pass, name="share-reshards"):
 
 @dataclass(eq=False, slots=True)
 class _Move:
-    """A `reshard`: at which operation of the home block it is, and how often it runs there."""
+    """A `reshard`: its index among the operations of the home block, and how often it runs
+    there."""
 
     op: Op
     at: int
@@ -45,13 +46,13 @@ class _Move:
 
 @dataclass(eq=False, slots=True)
 class _Tensor:
-    """One tensor, made as `root`, and its moves within the home block, in order."""
+    """One tensor, computed as `root`, and its reshards within the home block, in order."""
 
     root: Value
     home: Block
     moves: list[_Move] = field(default_factory=list)
     needed: dict[Value, int] = field(default_factory=dict)
-    """Moved values that something other than a move uses, and where it does so first."""
+    """Reshard results that other operations use, and the index of the first such use."""
 
 
 def _function(function: Function, mesh: Mesh) -> Function:
@@ -69,7 +70,7 @@ def _function(function: Function, mesh: Mesh) -> Function:
 
 @dataclass(eq=False, slots=True)
 class _Frame:
-    """A block on the way to the operation that is looked at: where, and how often it runs."""
+    """An enclosing block of the current operation: its index, and how often it runs."""
 
     block: Block
     times: int
@@ -77,7 +78,7 @@ class _Frame:
 
 
 class _Survey:
-    """Collects the moves of every tensor."""
+    """Collects the reshards of every tensor."""
 
     def __init__(self) -> None:
         self.tensors: list[_Tensor] = []
@@ -86,7 +87,7 @@ class _Survey:
         self.maker: dict[Value, Op] = {}
 
     def block(self, block: Block, around: list[_Frame], times: int = 1) -> None:
-        """`around` are the blocks that moves may leave this one for."""
+        """Analyze a block; reshards may be hoisted to the blocks `around`."""
         frame = _Frame(block, times)
         frames = [*around, frame]
         self.home.update(dict.fromkeys(block.values(), block))
@@ -130,7 +131,7 @@ class _Survey:
 
 
 class _Planner:
-    """Decides the moves of every tensor anew, where that sends less."""
+    """Plans the reshards of every tensor anew, and keeps the plan if it sends less."""
 
     def __init__(self, mesh: str, makers: dict[Value, Op]) -> None:
         self.mesh, self.makers = mesh, makers
@@ -182,7 +183,7 @@ class _Planner:
             self.added.setdefault((tensor.home, first[value]), []).append(move)
 
     def made_anew(self, root: Value, places: list[Value]) -> Op | None:
-        """The operation that makes a tensor, if it may as well be made in every place."""
+        """Return the operation that computes a tensor if it can be repeated for every sharding."""
         maker = self.makers.get(root)
         if maker is None or any(self.place(v).unreduced for v in (root, *places)):
             return None
@@ -191,7 +192,7 @@ class _Planner:
         return maker if whole or maker.name in ("constant", "iota") else None
 
     def places(self, tensor: _Tensor) -> dict[Value, list[Value]]:
-        """One value for each place that is needed, with all that are in this place."""
+        """Return one value for each needed sharding, with all values of that sharding."""
         found: dict[Value, list[Value]] = {}
         for value in tensor.needed:
             place = self.place(value)
@@ -200,15 +201,17 @@ class _Planner:
         return found
 
     def tree(self, root: Value, places: list[Value]) -> tuple[dict[Value, Value], int]:
-        """What each place is best reached from, in the order of the moves, and their weight.
+        """Return the parent of each sharding in order of the reshards, and the weight of the tree.
 
-        Grown from each place as the first one, since a dear first branch may pay.
+        The tree is grown with each sharding as the first one, since an expensive first edge may pay
+        off.
         """
         grown = (self.grown(root, [v, *(w for w in places if w is not v)]) for v in places)
         return min(grown, key=lambda tree: tree[1], default=({}, 0))
 
     def grown(self, root: Value, places: list[Value]) -> tuple[dict[Value, Value], int]:
-        """The tree that begins with the first of the places and goes on with the cheapest."""
+        """Return the tree that begins with the first sharding and continues with the cheapest
+        edge."""
         parents: dict[Value, Value] = {}
         reach = {value: (self.cost(root, value), root) for value in places}
         value, total = places[0], 0
@@ -234,7 +237,7 @@ class _Planner:
         return Block(block.params, tuple(made), block.returns)
 
     def resolved(self) -> dict[Value, Value]:
-        """What stands for each value in the end."""
+        """Return the final replacement of each value."""
 
         def last(value: Value) -> Value:
             while value in self.new:
@@ -245,7 +248,7 @@ class _Planner:
 
 
 def _why(maker: dict[Value, Op], value: Value) -> str:
-    """Why a value is moved; for a chain of moves, why each of them was."""
+    """Return the `why` of a reshard; for a chain of reshards, the texts of all of them."""
     reasons: list[str] = []
     while value in maker:
         reasons.append(maker[value].why)

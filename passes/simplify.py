@@ -1,11 +1,11 @@
-"""Write operations more simply wherever that cannot change a bit of the result.
+"""Simplify operations where no bit of the result can change.
 
 before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`, `%y = add(%b, %0)`
 after:  `%y = add(%x, %0)`; and `%x` itself, if `%0` is a constant -0.0
 
-The rules are in `shardir.passes.identities`. A value is replaced only by one that is cut alike;
-operations that rearrange data are joined only where no sharding has been decided in between.
-What nobody uses any more is left for `dce`.
+`shardir.passes.simplify.identities` holds the rules. A value is replaced only by one with the same
+sharding; data movement operations are merged only if no sharding has been decided between them.
+Unused values remain for `dce`.
 """
 
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class _Simplifier:
         return Block(block.params, tuple(ops), returns)
 
     def current(self, op: Op) -> Op:
-        """The operation on what its operands have become."""
+        """Return the operation with replaced operands."""
         blocks = tuple(map(self.block, op.blocks))
         if not blocks and not any(v in self.new for v in op.operands):
             return op
@@ -64,7 +64,8 @@ class _Simplifier:
 
 
 def _apply(op: Op, known: Known) -> Value | Op | None:
-    """A value that the only result equals, or an operation to make it instead."""
+    """Return a value that equals the only result, or a simpler operation; `None` if no rule
+    applies."""
     for rule in RULES.get(op.name, ()):
         found = rule(op, known)
         if isinstance(found, Op):
@@ -75,5 +76,5 @@ def _apply(op: Op, known: Known) -> Value | Op | None:
 
 
 def _replaces(value: Value, result: Value) -> bool:
-    """Whether a value may stand for another: nothing said about it would be lost."""
+    """Return whether a value can replace another without losing a stated sharding."""
     return value.type == result.type and result.sharding in (None, value.sharding)

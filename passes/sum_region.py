@@ -1,11 +1,11 @@
-"""Where sums may wait: the part of a program that pending sums can go through, and the best cut.
+"""The part of a program through which unreduced values can propagate, and its minimum cut.
 
-For one set of axes, every value that a pending sum can reach through linear operations is either
-pending or complete. Values that operations leave pending are so for good; what needs a complete
-value pays for the reduction, once a value, however many need it. An operation makes a pending
-result if what it is linear in is pending; there a complete value may join as the part of the
-first device, which sends nothing. Which values to leave pending is thus a minimum cut, and what
-it finds is never dearer than what was there. Ties go to the earliest place.
+For one set of axes, every value that a pending reduction can reach through linear operations is
+either unreduced or complete. Values that operations leave unreduced remain so; a use that needs a
+complete value pays for the reduction, once per value. An operation makes an unreduced result if its
+linear operands are unreduced; a complete value may join as the contribution of the first device,
+which sends nothing. The choice of unreduced values is therefore a minimum cut, whose cost never
+exceeds that of the given program. Ties are decided for the earliest reduction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,23 +22,23 @@ from shardir.passes.uses import Tie, Uses
 from shardir.placement import Axes, Sharding
 
 Arc = tuple[int, int, int]
-"""From a node to a node, with what is paid if the first is pending and the second is not."""
+"""Start node, end node, and the cost if the first is unreduced and the second is not."""
 
 
 @dataclass(eq=False, slots=True)
 class Way:
-    """How a flow can come to be pending: by `op` (or an edge), if the values in `group` are."""
+    """States how a flow can become unreduced: by `by` if all values in `group` are unreduced."""
 
     by: Op | Tie | None
     group: tuple[Value, ...]
     places: tuple[int, ...] = (0,)
-    """Of an operation: where the group stands among its operands."""
+    """Operand indices of the group in an operation."""
 
 
 class Region:
-    """The flows that a sum over `axes` can reach, and the way to each.
+    """The flows that a reduction over `axes` can reach, and how each becomes unreduced.
 
-    What is said of sums holds for any `reduction`.
+    The comments speak of sums; all holds for any `reduction`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Region:
                         waiting.append(found[0])
 
     def way(self, use: Op | Tie | None, value: Value) -> tuple[Value, Way] | None:
-        """The flow that a use of a pending value can make pending, and how."""
+        """Return the flow that a use of an unreduced value can make unreduced, and how."""
         if isinstance(use, Tie):
             edge = use.edge
             if all(map(self.free, (*edge.sources, *edge.targets))):
@@ -85,21 +85,21 @@ class Region:
         return None
 
     def free(self, value: Value) -> bool:
-        """Whether a sum over the axes may be pending in a value, or is by its own making."""
+        """Return whether a value may be unreduced over the axes, or is by its own operation."""
         sharding = self.place(value)
         if self.cuts(value) or (sharding.unreduced and sharding.reduction != self.reduced_by):
             return False
         return value in self.sources or not overlap(self.axes, sharding.unreduced)
 
     def cuts(self, value: Value) -> bool:
-        """Whether one of the axes cuts a value."""
+        """Return whether one of the axes shards a value."""
         return overlap(self.axes, tuple(self.place(value).used()))
 
     def place(self, value: Value) -> Sharding:
         return place_of(value, self.mesh.name)
 
     def complete(self, value: Value) -> Sharding:
-        """A value's sharding without the sum."""
+        """Return the sharding of a value without the pending reduction."""
         sharding = self.place(value)
         if value not in self.sources:
             return sharding
@@ -107,7 +107,7 @@ class Region:
         return pending_over(sharding, left, self.reduced_by)
 
     def pending(self, value: Value) -> Sharding:
-        """A value's sharding with the sum."""
+        """Return the sharding of a value with the pending reduction."""
         sharding = self.place(value)
         if value in self.sources:
             return sharding
@@ -115,21 +115,21 @@ class Region:
         return pending_over(sharding, axes, self.reduced_by)
 
     def reduction(self, value: Value) -> int:
-        """What it costs to complete a value where it is."""
+        """Return the cost of completing a value in place."""
         return self.cost(self.pending(value), self.complete(value), value)
 
     def cost(self, source: Sharding, target: Sharding, value: Value) -> int:
-        """The weight of a change of place, as often as it is made."""
+        """Return the weight of a reshard, multiplied by how often it runs."""
         cost = weight(price(source, target, value.type), self.latency)
         return cost * self.uses.times[value]
 
-    # The cut
+    # Minimum cut
 
     def decide(self, latency: int = LATENCY) -> set[Value] | None:
-        """The flows to leave pending, or `None` if nothing gets better.
+        """Return the flows to leave unreduced, or `None` if that improves nothing.
 
-        A collective weighs as much as `latency` bytes, unless the program would then send more
-        bytes than it does as it is: then bytes alone decide.
+        A collective weighs as much as `latency` bytes; if the program would then send more bytes
+        than before, bytes alone decide.
         """
         network, _, kept = self.network(latency)
         weight, side = network.cut()
@@ -142,7 +142,8 @@ class Region:
         return {flow for flow, node in self.nodes.items() if node in side}
 
     def network(self, latency: int) -> tuple[Network, list[Arc], int]:
-        """The graph to cut, and the weight of the program as it is: only the sources wait."""
+        """Return the flow network, its arcs, and the cost of the program as it is, where only
+        sources are unreduced."""
         self.latency = latency
         network = Network()
         self.nodes = {flow: network.node() for flow in self.ways}
@@ -171,7 +172,7 @@ class Region:
                 yield from self.users(value, network, node)
 
     def users(self, value: Value, network: Network, node: dict[Value, int]) -> Iterator[Arc]:
-        """What it takes if the value is pending and some of its users want it complete."""
+        """Yield the arcs for the uses of a value that may need it complete."""
         start = node[self.uses.flow(value)]
         ends: dict[int, None] = {}
         for use in self.uses.users[value]:
@@ -195,7 +196,8 @@ class Region:
                 yield paid, end, ENDLESS
 
     def end(self, value: Value, use: Op | Tie | None, node: dict[Value, int]) -> int:
-        """The node that must be pending for a use to take the value pending; 1 if none can."""
+        """Return the node that must be unreduced for a use to accept an unreduced value; 1 if none
+        can."""
         if use is None or (isinstance(use, Op) and len(use.results) != 1):
             return 1
         flow = use.edge.targets[0] if isinstance(use, Tie) else use.result
@@ -209,7 +211,7 @@ class Region:
         return node[flow]
 
     def move(self, value: Value, op: Op, start: int, node: dict[Value, int]) -> Iterator[Arc]:
-        """A change of place, of the pending or the complete value, may complete it on the way."""
+        """Yield the arcs of a reshard, which may complete the reduction of its operand."""
         target = self.place(op.result)
         whole = self.cost(self.complete(value), target, op.result)
         completing = self.cost(self.pending(value), target, op.result)
@@ -222,7 +224,7 @@ class Region:
 
 
 def _paid(node: int, weight: int) -> Iterator[Arc]:
-    """A weight that is paid if a node is pending, or, if it is negative, unless it is."""
+    """Yield an arc whose weight is paid if a node is unreduced, or, if negative, if it is not."""
     if weight > 0:
         yield node, 1, weight
     elif weight < 0:
@@ -230,5 +232,5 @@ def _paid(node: int, weight: int) -> Iterator[Arc]:
 
 
 def _paid_for(arcs: list[Arc], pending: set[int]) -> int:
-    """What is paid if these nodes are pending and no others."""
+    """Return the cost if exactly the nodes in `pending` are unreduced."""
     return sum(cost for start, end, cost in arcs if start in pending and end not in pending)

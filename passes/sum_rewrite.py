@@ -1,4 +1,5 @@
-"""Rebuild a function with some of its sums left pending, as `shardir.passes.sum_region` decided."""
+"""Rebuild a function with the values unreduced that `shardir.passes.resharding.reduction_region`
+chose."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,13 +15,13 @@ from shardir.passes.sum_region import Region
 from shardir.passes.uses import SKIPPED, Tie, Use
 
 REASONS = 3
-"""How many sums a sentence lists before it counts the others."""
+"""Maximum number of reductions that a `why` lists before it counts the others."""
 Places = tuple[int | None, ...]
-"""For each value that goes into or out of a block, the number of the edge it is on."""
+"""For each value that enters or leaves a block, the index of its edge."""
 
 
 class Rewriter:
-    """Rebuilds a function with the flows in `pending` as sums that wait."""
+    """Rebuilds a function with the flows in `pending` unreduced."""
 
     def __init__(self, old: Function, region: Region, pending: set[Value]) -> None:
         self.old, self.region, self.chosen = old, region, pending
@@ -30,7 +31,7 @@ class Rewriter:
         self.parts: dict[Value, Value] = {}
         self.joined: dict[tuple[Value, Block], Value] = {}
         self.sums: dict[Value, tuple[str, ...]] = {}
-        """Of what sums a pending value consists."""
+        """Descriptions of the reductions that an unreduced value consists of."""
 
     def function(self) -> Function:
         return replace(self.old, body=self.block(self.old.body))
@@ -41,7 +42,7 @@ class Rewriter:
     # Values
 
     def define(self, value: Value) -> Value:
-        """What is defined in the place of `value`: itself, or the pending value."""
+        """Return the definition in place of `value`: itself, or the unreduced value."""
         if not self.waits(value):
             self.whole[value] = value
             return value
@@ -56,7 +57,7 @@ class Rewriter:
         return part
 
     def wanted_whole(self, value: Value) -> bool:
-        """Whether somebody other than a `reshard` needs the completed sum."""
+        """Return whether a use other than a `reshard` needs the complete value."""
         for use in self.uses.users[value]:
             if isinstance(use, Op) and use.name == "reshard":
                 continue
@@ -67,7 +68,7 @@ class Rewriter:
         return False
 
     def joins(self, use: Use, value: Value) -> bool:
-        """Whether a use takes the value as a pending one, and in no other way."""
+        """Return whether a use accepts the value unreduced in all its operands."""
         if use is None or (isinstance(use, Op) and len(use.results) != 1):
             return False
         flow = use.edge.targets[0] if isinstance(use, Tie) else use.result
@@ -79,7 +80,8 @@ class Rewriter:
         )
 
     def complete(self, values: Sequence[Value], made: list[Op]) -> None:
-        """Complete the sums that were just defined, for those who need them so."""
+        """Append the reshards that complete newly defined values where complete values are
+        needed."""
         for value in values:
             if value in self.parts and self.wanted_whole(value):
                 part = self.parts[value]
@@ -104,7 +106,7 @@ class Rewriter:
         return "; ".join(sums[:REASONS]) + more or f"%{part.name} is a {word} that is needed whole"
 
     def part(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
-        """A value as a pending one; a complete one becomes the part of the first device."""
+        """Return a value unreduced; a complete one becomes the contribution of the first device."""
         if value in self.parts:
             return self.parts[value]
         found = self.joined.get((value, block))
@@ -129,7 +131,8 @@ class Rewriter:
     # Operations
 
     def block(self, block: Block, waiting: Sequence[bool] = (), op: Op | None = None) -> Block:
-        """The block; `waiting` says which of the values it returns `op` wants pending."""
+        """Return the rewritten block; `waiting` states which of its returned values `op` needs
+        unreduced."""
         params = tuple(map(self.define, block.params))
         made: list[Op] = []
         self.complete(block.params, made)
@@ -163,18 +166,18 @@ class Rewriter:
             self.sums.update((v, self.origin(v)) for v in results if v in self.parts)
 
     def current(self, value: Value) -> Value:
-        """A value as the program had it: complete, or a source that is taken as it is."""
+        """Return the value of the original program: complete, or a source that is used as it is."""
         return self.whole[value] if value in self.whole else self.parts.get(value, value)
 
     def origin(self, source: Value) -> tuple[str, ...]:
-        """What a sum is, in the words of the first `reshard` that was to complete it."""
+        """Return the `why` of the first `reshard` that completed a reduction."""
         users = self.uses.users[source]
         return next(
             ((u.why,) for u in users if isinstance(u, Op) and u.name == "reshard" and u.why), ()
         )
 
     def gather(self, result: Value, parts: Sequence[Value]) -> None:
-        """Note that a pending value consists of the sums that some others consist of."""
+        """Record that an unreduced value consists of the reductions of `parts`."""
         sums = (*self.sums.get(result, ()), *(s for p in parts for s in self.sums.get(p, ())))
         self.sums[result] = tuple(dict.fromkeys(sums))
 
@@ -203,7 +206,7 @@ class Rewriter:
         self.whole[result] = result
 
     def loop(self, op: Op, made: list[Op], block: Block) -> None:
-        """An operation with blocks: what an edge carries waits on all of it."""
+        """Rewrite an operation with blocks: all values of an edge are unreduced, or none."""
         edges = op.edges()
         waits = [self.waits(edge.targets[0]) for edge in edges]
         entering, *leaving = _edges_of(op)
@@ -228,8 +231,8 @@ class Rewriter:
 
 
 def _edges_of(op: Op) -> tuple[Places, ...]:
-    """On which edge each operand is, and each value that each block returns."""
-    # Edges name values; with a value of its own in each place the edges tell the places apart.
+    """Return the edge index of each operand, and of each value that each block returns."""
+    # Edges name values; a distinct copy for each position keeps the positions distinguishable.
     operands = tuple(replace(value) for value in op.operands)
     blocks = tuple(Block(b.params, (), tuple(map(replace, b.returns))) for b in op.blocks)
     number = {

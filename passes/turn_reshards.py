@@ -1,12 +1,15 @@
-"""Move tensors before they are transposed where others need them there untransposed.
+"""Reassociate reshards with transposes and concatenations.
+
+A reshard moves above a transpose if the operand of the transpose is resharded alike for another
+use:
 
 before: `%w.whole = reshard(%w)`, `%t = transpose(%w, perm=[1, 0])`, `%t.whole = reshard(%t)`
 after:  `%w.whole = reshard(%w)`, `%w.whole.1 = reshard(%w)`, `%t.whole = transpose(%w.whole.1)`
 
-The two equal moves are then one (`shardir.passes.share_reshards`): an embedding that is looked up
-and multiplied with, transposed, is gathered once.
+The two equal reshards are then merged (`shardir.passes.resharding.share_reshards`): an embedding
+that is both looked up and multiplied with, transposed, is gathered once.
 
-A concatenation that is needed whole is made of whole operands where these are fewer bytes:
+A reshard moves above a concatenation if its distinct operands have fewer elements than the result:
 
 before: `%c = concatenate(%x, %x, dim=0)`, `%c.whole = reshard(%c)`
 after:  `%x.whole = reshard(%x)`, `%c.whole = concatenate(%x.whole, %x.whole, dim=0)`
@@ -62,8 +65,8 @@ class Turner:
     def repeats(self, joined: Op, move: Op) -> bool:
         """Return whether gathering the operands of a concatenation moves less than gathering it.
 
-        Nothing else may use the concatenation, and the move may change nothing but the dimension
-        along which it joins, which becomes whole.
+        The reshard must be the only use of the concatenation, and must only unshard the
+        concatenated dimension.
         """
         dim: int = joined.attrs["dim"]
         source, target = (place_of(v, self.mesh) for v in (joined.result, move.result))
@@ -83,7 +86,8 @@ class Turner:
         return sum(operand.type.size for operand in distinct) < joined.result.type.size
 
     def joined_whole(self, joined: Op, move: Op) -> list[Op]:
-        """Return moves of the operands, each once, and the concatenation of what they give."""
+        """Return reshards of the operands, one per distinct operand, and the concatenation of their
+        results."""
         target = told(place_of(move.result, self.mesh))
         moved = {
             operand: replace(
@@ -98,13 +102,15 @@ class Turner:
         return [*moves, replace(joined, operands=operands, results=move.results)]
 
     def before(self, turn: Op, move: Op) -> Sharding:
-        """Where the operand of a transpose has to be for the result to be where it is moved."""
+        """Return the sharding of the operand of a transpose that leads to the target sharding of
+        its result."""
         target = place_of(move.result, self.mesh)
         perm: tuple[int, ...] = turn.attrs["perm"]
         return replace(target, dims=tuple(target.dims[perm.index(d)] for d in range(len(perm))))
 
     def shared(self, turn: Op, move: Op) -> bool:
-        """Whether something else moves the operand of a transpose to the same place."""
+        """Return whether the operand of a transpose is resharded to the same sharding for another
+        use."""
         place = self.before(turn, move)
         if place_of(turn.operands[0], self.mesh).unreduced or place.unreduced:
             return False

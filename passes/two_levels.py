@@ -1,13 +1,13 @@
-"""Collectives in two levels: inside of processes, and between them.
+"""Split collectives hierarchically: within processes, then between processes.
 
 before: `%g = all-reduce(%p, axes=[data], op=add)`, where two processes have four devices each
 after:  `%g.near = all-reduce(%p, axes=[data:(2)4], op=add)`
         `%g = all-reduce(%g.near, axes=[data:(1)2], op=add)`
 
-What devices of one process have for one another is a matter of memory; between processes one
-message says it for all of them. A sum of floating-point numbers of which a process would receive
-little is gathered and added up in the order of the devices, so that the same parts have a sum of
-the same bits on any number of processes.
+Devices of one process exchange data in memory; one message per process carries the data of all its
+devices to other processes. A floating-point sum of which a process would receive few bytes is
+gathered and added in device order, so that the result has the same bits for any number of
+processes.
 """
 
 from dataclasses import dataclass, replace
@@ -23,16 +23,15 @@ from shardir.passes.program import names_of
 
 
 @dataclass(frozen=True)
-class TwoLevels(Pass, name="two-levels"):
-    """Split each collective into one inside of processes and one between them.
+class TwoLevels(Pass, name="hierarchical-collectives"):
+    """Split each collective into one within processes and one between processes.
 
-    `across` says into how many blocks each axis of the mesh is cut, with one block for each
-    process: `data:2/model:1`. With `at`, the program is that of the process at this place,
-    `data:1/model:0`, where its devices stand along the axes is known. Sums of floating-point
-    numbers are added up in the order of the devices where a process receives at most `small`
-    bytes for that.
+    `across` states the number of blocks of each mesh axis, one block per process: `data:2/model:1`.
+    `at` is the position of one process among the blocks, `data:1/model:0`; if it is given, the
+    program is specialized for that process. Floating-point sums are added in device order where a
+    process receives at most `small` bytes for that.
 
-    Raises `MergeError` where the blocks do not fit the parts of axes that a program uses.
+    Raises `MergeError` if the blocks do not fit the sub-axes that a program uses.
     """
 
     across: str = ""

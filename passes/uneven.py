@@ -1,11 +1,10 @@
-"""Cuts that do not divide what they cut.
+"""Shardings that do not divide the dimensions that they shard.
 
-A dimension of n positions in p pieces is stored in pieces of ceil(n / p): the last ones are
-shorter, or empty, and what fills them up is padding, of which nothing is known. Where each
-position of a loop is computed from the same position of the operands, padding makes padding.
-Where a loop is folded up, `partition` puts the identity of the reduction in its place. Loops that
-need more than that (positions that are exchanged, dimensions that walk several loops) are cut as
-far as they divide.
+A dimension of n positions in p shards is stored in shards of ceil(n / p) positions: the last ones
+are shorter or empty and end with padding of undefined content. If an operation computes each
+position of a factor from the same position of its operands, padding leads to padding only. Before a
+reduction, `partition` overwrites the padding with the identity. Factors with other access patterns
+(permuted positions, dimensions of several factors) are sharded only as far as the axes divide them.
 """
 
 from collections.abc import Sequence
@@ -21,11 +20,12 @@ from shardir.placement import Dim, Sharding
 from shardir.types import TensorType
 
 MODES = ("pad", "replicate", "error")
-"""What becomes of a cut that does not divide: it is padded, trimmed to what divides, or refused."""
+"""Treatment of a sharding that does not divide: pad the dimension, replicate along the axes that do
+not divide, or raise an error."""
 
 
 def uneven_dims(sharding: Sharding | None, shape: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions that a sharding does not cut into even pieces."""
+    """Return the dimensions that a sharding does not divide evenly."""
     if sharding is None:
         return ()
     return tuple(
@@ -36,9 +36,10 @@ def uneven_dims(sharding: Sharding | None, shape: Sequence[int]) -> tuple[int, .
 
 
 def settled(sharding: Sharding, shape: Sequence[int], *, pads: bool) -> Sharding:
-    """Closed, and without cuts and sums of nothing.
+    """Return the sharding closed, without axes on empty dimensions.
 
-    Unless it `pads`, cuts that do not divide are trimmed to those that do.
+    Unless `pads`, axes that do not divide a dimension are trimmed to the prefix that does. An empty
+    tensor has no pending reduction.
     """
     if 0 in shape:
         sharding = replace(sharding, unreduced=(), reduction="add")
@@ -50,7 +51,7 @@ def settled(sharding: Sharding, shape: Sequence[int], *, pads: bool) -> Sharding
 
 
 def loops_that_pad(op: Op, rule: FactorRule) -> tuple[int, ...]:
-    """The factors along which an operation can run in uneven pieces."""
+    """Return the factors along which an operation can run on uneven shards."""
     return _loops(
         op.spec,
         rule,
@@ -82,7 +83,7 @@ def _loops(
     for type, mapping in zip((*operands, *results), rule.tensors, strict=True):
         for size, factors in zip(type.shape, mapping, strict=True):
             whole = len(factors) == 1 and rule.factors[factors[0]].size == size
-            # A declaration may know how positions move, but not of loops over no positions.
+            # A declared rule can handle permuted positions, but not factors without positions.
             moves = declared and len(factors) == 1 and rule.factors[factors[0]].size > 1
             if not whole and not moves:
                 chosen.difference_update(factors)

@@ -1,16 +1,16 @@
-"""Make every loop and branch of a per-device program go the same way on all devices.
+"""Make loops and branches of a per-device program uniform: all devices take the same path.
 
 before: `%y = case(%p) : f32[2] { yield %a } { yield %b }`, where `%p` differs between devices
 after:  the operations of both branches, and `%y = select(%p, %b, %a)`
 
 Devices that run in lockstep, such as the replicas of an IPU, have one flow of control. A branch
-whose index differs becomes all of its branches and a selection between their results. A loop whose
-condition differs runs until it has ended on all devices, and a device on which it has ended keeps
-its carried values. `divergence.differing` says which decisions differ.
+with a divergent index becomes all of its branches and a selection between their results. A loop
+with a divergent condition runs until it has ended on all devices, and a device on which it has
+ended keeps its carried values. `divergence.differing` determines which values diverge.
 
 A device also computes the branches that it does not take. A loop in such a branch might never end
 there, so a loop runs only as long as its condition holds on a device that takes the branch.
-Collectives need no care: the verifier refuses them under a decision that differs.
+Collectives need no special treatment: the verifier refuses them under a divergent decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ from shardir.types import TensorType
 FLAG = TensorType((), "bool")
 
 
-class UniformControl(Pass, name="uniform-control"):
-    """Replaces branches and loops whose decision differs between devices."""
+class UniformControl(Pass, name="uniform-control-flow"):
+    """Replace branches and loops whose decision differs between devices."""
 
     def __call__(self, module: Module) -> Module:
         main = module.main
@@ -47,7 +47,7 @@ class UniformControl(Pass, name="uniform-control"):
 
 
 def _decisions(op: Op) -> tuple[Value, ...]:
-    """The value that says which way an operation goes."""
+    """Return the values that decide the control flow of an operation."""
     if op.name == "case":
         return op.operands
     return op.blocks[0].returns if op.name == "while" else ()
@@ -76,9 +76,10 @@ class _Rewriter:
         return replace(self.function, body=substitute(body, self.new))
 
     def write(self, b: Builder, ops: Sequence[Op], active: Value | None) -> None:
-        """Append operations that run on all devices; only those where `active` holds need them.
+        """Append operations that run on all devices; only devices where `active` holds need their
+        results.
 
-        `None` means that all devices need them.
+        `None` means that all devices do.
         """
         for op in ops:
             b.loc, b.why = op.loc, op.why
@@ -98,7 +99,7 @@ class _Rewriter:
         return replace(block, ops=tuple(inner.ops))
 
     def _write_choice(self, b: Builder, op: Op, active: Value | None) -> None:
-        """All branches, and a selection between their results."""
+        """Append all branches, and selections between their results."""
         (index,) = op.operands
         self._refuse_effects(op)
         b.why = "devices take different branches"
@@ -127,7 +128,8 @@ class _Rewriter:
                 self.new[result] = chosen
 
     def _write_loop(self, b: Builder, op: Op, active: Value | None) -> None:
-        """A loop that carries whether it goes on here, and ends when it goes on nowhere."""
+        """Append a loop that carries whether it continues on this device, and ends when it
+        continues on none."""
         condition, body = op.blocks
         self._refuse_effects(op)
         name = f"{condition.returns[0].name}.here"
@@ -171,7 +173,7 @@ class _Rewriter:
         return _both(b, active, copies.get(holds, holds))
 
     def _refuse_effects(self, op: Op) -> None:
-        """Raises `MergeError` for an operation that only the devices that meet it may execute."""
+        """Raise `MergeError` for an operation with effects that only some devices may execute."""
         for block in op.blocks:
             for inner in block.walk():
                 if inner.spec.effect:

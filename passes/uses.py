@@ -1,7 +1,7 @@
-"""Who makes and who uses each value of a function, blocks of loops included, and how often.
+"""Definition and uses of each value of a function, nested blocks included, and execution counts.
 
-Values that an edge ties together (what a loop carries) are one flow: they live in one place and
-in one state, so analyses decide for all of them at once.
+Values that an edge ties together (what a loop carries) form one flow: they have one sharding and
+one reduction state, so analyses decide for all of them together.
 """
 
 from dataclasses import dataclass, field
@@ -9,29 +9,30 @@ from dataclasses import dataclass, field
 from shardir.ir import Block, Edge, Function, Op, Value
 
 UNKNOWN = 2
-"""How often a `while` is taken to run, of which nobody knows."""
+"""Assumed number of iterations of a `while` loop, whose trip count is unknown."""
 SKIPPED = ("case", "manual_computation")
-"""Operations whose blocks are left as they are: one branch runs, or values are local."""
+"""Operations whose blocks are not analyzed: only one branch of a `case` runs, and values in a
+`manual_computation` are local."""
 
 
 @dataclass(eq=False, slots=True)
 class Tie:
-    """An edge of an operation: what flows from sources to targets."""
+    """An edge of an operation: values flow from its sources to its targets."""
 
     op: Op
     edge: Edge
 
 
 Use = Op | Tie | None
-"""An operation, an edge of one, or (`None`) something that takes a value as it is."""
+"""An operation, an edge of one, or (`None`) a use that requires the value as it is."""
 
 
 @dataclass(eq=False, slots=True)
 class Uses:
-    """The values of one function.
+    """Definitions and uses of the values of one function.
 
-    `owner` names the flow of a value that is tied to others, `tied` the edge behind a flow;
-    `maker` has the operation that makes a value, `times` how often it is made.
+    `owner` maps a tied value to the representative of its flow, `tied` a flow to its edge; `maker`
+    maps a value to the operation that defines it, `times` to how often it is computed.
     """
 
     times: dict[Value, int] = field(default_factory=dict)
@@ -44,13 +45,13 @@ class Uses:
         return self.owner.get(value, value)
 
     def members(self, flow: Value) -> tuple[Value, ...]:
-        """The values that a flow consists of."""
+        """Return the values of a flow."""
         tie = self.tied.get(flow)
         return tuple(dict.fromkeys(tie.edge.targets)) if tie else (flow,)
 
 
 def uses_of(function: Function) -> Uses:
-    """One walk over the function."""
+    """Return the definitions and uses of all values of a function."""
     found = Uses()
     _block(function.body, 1, found)
     for value in function.body.returns:

@@ -1,9 +1,9 @@
-"""Inference of varying manual axes: along which axes each value of a program may vary.
+"""Inference of varying manual axes (vma): the axes along which each value of a program may vary.
 
-What comes in sharded along an axis varies along it, and each operation says what its results do
-(`shardir.vma`). Control flow adds two rules. What goes round a loop varies if it does anywhere on
-its way. What is computed in a branch or a round that only some devices along an axis take varies
-along that axis, whatever it is computed of.
+A value that enters sharded along an axis varies along it, and each operation declares the varying
+axes of its results (`shardir.vma`). Control flow adds two rules. A value that a loop carries varies
+if it does anywhere on its edge. A value that is computed in a branch or an iteration that only some
+devices along an axis execute varies along that axis, whatever its operands are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ from shardir.vma import NONE, Varying, Vma, joined
 def varying(
     block: Block, known: Mapping[Value, Varying], axes: Axes, within: Varying = NONE
 ) -> dict[Value, Varying]:
-    """Along which axes each value of a block, and of the blocks inside it, may vary.
+    """Return the axes along which each value of a block, and of nested blocks, may vary.
 
-    `axes` are the manual axes around the block. `known` says it of parameters and of what the block
-    uses from outside; of others it is none. Only some devices along `within` run the block.
+    `axes` are the manual axes around the block. `known` holds the varying axes of parameters and of
+    captured values; other values have none. Only some devices along `within` run the block.
     """
     found = dict(known)
     infer(block.ops, found, axes, within)
@@ -30,15 +30,15 @@ def varying(
 def infer(
     ops: Sequence[Op], found: dict[Value, Varying], axes: Axes, within: Varying = NONE
 ) -> None:
-    """Add to `found` what the results of operations vary along; see `varying`."""
+    """Add the varying axes of the results of operations to `found`; see `varying`."""
     _Inference(found, axes).sweep(ops, within)
 
 
 def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
-    """The rule of an operation without blocks, applied.
+    """Apply the rule of an operation without blocks.
 
-    Communication along a part of one of the `axes`, among groups of devices, leaves values that
-    vary along the whole of it.
+    Communication along a sub-axis of one of the `axes`, among groups of devices, leaves values that
+    vary along the complete axis.
     """
     rule = op.spec.vma or joined
     named = [*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ())]
@@ -52,26 +52,27 @@ def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
 
 
 def depending(block: Block, params: Sequence[Value]) -> set[Value]:
-    """The values of a block that depend on any of its parameters given, in whatever way."""
+    """Return the values of a block that depend on any of the given parameters."""
     mark = frozenset((Axis("dependent", 1, 1),))
     found = varying(block, dict.fromkeys(params, mark), ())
     return {value for value, marks in found.items() if marks >= mark}
 
 
 def union(values: Sequence[Value], found: Mapping[Value, Varying]) -> Varying:
-    """Along which axes any of the values varies."""
+    """Return the axes along which any of the values varies."""
     return NONE.union(*(found.get(value, NONE) for value in values))
 
 
 def decision(op: Op, found: Mapping[Value, Varying]) -> Varying:
-    """Along which axes devices go different ways through the blocks of an operation."""
+    """Return the axes along which devices take different paths through the blocks of an
+    operation."""
     if op.name == "case":
         return union(op.operands[:1], found)
     return union(op.blocks[0].returns, found) if op.name == "while" else NONE
 
 
 class _Inference:
-    """Grows `found` until nothing changes."""
+    """Extends `found` to a fixed point."""
 
     def __init__(self, found: dict[Value, Varying], axes: Axes) -> None:
         self.found, self.axes = found, axes
@@ -91,7 +92,7 @@ class _Inference:
                 found.update(dict.fromkeys(op.results, made | within))
 
     def around(self, op: Op, within: Varying) -> None:
-        """What flows along the edges into, round and out of blocks."""
+        """Infer the values of the edges into, around and out of blocks."""
         found = self.found
         watched = (*op.results, *chain.from_iterable(block.params for block in op.blocks))
         before = None
@@ -108,7 +109,8 @@ class _Inference:
             before = now
 
     def inside(self, op: Op, within: Varying) -> None:
-        """Any other operation with blocks: its results vary as all that it uses."""
+        """Infer any other operation with blocks: its results vary along the axes of all values it
+        uses."""
         made = union(tuple(op.uses()), self.found) | within
         for block in op.blocks:
             self.found.update(dict.fromkeys(block.params, made))
@@ -126,5 +128,5 @@ class _Inference:
 
 
 def along(cuts: Iterable[Axes]) -> Varying:
-    """The axes that shard a tensor, from those of each dimension."""
+    """Return the axes that shard a tensor, from those of each dimension."""
     return frozenset(axis for dim in cuts for axis in dim)

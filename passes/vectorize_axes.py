@@ -1,8 +1,9 @@
-"""Collectives along an axis that is vectorized become operations on the new dimension.
+"""Batching rules of collectives along the vectorized axis, which become operations on the batch
+dimension.
 
-Inside a function that is done many times at once, the many may talk to one another: an axis of that
-name then is an axis of the batch, and position i along it is element i of the first dimension. What
-is the same for all afterwards, such as a sum, does not have the dimension.
+A function that is mapped over a named axis may contain collectives along it: position i along the
+axis is element i of the leading dimension. A result that is equal for all, such as a sum, is not
+batched.
 """
 
 from collections.abc import Sequence
@@ -41,13 +42,13 @@ def _reduce_scatter(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _all_to_all(outer: Batcher, op: Op) -> Sequence[Value]:
-    """Piece i of what element j has goes to element i, as its piece j."""
+    """Exchange chunks: chunk i of element j becomes chunk j of element i."""
     b, split, concat = outer.b, op.attrs["split"], op.attrs["concat"]
     x = outer.whole(op.operands[0])
-    pieces = _dealt(outer, x, split + 1)  # to whom, from whom, ...
+    pieces = _dealt(outer, x, split + 1)  # receiver, sender, ...
     perm = (1, 0, *range(2, pieces.type.rank))
     by_sender = b.transpose(pieces, perm=perm)
-    # The receivers stay apart while the senders become part of a dimension.
+    # The receivers remain the batch dimension, and the senders become part of a dimension.
     return [_merged(outer, by_sender, concat + 1)]
 
 
@@ -79,7 +80,7 @@ def _permute(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _rotated(b: Builder, x: Value, shift: int) -> Value:
-    """Every element from `shift` further on, around the end."""
+    """Return the elements rotated by `shift` along the first dimension."""
     if shift == 0:
         return x
     size, *rest = x.type.shape
@@ -102,7 +103,8 @@ def _index(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _merged(outer: Batcher, x: Value, dim: int) -> Value:
-    """`x` with its first dimension made the major part of dimension `dim` of what is left."""
+    """Return `x` with its first dimension merged into dimension `dim` of the rest, as its major
+    part."""
     size, *shape = x.type.shape
     perm = (*range(1, dim + 1), 0, *range(dim + 1, x.type.rank))
     moved = outer.b.transpose(x, perm=perm)
@@ -112,7 +114,7 @@ def _merged(outer: Batcher, x: Value, dim: int) -> Value:
 
 
 def _dealt(outer: Batcher, x: Value, dim: int) -> Value:
-    """`x` with a dimension dealt out: a new first one says which piece of it."""
+    """Return `x` with a dimension split into chunks that become a new first dimension."""
     b, shape = outer.b, x.type.shape
     apart = (*shape[:dim], outer.size, shape[dim] // outer.size, *shape[dim + 1 :])
     perm = (dim, *(d for d in range(len(apart)) if d != dim))
@@ -121,18 +123,18 @@ def _dealt(outer: Batcher, x: Value, dim: int) -> Value:
 
 
 def _alone(handler: Handler) -> Handler:
-    """A handler of what is along one axis."""
+    """Return a handler that refuses collectives along several axes."""
 
-    def checked(outer: Batcher, op: Op) -> Sequence[Value]:
+    def handle(outer: Batcher, op: Op) -> Sequence[Value]:
         if len(list(axes_of(op))) > 1:
             raise error(
-                f"%{op.result.name} = {op.name} is along {outer.axis!r} and others, which cannot "
-                "be vectorized at once; take one axis after the other",
+                f"%{op.result.name} = {op.name} is along {outer.axis!r} and other axes, which "
+                "cannot be vectorized together; write one collective per axis",
                 op,
             )
         return handler(outer, op)
 
-    return checked
+    return handle
 
 
 HANDLERS: dict[str, Handler] = {

@@ -1,9 +1,9 @@
-"""Control flow, many times at once.
+"""Batching rules of control flow.
 
-Which carried values of a loop get the new dimension is found by going through its body until no
-more do. A scan stays one. A `while` whose condition differs goes on as long as it holds of any,
-and keeps what those that are done have; whether each goes on is carried along. A case whose index
-differs becomes all its branches and a choice between their results.
+The body of a loop is processed repeatedly until the set of batched carried values is a fixed point.
+A scan remains a scan. A `while` with a batched condition runs as long as the condition holds for
+any element, and finished elements keep their values; the conditions are carried along. A case with
+a batched index becomes all its branches and a selection between their results.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from shardir.types import TensorType
 
 
 def _exchanged(outer: Batcher, x: Value, why: str) -> Value:
-    """The first two dimensions in the other order."""
+    """Return the value with its first two dimensions transposed."""
     before, outer.b.why = outer.b.why, why
     made: Value = outer.b.transpose(x, perm=(1, 0, *range(2, x.type.rank)))
     outer.b.why = before
@@ -55,12 +55,12 @@ def _scan(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _grown(inner: Batcher, carried: Sequence[bool], returns: Sequence[Value]) -> list[bool]:
-    """Which carried values have the new dimension after one more round."""
+    """Return which carried values are batched after one more iteration."""
     return [flag or inner.has(value) for flag, value in zip(carried, returns, strict=True)]
 
 
 def _fitted(batcher: Batcher, values: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
-    """What stands for the values, with the new dimension where the flags say so."""
+    """Return the replacements of the values, batched where the flags say so."""
     pairs = zip(values, flags, strict=True)
     return [batcher.whole(value) if flag else batcher.get(value) for value, flag in pairs]
 
@@ -77,7 +77,8 @@ def _while(outer: Batcher, op: Op) -> Sequence[Value]:
         differs = test.has(condition.returns[0])
         grown = _grown(step, carried, body.returns)
         if differs:
-            # They end in different rounds, so all differs that changes from round to round.
+            # The elements end in different iterations, so every value that changes between
+            # iterations is batched.
             pairs = zip(grown, body.returns, body.params, strict=True)
             grown = [flag or after is not before for flag, after, before in pairs]
         if grown == carried:
@@ -100,7 +101,7 @@ def _params(batcher: Batcher, block: Block, flags: Sequence[bool]) -> list[Value
 def _masked_while(
     outer: Batcher, op: Op, inits: Sequence[Value], carried: Sequence[bool]
 ) -> Sequence[Value]:
-    """A loop that also carries which of the batch go on."""
+    """Return the results of a loop that also carries which elements continue."""
     condition, body = op.blocks
     flags = TensorType((outer.size,), "bool")
 
@@ -130,7 +131,7 @@ def _masked_while(
 
 
 def _condition(batcher: Batcher, condition: Block, carried: Sequence[Value]) -> Value:
-    """Of which of the batch the condition holds."""
+    """Return for which elements the condition holds."""
     batcher.new.update(zip(condition.params, carried, strict=True))
     batcher.run(condition.ops)
     return batcher.whole(condition.returns[0])
@@ -156,7 +157,7 @@ def _case(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _chosen(outer: Batcher, op: Op) -> Sequence[Value]:
-    """All branches, and what the index of each of the batch picks."""
+    """Compute all branches and select the result of each element."""
     b, index = outer.b, outer.get(op.operands[0])
     offered = []
     for branch in op.blocks:

@@ -1,4 +1,4 @@
-"""Manual computations, many times at once: every device does its piece of all of them."""
+"""Batching rule of `manual_computation`: each device computes its shard of every batch element."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,11 @@ from shardir.placement import Axes, size_of
 
 
 def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
-    """The new dimension is whole along the manual axes, unless it is asked to be cut by some."""
+    """Return the results of a batched manual computation.
+
+    The batch dimension is unsharded along the manual axes unless `Batcher.front` states axes for
+    it.
+    """
     (body,) = op.blocks
     front = _front(outer, op)
     inner = outer.inner(size_of(front))
@@ -38,8 +42,11 @@ def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _front(outer: Batcher, op: Op) -> Axes:
-    """The axes that cut the new dimension: none that cuts something else already, and none if
-    what is inside speaks of all of the batch."""
+    """Return the axes that shard the batch dimension.
+
+    There are none if one of them already shards another dimension, if the batch size is not
+    divisible, or if the body contains collectives over the batch axis.
+    """
     if outer.front is None or outer.is_along(op):
         return ()
     front = outer.front(op.attrs["axes"])

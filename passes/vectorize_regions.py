@@ -1,10 +1,10 @@
-"""Regions, many at once: their blocks get the new dimension, and so does their rule.
+"""Batching rules of regions: their blocks and their derivative rules are batched.
 
-A rule that has not been traced yet is asked once a derivative needs it, and vectorized then. If
-any operand of a region with a rule has the dimension, all its results do.
+A rule that has not been traced is traced when a derivative needs it, and vectorized then. If any
+operand of a region with a rule is batched, all its results are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,10 +15,11 @@ from shardir.ir import Block, Function, Op, Value
 from shardir.passes.batcher import Batcher, Handler
 from shardir.passes.program import names_of
 from shardir.passes.regions import rule_of
+from shardir.passes.vectorize_with import vectorize_with
 from shardir.types import INEXACT
 
 Many = Callable[[Block, Sequence[bool]], Block]
-"""Gives a block the new dimension; which parameters have it is said for each."""
+"""Batches a block; the flags state which of its parameters are batched."""
 
 
 def _checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -46,7 +47,7 @@ def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
     inner.run(op.blocks[0].ops)
     block = inner.b.block(params, [inner.whole(value) for value in op.blocks[0].returns])
     make = _RULES[op.name]
-    many = partial(_many, size=outer.size, axis=outer.axis)
+    many = partial(_many, outer.handlers, outer.size, outer.axis)
     if len(op.blocks) > 1:
         rule, blocks = op.attrs["rule"], make(op, flags, many, [True] * len(flags))
     else:
@@ -56,16 +57,19 @@ def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
     return as_values(outer.b.emit(op.spec, *operands, blocks=(block, *blocks), **attrs))
 
 
-def _many(block: Block, flags: Sequence[bool], size: int, axis: str | None) -> Block:
-    # The pass itself knows all handlers, those below among them.
-    from shardir.passes.vectorize import vectorize
-
+def _many(
+    handlers: Mapping[str, Handler],
+    size: int,
+    axis: str | None,
+    block: Block,
+    flags: Sequence[bool],
+) -> Block:
     function = Function("rule", block, (None,) * len(block.returns))
-    return vectorize(function, flags, size, axis=axis).body
+    return vectorize_with(handlers, function, flags, size, axis=axis).body
 
 
 def _fitted(old: Block, new: Block, wanted: Sequence[bool | None]) -> Block:
-    """The block with the dimension where it is wanted, without where not; `None`: either way."""
+    """Return the block with results batched as `wanted`; `None` accepts either."""
     b = Builder(names_of(Function("rule", new, ())))
     returns = []
     size = next(

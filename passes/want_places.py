@@ -1,12 +1,12 @@
-"""Say of a sort what of it is read: a few places, or nothing but where elements came from.
+"""Annotate sorts of which a program reads only a few positions, or only the permutation.
 
 before: `%0 = sort(%x, dim=0, keys=1, stable=true) : f32[99]`
         `%1 = slice(%0, starts=[49], strides=[1]) : f32[1]`
 after:  `%0 = sort(%x, dim=0, keys=1, stable=true, wanted=[49]) : f32[99]`
         `%1 = slice(%0, starts=[49], strides=[1]) : f32[1]`
 
-Medians and quantiles are such sorts. Of those that take the places along, as `argsort` does, and of
-which nothing else is read, `order` says which operand these are.
+Medians and quantiles are such sorts. If a sort carries indices along, as `argsort` does, and only
+these are read, the attribute `order` states which operand they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,16 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.program import use_counts
 
 FEW = 16
-"""So many places at most are named."""
+"""Maximum number of positions that the attribute `wanted` lists."""
 
 
 @dataclass(frozen=True)
-class WantPlaces(Pass, name="want-places"):
-    """Name the places of sorted tensors that slices read, if nothing else reads them, and the
-    operand that is all that is read of a sort, if that is where elements are."""
+class WantPlaces(Pass, name="annotate-partial-sorts"):
+    """Annotate sorts of which only some positions or only the permutation are read.
+
+    `wanted` lists the positions that slices read if nothing else reads the result; `order` states
+    the operand that holds the indices if only these are read.
+    """
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))
@@ -62,7 +65,7 @@ def _function(function: Function) -> Function:
 
 
 def _order(op: Op, read: Sequence[int], iotas: Mapping[Value, int]) -> int | None:
-    """The only result that is read of a sort, if that is the order."""
+    """Return the index of the only result that is read if it is the permutation, else `None`."""
     if len(read) != 1 or read[0] < op.attrs.get("keys", 1):
         return None
     places = op.operands[read[0]]
@@ -71,7 +74,10 @@ def _order(op: Op, read: Sequence[int], iotas: Mapping[Value, int]) -> int | Non
 
 
 def _places(slices: Sequence[Op], dim: int) -> tuple[int, ...]:
-    """Where along a dimension they read; more than `FEW` if those are too many."""
+    """Return the positions that slices read along a dimension.
+
+    More than `MAX_WANTED_POSITIONS` of them means that there are too many.
+    """
     found: set[int] = set()
     for op in slices:
         start, stride = op.attrs["starts"][dim], op.attrs["strides"][dim]

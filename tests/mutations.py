@@ -95,9 +95,9 @@ RULES = (
 PIPELINES = (
     DEFAULT,
     EXACT,
-    "inline,uniform-control,cse,dce,fuse{most_operands=20,reductions=false,without=bitcast}",
+    "inline,uniform-control-flow,cse,dce,fuse{most_operands=20,reductions=false,without=bitcast}",
     "propagate{level=aggressive,border=uneven},partition{planner=greedy},merge-devices,simplify",
-    "two-levels{across=x:2,small=0},combine,overlap,regather,want-places",
+    "hierarchical-collectives{across=x:2,small=0},combine-collectives,overlap,rematerialize-gathers,annotate-partial-sorts",
 )
 
 

@@ -15,7 +15,7 @@ class GPU(Target):
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
-        f"inline,combine,cse,simplify,fold-transposes,cse,dce,fuse{{without={WITHOUT}}}"
+        f"inline,combine-collectives,cse,simplify,fold-transposes,cse,dce,fuse{{without={WITHOUT}}}"
     )
     options: ClassVar[Mapping[str, str]] = {
         "precision": f"how f32 is multiplied: {' or '.join(PRECISIONS)}"

@@ -47,7 +47,7 @@ class Ipu(Target):
 
     name: ClassVar[str] = "ipu"
     pipeline: ClassVar[str] = (
-        f"inline,uniform-control,cse,dce,"
+        f"inline,uniform-control-flow,cse,dce,"
         f"fuse{{most_operands={PLACEHOLDERS},reductions=false,without=bitcast}}"
     )
     options: ClassVar[Mapping[str, str]] = {

@@ -15,8 +15,8 @@ class Blocks:
     """The blocks of a mesh.
 
     `across` has the number of blocks along each axis that has several, `at` the position of this
-    process's block, both in the syntax of the pass `two-levels`; `owners` are the processes in the
-    order of their blocks.
+    process's block, both in the syntax of the pass `hierarchical-collectives`; `owners` are the
+    processes in the order of their blocks.
     """
 
     across: str

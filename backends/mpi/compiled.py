@@ -1,8 +1,9 @@
 """Compiles a per-device program to machine code for all devices of one process together.
 
 If the devices of each process form a block of the mesh, each process runs one program on the data
-of its devices, stored side by side (passes `two-levels` and `merge-devices`), compiled like that of
-a single process. Communication between processes happens between native calls.
+of its devices, stored side by side (passes `hierarchical-collectives` and `merge-devices`),
+compiled like that of a single process. Communication between processes happens between native
+calls.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,20 +1,22 @@
-"""Why a program is cut as it is, why not otherwise, and what would be if.
+"""Explanations of sharding decisions.
 
-Every question is a function from a module (or what `jit(f).lower(...)` returns) to plain data
-that reads well when printed:
+Every function takes a module (or the result of `jit(f).lower(...)`) and returns plain data that is
+readable when printed:
 
-    explain(program, "h")        where each axis of a value came from, why others are not there
-    conflicts(program)           wishes that met, who won, and what the loser pays
-    what_if(program, ["%w: ..."]) what other annotations would change
-    order_sensitive(program)     shardings that are an accident of the order of work
-    coverage(program)            operations, dimensions and annotations that were left out
-    explain_collective(program, "3") what stands behind a collective, and dearer ways
+explain(program, "h")        the origin of each axis of a value, and why other axes are absent
+    conflicts(program)           conflicting shardings, which one was kept, and the cost of the
+      other
+    what_if(program, ["%w: ..."]) the changes that other annotations would cause
+    order_sensitive(program)     shardings that depend on the order of the worklist
+    coverage(program)            operations, dimensions and annotations without effect
+    explain_collective(program, "3") the cause of a collective, and more expensive plans
     communication(partitioned)   the collectives of a per-device program in tables
-    summarize(program)           all of it in numbers
+    summarize(program)           an overview in numbers
 
-They propagate with a record (`passes.propagation.record`) and read it.
+They propagate with a record (`passes.propagation.record`) and evaluate it.
 """
 
+from shardir.passes.explain import text as text
 from shardir.passes.explain.causes import explain_collective as explain_collective
 from shardir.passes.explain.communication import communication as communication
 from shardir.passes.explain.coverage import coverage as coverage

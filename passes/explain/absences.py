@@ -1,9 +1,9 @@
-"""Why an axis is not at a value: where it stopped.
+"""Why an axis does not shard a value: where it stopped.
 
-Three places to look, in this order. What was said of the value itself may rule the axis out. An
-operation that the value takes part in may refuse it. Else the axis stopped on its way: the places
-that loops connect with the value are searched, the nearest first, for an operation that refuses
-it. If none does, then nobody asked for the axis, or no loop leads here from where it is.
+The search has three stages. The annotation of the value itself may exclude the axis. An operation
+that uses or defines the value may refuse it. Otherwise the axis stopped earlier: the dimensions
+that factors connect with the value are searched, the nearest first, for an operation that refuses
+it. If there is none, no annotation requests the axis, or no factor connects the value with it.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from shardir.passes.propagation.record import Reason, Refusal, Step
 from shardir.placement import Axis, Sharding, size_of
 
 SHARED = (Reason.DISAGREE, Reason.SPILL, Reason.MESHES, Reason.SINGLE_DEVICE)
-"""What keeps an axis from all tensors of an operation, whichever of them is at fault."""
+"""Reasons that keep an axis from all tensors of an operation, whichever tensor causes them."""
 
 Place = tuple[int, int]
 """A cell and a dimension of it."""
@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An operation that refuses an axis, at a dimension of the tensor that is asked about."""
+    """An operation that refuses an axis, at a dimension of the queried tensor."""
 
     step: Step
     refusal: Refusal
@@ -37,9 +37,10 @@ class Hit:
 
 
 def absences(history: History, value: Value) -> Iterator[Absence]:
-    """Why each part of an axis that does not cut a value does not; `value` is as propagated.
+    """Yield why each part of an axis that does not shard a value is absent; `value` is of the
+    prepared function.
 
-    What cuts it already may have been refused in another dimension, which is told as well.
+    Axes that shard the value may have been refused in another dimension, which is reported as well.
     """
     written = history.story.written[value]
     cell = history.story.cells[value]
@@ -61,7 +62,7 @@ def _plain(axis: str, reason: Reason, detail: str = "", dim: int | None = None) 
 
 
 class _Search:
-    """Looks for the reasons why one part of an axis is not at one value."""
+    """Search for the reasons why one part of an axis does not shard one value."""
 
     def __init__(self, history: History, value: Value, cell: int, axis: Axis, mesh: Mesh) -> None:
         self.history, self.value, self.cell = history, value, cell
@@ -82,16 +83,16 @@ class _Search:
         return self.closed() or self.unasked() or self.on_the_way(start) or [self.nowhere()]
 
     def elsewhere_refused(self) -> list[Absence]:
-        """Where an axis that cuts the value was refused in another dimension."""
+        """Return where an axis that shards the value was refused in another dimension."""
         places = [(self.cell, dim) for dim in range(self.value.type.rank)]
         hits = (hit for place in places for hit in self.hits(place))
         used = [hit for hit in hits if hit.own and hit.refusal.reason is Reason.USED]
         return list(dict.fromkeys(self.told(hit, far=False) for hit in used))
 
-    # What is said of the value itself
+    # Annotation of the value itself
 
     def manual(self) -> list[Absence]:
-        """The axis is none of those that may cut anything here."""
+        """Return the manual computations whose axes include the axis."""
         history = self.history
         return [
             Absence(
@@ -102,7 +103,8 @@ class _Search:
         ]
 
     def trimmed(self) -> list[Absence]:
-        """The axis is there, but arguments and results must be cut evenly."""
+        """Return the dimensions from which the axis was trimmed, since boundary values are sharded
+        evenly."""
         state = self.history.states.get(self.cell)
         if state is None:
             return []
@@ -137,10 +139,10 @@ class _Search:
         asked = any(touches(self.axis, list(each.sharding.used())) for each in said)
         return [] if asked else [_plain(self.text, Reason.UNASKED)]
 
-    # What operations refuse
+    # Refusals by operations
 
     def hits(self, place: Place) -> Iterator[Hit]:
-        """The operations that refuse the axis along a loop that walks a place."""
+        """Yield the operations that refuse the axis along a factor of a place."""
         cell, dim = place
         for step, tensor in self.history.looks.get(cell, ()):
             for refusal in step.refusals:
@@ -155,9 +157,9 @@ class _Search:
                     yield Hit(step, refusal, dim, own)
 
     def is_basic(self, step: Step, refusal: Refusal, tensor: int) -> bool:
-        """Whether one tensor's objection counts for all, as it does in basic propagation.
+        """Return whether the conflict of one tensor applies to all, as in basic propagation.
 
-        Otherwise every tensor takes what it can, and this one would not be without the axis.
+        Otherwise every tensor takes the axes it can, and this one would have the axis.
         """
         views = self.history.views(step)
         return any(
@@ -195,7 +197,7 @@ class _Search:
         )
 
     def user(self, step: Step, refusal: Refusal) -> str:
-        """Which dimension the axis cuts instead, for whom, and since when."""
+        """Describe the dimension that the axis shards instead, its origin, and since when."""
         cell = step.cells[refusal.tensor]
         state = step.before[refusal.tensor]
         for dim, cut in enumerate(state.dims if state else ()):
@@ -204,11 +206,11 @@ class _Search:
                 said = dict.fromkeys(str(self.history.annotation(each.said)) for each in found)
                 since = [each.hop for each in found if each.hop]
                 when = f", since {moment(since[-1].step)}" if since else ""
-                return f"it cuts dimension {dim} for {' and '.join(said)}{when}"
+                return f"it shards dimension {dim} for {' and '.join(said)}{when}"
         return ""
 
     def sides(self, step: Step, refusal: Refusal) -> str:
-        """How the tensors of an operation are cut along a factor."""
+        """Describe how the tensors of an operation are sharded along a factor."""
         told = []
         for tensor, view in enumerate(self.history.views(step)):
             cut = view.cuts.get(refusal.factor)
@@ -218,17 +220,17 @@ class _Search:
         return "; ".join(dict.fromkeys(told))
 
     def front(self, step: Step, refusal: Refusal) -> str:
-        """What was refused first."""
+        """Describe the first refusal."""
         for other in step.refusals:
             same = (other.factor, other.tensor) == (refusal.factor, refusal.tensor)
             if same and other.reason is not Reason.BEHIND:
                 return f"{self.history.axis(other.axis, self.mesh)}: {other.reason.value}"
         return ""
 
-    # Where the axis stopped on its way
+    # Refusals before the axis reached the value
 
     def on_the_way(self, start: list[Place]) -> list[Absence]:
-        """The nearest operations that refuse the axis."""
+        """Return the nearest operations that refuse the axis."""
         seen = dict.fromkeys(start)
         ring = start
         while ring:
@@ -245,7 +247,7 @@ class _Search:
         return []
 
     def neighbours(self, place: Place) -> Iterator[Place]:
-        """The places that share a loop with a place."""
+        """Yield the places that share a factor with a place."""
         cell, dim = place
         for step, tensor in self.history.looks.get(cell, ()):
             for factor in step.rule.tensors[tensor][dim]:
@@ -253,7 +255,7 @@ class _Search:
                     yield from ((there, d) for d in dims_of(step.rule, other, factor))
 
     def dumb(self, cell: int) -> Iterator[Absence]:
-        """Operations without a rule, with the axis on their other side."""
+        """Yield operations without a rule that have the axis on their other side."""
         history = self.history
         for op in history.mute.get(cell, ()):
             for value in op.tensors:
@@ -267,33 +269,34 @@ class _Search:
     def has(self, sharding: Sharding | None) -> bool:
         return sharding is not None and touches(self.axis, list(sharding.used()))
 
-    # Nowhere
+    # Axes without any connection
 
     def nowhere(self) -> Absence:
-        """The axis is at no place that loops connect with the value."""
+        """Return that no factor connects the value with the axis."""
         for at in self.history.looks.get(self.cell, ()):
             for absence in self.elsewhere(at):
                 return absence
         return _plain(self.text, Reason.APART)
 
     def beside(self, place: Place) -> Iterator[Absence]:
-        """Operations where the axis cuts a dimension that a place shares a loop with, along
-        another of its loops."""
+        """Yield operations where the axis shards, along another factor, a dimension that shares a
+        factor with a place."""
         cell, dim = place
         for step, tensor in self.history.looks.get(cell, ()):
             for factor in step.rule.tensors[tensor][dim]:
                 for other, sharding in enumerate(step.before):
                     for d in dims_of(step.rule, other, factor):
                         if sharding and touches(self.axis, sharding.dims[d].axes):
-                            yield self.apart(step, other, f"it cuts the rest of dimension {d}")
+                            yield self.apart(step, other, f"it shards the rest of dimension {d}")
 
     def elsewhere(self, at: At) -> Iterator[Absence]:
-        """An operation next to the value has the axis, along a loop the value does not walk."""
+        """Yield an operation next to the value that has the axis along a factor that the value does
+        not have."""
         step, tensor = at
         for other, view in enumerate(self.history.views(step)):
             for factor, cut in view.cuts.items():
                 if touches(self.axis, cut.axes) and not dims_of(step.rule, tensor, factor):
-                    yield self.apart(step, other, f"it cuts {self.history.loop(step, factor)}")
+                    yield self.apart(step, other, f"it shards {self.history.loop(step, factor)}")
 
     def apart(self, step: Step, tensor: int, detail: str) -> Absence:
         history = self.history
@@ -302,7 +305,7 @@ class _Search:
 
 
 def replaced(absence: Absence) -> Absence:
-    """An absence that is no matter of a dimension of the value that is asked about."""
+    """Return an absence that does not refer to a dimension of the queried value."""
     return Absence(
         absence.axis, None, absence.reason, absence.tensor, absence.op, absence.loc,
         absence.detail, absence.reason is not Reason.APART,

@@ -1,4 +1,4 @@
-"""Why a program communicates: what stands behind one collective, and what would have cost more."""
+"""The cause of a collective, and plans that would have cost more."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from shardir.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Collectives from one sharding to another, by way of `middle` if that says anything.
+    """Collectives from one sharding to another, via the sharding `middle` if not empty.
 
-    `nbytes` are received by each device; `count` leaves out steps without communication.
+    `nbytes` are received by each device; `count` excludes steps without communication.
     """
 
     steps: tuple[str, ...]
@@ -34,11 +34,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Cause(Report):
-    """What stands behind a collective.
+    """The cause of a collective.
 
-    `move` is the change of sharding that it is part of, `chosen` the plan for it and `dearer`
-    what other plans would have cost; they are empty where an operation communicates by itself,
-    as a convolution over a cut dimension does. `annotations` are those that its axes come from.
+    `move` is the reshard that it is part of, `chosen` its plan, and `dearer` the more expensive
+    alternatives; they are empty if an operation communicates by itself, such as a convolution over
+    a sharded dimension. `annotations` are the origin of its axes.
     """
 
     collective: Collective
@@ -56,11 +56,11 @@ def explain_collective(
     propagate: Propagate | None = None,
     places: Places | None = None,
 ) -> Cause:
-    """Why a collective is there: the move it serves, the annotations behind it, dearer plans.
+    """Return the cause of a collective: its reshard, the annotations behind it, more expensive
+    plans.
 
-    `collective` is one of `collectives(...)` or the name of its result; `pipeline` is what turns
-    the program into the one each device runs. Raises `ExplainError` when there is no such
-    collective.
+    `collective` is one of `collectives(...)` or the name of its result; `pipeline` is the pipeline
+    to the per-device program. Raises `ExplainError` if there is no such collective.
     """
     module = module_of(program)
     steps = Pipeline.parse(pipeline).passes
@@ -90,7 +90,7 @@ def explain_collective(
 def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
     if not isinstance(wanted, str | Collective):
         raise ExplainError(
-            f"a collective is given as it is or by its result's name, got {wanted!r}"
+            f"a collective is a `Collective` or the name of its result, got {wanted!r}"
         )
     name = (wanted if isinstance(wanted, str) else wanted.value).removeprefix("%")
     for row in rows:
@@ -99,12 +99,13 @@ def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
     names = [f"%{row.value}" for row in rows]
     if not names:
         raise ExplainError("the program does not communicate")
-    hint = suggestion(f"%{name}", names) or f"they make {', '.join(names)}"
+    hint = suggestion(f"%{name}", names) or f"the collectives are {', '.join(names)}"
     raise ExplainError(f"no collective makes %{name}; {hint}")
 
 
 def _named(ops: dict[str, Op], name: str) -> Op | None:
-    """The operation that a value of the per-device program was made for: passes add suffixes."""
+    """Return the operation that a value of the per-device program was created for: passes add
+    suffixes."""
     while name not in ops:
         name, dot, _ = name.rpartition(".")
         if not dot:
@@ -129,7 +130,7 @@ def _way(steps: tuple[Step, ...], middle: str = "") -> Way:
 
 
 def _others(old: Sharding, new: Sharding, type: TensorType, words: Words) -> Iterator[Way]:
-    """Plans that were not taken: Shardy's, and those by way of whole or completed tensors."""
+    """Yield alternative plans: Shardy's, and those via unsharded or reduced tensors."""
     yield _way(plan(old, new, type, "greedy"))
     whole = Sharding.whole(old.mesh, type.rank)
     completed = Sharding.of(old.mesh, old.axes)
@@ -140,7 +141,7 @@ def _others(old: Sharding, new: Sharding, type: TensorType, words: Words) -> Ite
 
 
 def _annotations(history: History, before: Module, op: Op, row: Collective) -> Iterator[Annotation]:
-    """The annotations that the axes of a collective come from, at the operations it serves."""
+    """Yield the annotations that the axes of a collective come from."""
     axes = {axis.partition(":")[0] for axis in row.axes}
     found: dict[Annotation, None] = {}
     for value in _tensors(before.main.body, op):
@@ -152,7 +153,8 @@ def _annotations(history: History, before: Module, op: Op, row: Collective) -> I
 
 
 def _tensors(block: Block, op: Op) -> Iterator[Value]:
-    """What the operation that makes a moved value, and those that use it, work on."""
+    """Yield the tensors of the operation that defines a resharded value, and of those that use
+    it."""
     yield from op.tensors
     for other in block.walk():
         if other.name == "reshard" or other is op:
@@ -170,5 +172,5 @@ def _value(history: History, name: str) -> Value | None:
 
 
 def titled(row: Collective) -> str:
-    """`%3 = all-reduce over model`."""
+    """Return `%3 = all-reduce over model`."""
     return f"%{row.value} = {row.kind} over {axes_word(row)}"

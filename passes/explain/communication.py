@@ -1,4 +1,4 @@
-"""What a per-device program communicates, in tables."""
+"""Tables of the communication of a per-device program."""
 
 from dataclasses import dataclass, replace
 
@@ -13,8 +13,8 @@ from shardir.text.literals import show_name
 class Communication(Report):
     """The collectives of a program.
 
-    `rows` are in program order; the tables add them up, each over all executions, those of a
-    `while` counted once. `by_line` has the line of the user's program that they serve.
+    `rows` are in program order; the tables are sums over all executions, with those of a `while`
+    counted once. `by_line` is by the line of the user's program that they serve.
     """
 
     rows: tuple[Collective, ...]
@@ -25,9 +25,10 @@ class Communication(Report):
 
 
 def communication(module: Module, *, places: Places | None = None) -> Communication:
-    """The collectives of the first function of a program that has been partitioned.
+    """Return the collectives of the first function of a partitioned program.
 
-    `places` are lines of the text that the program was read from, for what has no other.
+    `places` are lines of the text that the program was read from, for operations without a source
+    line.
     """
     rows = [located(row, module.main.name, places or {}) for row in collectives(module)]
     return Communication(
@@ -40,7 +41,8 @@ def communication(module: Module, *, places: Places | None = None) -> Communicat
 
 
 def located(row: Collective, function: str, places: Places) -> Collective:
-    """A collective with the line of the value it serves: passes only add suffixes to names."""
+    """Return a collective with the line of the value it serves: passes only add suffixes to
+    names."""
     name = row.value
     while row.loc is None and name:
         found = places.get((function, f"%{show_name(name)}"))

@@ -1,4 +1,4 @@
-"""What propagation left out: operations, dimensions, annotations."""
+"""Operations, dimensions and annotations that do not take part in propagation."""
 
 from collections.abc import Iterator
 
@@ -16,18 +16,18 @@ from shardir.types import TensorType
 def coverage(
     program: Program, *, propagate: Propagate | None = None, places: Places | None = None
 ) -> Coverage:
-    """Operations without a rule, dimensions left whole, and annotations without effect.
+    """Return operations without a rule, unsharded dimensions, and annotations without effect.
 
     An annotation has no effect if propagation decides the same without it; each is tried.
     """
     chosen = propagate or Propagate()
-    told = tell(program, chosen, places)
-    histories = told.histories.values()
+    run = tell(program, chosen, places)
+    histories = run.histories.values()
     whole = [row for history in histories for row in _whole(history)]
     return Coverage(
         tuple(_unruled(history, op) for history in histories for op in history.story.mute),
         tuple(sorted(whole, key=lambda row: -row.nbytes)),
-        tuple(idle(told, chosen)),
+        tuple(idle(run, chosen)),
     )
 
 
@@ -43,12 +43,12 @@ def _unruled(history: History, op: Op) -> Unruled:
 
 
 def _whole(history: History) -> Iterator[Whole]:
-    """The dimensions that nothing cuts although something could."""
+    """Yield the unsharded dimensions that an unused axis divides."""
     known: dict[tuple[int, TensorType], list[tuple[int, int, tuple[str, ...], int]]] = {}
     for value in history.made.values():
         if value.sharding is None:
             continue
-        key = id(value.sharding), value.type  # programs repeat themselves
+        key = id(value.sharding), value.type  # programs are repetitive
         if key not in known:
             known[key] = list(_whole_dims(history, value.type, value.sharding))
         for found in known[key]:
@@ -58,7 +58,8 @@ def _whole(history: History) -> Iterator[Whole]:
 def _whole_dims(
     history: History, type: TensorType, sharding: Sharding
 ) -> Iterator[tuple[int, int, tuple[str, ...], int]]:
-    """Dimensions that could be cut, their sizes, over which axes, and the bytes on each device."""
+    """Yield unsharded dimensions, their sizes, the axes that divide them, and the bytes on each
+    device."""
     mesh = history.meshes[sharding.mesh]
     used = (*sharding.used(), *sharding.unreduced)
     free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]

@@ -1,29 +1,37 @@
-"""What is found out about a program's shardings, as plain data.
+"""Reports about the shardings of a program, as plain data.
 
 Values are written as in the text of the program (`%h`), shardings as types (`f32[64@data, 128]`),
-axes as in them. Every report reads well with `str`.
+and axes as in these. Every report is readable with `str`.
 """
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import singledispatch
 
 from shardir.ir import Loc
 from shardir.passes.propagation.record import Reason
 
 
 class Report:
-    """Something that can be printed."""
+    """Base class of printable reports."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        from shardir.passes.explain.text import show
-
         return show(self)
 
 
+@singledispatch
+def show(report: Report) -> str:
+    """Return a report as text, without a newline at the end.
+
+    `passes.explain.text` registers an implementation for each class of report.
+    """
+    raise NotImplementedError(type(report).__name__)
+
+
 class Subject(Enum):
-    """What an annotation is about."""
+    """The kind of object that an annotation applies to."""
 
     ARGUMENT = "argument"
     RESULT = "result"
@@ -33,10 +41,10 @@ class Subject(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A sharding that somebody wrote down.
+    """A sharding that the program states.
 
-    `name` is the value it is written on, or the number of the result of `function`; `type` what
-    is written, `loc` where.
+    `name` is the annotated value, or the index of the result of `function`; `type` the stated type,
+    `loc` its location.
     """
 
     subject: Subject
@@ -51,10 +59,10 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step on the way of an axis: `op` moved it along `loop` from `source` to `target`.
+    """One step of the path of an axis: `op` moved it along `loop` from `source` to `target`.
 
     `way` is `forwards`, `backwards` or `across` (from operand to operand, or result to result);
-    `priority` and `round` say when.
+    `priority` and `round` state when.
     """
 
     source: str
@@ -69,7 +77,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How `axis` came to cut dimension `dim`: from `annotation` through `links`."""
+    """The path by which `axis` came to shard dimension `dim`: from `annotation` through `links`."""
 
     axis: str
     dim: int
@@ -79,11 +87,11 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why `axis` does not cut a value.
+    """Why `axis` does not shard a value.
 
-    `dim` is the dimension it could have cut, `None` where it is none in particular. `tensor` is
-    whose fault it is, at operation `op`; empty where none is involved. `far`
-    tells that the axis stopped there on its way, before it came to the value.
+    `dim` is the dimension that it could shard, `None` if no particular one. `tensor` is the tensor
+    that prevents it, at operation `op`; empty if there is none. `far` states that the axis stopped
+    there before it reached the value.
     """
 
     axis: str
@@ -98,7 +106,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Report):
-    """Why a value is cut as it is."""
+    """Explanation of the sharding of a value."""
 
     value: str
     type: str
@@ -110,9 +118,9 @@ class Explanation(Report):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a tensor wanted a loop to be cut along (`-` for nothing), and who said so.
+    """The axes that a tensor requested for a factor (`-` for none), and their origin.
 
-    `annotations` are where its axes come from, or what keeps them away.
+    `annotations` are the origin of its axes, or those that keep it unsharded.
     """
 
     value: str
@@ -123,25 +131,25 @@ class Wish:
 
 
 class Verdict(Enum):
-    """Why one of two wishes was granted."""
+    """Why one of two requests was kept."""
 
-    STATED = "asked for here"
-    CANNOT = "cannot run in pieces"
+    STATED = "stated here"
+    CANNOT = "cannot be sharded"
     LARGER = "larger tensor"
-    FINER = "more pieces"
+    FINER = "more shards"
     EARLIER_TENSOR = "earlier tensor"
-    EARLIER_LOOP = "earlier loop"
-    FIRST = "there first"
+    EARLIER_LOOP = "earlier factor"
+    FIRST = "arrived first"
     FOLLOWED = "larger of two"
-    MAJORITY = "more data is cut so"
+    MAJORITY = "more data has this sharding"
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two wishes that an operation cannot grant together.
+    """Two requests that an operation cannot satisfy together.
 
-    `verdict` says why `kept` won, `detail` with numbers. The tensor of `given_up` pays `reshard`
-    (the collectives, in order), which brings `nbytes` bytes to each device.
+    `verdict` states why `kept` was chosen, `detail` with numbers. The tensor of `given_up` is
+    resharded by `reshard` (the collectives, in order), which brings `nbytes` bytes to each device.
     """
 
     op: str
@@ -172,9 +180,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How much a program communicates: (kind, how often, bytes on one device) of collectives.
+    """The communication of a program: (kind, count, bytes on one device) of collectives.
 
-    What a `while` does is counted once. `error` says why a program cannot be partitioned.
+    The body of a `while` is counted once. `error` states why a program cannot be partitioned.
     """
 
     kinds: tuple[tuple[str, int, int], ...]
@@ -191,7 +199,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Difference(Report):
-    """What other annotations would change. `edits` say what was tried."""
+    """The effect of other annotations. `edits` are the changes that were tried."""
 
     edits: tuple[str, ...]
     changes: tuple[Change, ...]
@@ -201,7 +209,7 @@ class Difference(Report):
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """A value whose sharding depends on the order of the work list.
+    """A value whose sharding depends on the order of the worklist.
 
     `annotations` are those whose axes differ.
     """
@@ -220,7 +228,7 @@ class OrderSensitivity(Report):
 
 @dataclass(frozen=True, slots=True)
 class Unruled:
-    """An operation without a factor rule, and the axes that cut what goes in or comes out."""
+    """An operation without a factor rule, and the axes that shard its operands and results."""
 
     op: str
     function: str
@@ -230,7 +238,7 @@ class Unruled:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A dimension that is whole although `axes`, which cut nothing of the value, divide it."""
+    """An unsharded dimension that `axes`, which do not shard the value otherwise, divide."""
 
     value: str
     function: str
@@ -238,22 +246,23 @@ class Whole:
     size: int
     axes: tuple[str, ...]
     nbytes: int
-    """Of the value on each device."""
+    """Bytes of the value on each device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage(Report):
-    """What propagation left out. The whole dimensions of the largest values come first."""
+    """Parts of a program without effect on propagation. Unsharded dimensions of the largest values
+    come first."""
 
     unruled: tuple[Unruled, ...]
     whole: tuple[Whole, ...]
     idle: tuple[Annotation, ...]
-    """Annotations that change nothing."""
+    """Annotations without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary(Report):
-    """A program in numbers. `nbytes` are what a device holds if all values were alive at once."""
+    """A program in numbers. `nbytes` are the bytes on a device if all values were live together."""
 
     annotations: tuple[Annotation, ...]
     values: int

@@ -1,9 +1,10 @@
-"""Where wishes meet that cannot both be granted, who wins, and what the loser pays.
+"""Conflicts: which of two conflicting shardings an operation keeps, and what the other costs.
 
-An operation runs in pieces only if its tensors are cut alike along each of its loops, and no axis
-cuts two of them. `align` decides which cuts that are; a tensor that is cut otherwise is moved.
-So every tensor that has to be moved has lost at least one loop to something: to another tensor
-that is cut otherwise along it, to another loop that has the axis, or to the operation itself.
+An operation runs on shards only if its tensors are sharded alike along each of its factors, and no
+axis shards two of them. `align` decides with which shardings; a tensor with another one is
+resharded. Every resharded tensor has therefore lost the axes of at least one factor: to another
+tensor that is sharded differently along it, to another factor that has the axis, or because the
+operation cannot be sharded along it.
 """
 
 from collections.abc import Iterator
@@ -36,21 +37,21 @@ def conflicts(
     propagate: Propagate | None = None,
     places: Places | None = None,
 ) -> Conflicts:
-    """Every tensor that has to be moved because something else is cut otherwise.
+    """Return every tensor that is resharded because of a conflicting sharding.
 
-    The most expensive come first.
+    The most expensive ones come first.
     """
-    told = tell(program, propagate, places)
-    rows = [row for history in told.histories.values() for row in conflicts_of(history)]
+    run = tell(program, propagate, places)
+    rows = [row for history in run.histories.values() for row in conflicts_of(history)]
     return Conflicts(tuple(sorted(rows, key=lambda row: -row.nbytes)))
 
 
 def conflicts_of(history: History) -> Iterator[Conflict]:
-    """The conflicts of one function, in program order."""
+    """Yield the conflicts of one function, in program order."""
     known: dict[object, _Terms | None] = {}
     for step in history.story.standing:
         if step.op is not None and step.op.name == GROUP:
-            continue  # its members are alike, and nothing runs
+            continue  # its members have one sharding, and no operation runs
         written = tuple([_written(history, step, tensor) for tensor in range(len(step.cells))])
         key = _likeness(step, written)
         if key not in known:
@@ -61,7 +62,8 @@ def conflicts_of(history: History) -> Iterator[Conflict]:
 
 
 def _likeness(step: Step, written: tuple[Sharding | None, ...]) -> object:
-    """What operations have in common that run alike; the story keeps what is named by identity."""
+    """Return a key that operations share if they run with the same shardings; the record keeps
+    objects that are identified by `id` alive."""
     op = step.op if step.edge is None else None
     application = (op.spec, tuple(op.attrs.items())) if op else ()
     types = tuple([value.type for value in step.tensors])
@@ -69,7 +71,7 @@ def _likeness(step: Step, written: tuple[Sharding | None, ...]) -> object:
 
 
 def _written(history: History, step: Step, tensor: int) -> Sharding | None:
-    """What is written of a tensor in the end."""
+    """Return the final sharding of a tensor."""
     cell = step.cells[tensor]
     if cell < 0:
         return history.function.results[-1 - cell]
@@ -77,7 +79,7 @@ def _written(history: History, step: Step, tensor: int) -> Sharding | None:
 
 
 def _terms(history: History, step: Step, written: tuple[Sharding | None, ...]) -> "_Terms | None":
-    """How an operation can run whose tensors are so; nothing if none has to be moved."""
+    """Return the shardings with which an operation runs; `None` if no tensor is resharded."""
     whole = history.mesh(None).name
     shardings = tuple(
         settled(sharding, value.type.shape, pads=True)
@@ -104,7 +106,8 @@ def _terms(history: History, step: Step, written: tuple[Sharding | None, ...]) -
 def _as_the_last(
     step: Step, shardings: tuple[Sharding, ...]
 ) -> tuple[tuple[Sharding, ...], tuple[Axes, ...]]:
-    """The shardings of tensors that must all be cut like the last, and the cuts of the loops."""
+    """Return the shardings of tensors that must have that of the last one, and the axes of the
+    factors."""
     last = shardings[-1]
     cuts: dict[int, Axes] = {
         factor: dim.axes
@@ -125,7 +128,8 @@ def _as_the_last(
 
 
 def _made(history: History, op: Op, rule: FactorRule, fitting: Alignment) -> tuple[Sharding, ...]:
-    """The shardings under which an operation runs; those of results with their pending sums."""
+    """Return the shardings with which an operation runs; those of results with their unreduced
+    axes."""
     operands = len(rule.operands)
     reduction = reduction_of(op, rule)
     if not fitting.pending or not reduction:
@@ -139,9 +143,10 @@ def _made(history: History, op: Op, rule: FactorRule, fitting: Alignment) -> tup
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """How an operation runs: the shardings its tensors have and `needed`, the `cuts` of its loops.
+    """The shardings that the tensors of an operation have, those that it `needed`, and the `cuts`
+    of its factors.
 
-    `stated` tells that the last tensor decides.
+    `stated` states that the last tensor decides.
     """
 
     rule: FactorRule
@@ -153,13 +158,13 @@ class _Terms:
 
     @property
     def moved(self) -> list[int]:
-        """The tensors that have to be moved."""
+        """The tensors that are resharded."""
         pairs = enumerate(zip(self.shardings, self.needed, strict=True))
         return [tensor for tensor, (has, needs) in pairs if not same_placement(has, needs)]
 
     def looked_at(self, step: Step) -> Step:
-        """A step in terms of the loops that run; where propagation went by others, its refusals
-        say nothing about these."""
+        """Return a step in terms of the factors for partitioning; if propagation used other ones,
+        its refusals do not apply."""
         if self.rule is step.rule:
             return step
         same = self.rule.tensors == step.rule.tensors
@@ -168,7 +173,7 @@ class _Terms:
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """An operation, and the terms on which it runs."""
+    """An operation, and the shardings with which it runs."""
 
     history: History
     step: Step
@@ -186,15 +191,15 @@ class _Meeting:
                 for factor, cut in views[tensor].cuts.items()
                 if (*cut.axes, *cut.overflow) != self.terms.cuts[factor]
             }
-            # That it is cut further along other loops is no wish if it had one to give up.
-            wishes = {factor: axes for factor, axes in lost.items() if axes} or lost
-            for factor, axes in wishes.items():
+            # Additional axes of other factors are no conflict if the tensor lost axes.
+            requests = {factor: axes for factor, axes in lost.items() if axes} or lost
+            for factor, axes in requests.items():
                 row = self.conflict(tensor, factor, axes, views)
                 if row.nbytes or row.kept.axes != "-" != row.given_up.axes:
                     yield row
 
     def conflict(self, tensor: int, factor: int, axes: Axes, views: list[View]) -> Conflict:
-        """What a tensor loses along a loop, and to what."""
+        """Return the conflict in which a tensor loses the axes of a factor."""
         history, step = self.history, self.step
         winner, loop, theirs = self.winner(factor, axes, views)
         verdict, detail = self.verdict(factor, axes, views)
@@ -212,7 +217,7 @@ class _Meeting:
         )
 
     def winner(self, factor: int, axes: Axes, views: list[View]) -> tuple[int, int, Axes]:
-        """The tensor that has what the operation is cut like, along which loop, and its cut."""
+        """Return the tensor whose axes the operation keeps, the factor, and the axes."""
         theirs = self.terms.cuts[factor]
         if self.terms.stated:
             return len(views) - 1, factor, theirs
@@ -223,7 +228,7 @@ class _Meeting:
         return self.holder(factor, theirs, views), factor, theirs
 
     def holder(self, factor: int, axes: Axes, views: list[View]) -> int:
-        """The first tensor that is cut so, else the first that walks the loop."""
+        """Return the first tensor with these axes, else the first that has the factor."""
         walks = [i for i, view in enumerate(views) if factor in view.cuts]
         same = [i for i in walks if views[i].cuts[factor].axes == axes]
         return (same or walks)[0]
@@ -244,7 +249,7 @@ class _Meeting:
         return self.step.tensors[tensor].type.size
 
     def annotations(self, tensor: int, factor: int, axes: Axes) -> tuple[Annotation, ...]:
-        """Who asked for the axes; who keeps the dimension closed, where there are none."""
+        """Return the origin of the axes; without axes, the annotation that closes the dimension."""
         history, cell = self.history, self.step.cells[tensor]
         dims = dims_of(self.step.rule, tensor, factor)
         if axes:
@@ -255,7 +260,7 @@ class _Meeting:
         return (history.annotation(said),) if said and closed else ()
 
     def price(self, tensor: int) -> list[tuple[str, int]]:
-        """The collectives that move a tensor, with their bytes."""
+        """Return the collectives that reshard a tensor, with their bytes."""
         has, needs = self.terms.shardings[tensor], self.terms.needed[tensor]
         source, target = (has, needs) if tensor < len(self.step.rule.operands) else (needs, has)
         steps = plan(source, target, self.step.tensors[tensor].type)
@@ -275,11 +280,11 @@ class _Meeting:
                 if lost:
                     return lost.verdict, str(lost)
                 late = waited(self.history, step, refusal)
-                return Verdict.FIRST, f"of the other, {late.value}" if late else ""
+                return Verdict.FIRST, f"the other was delayed: {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = size_of(axes)
         if axes and not self.terms.cuts[factor] and step.rule.factors[factor].size % pieces:
-            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} pieces"
+            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} shards"
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
             return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
@@ -288,7 +293,7 @@ class _Meeting:
             f"against {wanting}"  # fmt: skip
 
     def votes(self, factor: int, axes: Axes, views: list[View]) -> int:
-        """The elements of the tensors that are cut so along a loop."""
+        """Return the elements of the tensors with these axes along a factor."""
         return sum(
             self.elements(i)
             for i, view in enumerate(views)

@@ -1,4 +1,4 @@
-"""Annotations added to a program, changed in it or taken out of it, and what of it comes."""
+"""Effects of adding, changing or removing annotations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,16 +31,16 @@ def what_if(
     function: str | None = None,
     propagate: Propagate | None = None,
 ) -> Difference:
-    """What changes if the program had other annotations.
+    """Return the changes that other annotations would cause.
 
-    `annotations` are written as in the text of the program, `%w: f32[128, 256@model]`, or
-    `result 0: f32[64@data]`; they replace what is said there. `without` names values (`%w`) and
-    results of which nothing is said then. Raises `ExplainError` for a value that is not there,
-    `ParseError` for an annotation that cannot be read.
+    `annotations` are written as in the text of the program, `%w: f32[128, 256@model]`, or `result
+    0: f32[64@data]`; they replace existing ones. `without` names values (`%w`) and results whose
+    annotations are removed. Raises `ExplainError` for an unknown value, `ParseError` for an
+    annotation that cannot be parsed.
     """
     module = module_of(program)
     if isinstance(annotations, str) or isinstance(without, str):
-        raise ExplainError("annotations are given as a list, such as ['%w: f32[128, 256@model]']")
+        raise ExplainError("annotations must be a list, such as ['%w: f32[128, 256@model]']")
     changed = module
     for text in annotations:
         changed = annotated(changed, text, function)
@@ -51,21 +51,21 @@ def what_if(
 
 
 def annotated(module: Module, text: str, function: str | None = None) -> Module:
-    """The module with one annotation more, or another one."""
+    """Return the module with one annotation added or replaced."""
     name, colon, _ = text.partition(":")
     if not colon:
-        raise ExplainError(f"{text!r} is no annotation; write it as %w: f32[128, 256@model]")
+        raise ExplainError(f"{text!r} is not an annotation; write it as %w: f32[128, 256@model]")
     type, sharding = _read(module, text, name.strip())
     return _with(module, name.strip(), function, type, sharding)
 
 
 def silenced(module: Module, name: str, function: str | None = None) -> Module:
-    """The module in which nothing is said of a value or result."""
+    """Return the module without the annotation of a value or result."""
     return _with(module, name.strip(), function, None, None)
 
 
 def _read(module: Module, text: str, name: str) -> tuple[TensorType, Sharding | None]:
-    """The type of an annotation, read where the program's meshes are known."""
+    """Parse the type of an annotation with the program's meshes."""
     meshes = "\n".join(map(show_mesh, module.meshes))
     written = text.replace(name, "%x", 1) if not name.startswith("%") else text
     try:
@@ -86,7 +86,8 @@ def _with(
     type: TensorType | None,
     sharding: Sharding | None,
 ) -> Module:
-    """The module with a sharding on a value or result; `type` must be what it is, if given."""
+    """Return the module with a sharding on a value or result; `type`, if given, must be its
+    type."""
     old = _function(module, function)
     if name.startswith(RESULT):
         new = _with_result(old, name, type, sharding)
@@ -141,14 +142,14 @@ def _check(name: str, has: TensorType, said: TensorType | None) -> None:
 def difference(
     before: Module, after: Module, edits: Sequence[str], propagate: Propagate
 ) -> Difference:
-    """The values that are cut otherwise, and what each program communicates."""
+    """Return the values with different shardings, and the communication of both programs."""
     old, new = propagate(before), propagate(after)
     paid = traffic(before, propagate), traffic(after, propagate)
     return Difference(tuple(edits), tuple(changes(old, new)), *paid)
 
 
 def changes(old: Module, new: Module) -> list[Change]:
-    """The values, and results of functions, whose shardings differ between two modules."""
+    """Return the values, and function results, whose shardings differ between two modules."""
     show_old, show_new = Printer(old.meshes).typed, Printer(new.meshes).typed
     found = []
     for before, after in zip(old.functions, new.functions, strict=True):
@@ -166,7 +167,7 @@ def changes(old: Module, new: Module) -> list[Change]:
 
 
 def traffic(module: Module, propagate: Propagate) -> Traffic:
-    """What a program communicates once it is propagated so, and partitioned as by default."""
+    """Return the communication of a program after propagation and default partitioning."""
     _, *rest = Pipeline.parse(DEFAULT).passes
     try:
         program = Pipeline((replace(propagate, leave_open=True), *rest))(module)

@@ -1,4 +1,4 @@
-"""Why a value is cut as it is."""
+"""Explanation of the sharding of one value."""
 
 from shardir.errors import suggestion
 from shardir.ir import Value
@@ -19,17 +19,17 @@ def explain(
     propagate: Propagate | None = None,
     places: Places | None = None,
 ) -> Explanation:
-    """Where each axis of a value came from, and why each other axis of the mesh is not there.
+    """Return the origin of each axis of a value, and why each other axis of the mesh is absent.
 
-    `value` is its name (`h` or `%h`), `function` the function it is in (the first by default).
-    Raises `ExplainError` when there is no such value.
+    `value` is its name (`h` or `%h`), `function` the function that contains it (the first by
+    default). Raises `ExplainError` if there is no such value.
     """
     history = tell(program, propagate, places).history(function)
     return explanation(history, find(history, value))
 
 
 def find(history: History, name: str) -> Value:
-    """The value of a name, as it was propagated through."""
+    """Return the value with a name in the prepared function."""
     bare = name.removeprefix("%").strip('"')
     for each, value in history.values.items():
         if bare in (each, show_name(each)):
@@ -52,7 +52,7 @@ def explanation(history: History, value: Value) -> Explanation:
 
 
 def chains_of(history: History, value: Value) -> list[Chain]:
-    """The chains of all axes of a value."""
+    """Return the chains of all axes of a value."""
     sharding = history.story.written[value].sharding
     if sharding is None:
         return []

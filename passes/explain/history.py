@@ -1,14 +1,14 @@
-"""What propagation did to one function, arranged so that questions can be asked.
+"""The propagation record of one function, indexed for queries.
 
-Propagation keeps the sharding of each value in a cell; values that flow into one another round
-a loop share one. A *place* is a dimension of a cell. Axes come to places in steps and are
-refused there; here is which steps and refusals are about a cell, what was stated of it, and what
-it became.
+Propagation keeps the sharding of each value in a cell; values that are connected around a loop
+share one. A *place* is a dimension of a cell. Axes come to places in steps and are refused there;
+the history indexes the steps and refusals of each cell, its stated sharding, and its final
+sharding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from shardir.factors import FactorRule
 from shardir.ir import Block, Loc, Module, Op, Value
@@ -24,18 +24,16 @@ from shardir.placement import Axis, Sharding
 from shardir.text.literals import show_name
 from shardir.text.printer import Printer, show_axis
 
-if TYPE_CHECKING:
-    from shardir.passes.explain.origins import Origins
-
 Places = Mapping[tuple[str, str], Loc]
-"""Where things are written: by function, and the value (`%x`) or result (`result 0`)."""
+"""Source locations by function, and value (`%x`) or result (`result 0`)."""
 
+Derived = TypeVar("Derived")
 At = tuple[Step, int]
-"""A look at an operation, and which of its tensors is meant."""
+"""A visit of an operation, and the number of one of its tensors."""
 
 
 class History:
-    """The story of one function; `module` is what it became."""
+    """The propagation record of one function; `module` is the propagated module."""
 
     def __init__(self, module: Module, story: Story, places: Places) -> None:
         self.story = story
@@ -46,7 +44,7 @@ class History:
         self.function = next(f for f in module.functions if f.name == self.name)
         self.said: dict[int, Said] = {said.cell: said for said in story.said}
         self.made: dict[str, Value] = {v.name: v for v in values_of(self.function.body)}
-        self.origins: Origins | None = None
+        self._derived: dict[object, Any] = {}
         self._views: dict[tuple[int, int, int], View] = {}
         self._annotations: dict[int, Annotation] = {}
 
@@ -62,7 +60,7 @@ class History:
 
     @cached_property
     def looks(self) -> dict[int, list[At]]:
-        """For each cell the operations it takes part in, as they are in the end."""
+        """For each cell the final visits of the operations it takes part in."""
         looks: dict[int, list[At]] = {}
         for step in self.story.standing:
             for tensor, cell in enumerate(step.cells):
@@ -71,7 +69,7 @@ class History:
 
     @property
     def states(self) -> dict[int, Sharding | None]:
-        """The sharding of each cell in the end."""
+        """The final sharding of each cell."""
         return self.story.final
 
     @cached_property
@@ -85,7 +83,7 @@ class History:
 
     @cached_property
     def makers(self) -> dict[str, Op]:
-        """The operation that makes each value, by name."""
+        """The operation that defines each value, by name."""
         return {v.name: op for op in self.function.body.walk() for v in op.results}
 
     @cached_property
@@ -105,17 +103,17 @@ class History:
 
     @cached_property
     def values(self) -> dict[str, Value]:
-        """The values as they were propagated through, by name."""
+        """The values of the prepared function, by name."""
         return {value.name: value for value in self.story.cells}
 
     def views(self, step: Step) -> list[View]:
-        """The tensors of a step through its factors, as they were before it."""
+        """Return the tensors of a step in terms of its factors, before the step."""
         return [self.view(step, tensor) for tensor in range(len(step.cells))]
 
     def view(self, step: Step, tensor: int) -> View:
-        """One tensor of a step; programs repeat themselves, so answers are kept.
+        """Return one tensor of a step; results are cached, because programs are repetitive.
 
-        The story keeps rules and shardings alive, so that their identity can stand for them.
+        The record keeps rules and shardings alive, so their identity serves as the key.
         """
         sharding = step.before[tensor]
         key = id(step.rule), tensor, id(sharding)
@@ -125,7 +123,14 @@ class History:
             self._views[key] = found
         return found
 
-    # Words
+    def derived(self, make: "Callable[[History], Derived]") -> Derived:
+        """Return `make(self)`, which is computed once."""
+        found: Derived | None = self._derived.get(make)
+        if found is None:
+            found = self._derived[make] = make(self)
+        return found
+
+    # Names
 
     def mesh(self, sharding: Sharding | None) -> Mesh:
         return self.meshes[sharding.mesh] if sharding else next(iter(self.meshes.values()))
@@ -134,13 +139,13 @@ class History:
         return show_axis(axis, mesh)
 
     def tensor(self, step: Step, tensor: int) -> str:
-        """What a tensor of a step is called; the last cell may be a result of the function."""
+        """Return the name of a tensor of a step; the last cell may be a result of the function."""
         if step.cells[tensor] < 0:
             return f"result {-1 - step.cells[tensor]}"
         return spelled(step.tensors[tensor])
 
     def op(self, step: Step) -> str:
-        """What an operation is called, by its first result."""
+        """Return the name of an operation, by its first result."""
         if step.op is None:
             return f"result {-1 - step.cells[-1]} of @{self.name}"
         if step.edge is not None:
@@ -148,14 +153,14 @@ class History:
         return op_text(step.op)
 
     def loop(self, step: Step, factor: int) -> str:
-        """What a factor of an operation is called."""
+        """Return the name of a factor of an operation."""
         if step.op is not None and step.edge is None and step.op.name != GROUP:
             return loop_name(step.op, step.rule, factor)
         for tensor, mapping in enumerate(step.rule.tensors):
             for dim, factors in enumerate(mapping):
                 if factor in factors:
                     return f"dimension {dim} of {self.tensor(step, tensor)}"
-        return "a loop"
+        return "a factor"
 
     def loc(self, step: Step) -> Loc | None:
         if step.op is None:
@@ -168,21 +173,21 @@ class History:
         return op.loc
 
     def loc_of_value(self, name: str) -> Loc | None:
-        """Where a value is made."""
+        """Return the source line of the definition of a value."""
         maker = self.makers.get(name)
         if maker is not None and maker.loc is not None:
             return maker.loc
         return self.places.get((self.name, f"%{show_name(name)}"))
 
     def speaker(self, said: Said, op: Op) -> Value:
-        """The value through which a constraint or a manual computation speaks for another."""
+        """Return the value through which a constraint or a manual computation annotates another."""
         if op.name != MANUAL:
             return op.result
         cells = [self.story.cells.get(operand) for operand in op.operands]
         return op.blocks[0].params[cells.index(said.cell)] if said.cell in cells else op.results[0]
 
     def annotation(self, said: Said) -> Annotation:
-        """What was stated, in the words of the program."""
+        """Return the annotation of a stated sharding, as it is written in the program."""
         if self.said.get(said.cell) is not said:
             return self._annotation(said)
         found = self._annotations.get(said.cell)
@@ -219,7 +224,7 @@ def spelled(value: Value) -> str:
 
 
 def op_text(op: Op) -> str:
-    """`%c = dot`, or which sharding group it speaks of."""
+    """Return `%c = dot`, or the sharding group of a `sharding_group`."""
     if op.name == GROUP:
         return f"sharding group {op.attrs['group']}"
     return f"{', '.join(map(spelled, op.results))} = {op.name}" if op.results else op.name
@@ -230,10 +235,10 @@ def sizes_of(rule: FactorRule) -> tuple[int, ...]:
 
 
 def dims_of(rule: FactorRule, tensor: int, factor: int) -> list[int]:
-    """The dimensions of a tensor that walk a factor: one or none."""
+    """Return the dimensions of a tensor that have a factor: one or none."""
     return [dim for dim, factors in enumerate(rule.tensors[tensor]) if factor in factors]
 
 
 def moment(step: Step) -> str:
-    """When a step was: `round 2`, or `round 2 of priority 1`."""
+    """Return when a step happened: `round 2`, or `round 2 of priority 1`."""
     return f"round {step.round}" + (f" of priority {step.priority}" if step.priority else "")

@@ -1,8 +1,8 @@
 """Annotations without effect: those without which propagation decides the same.
 
-Each is tried. Most can be tried by repeating only what becomes different
-(`passes.propagation.replay`); where more depends on an annotation than what its value begins
-with, the function is propagated again without it.
+Each is tried. Most are tried by repeating only the differing steps (`passes.propagation.replay`);
+if other parts of the preparation depend on an annotation, the function is propagated again without
+it.
 """
 
 from collections.abc import Iterator
@@ -24,21 +24,21 @@ from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 
 
-def idle(told: Told, propagate: Propagate) -> Iterator[Annotation]:
-    """The annotations without which everything would be the same."""
-    for history in told.histories.values():
-        trial = trial_of(told, propagate, history)
+def idle(session: Told, propagate: Propagate) -> Iterator[Annotation]:
+    """Yield the annotations without which all shardings would be the same."""
+    for history in session.histories.values():
+        trial = trial_of(session, propagate, history)
         for said in stated(history):
             annotation = history.annotation(said)
             found = trial.is_idle(said) if trial else None
             if found is None:
-                found = is_idle(told, propagate, annotation)
+                found = is_idle(session, propagate, annotation)
             if found:
                 yield annotation
 
 
 def stated(history: History) -> Iterator[Said]:
-    """What is written down in a function, in its order."""
+    """Yield the shardings stated in a function, in program order."""
     function = history.story.function
     for value in values_of(function.body):
         if value.sharding is not None:
@@ -48,20 +48,20 @@ def stated(history: History) -> Iterator[Said]:
             yield Said(-1 - i, sharding, None)
 
 
-def is_idle(told: Told, propagate: Propagate, annotation: Annotation) -> bool:
-    """Whether propagation without an annotation decides the same, by doing it."""
+def is_idle(session: Told, propagate: Propagate, annotation: Annotation) -> bool:
+    """Return whether propagation without an annotation decides the same, by a second run."""
     name = annotation.name
     if annotation.subject is Subject.RESULT:
         name = RESULT + name
-    changed = propagate(silenced(told.module, name, annotation.function))
-    return not changes(told.propagated, changed)
+    changed = propagate(silenced(session.module, name, annotation.function))
+    return not changes(session.propagated, changed)
 
 
-def trial_of(told: Told, propagate: Propagate, history: History) -> "Trial | None":
-    """What tries the annotations of a function, if it has nothing that replays do without."""
-    if len(told.module.meshes) > 1 or propagate.order != "lifo" or not propagate.prepare:
+def trial_of(session: Told, propagate: Propagate, history: History) -> "Trial | None":
+    """Return the trial of a function, or `None` if replay does not support it."""
+    if len(session.module.meshes) > 1 or propagate.order != "lifo" or not propagate.prepare:
         return None
-    trial = Trial(told, propagate, history.name)
+    trial = Trial(session, propagate, history.name)
     prepared = trial.prepared
     everything = (*prepared.said.values(), *trial.function.results)
     if prepared.groups or prepared.bridges or any(
@@ -75,9 +75,9 @@ def trial_of(told: Told, propagate: Propagate, history: History) -> "Trial | Non
 class Trial:
     """A function that is propagated without each of its annotations in turn."""
 
-    def __init__(self, told: Told, propagate: Propagate, name: str) -> None:
+    def __init__(self, session: Told, propagate: Propagate, name: str) -> None:
         rules = rules_in_force()
-        module = rules.bind(told.module)
+        module = rules.bind(session.module)
         self.propagate = propagate
         self.function = next(each for each in module.functions if each.name == name)
         self.steppers = Steppers(Shardings(module), explain=False)
@@ -85,7 +85,7 @@ class Trial:
         self.close = propagate.closed(self.steppers.shardings, module.meshes[0])
 
     def start(self) -> None:
-        """Propagate once, and arrange what questions are about."""
+        """Propagate once, and prepare the lookups."""
         prepared, body = self.prepared, self.function.body
         network = prepared.network
         self.state = begin(self.function, network, prepared.said, self.steppers.shardings)
@@ -98,7 +98,7 @@ class Trial:
         self.entangled = set(prepared.owners)
         """The values of whose annotations more depends than what their cells begin with."""
         ops, originals = list(prepared.draft.walk()), set(body.walk())
-        # A copy of a constant shares its attributes, and says what it says.
+        # A copy of a constant shares its attributes and its annotation.
         copied = {id(op.attrs) for op in ops if op not in originals}
         for op in ops:
             if op.name == CONSTRAINT or id(op.attrs) in copied:
@@ -107,7 +107,7 @@ class Trial:
                 self.entangled.update(op.results)
 
     def is_idle(self, said: Said) -> bool | None:
-        """Whether everything is the same without an annotation; `None` if that is not known."""
+        """Return whether all shardings are the same without an annotation; `None` if unknown."""
         size = len(self.state.cells)
         if said.value is None:
             number = -1 - said.cell
@@ -123,9 +123,9 @@ class Trial:
         return self.same(self.replay.without(cell, now), value, None)
 
     def same(self, other: dict[int, int], silent: Value | None, result: int | None) -> bool:
-        """Whether all is written as before where cells are `other` in the end.
+        """Return whether all written shardings are unchanged if the final cells are `other`.
 
-        Nothing is said of the value `silent`, or of a result of the function.
+        The value `silent`, or a result of the function, has no annotation.
         """
         cells = {*other}
         if silent is not None:

@@ -1,7 +1,8 @@
-"""Which shardings are an accident: those that depend on the order in which work is done.
+"""Shardings that depend on the order of the worklist.
 
-Where two annotations are equally strong, the one whose axes arrive first wins. Running with two
-orders finds such values; the annotations behind them are fragile, and one more would settle it.
+If two annotations have equal priority, the one whose axes arrive first is kept. Two runs with
+different orders find such values; the annotations that they depend on are fragile, and one more
+annotation would make the result unique.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from shardir.placement import Sharding
 def order_sensitive(
     program: Program, *, propagate: Propagate | None = None, places: Places | None = None
 ) -> OrderSensitivity:
-    """The values whose sharding differs between the orders `lifo` and `fifo` of the work list."""
+    """Return the values whose sharding differs between the worklist orders `lifo` and `fifo`."""
     chosen = propagate or Propagate()
     lifo = tell(program, replace(chosen, order="lifo"), places)
     fifo = tell(program, replace(chosen, order="fifo"), places)
@@ -50,7 +51,7 @@ def _differing(lifo: History, fifo: History) -> Iterator[Dependence]:
 def _behind(
     history: History, name: str, mine: Sharding | None, other: Sharding | None
 ) -> Iterator[Annotation]:
-    """The annotations of the axes that a value has in dimensions which differ."""
+    """Yield the annotations of the axes of a value in dimensions that differ."""
     cell = history.story.cells[history.values[name]]
     for dim, cut in enumerate(mine.dims if mine else ()):
         if other is None or cut != other.dims[dim]:

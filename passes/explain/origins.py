@@ -1,8 +1,8 @@
-"""Where an axis came from: the way back from a place to the annotation that asked for it.
+"""The origin of an axis: the path back from a dimension to the annotation that requested it.
 
-An axis is at a place because it is stated there, or because a step brought it along a factor of
-an operation from a tensor that had it before. So every way back ends at an annotation. An axis
-may have come in parts, each on its own way.
+An axis shards a dimension because it is stated there, or because a step moved it along a factor of
+an operation from a tensor that had it before. Every path back therefore ends at an annotation. An
+axis may consist of parts with different paths.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """`axis` was stated in `said`, and came along `hops` (the last is the one that arrived)."""
+    """`axis` was stated in `said`, and moved along `hops` (the last is the one that arrived)."""
 
     axis: Axis
     said: Said
@@ -37,7 +37,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """`axis` was stated in `said`; `hop` brought it to the place that is asked about, if any."""
+    """`axis` was stated in `said`; `hop` moved it to the queried dimension, if any."""
 
     axis: Axis
     said: Said
@@ -45,17 +45,17 @@ class Arrival:
 
 
 Trail = tuple[Hop, "Trail"] | None
-"""Hops from a place to the value that is asked about."""
+"""Hops from a dimension to the queried value."""
 Question = tuple[int, int, Axis, int]
-"""A cell, a dimension of it, an axis, and the position in front of which it came there."""
+"""A cell, a dimension of it, an axis, and the step position before which it arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What of an axis was stated at a place, and which hops brought other parts.
+    """The parts of an axis that were stated at a dimension, and the hops that brought other parts.
 
-    `last` is the position of the last of them if they brought all, so that whoever asks about a
-    later time gets the same answer; else it is beyond all positions.
+    `last` is the position of the last hop if the hops brought all parts, so that queries for later
+    positions have the same result; otherwise it is beyond all positions.
     """
 
     stated: tuple[tuple[Axis, Said], ...]
@@ -64,7 +64,7 @@ class Local:
 
 
 class Origins:
-    """Answers for one function. Ways have most of their length in common, so answers are kept."""
+    """Cached origins of one function. Paths share most of their length, so results are cached."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -73,7 +73,8 @@ class Origins:
         self._stated: dict[Question, tuple[tuple[Axis, Said], ...]] = {}
 
     def ways(self, cell: int, dim: int, axis: Axis) -> list[Way]:
-        """The ways on which the parts of an axis came to a place, the major part first."""
+        """Return the paths on which the parts of an axis came to a dimension, the major part
+        first."""
         found: list[Way] = []
         waiting: list[tuple[Question, Trail]] = [((cell, dim, axis, self.end), None)]
         while waiting:
@@ -84,7 +85,7 @@ class Origins:
         return sorted(found, key=lambda way: way.axis)
 
     def arrivals(self, cell: int, dim: int, axis: Axis) -> list[Arrival]:
-        """Who stated the parts of an axis at a place, and their last hops."""
+        """Return the statements of the parts of an axis at a dimension, and their last hops."""
         _, local = self.local((cell, dim, axis, self.end))
         found = [Arrival(part, said, None) for part, said in local.stated]
         found += (
@@ -95,7 +96,7 @@ class Origins:
         return sorted(found, key=lambda arrival: arrival.axis)
 
     def stated(self, question: Question) -> tuple[tuple[Axis, Said], ...]:
-        """Who stated the parts of an axis at a place."""
+        """Return the statements of the parts of an axis at a dimension."""
         waiting = [question]
         while True:
             key, local = self.local(waiting[-1])
@@ -113,7 +114,7 @@ class Origins:
                 return self._stated[key]
 
     def local(self, question: Question) -> tuple[Question, Local]:
-        """How an axis came to a place, and the question under which that is known."""
+        """Return the local origin of an axis, and the query under which it is cached."""
         cell, dim, axis, before = question
         known = self._local.get((cell, dim, axis))
         if known is None or known.last >= before:
@@ -150,7 +151,7 @@ class Origins:
 
 
 def _before(hop: Hop, piece: Axis) -> Question:
-    """The same axis where it came from."""
+    """Return the query for the same axis at the source of a hop."""
     (dim,) = dims_of(hop.step.rule, hop.source, hop.factor)
     return hop.step.cells[hop.source], dim, piece, hop.position
 
@@ -164,7 +165,7 @@ def _unrolled(trail: Trail) -> Iterator[Hop]:
 def _sources(
     history: History, position: int, tensor: int, dim: int, gained: list[Axis]
 ) -> Iterator[tuple[Hop, Axis]]:
-    """The tensors of a step that had the parts of axes that another tensor gained."""
+    """Yield the tensors of a step that had the parts of axes that another tensor gained."""
     if not gained:
         return
     step = history.story.steps[position]
@@ -182,14 +183,12 @@ def _sources(
 
 
 def origins_of(history: History) -> Origins:
-    """What is known about a function by now."""
-    if history.origins is None:
-        history.origins = Origins(history)
-    return history.origins
+    """Return the cached origins of a function."""
+    return history.derived(Origins)
 
 
 def chains(history: History, cell: int, dim: int, axis: Axis) -> list[Chain]:
-    """The ways of an axis to a place, in words."""
+    """Return the paths of an axis to a dimension as report data."""
     mesh = history.mesh(history.states.get(cell))
     return [
         Chain(
@@ -203,7 +202,7 @@ def chains(history: History, cell: int, dim: int, axis: Axis) -> list[Chain]:
 
 
 def roots(history: History, cell: int, dim: int, axis: Axis) -> tuple[Annotation, ...]:
-    """The annotations that an axis at a place comes from."""
+    """Return the annotations that an axis at a dimension comes from."""
     found = origins_of(history).arrivals(cell, dim, axis)
     return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in found))
 

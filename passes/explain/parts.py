@@ -1,4 +1,4 @@
-"""Parts of axes: what two have in common, and what is left."""
+"""Intersection and difference of sub-axes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from shardir.placement import Axis
 
 
 def common(a: Axis, b: Axis) -> Axis | None:
-    """The positions that cut along both, `None` if there are none."""
+    """Return the sub-axis that both contain, `None` if they are disjoint."""
     if not a.overlaps(b):
         return None
     pre, following = max(a.pre, b.pre), min(a.next, b.next)
@@ -14,7 +14,7 @@ def common(a: Axis, b: Axis) -> Axis | None:
 
 
 def left_over(axis: Axis, taken: Iterable[Axis]) -> list[Axis]:
-    """The parts of `axis` that none of `taken` touches, the major first."""
+    """Return the parts of `axis` that overlap none of `taken`, the major first."""
     parts = [axis]
     for other in taken:
         parts = [rest for part in parts for rest in _without(part, other)]
@@ -22,7 +22,7 @@ def left_over(axis: Axis, taken: Iterable[Axis]) -> list[Axis]:
 
 
 def shared(axis: Axis, axes: Iterable[Axis]) -> list[Axis]:
-    """The parts of `axis` that `axes` have, in their order."""
+    """Return the parts of `axis` that `axes` contain, in their order."""
     found = (common(axis, other) for other in axes)
     return [part for part in found if part is not None]
 

@@ -1,4 +1,4 @@
-"""From what a user has (a module, or a function that was lowered) to its histories."""
+"""The propagation histories of a module or a lowered function."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from shardir.passes.propagate import Propagate
 
 
 class HasModule(Protocol):
-    """What has been lowered: a traced program and the places in its source."""
+    """A lowered function: a traced program and the locations in its source."""
 
     @property
     def module(self) -> Module: ...
@@ -20,19 +20,19 @@ Program = Module | HasModule
 
 
 class ExplainError(ShardirError, ValueError):
-    """A question that cannot be answered about a program."""
+    """A request that cannot be answered for a program."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A module, what propagation made of it, and the history of each function."""
+    """A module, the propagated module, and the history of each function."""
 
     module: Module
     propagated: Module
     histories: dict[str, History]
 
     def history(self, function: str | None = None) -> History:
-        """The history of a function, of the first by default."""
+        """Return the history of a function, of the first by default."""
         name = self.module.main.name if function is None else function.removeprefix("@")
         if name not in self.histories:
             hint = suggestion(name, self.histories) or _has(self.histories)
@@ -45,16 +45,16 @@ def _has(histories: dict[str, History]) -> str:
 
 
 def module_of(program: Program) -> Module:
-    """The module of a program; raises `ExplainError` when there is nothing to propagate."""
+    """Return the module of a program; raise `ExplainError` if there is nothing to propagate."""
     module = program if isinstance(program, Module) else program.module
     if not module.functions:
         raise ExplainError("there is no function to explain")
     if not any(not mesh.is_maximal for mesh in module.meshes):
-        raise ExplainError("the program has no mesh, so nothing in it is cut")
+        raise ExplainError("the program has no mesh, so nothing in it is sharded")
     for function in module.functions:
         if function.spmd:
             raise ExplainError(
-                f"@{function.name} has been partitioned; ask about the program before that"
+                f"@{function.name} has been partitioned; explain the program before that"
             )
     return module
 

@@ -1,8 +1,8 @@
-"""Which of two loops got an axis that both wanted, and why.
+"""Decisions between two factors that requested the same axis.
 
-In one step, aggressive propagation decides by the tensors that bring the axis
-(`propagation.aggressive`). Otherwise the first comes first; the other may have been there, but
-had to wait for its priority or its round.
+Within one step, aggressive propagation decides by the tensors that have the axis
+(`propagation.aggressive`). Otherwise the first one is kept; the other may have been delayed by its
+priority or its round.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from shardir.placement import size_of
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A loop that wants an axis: the tensor that brings it and how many elements that has."""
+    """A factor that requests an axis: the tensor that has it and its number of elements."""
 
     loop: str
     tensor: str
@@ -36,20 +36,20 @@ class Lost:
     verdict: Verdict
 
     def __str__(self) -> str:
-        """The two sides, with the numbers that decided."""
+        """Return the two sides, with the numbers that decided."""
         a, b = self.winner, self.loser
-        sides = f"to {a.loop}, which {a.tensor} brings it for, against {b.loop} of {b.tensor}"
+        sides = f"{a.loop} of {a.tensor} against {b.loop} of {b.tensor}"
         match self.verdict:
             case Verdict.LARGER:
                 return f"{sides}: {a.elements} elements against {b.elements}"
             case Verdict.FINER:
-                return f"{sides}: {a.pieces} pieces against {b.pieces}"
+                return f"{sides}: {a.pieces} shards against {b.pieces}"
             case _:
                 return f"{sides}: {self.verdict.value}"
 
 
 def lost_to(history: History, end: Step, refusal: Refusal) -> Lost | None:
-    """How a refusal that stands in the end came about, if the axis was lost in one step."""
+    """Return the decision behind a final refusal if the axis was lost in one step."""
     for position, tensor in history.changes.get(end.cells[refusal.tensor], ()):
         step = history.story.steps[position]
         if (step.op, step.edge, step.cells) != (end.op, end.edge, end.cells):
@@ -68,14 +68,14 @@ def _decided(history: History, step: Step, lost: Refusal) -> Lost | None:
     views = history.views(step)
     sizes = sizes_of(step.rule)
     operands = len(step.rule.operands)
-    wishes = [agreed_axes(views, operands, f, way) for f, way in enumerate(step.directions)]
-    sources = largest_sources(views, sizes, wishes)
+    requested = [agreed_axes(views, operands, f, way) for f, way in enumerate(step.directions)]
+    sources = largest_sources(views, sizes, requested)
     fine = step.op is not None and step.edge is None and is_elementwise(step.op)
 
     def side(factor: int) -> Side:
         elements, tensor = sources[factor]
         name = history.tensor(step, tensor) if tensor >= 0 else "several tensors"
-        pieces = size_of(wishes[factor])
+        pieces = size_of(requested[factor])
         return Side(history.loop(step, factor), name, elements, pieces)
 
     for gain in step.gains:
@@ -96,7 +96,7 @@ def _decided(history: History, step: Step, lost: Refusal) -> Lost | None:
 
 
 def waited(history: History, end: Step, refusal: Refusal) -> Reason | None:
-    """What held an axis up until another loop had it, if anything did."""
+    """Return the reason that delayed an axis until another factor had it, if any."""
     cell = end.cells[refusal.tensor]
     state = end.before[refusal.tensor]
     origins = origins_of(history)
@@ -128,6 +128,6 @@ def waited(history: History, end: Step, refusal: Refusal) -> Reason | None:
 
 
 def priority_of(arrival: Arrival) -> int:
-    """The priority of the dimension in which an axis was stated."""
+    """Return the priority of the dimension in which an axis was stated."""
     dims = arrival.said.sharding.dims
     return next((d.priority or 0 for d in dims if touches(arrival.axis, d.axes)), 0)

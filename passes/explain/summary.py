@@ -1,4 +1,4 @@
-"""A program's shardings at a glance."""
+"""Overview of the shardings of a program."""
 
 from shardir.passes.explain.data import Summary
 from shardir.passes.explain.disagreements import conflicts_of
@@ -13,9 +13,10 @@ from shardir.passes.propagate import Propagate
 def summarize(
     program: Program, *, propagate: Propagate | None = None, places: Places | None = None
 ) -> Summary:
-    """How many values are cut, which annotations there are, and what is worth a question."""
-    told = tell(program, propagate, places)
-    histories = told.histories.values()
+    """Return the number of sharded values, the annotations, and the number of findings of each
+    kind."""
+    run = tell(program, propagate, places)
+    histories = run.histories.values()
     values = [v for history in histories for v in history.made.values() if v.type.rank]
     return Summary(
         tuple(history.annotation(said) for history in histories for said in stated(history)),
@@ -24,5 +25,5 @@ def summarize(
         tuple(row for history in histories for row in conflicts_of(history)),
         len(order_sensitive(program, propagate=propagate, places=places).rows),
         sum(len(history.story.mute) for history in histories),
-        traffic(told.module, propagate or Propagate()),
+        traffic(run.module, propagate or Propagate()),
     )

@@ -1,7 +1,6 @@
-"""Reports as text: the same lines everywhere, however wide the screen is."""
+"""Reports as text, independent of the screen width."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import singledispatch
 from io import StringIO
 
 from rich.console import Console
@@ -21,40 +20,34 @@ from shardir.passes.explain.data import (
     Difference,
     Explanation,
     OrderSensitivity,
-    Report,
     Summary,
     Traffic,
     Wish,
+    show,
 )
 from shardir.sizes import show_bytes
 
 ROWS = 20
-"""How much of a long table is shown."""
-
-
-@singledispatch
-def show(report: Report) -> str:
-    """A report as text, without a newline at the end."""
-    raise NotImplementedError(type(report).__name__)
+"""Maximum number of table rows that are shown."""
 
 
 @show.register
 def _(report: Explanation) -> str:
     lines = [_placed(f"{report.value}: {report.type}", report.loc)]
     if not report.chains:
-        lines += ["", "no axis cuts it"]
+        lines += ["", "no axis shards it"]
     for chain in report.chains:
         lines += ["", *_chain(chain)]
     for axis in dict.fromkeys(absence.axis for absence in report.absences):
         here = any(chain.axis == axis for chain in report.chains)
-        lines += ["", f"{axis} could have cut" if here else f"{axis} is not here"]
+        lines += ["", f"{axis} could also shard" if here else f"{axis} does not shard it"]
         about = (absence for absence in report.absences if absence.axis == axis)
         lines += (line for absence in about for line in _absence(absence))
     return "\n".join(lines)
 
 
 def _chain(chain: Chain) -> Iterator[str]:
-    yield f"{chain.axis} cuts dimension {chain.dim}"
+    yield f"{chain.axis} shards dimension {chain.dim}"
     yield _placed(f"  stated by {chain.annotation}", chain.annotation.loc)
     rows = [
         (
@@ -71,7 +64,7 @@ def _chain(chain: Chain) -> Iterator[str]:
 
 def _absence(absence: Absence) -> Iterator[str]:
     dim = "" if absence.dim is None else f"dimension {absence.dim}: "
-    far = "it stops on its way: " if absence.far else ""
+    far = "it stops earlier: " if absence.far else ""
     yield f"  {dim}{far}{absence.reason.value}"
     if absence.op:
         where = f"{absence.tensor} at {absence.op}" if absence.tensor else absence.op
@@ -99,7 +92,7 @@ def _(report: Conflicts) -> str:
         )
         for row in report.rows
     ]
-    head = ("operation", "loop", "kept", "given up", "because", "to receive")
+    head = ("operation", "factor", "kept", "given up", "because", "to receive")
     lines = [*_columns(_first(rows), head), *_rest(rows)]
     for row in report.rows[:ROWS]:
         notes = [row.detail] if row.detail else []
@@ -118,10 +111,10 @@ def _(report: Difference) -> str:
     lines = list(report.edits)
     if report.changes:
         rows = [(f"  {c.value}", c.before, "->", c.after) for c in report.changes]
-        lines += ["", f"{counted(len(rows), 'value')} cut otherwise", *_columns(_first(rows))]
+        lines += ["", f"{counted(len(rows), 'value')} sharded differently", *_columns(_first(rows))]
         lines += _rest(rows)
     else:
-        lines += ["", "every value is cut as before"]
+        lines += ["", "every value is sharded as before"]
     return "\n".join([*lines, "", *_traffic(report.before, report.after)])
 
 
@@ -153,7 +146,7 @@ def _(report: OrderSensitivity) -> str:
     rows = [(row.value, row.lifo, row.fifo) for row in report.rows]
     behind = dict.fromkeys(a for row in report.rows for a in row.annotations)
     return "\n".join([
-        f"{counted(len(rows), 'value')} cut otherwise in another order",
+        f"{counted(len(rows), 'value')} sharded differently in another order",
         *_columns(_first(rows), ("value", "lifo", "fifo")),
         *_rest(rows),
         "",
@@ -170,11 +163,11 @@ def _(report: Coverage) -> str:
          for op in report.unruled]
     )  # fmt: skip
     whole = [
-        (f"  {w.value}", f"dimension {w.dim} of {w.size}", f"could be cut over "
+        (f"  {w.value}", f"dimension {w.dim} of {w.size}", f"could be sharded over "
          f"{' or '.join(w.axes)}", show_bytes(w.nbytes))
         for w in report.whole
     ]  # fmt: skip
-    lines += ["", f"{counted(len(whole), 'dimension')} whole though an axis is free"]
+    lines += ["", f"{counted(len(whole), 'dimension')} unsharded although an axis is free"]
     lines += [*_columns(_first(whole)), *_rest(whole)]
     lines += ["", f"{counted(len(report.idle), 'annotation')} without effect"]
     return "\n".join([*lines, *_annotations(report.idle)])
@@ -182,7 +175,7 @@ def _(report: Coverage) -> str:
 
 @show.register
 def _(report: Summary) -> str:
-    lines = [f"{report.cut} of {counted(report.values, 'tensor')} cut", "", "annotations"]
+    lines = [f"{report.cut} of {counted(report.values, 'tensor')} sharded", "", "annotations"]
     lines += _annotations(report.annotations) or ["  none"]
     nbytes = sum(row.nbytes for row in report.conflicts)
     lines += [
@@ -226,9 +219,9 @@ def _(report: Cause) -> str:
         f"{show_bytes(row.sent)} sent by each device{times}",
     ]
     if report.chosen:
-        lines += ["", f"part of bringing {report.move}", *_ways([report.chosen])]
+        lines += ["", f"part of the reshard of {report.move}", *_ways([report.chosen])]
     if report.dearer:
-        lines += ["", "dearer", *_ways(report.dearer)]
+        lines += ["", "more expensive", *_ways(report.dearer)]
     if report.annotations:
         lines += ["", "its axes come from", *_annotations(report.annotations)]
     return "\n".join(lines)
@@ -239,7 +232,7 @@ def _ways(ways: Sequence[Way]) -> Iterator[str]:
         (
             f"  {', '.join(way.steps)}",
             f"{show_bytes(way.nbytes)} received",
-            f"by way of {way.middle}" if way.middle else "",
+            f"via {way.middle}" if way.middle else "",
         )
         for way in ways
     ]
@@ -290,7 +283,7 @@ def _placed(text: str, loc: Loc | None) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
-    """Rows under one another, in columns as wide as they need to be."""
+    """Yield the rows in aligned columns."""
     if not rows:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(head), pad_edge=False)

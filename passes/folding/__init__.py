@@ -1,1 +1,2 @@
-"""Simpler programs over whole arrays: what only looks at elements another way is never made."""
+"""View folding: simpler programs over global arrays, in which pure views of values are never
+materialized."""

@@ -1,4 +1,5 @@
-"""What fold-views makes of operations that compute: themselves, in the dimensions of bases."""
+"""View folding of elementwise operations, reductions and bitcasts: they run in the dimensions of
+the bases."""
 
 from collections.abc import Sequence
 
@@ -10,8 +11,11 @@ from shardir.passes.merging.collectives import multiplies
 
 
 def _elementwise(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
-    """In the dimensions of the operand whose base has the fewest elements, if it has all that the
-    result has; of several such, of the one that most of the others are laid out like."""
+    """Run in the dimensions of the operand with the smallest base if that has all elements of the
+    result.
+
+    Among several such operands, the one whose layout most of the others have is chosen.
+    """
     shape = op.results[0].type.shape
     if len(op.results) != 1 or not shape:
         return None
@@ -47,8 +51,10 @@ def _elementwise(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[V
 def _agreed(
     folder: Folder, operands: Sequence[tuple[int, View]]
 ) -> tuple[View | None, dict[int, Dims | None]]:
-    """The operand in whose dimensions to compute, and all of them seen from it: `None` for those
-    that are laid out like it."""
+    """Return the operand in whose dimensions to compute, and the views of all operands in these.
+
+    An operand with the same layout has `None`.
+    """
     best: tuple[tuple[int, int, int, bool, bool], View] | None = None
     chosen: dict[int, Dims | None] = {}
     tried: set[tuple[tuple[int, ...], Dims]] = set()
@@ -69,8 +75,8 @@ def _agreed(
             alike += view.base.type.nbytes if same else 0
             seen[i] = None if same else dims
         else:
-            # Where nothing decides, dimensions that were never split are those of more operations,
-            # and contractions can write their results in any order.
+            # Ties favor dimensions that were never split, since more operations use them, and
+            # operands other than contraction results, which can be written in any order.
             turns = lead.base in folder.contracted
             score = (-lead.base.type.size, alike, -lead.base.type.rank, not turns, lead.plain)
             if best is None or score > best[0]:
@@ -82,7 +88,7 @@ IDEMPOTENT = ("max", "min", "any", "all")
 
 
 def _reduction(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
-    """Over the parts of the base that the reduced dimensions walk."""
+    """Reduce over the parts of the base that the reduced dimensions cover."""
     (x,) = operands
     dims = op.attrs["dims"]
     if x.base in folder.splats or not x.dims:

@@ -1,8 +1,8 @@
-"""What fold-views makes of contractions: letters for the pieces of bases.
+"""View folding of contractions: einsum letters for the pieces of bases.
 
-The loops of a contraction are split where the views of its operands are, and joined again where
-what they walk lies one behind the other in all operands that have it. So a device's part of a
-batch and its place along the mesh are one loop, as in the program before it was cut.
+The factors of a contraction are split like the views of its operands, and merged again where their
+pieces are contiguous in all operands that have them. A device's part of a batch and its position
+along the mesh therefore become one factor, as in the program before partitioning.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from shardir.passes.folding.views import (
 from shardir.passes.merging.arrange import reshaped
 
 Loop = tuple[str, int]
-"""A part of a letter: which one, from major to minor."""
+"""A part of a letter: the letter and the index of the part, from major to minor."""
 
 
 def _dot(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
@@ -86,7 +86,7 @@ def _dot(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | N
 
 
 def _walked(terms: Sequence[str], operands: Sequence[View]) -> list[dict[str, Pieces]] | None:
-    """The pieces that each letter walks in each operand, of the same sizes in both."""
+    """Return the pieces of each letter in each operand, refined to the same sizes in both."""
     first, second = (
         dict(zip(term, view.dims, strict=True)) for term, view in zip(terms, operands, strict=True)
     )
@@ -111,7 +111,8 @@ def _flat(output: str, loops: dict[str, tuple[Loop, ...]]) -> list[Loop]:
 def _chains(
     loops: Sequence[Loop], places: Sequence[dict[Loop, Piece]], output: str
 ) -> list[list[Loop]]:
-    """Loops that are one loop in all operands that have them: each continues the one before."""
+    """Return sequences of parts that form one factor in all operands: each continues the one
+    before."""
     follows: dict[Loop, Loop] = {}
     for loop in loops:
         nexts = set()
@@ -138,7 +139,7 @@ def _chains(
 
 
 def _behind(loop: Loop, place: dict[Loop, Piece]) -> Loop | None:
-    """The loop that walks what each step of `loop` strides over."""
+    """Return the part that covers the elements each step of `loop` strides over."""
     piece = place[loop]
     for other, at in place.items():
         if at.dim == piece.dim and at.stride * at.size == piece.stride:
@@ -147,7 +148,7 @@ def _behind(loop: Loop, place: dict[Loop, Piece]) -> Loop | None:
 
 
 def _spelled(chains: Sequence[Sequence[Loop]]) -> dict[Loop, str] | None:
-    """A letter for each chain: that of its last loop, unless another has it."""
+    """Return a letter for each chain: that of its last part unless it is taken."""
     spelled: dict[Loop, str] = {}
     wanted = [chain[-1][0] for chain in chains]
     free = [letter for letter in ascii_letters if letter not in wanted]
@@ -179,8 +180,8 @@ def _size(pieces: Sequence[Piece]) -> int:
 
 
 def _convolution(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
-    """Places in the batch may come in any order, and so may features, as long as all agree: in
-    that of the bases."""
+    """Fold views of batch and feature dimensions, which may be in any order on which all operands
+    agree: that of the bases."""
     x, w = operands
     if op.attrs.get("groups", 1) != 1 or op.attrs.get("batch_groups", 1) != 1:
         return None
@@ -206,12 +207,12 @@ def _convolution(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[V
 
 
 def _sorted(pieces: Pieces) -> list[Piece]:
-    """The pieces that do not repeat, in the order of the base."""
+    """Return the pieces that are not broadcast, in the order of the base."""
     return sorted((piece for piece in pieces if piece.dim != REPEAT), key=place_of)
 
 
 def _renumbered(pieces: Pieces, ordered: Sequence[Piece], dim: int) -> Pieces:
-    """The pieces as those of dimension `dim`, which walks them in this order."""
+    """Return the pieces as those of dimension `dim`, which contains them in this order."""
     stride = 1
     new: dict[Piece, Piece] = {}
     for piece in reversed(ordered):

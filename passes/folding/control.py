@@ -1,7 +1,7 @@
-"""What fold-views makes of loops and branches: values go round in the dimensions of their bases.
+"""View folding of loops and branches: carried values have the layout of their bases.
 
-What a loop carries is laid out as it is when it enters. A number that enters, such as the zeros
-that gradients are added to, is laid out as the body makes the next.
+A carried value keeps the layout of its initial value. If the initial value is a constant, such as
+the zeros that gradients are added to, the layout is that of the value that the body computes.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ def _emit(
 
 
 def _laid_out(folder: Folder, view: View) -> View | None:
-    """How a carried value is laid out, given how it enters; `None` for a number."""
+    """Return the layout of a carried value from its initial value; `None` for a constant."""
     if view.base in folder.splats:
         return None
     return View(folder.made(view), straight(view.shape)) if view.repeats else view
 
 
 def _entering(folder: Folder, operands: Sequence[View], olds: Sequence[Value]) -> list[View]:
-    """How carried values are laid out to begin with."""
+    """Return the initial layouts of carried values."""
     return [
         _laid_out(folder, view) or views.of(old) for view, old in zip(operands, olds, strict=True)
     ]
@@ -41,7 +41,7 @@ def _entering(folder: Folder, operands: Sequence[View], olds: Sequence[Value]) -
 def _better(
     inner: Folder, entering: Sequence[View], operands: Sequence[View], returns: Sequence[Value]
 ) -> list[View]:
-    """The same, but what enters as a number as the body makes it."""
+    """Return the layouts with those of constants replaced by the layouts that the body computes."""
     better = []
     for like, view, value in zip(entering, operands, returns, strict=True):
         made = inner.get(value)
@@ -105,7 +105,7 @@ def _scan(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | 
 
 
 def _stack(folder: Folder, view: View) -> View:
-    """A stacked operand as a view over a base whose first dimension is sliced."""
+    """Return a stacked operand as a view of a base whose first dimension is sliced."""
     split = None if view.base in folder.splats else separated(folder, view, [0])
     if split is None:
         return views.of(folder.made(view))
@@ -124,7 +124,7 @@ def _stack(folder: Folder, view: View) -> View:
 
 
 def _slice_of(stack: View) -> View:
-    """How a slice is seen, of a base that does not exist."""
+    """Return the view of a slice, of a base that does not exist."""
     type = stack.base.type
     return View(Value(type.with_shape(type.shape[1:])), _moved(stack, -1)[1:])
 
@@ -135,7 +135,7 @@ def _slice_made(inner: Folder, old: Value) -> View:
 
 
 def _moved(view: View, by: int) -> views.Dims:
-    """The dimensions of a view whose base has `by` dimensions more in front."""
+    """Return the dimensions of a view whose base has `by` more leading dimensions."""
     return tuple(
         tuple(p if p.dim == views.REPEAT else p._replace(dim=p.dim + by) for p in pieces)
         for pieces in view.dims

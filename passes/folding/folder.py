@@ -1,7 +1,7 @@
-"""Rebuilds a program with its views put off: the part of `fold-views` that goes through blocks.
+"""Rebuild the blocks of a program with views deferred.
 
-What only rearranges is remembered, and made where something needs it as it is. Operations that do
-not mind how their operands are laid out run on the bases of views, in dimensions that their
+Views are recorded, and materialized only where an operation needs the value. Operations that are
+independent of the layout of their operands run on the bases of views, in dimensions that their
 operands agree on, and their results are views in turn.
 """
 
@@ -17,11 +17,13 @@ from shardir.passes.merging.arrange import reshaped
 from shardir.types import TensorType
 
 Rule = Callable[["Folder", Op, Sequence[View]], Sequence[View] | None]
-"""Appends what an operation becomes, given its operands; `None` if they have to be as they are."""
+"""Appends the replacement of an operation, given its operands; `None` if these must be
+materialized."""
 
 
 class Folder:
-    """Grows in `b`. `seen` are the views that stand for the values of the program."""
+    """Emits the folded program into the builder `b`. `seen` holds the views that replace the values
+    of the program."""
 
     def __init__(self, b: Builder, rules: dict[str, Rule], outer: "Folder | None" = None) -> None:
         self.b, self.rules, self.outer = b, rules, outer
@@ -32,7 +34,7 @@ class Folder:
         self.inside: set[Value] = set()
 
     def inner(self) -> "Folder":
-        """The same for a block inside this one."""
+        """Return the folder of a nested block."""
         return Folder(self.b.inner(), self.rules, self)
 
     def get(self, value: Value) -> View:
@@ -40,27 +42,28 @@ class Folder:
         return views.of(value) if found is None else found
 
     def home(self, base: Value) -> "Folder":
-        """The folder of the block that a base is in."""
+        """Return the folder of the block that defines a base."""
         outer = self.outer
         there = outer is None or base in self.inside or base in self.splats
         return self if there or outer is None else outer.home(base)
 
     def apart(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
-        """`views.apart`, where the base of the view is."""
+        """Apply `views.apart` in the block that defines the base of the view."""
         home = self.home(view.base)
         found = views.apart(home.b, view, kinds)
         home.inside.add(found[0].base)
         return found
 
     def reshaped(self, base: Value, shape: Sequence[int]) -> Value:
-        """A base in another shape, made where it is."""
+        """Return a base reshaped, in the block that defines it."""
         home = self.home(base)
         made = reshaped(home.b, base, shape)
         home.inside.add(made)
         return made
 
     def made(self, view: View, name: str = "") -> Value:
-        """The view as a value; made outside of a block if its base is there."""
+        """Return the view as a value; materialized outside of a block if its base is defined
+        there."""
         outer = self.outer
         if outer and view.base not in self.inside and view.base not in self.splats:
             return outer.made(view, name)
@@ -84,12 +87,13 @@ class Folder:
         return found
 
     def value(self, old: Value) -> Value:
-        """What stands for a value of the program, as it is."""
+        """Return the materialized replacement of a value."""
         view = self.get(old)
         return view.base if view.plain and view.base not in self.splats else self.made(view)
 
     def param(self, old: Value, like: View | None = None) -> Value:
-        """A parameter that stands for one of the program's, seen as it is or as `like` is."""
+        """Return a parameter that replaces one of the program, with its own layout or that of
+        `like`."""
         view = like or views.of(old)
         made = Value(old.type.with_shape(view.base.type.shape), old.name) if like else old
         self.inside.add(made)
@@ -97,7 +101,8 @@ class Folder:
         return made
 
     def within(self, old: Value, like: View) -> Value:
-        """What stands for a value, laid out like the base of a view of its shape."""
+        """Return the replacement of a value with the layout of the base of `like`, a view of its
+        shape."""
         view = self.get(old)
         dims = seen_from(view.dims, like)
         if dims is None:
@@ -107,7 +112,7 @@ class Folder:
         return self.made(View(view.base, dims))
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Append what stands for `ops`."""
+        """Append the replacements of `ops`."""
         b, rules = self.b, self.rules
         outside = b.loc, b.why
         for op in ops:
@@ -126,7 +131,7 @@ class Folder:
         b.loc, b.why = outside
 
     def keep(self, op: Op) -> None:
-        """The operation as it is."""
+        """Append the operation on materialized operands."""
         operands = tuple(self.value(value) for value in op.operands)
         if op.blocks:
             op = replace(op, blocks=tuple(map(self.block, op.blocks)))
@@ -139,14 +144,14 @@ class Folder:
         self.inside.update(op.results)
 
     def renamed(self, made: Sequence[Value], names: Sequence[str]) -> list[Value]:
-        """The results of the last operation under other names."""
+        """Rename the results of the last operation."""
         results = tuple(Value(value.type, name) for value, name in zip(made, names, strict=True))
         self.b.ops[-1] = replace(self.b.ops[-1], results=results)
         self.inside.update(results)
         return list(results)
 
     def block(self, block: Block) -> Block:
-        """A block inside, of the same parameters and with the same results."""
+        """Return a nested block with the same parameters and results."""
         inner = self.inner()
         for param in block.params:
             inner.param(param)
@@ -156,7 +161,8 @@ class Folder:
     def emit(
         self, op: Op, operands: Sequence[Value], type: TensorType, attrs: Mapping[str, Attr]
     ) -> Value:
-        """What stands for the only result of `op`, under its name; the type is known."""
+        """Append the replacement of the only result of `op`, of the given type and under its
+        name."""
         result = Value(type, op.results[0].name)
         made = replace(op, operands=tuple(operands), results=(result,), attrs=attrs)
         self.append(made)

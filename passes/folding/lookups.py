@@ -1,8 +1,8 @@
-"""What fold-views makes of gathers and scatters: what no index points into stays as it lies.
+"""View folding of gathers and scatters: dimensions without indices keep the layout of the base.
 
-Dimensions of the operand that are taken whole, and those of the indices, are as free as loops of a
-contraction: those of the bases. The slices have them in the order of what they were, seen from
-behind, so that what was split is one again.
+Operand dimensions that are covered completely, and those of the indices, are as independent as the
+factors of a contraction: they are those of the bases. The slices have the base dimensions in the
+order of the original ones, compared from the last, so that split dimensions are contiguous again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from shardir.passes.folding.views import REPEAT, Piece, Pieces, View
 
 
 class Parts(NamedTuple):
-    """A gather or scatter between bases: operand and indices, the layout of the slices as a view,
-    and where the windows are in its base."""
+    """A gather or scatter on bases: operand and indices, the layout of the slices as a view, and
+    the window dimensions in its base."""
 
     operand: View
     indices: View
@@ -73,7 +73,7 @@ def _scatter(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View]
 
 
 def _alone(operand: Value, slices: Value, layout: Layout) -> list[int]:
-    """The dimensions of the operand that are not taken whole wherever the indices point."""
+    """Return the operand dimensions that are not covered completely, or that indices refer to."""
     free = {
         d
         for s, d in layout.window.items()
@@ -85,7 +85,7 @@ def _alone(operand: Value, slices: Value, layout: Layout) -> list[int]:
 def _like_updates(
     old: Value, updates: View, alone: Sequence[int], layout: Layout
 ) -> tuple[View, Places] | None:
-    """A layout for an operand that has none, such as zeros: that of what is written to it."""
+    """Return a layout for an operand without one, such as zeros: that of the updates."""
     source = {d: updates.dims[s] for s, d in layout.window.items() if d not in alone}
     walked: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -123,7 +123,7 @@ def _parts(
     gone = {at[d] for d in (*layout.dropped, *layout.batching)}
     windows = [d for d in range(operand.base.type.rank) if d not in gone]
     batches = list(range(indices.base.type.rank - 1))
-    # Each dimension comes where the last of its parts was.
+    # Each dimension is at the position of the last of its parts.
     last_window: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for s, d in layout.window.items():

@@ -1,4 +1,4 @@
-"""What fold-views makes of operations that rearrange: views, or pieces cut from their bases."""
+"""View folding of data movement: views, or slices, pads and concatenations of bases."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from shardir.passes.folding.folder import Folder, Rule
 from shardir.passes.folding.views import Dims, Piece, View, repeat, straight
 
 Places = dict[int, int]
-"""For dimensions of a view, where they are in its base."""
+"""Maps dimensions of a view to dimensions of its base."""
 
 
 def _transpose(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View]:
@@ -70,7 +70,8 @@ def _pad(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | N
 
 
 def _concatenate(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
-    """In the dimensions of the largest operand's base, with one of its own for what grows."""
+    """Concatenate in the dimensions of the largest operand's base, with a separate one for the
+    concatenated dimension."""
     dim = op.attrs["dim"]
     real = [view for view in operands if view.base not in folder.splats]
     if not real:
@@ -105,7 +106,8 @@ def _without(dims: Dims, dim: int) -> Dims:
 
 
 def _over(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
-    """Operations that run along one dimension, and leave its size: running sums and the like."""
+    """Rewrite an operation along one dimension that preserves its size: cumulative sums and the
+    like."""
     dim = op.attrs["dim"]
     rest = {name: each for name, each in op.attrs.items() if name != "dim"}
     return _along(folder, op, operands[0], [dim], lambda at, rank: {"dim": at[dim], **rest})
@@ -133,7 +135,8 @@ def _along(
     attrs: Callable[[Places, int], dict[str, Attr]],
     *others: View,
 ) -> Sequence[View] | None:
-    """The operation in the dimensions of the base; each of `dims` one of its own there."""
+    """Rewrite an operation in the dimensions of the base, with a separate base dimension for each
+    of `dims`."""
     if not dims:
         return [x]
     if x.base in folder.splats:
@@ -155,9 +158,10 @@ def _along(
 
 
 def separated(folder: Folder, x: View, dims: Sequence[int]) -> tuple[View, Places] | None:
-    """The view over a base that has a dimension of its own for each of `dims`, and where that is.
+    """Return the view over a base with a separate dimension for each of `dims`, and where these
+    are.
 
-    `None` where one of them is made of several pieces, or repeats.
+    Returns `None` if one of them consists of several pieces, or is broadcast.
     """
     for d in dims:
         if len(x.dims[d]) > 1 or any(piece.dim == views.REPEAT for piece in x.dims[d]):
@@ -174,11 +178,11 @@ def separated(folder: Folder, x: View, dims: Sequence[int]) -> tuple[View, Place
 def _with_ones(
     folder: Folder, view: View, at: Places, missing: Sequence[int]
 ) -> tuple[View, Places]:
-    """The view over a base with dimensions of size 1, one for each of `missing`."""
+    """Return the view over a base with dimensions of size 1, one for each of `missing`."""
     shape = list(view.base.type.shape)
     move = list(range(len(shape)))
     for d in missing:
-        # Behind what the dimension before it walks, so that nothing has to move.
+        # The position behind the preceding view dimension avoids a transpose.
         before = [p.dim for pieces in view.dims[:d] for p in pieces[-1:] if p.dim != views.REPEAT]
         place = move[before[-1]] + 1 if before else 0
         if shape[place : place + 1] == [1] and place not in at.values():

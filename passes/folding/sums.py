@@ -1,6 +1,7 @@
-"""How reductions become one with what makes their operand.
+"""Folding of reductions into the operations that make their operands.
 
-A rule appends what makes the reduced value and returns that, or `None` where it cannot.
+A rule appends the operations that compute the reduced value and returns it, or `None` if it does
+not apply.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,18 +17,20 @@ from shardir.types import INTEGERS
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 EXACT_ENOUGH = ("f32", "f64", "c64", "c128", *INTEGERS)
-"""Element types whose sums have room for more terms, and digits to spare for their differences.
+"""Element types whose sums have range and precision for more terms.
 
-Operands of contractions may be added up before in these, and what is added to results, or a factor
-of them, dealt with afterwards. In the others parts may be out of range where the whole is not."""
+Operands of contractions may be added up before the contraction in these types, and terms and
+factors of results handled afterwards. In other types partial sums may overflow where the complete
+sum does not.
+"""
 Makers = Callable[[Value], Op | None]
-"""The operation that makes a value, if nobody else uses it."""
+"""Returns the operation that defines a value if the value has no other use."""
 
 
 def reduced(
     b: Builder, makers: Makers, value: Value, kind: str, dims: Sequence[int]
 ) -> Value | None:
-    """`value` reduced over `dims` by what makes it; `None` if that cannot."""
+    """Return `value` reduced over `dims` by the operation that makes it; `None` if impossible."""
     maker = makers(value)
     if maker is None or not dims:
         return None
@@ -52,8 +55,7 @@ def _reduction(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Va
 
 
 def _dot(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
-    """A loop that both operands have is one more to contract; over what one has, that is added up
-    before."""
+    """Contract a factor that both operands have; sum an operand over a factor that only it has."""
     inputs, _, output = maker.attrs["dims"].partition("->")
     terms = inputs.split(",")
     operands = list(maker.operands)
@@ -76,9 +78,9 @@ def _dot(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | 
 
 
 def _product(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
-    """A factor that is the same along some of the dimensions may be multiplied with afterwards.
+    """Multiply by a factor that is constant along some of the dimensions after the sum.
 
-    Quotients of integers are rounded, so that they are not such factors.
+    Integer quotients are rounded, so they are excluded.
     """
     dtype = maker.result.type.dtype
     if dtype not in EXACT_ENOUGH or (maker.name == "div" and dtype in INTEGERS):
@@ -108,7 +110,7 @@ def _product(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Valu
 
 
 def _repeated_less(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
-    """What a broadcast repeats, but not along some dimensions of the result."""
+    """Return a broadcast without some dimensions of its result."""
     (x,) = repeat.operands
     place: dict[int, int] = {}
     for d in range(repeat.result.type.rank):
@@ -124,7 +126,7 @@ def _repeated_less(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
 
 
 def _total(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
-    """The sum of what is added, if it goes on into what makes one of both."""
+    """Return the sum of a sum or difference if it can be folded into one of the terms."""
     if maker.result.type.dtype not in EXACT_ENOUGH:
         return None
     found = [reduced(b, makers, value, "sum", dims) for value in maker.operands]
@@ -151,7 +153,7 @@ def _transpose(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Va
 
 
 def _scatter(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
-    """Each of a batch adds to a part of its own, all of which are added up: all add to one."""
+    """Fold the sum over a batch of scatter-adds into one scatter-add."""
     read = SCATTER.read(maker.attrs)
     pairs = dict(zip(read.operand_batching, read.indices_batching, strict=True))
     if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
@@ -172,8 +174,8 @@ def _scatter(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Valu
 
 
 def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
-    """Of a convolution in groups: where the filter has inputs and outputs, where the result has
-    features, and how many groups there are."""
+    """Return the filter's input and output dimension, the result's feature dimension, and the group
+    count of a grouped convolution."""
     groups = maker.attrs.get("groups", 1)
     if maker.attrs.get("batch_groups", 1) != 1 or groups == 1:
         return None
@@ -182,8 +184,8 @@ def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
 
 
 def summed_groups(b: Builder, maker: Op, gone: Sequence[Piece]) -> Value | None:
-    """A convolution summed over its groups: the features of a group are as good as more features
-    to add up."""
+    """Fold the sum over the groups of a convolution: the features of a group become input
+    features."""
     found = _convolution_dims(maker) if maker.name == "convolution" else None
     if found is None or len(gone) != 1:
         return None
@@ -207,8 +209,8 @@ def summed_groups(b: Builder, maker: Op, gone: Sequence[Piece]) -> Value | None:
 
 
 def summed_inside(b: Builder, scan: Op, result: Value, dims: Sequence[int]) -> Op | None:
-    """A scan that stacks sums instead of what is summed afterwards; its results are the same but
-    for that one."""
+    """Return a scan that stacks sums instead of the values summed afterwards; its other results are
+    the same."""
     place = scan.results.index(result)
     carries, (body,) = scan.attrs["carries"], scan.blocks
     if place < carries or 0 in dims:

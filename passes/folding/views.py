@@ -1,11 +1,11 @@
-"""Views: the elements of a value in other dimensions, without moving any.
+"""Views: the elements of a value in other dimensions, without data movement.
 
-A view has a base, which is a value that exists, and for each of its dimensions the pieces of the
-base's dimensions that it walks, major first. A piece (dim, stride, size) walks dimension `dim` of
-the base in `size` steps of `stride`; one without a dimension repeats. Splitting, joining and
-reordering dimensions and repeating along new ones are views of views: `[16@x, 8]` seen by device
-is base `[16, 8]`, dims `((0, 4, 4),), ((0, 1, 4),), ((1, 1, 8),)`. Every position of the base is
-seen, and but for repetition once.
+A view has a base, which is an existing value, and for each of its dimensions the pieces of the
+base's dimensions that it covers, major first. A piece (dim, stride, size) covers dimension `dim` of
+the base in `size` steps of `stride`; one without a dimension is a broadcast. Splitting, joining and
+reordering dimensions and broadcasting along new ones are views of views: `[16@x, 8]` viewed per
+device is base `[16, 8]`, dims `((0, 4, 4),), ((0, 1, 4),), ((1, 1, 8),)`. A view covers every
+position of the base, and without broadcasts exactly once.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from shardir.passes.merging.arrange import reshaped
 
 
 class Piece(NamedTuple):
-    """`size` steps of `stride` along a dimension of the base; along none of it for `REPEAT`."""
+    """`size` steps of `stride` along a dimension of the base; along none for `REPEAT`."""
 
     dim: int
     stride: int
@@ -27,14 +27,15 @@ class Piece(NamedTuple):
 
 
 REPEAT = -1
-"""The dimension of pieces that repeat."""
+"""Dimension of pieces that are broadcasts."""
 Pieces = tuple[Piece, ...]
 Dims = tuple[Pieces, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """See the module. Pieces that continue one another are one, and none is of size 1."""
+    """A view as described above. Adjacent pieces that continue each other are merged, and none has
+    size 1."""
 
     base: Value
     dims: Dims
@@ -45,7 +46,7 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """Whether it is the base as it is."""
+        """True if the view equals its base."""
         return self.dims == straight(self.base.type.shape)
 
     @property
@@ -54,13 +55,13 @@ class View:
 
 
 def of(value: Value) -> View:
-    """A value as a view of itself."""
+    """Return a value as a view of itself."""
     return View(value, straight(value.type.shape))
 
 
 @lru_cache(maxsize=4096)
 def straight(shape: tuple[int, ...]) -> Dims:
-    """The dimensions of a base as they are."""
+    """Return the dimensions of a base in its own layout."""
     return tuple((Piece(d, 1, n),) if n != 1 else () for d, n in enumerate(shape))
 
 
@@ -69,7 +70,7 @@ def size_of(pieces: Pieces) -> int:
 
 
 def joined(pieces: Sequence[Piece]) -> Pieces:
-    """Pieces with those that continue one another as one."""
+    """Merge adjacent pieces that continue each other."""
     made: list[Piece] = []
     for piece in pieces:
         if piece.size == 1:
@@ -87,19 +88,20 @@ def joined(pieces: Sequence[Piece]) -> Pieces:
 
 
 def split(piece: Piece, minor: int) -> tuple[Piece, Piece]:
-    """A piece as a major and a minor one of the given size."""
+    """Split a piece into a major one and a minor one of the given size."""
     dim, stride, size = piece
     return Piece(dim, stride * minor, size // minor), Piece(dim, stride, minor)
 
 
 def repeat(size: int) -> Pieces:
-    """A dimension along which everything repeats."""
+    """Return a broadcast dimension."""
     return (Piece(REPEAT, 0, size),) if size != 1 else ()
 
 
 @lru_cache(maxsize=4096)
 def regrouped(dims: Dims, shape: tuple[int, ...]) -> Dims | None:
-    """The same elements in row-major order in another shape; `None` if no pieces make it."""
+    """Return the same elements in row-major order in another shape; `None` if no pieces represent
+    it."""
     left = [piece for pieces in dims for piece in pieces]
     left.reverse()
     made: list[Pieces] = []
@@ -124,7 +126,7 @@ def regrouped(dims: Dims, shape: tuple[int, ...]) -> Dims | None:
 
 
 def refined(first: Pieces, second: Pieces) -> tuple[Pieces, Pieces] | None:
-    """Both with pieces of the same sizes; `None` if no common split makes them."""
+    """Return both with pieces of the same sizes; `None` without a common refinement."""
     if len(first) == 1 == len(second):
         return (first, second) if first[0].size == second[0].size else None
     left, right = list(reversed(first)), list(reversed(second))
@@ -147,9 +149,9 @@ def refined(first: Pieces, second: Pieces) -> tuple[Pieces, Pieces] | None:
 
 
 def seen_from(view: Dims, lead: View) -> Dims | None:
-    """`view`, of the same shape as `lead`, in the dimensions of the base of `lead`.
+    """Return `view`, of the same shape as `lead`, in the dimensions of the base of `lead`.
 
-    `None` if pieces do not fit, or where the lead repeats and `view` does not.
+    Returns `None` if pieces are incompatible, or where `lead` is a broadcast and `view` is not.
     """
     return _seen_from(view, lead.dims, lead.base.type.rank)
 
@@ -172,13 +174,13 @@ def _seen_from(view: Dims, lead: Dims, rank: int) -> Dims | None:
 
 
 def made(b: Any, view: View) -> Value:
-    """The view as a value: base reshaped, transposed and broadcast, as far as there is need."""
+    """Materialize a view: the base reshaped, transposed and broadcast as far as necessary."""
     base = view.base
     if view.plain:
         return base
     walked = sorted({p for pieces in view.dims for p in pieces if p.dim != REPEAT}, key=place_of)
     number = {piece: i for i, piece in enumerate(walked)}
-    # Runs of pieces of the base, and repetitions in between, one dimension each.
+    # Runs of pieces of the base, and broadcasts in between, become one dimension each.
     order: list[list[int]] = []
     wide: list[int] = []
     at: list[int] = []
@@ -207,7 +209,7 @@ def made(b: Any, view: View) -> Value:
 
 
 def place_of(piece: Piece) -> tuple[int, int]:
-    """By which pieces are in the order of the base."""
+    """Return the sort key of a piece for the order of the base."""
     return piece.dim, -piece.stride
 
 
@@ -219,11 +221,11 @@ def _arranged(b: Any, x: Value, sizes: Sequence[int], order: Sequence[Sequence[i
 
 
 def apart(b: Any, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
-    """The view over a base whose dimensions belong each to view dimensions of one kind.
+    """Return the view over a base in which each dimension belongs to view dimensions of one kind.
 
-    `kinds` has a number for each dimension of the view. Returns the kind of each dimension of the
-    new base, which is the old one reshaped; pieces that continue one another and are of one kind
-    stay together. What dimensions of size 1 are left are of kind 0.
+    `kinds` has a number for each dimension of the view. The second result is the kind of each
+    dimension of the new base, which is the old one reshaped; pieces that continue each other and
+    are of one kind stay together. Remaining dimensions of size 1 have kind 0.
     """
     found: list[tuple[Piece, int]] = []
     for pieces, kind in zip(view.dims, kinds, strict=True):

@@ -1,7 +1,7 @@
-"""What fold-views makes of slices and updates whose start is known at run time.
+"""View folding of dynamic slices and dynamic updates.
 
-Only the dimensions that a window does not fill need places of their own; where it fills one, it
-starts at 0, so that all others are those of the base.
+Only the dimensions that a window does not cover need dimensions of their own in the base; a window
+that covers a dimension starts at 0, so all others are those of the base.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def _update(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] 
 
 
 def _moving(whole: Value, window: Value) -> list[int]:
-    """The dimensions that a window does not fill."""
+    """Return the dimensions that a window does not cover."""
     pairs = zip(whole.type.shape, window.type.shape, strict=True)
     return [d for d, (n, m) in enumerate(pairs) if n != m]
 
@@ -72,7 +72,7 @@ def _without(dims: Dims, gone: Sequence[int]) -> Dims:
 def _starts(
     folder: Folder, olds: Sequence[Value], starts: Sequence[View], at: Places, rank: int
 ) -> list[Value]:
-    """Where the window starts in each dimension of the base."""
+    """Return the offset of the window in each dimension of the base."""
     place = {i: d for d, i in at.items()}
     zero: Value = folder.b.full(0, TensorType((), olds[0].type.dtype))
     return [folder.made(starts[place[i]]) if i in place else zero for i in range(rank)]

@@ -1,1 +1,1 @@
-"""Collectives on two levels: what `two-levels` is made of."""
+"""Hierarchical collectives: rules that split collectives into levels."""

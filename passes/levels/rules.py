@@ -1,4 +1,4 @@
-"""How each collective is split into levels."""
+"""Rules that split each collective into levels."""
 
 from functools import reduce
 from math import prod
@@ -28,7 +28,7 @@ def _reduce_scatter(splitter: Splitter, op: Op) -> Value:
     dim, kind, levels = op.attrs["dim"], op.attrs["op"], splitter.levels
     runs = levels.runs(op.attrs["axes"])
 
-    def scattered(made: Value) -> Value:
+    def scatter(made: Value) -> Value:
         for run in runs:
             if levels.is_far(run[0]):
                 name = splitter.name(op, run)
@@ -39,7 +39,7 @@ def _reduce_scatter(splitter: Splitter, op: Op) -> Value:
 
     total = splitter.total(op, op.operands[0])
     if total is None:
-        return splitter.halved(op, op.operands[0], scattered)
+        return splitter.halved(op, op.operands[0], scatter)
     for run in runs:
         total = splitter.cut(total, dim, run)
     return total
@@ -57,7 +57,7 @@ def _all_slice(splitter: Splitter, op: Op) -> Value:
 
 
 def _all_to_all(splitter: Splitter, op: Op) -> Value:
-    """Each run of axes swaps a part of the one dimension for a part of the other."""
+    """Exchange a part of one dimension for a part of the other along each run of axes."""
     (x,), b = op.operands, splitter.b
     runs = splitter.levels.runs(op.attrs["axes"])
     sizes = tuple(prod(axis.size for axis in run) for run in runs)
@@ -86,7 +86,7 @@ def _all_to_all(splitter: Splitter, op: Op) -> Value:
 
 
 def _collective_permute(splitter: Splitter, op: Op) -> Value:
-    """Axes that are renamed become pairs of positions along all of them."""
+    """Rewrite a permute with named axes to pairs of positions along all axes."""
     levels, b = splitter.levels, splitter.b
     if "pairs" in op.attrs:
         axes, pairs = op.attrs["axes"], op.attrs["pairs"]
@@ -102,7 +102,7 @@ def _collective_permute(splitter: Splitter, op: Op) -> Value:
 
 
 def _whole_permute(splitter: Splitter, op: Op) -> Value:
-    """A permute along whole axes, parts of which it names in several ways."""
+    """Rewrite a permute with different sub-axes of one axis to pairs along the complete axes."""
     levels, b = splitter.levels, splitter.b
     source, target = op.attrs["source"], op.attrs["target"]
     names = dict.fromkeys(axis.name for axis in (*source, *target))
@@ -113,7 +113,7 @@ def _whole_permute(splitter: Splitter, op: Op) -> Value:
 
 
 def _pairs(levels: Levels, axes: Axes, source: Axes, target: Axes) -> tuple[Ints, ...]:
-    """From where to where along `axes` things go that move from `source` to `target`."""
+    """Return the pairs of positions along `axes` for a permute from `source` to `target`."""
     mesh = levels.mesh
     place, sender = positions(mesh, axes), senders(mesh, source, target)
     group = groups(mesh, axes)[0]
@@ -122,7 +122,7 @@ def _pairs(levels: Levels, axes: Axes, source: Axes, target: Axes) -> tuple[Ints
 
 
 def _axis_index(splitter: Splitter, op: Op) -> Value:
-    """The position along all axes, from those along the axes of each level."""
+    """Return the position along all axes, from those along the axes of each level."""
     b, levels, type = splitter.b, splitter.levels, op.result.type
     known, step = 0, 1
     terms: list[Value] = []

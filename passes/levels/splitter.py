@@ -1,7 +1,7 @@
-"""Grows a program whose collectives are split into those inside of processes and those between.
+"""Split the collectives of a program into those within processes and those between.
 
-A rule of a collective appends what stands for it; the last operation gets its results. Of one that
-was started, the part between processes is what is waited for later, if it is the last.
+The rule of a collective appends its replacement; the last operation gets its results. For an
+asynchronous collective, the part between processes is awaited later if it is the last one.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,22 +18,22 @@ from shardir.placement import Axes
 from shardir.types import COMPLEX, FLOATS
 
 SUMS = {"add": "sum", "mul": "prod"}
-"""Reductions whose results depend on their order, and what they are over a dimension."""
+"""Reductions whose results depend on the order, and their operations along a dimension."""
 PLACED = ("all-slice", "axis-index")
-"""Operations that depend on where a device is, and on nothing else of the mesh."""
+"""Operations that depend only on the position of a device."""
 
 Rule = Callable[["Splitter", Op], Value]
-"""Appends what stands for an operation; returns what stands for its result."""
+"""Appends the replacement of an operation; returns the replacement of its result."""
 
 
 class Splitter:
-    """Grows a block in `b`."""
+    """Emits a block into the builder `b`."""
 
     def __init__(self, b: Builder, levels: Levels, small: int, rules: Mapping[str, Rule]) -> None:
         self.b, self.levels, self.small, self.rules = b, levels, small, rules
 
     def block(self, block: Block) -> Block:
-        """The block with its collectives split."""
+        """Return the block with its collectives split."""
         inner = Splitter(self.b.inner(), self.levels, self.small, self.rules)
         new: dict[Value, Value] = {}
         there: set[Value] = set()
@@ -48,7 +48,7 @@ class Splitter:
         return Block(block.params, tuple(inner.b.ops), returns)
 
     def split(self, op: Op) -> bool:
-        """Append an operation; false where its result was started and now comes at once."""
+        """Append an operation; return false if an asynchronous result is now synchronous."""
         b, rule = self.b, self.rules.get(kind_of(op))
         if op.blocks:
             op = replace(op, blocks=tuple(map(self.block, op.blocks)))
@@ -67,7 +67,7 @@ class Splitter:
         return started or not is_started(op)
 
     def concerns(self, op: Op) -> bool:
-        """Whether an operation is about several levels, or about places that are known."""
+        """Return whether an operation involves both levels, or positions that are known."""
         axes = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
         far = bool(self.levels.far(axes))
         if op.name in PLACED:
@@ -75,24 +75,24 @@ class Splitter:
         return far and bool(self.levels.near(axes))
 
     def is_between(self, op: Op) -> bool:
-        """Whether it is a collective between processes."""
+        """Return whether an operation is a collective between processes."""
         axes = op.attrs.get("axes", ())
         return op.spec in STARTED and bool(self.levels.far(axes))
 
     def name(self, op: Op, run: Axes) -> str:
-        """What the part of a collective along axes of one level is called."""
+        """Return the name of the part of a collective along axes of one level."""
         return f"{op.result.name}.{'far' if self.levels.is_far(run[0]) else 'near'}"
 
-    # Steps that several collectives are made of
+    # Building blocks of the rules
 
     def gather(self, op: Op, x: Value, dim: int) -> Value:
-        """The pieces of all positions along the axes of `op`, the minor ones first."""
+        """Gather the shards along all axes of `op`, the minor ones first."""
         for run in reversed(self.levels.runs(op.attrs["axes"])):
             x = self.b.all_gather(x, dim=dim, axes=run, name=self.name(op, run))
         return x
 
     def cut(self, x: Value, dim: int, run: Axes) -> Value:
-        """Each device's piece of what all along a run of one level have."""
+        """Slice each device's shard along a run of axes of one level."""
         if self.levels.place is None or not self.levels.is_far(run[0]):
             made: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.piece")
             return made
@@ -100,8 +100,11 @@ class Splitter:
         return rows(self.b, x, dim, self.levels.position(run) * size, size)
 
     def total(self, op: Op, x: Value) -> Value | None:
-        """What all devices along the axes have, combined in their order; `None` where every order
-        gives the same, or too much would be received."""
+        """Return the operands of all devices combined in device order.
+
+        Returns `None` if the order does not matter, or if a process would receive more than `small`
+        bytes.
+        """
         kind, axes, type = op.attrs["op"], op.attrs["axes"], x.type
         if kind not in SUMS or type.dtype not in (*FLOATS, *COMPLEX):
             return None
@@ -114,12 +117,14 @@ class Splitter:
         return made
 
     def sides(self, axes: Axes) -> tuple[Axes, Axes]:
-        """The far and the near parts of axes."""
+        """Return the sub-axes between processes and those within."""
         return self.levels.far(axes), self.levels.near(axes)
 
     def halved(self, op: Op, x: Value, combine: Callable[[Value], Value]) -> Value:
-        """`combine` of the parts that are combined inside of processes already, which keep more
-        than 16 bits between the two."""
+        """Apply `combine` between processes to the values reduced within processes.
+
+        16-bit floating-point sums are kept in f32 in between.
+        """
         near, kind, type = self.sides(op.attrs["axes"])[1], op.attrs["op"], x.type
         wide = kind in SUMS and type.dtype in FLOATS and type.numpy.itemsize == 2
         if wide:

@@ -1,1 +1,1 @@
-"""From the program that each device runs to one program over the arrays of all of them."""
+"""Rules that merge the per-device program to one program over the arrays of all devices."""

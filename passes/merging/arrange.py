@@ -1,4 +1,4 @@
-"""Dimensions split, reordered and joined: at most a reshape, a transpose and a reshape."""
+"""Split, reorder and join dimensions: at most a reshape, a transpose and a reshape."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -10,10 +10,10 @@ from shardir.ops.check import Ints
 
 
 def arranged(b: Any, x: Value, split: Sequence[Ints], order: Sequence[Ints]) -> Value:
-    """`x` with its dimensions split, their parts put in order, and some joined.
+    """Return `x` with its dimensions split, the parts reordered, and some joined.
 
-    `split` has the sizes of the parts of each dimension, major first; the parts are numbered one
-    after the other. `order` has the parts of each dimension of the result.
+    `split` holds the sizes of the parts of each dimension, major first; the parts are numbered
+    consecutively. `order` holds the parts of each dimension of the result.
     """
     sizes = [size for parts in split for size in parts]
     apart = reshaped(b, x, sizes)
@@ -23,7 +23,7 @@ def arranged(b: Any, x: Value, split: Sequence[Ints], order: Sequence[Ints]) -> 
 
 
 def reshaped(b: Any, x: Value, shape: Sequence[int]) -> Value:
-    """`x` in another shape; `x` itself if that is its own."""
+    """Return `x` reshaped; `x` itself if it has the shape."""
     if x.type.shape == tuple(shape):
         return x
     made: Value = b.reshape(x, result=x.type.with_shape(shape))
@@ -31,13 +31,14 @@ def reshaped(b: Any, x: Value, shape: Sequence[int]) -> Value:
 
 
 def numbered(split: Sequence[Ints]) -> list[Ints]:
-    """The numbers of the parts of each dimension."""
+    """Return the numbers of the parts of each dimension."""
     ends = list(accumulate((len(parts) for parts in split), initial=0))
     return [tuple(range(at, at + len(parts))) for at, parts in zip(ends, split, strict=False)]
 
 
 def rows(b: Any, x: Value, dim: int, start: int, count: int, step: int = 1) -> Value:
-    """`count` rows of dimension `dim`, every `step`-th from `start` on; `x` if these are all."""
+    """Return `count` rows of dimension `dim`, every `step`-th from `start` on; `x` if these are
+    all."""
     shape = x.type.shape
     if (start, count, step) == (0, shape[dim], 1):
         return x
@@ -49,6 +50,6 @@ def rows(b: Any, x: Value, dim: int, start: int, count: int, step: int = 1) -> V
 
 
 def joined(b: Any, parts: Sequence[Value]) -> Value:
-    """Rows one after the other along the first dimension."""
+    """Concatenate values along the first dimension."""
     made: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
     return made

@@ -1,7 +1,7 @@
-"""Mesh axes in the smallest parts that a program speaks of.
+"""The finest sub-axes of a mesh that a program uses.
 
-Each part, an atom, becomes one dimension of what differs along it. Sub-axes that a program uses
-side by side, such as all of `x` and its major half, are made of the same atoms.
+Each of them becomes one dimension of values that differ along it. Overlapping sub-axes of the
+program, such as all of `x` and its major half, consist of the same finest ones.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,12 @@ from shardir.placement import Axes, Axis
 
 
 class Atoms:
-    """The atoms of a mesh, in its order: major first, and the parts of an axis from major on.
+    """The finest sub-axes of a mesh, in its order: major first, and the parts of an axis from the
+    major one on.
 
-    Those between the processes of `levels` are no dimensions: a process is at one place of them.
-    Raises `MergeError` when the parts of an axis fit no common split, such as thirds and halves.
+    Those between the processes of `levels` are no dimensions: a process has one position along
+    them. Raises `MergeError` when the parts of an axis have no common refinement, such as thirds
+    and halves.
     """
 
     def __init__(self, mesh: Mesh, named: Iterable[Axis], levels: Levels | None = None) -> None:
@@ -34,7 +36,7 @@ class Atoms:
             for low, high in pairwise(sorted(ends)):
                 if high % low:
                     raise MergeError(
-                        f"parts of axis {name!r} are used that no reshape of it shows at once"
+                        f"the program uses parts of axis {name!r} without a common refinement"
                     )
                 self.all += (Axis(name, low, high // low),)
         self.all = self.levels.near(self.all)
@@ -43,7 +45,8 @@ class Atoms:
         self._union: dict[tuple[Axes, ...], Axes] = {}
 
     def of(self, axes: Axes) -> Axes:
-        """The atoms of some axes, in the order of the axes, without those of size 1."""
+        """Return the finest sub-axes of some axes, in the order of the axes, without those of size
+        1."""
         found = self._of.get(axes)
         if found is None:
             found = tuple(
@@ -53,7 +56,7 @@ class Atoms:
         return found
 
     def union(self, *several: Axes) -> Axes:
-        """All that are in any of these, in the order of the mesh."""
+        """Return the union, in mesh order."""
         found = self._union.get(several)
         if found is None:
             found = self.ordered({atom for atoms in several for atom in atoms})
@@ -61,22 +64,22 @@ class Atoms:
         return found
 
     def ordered(self, atoms: Iterable[Axis]) -> Axes:
-        """Atoms in the order of the mesh."""
+        """Return sub-axes in mesh order."""
         return tuple(sorted(atoms, key=self.place.__getitem__))
 
     @cached_property
     def count(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return prod(atom.size for atom in self.all)
 
 
 def sizes(atoms: Axes) -> tuple[int, ...]:
-    """How many positions there are along each."""
+    """Return the size of each sub-axis."""
     return tuple(atom.size for atom in atoms)
 
 
 def named_axes(function: Function) -> Iterator[Axis]:
-    """Every axis that a per-device function speaks of."""
+    """Yield every axis that a per-device function names."""
     assert function.spmd is not None
     for outer in (*function.spmd.params, *function.spmd.results):
         yield from (*outer.sharding.used(), *outer.sharding.unreduced)

@@ -1,8 +1,8 @@
-"""Collectives become operations on the dimensions of their atoms.
+"""Collectives become operations on the dimensions of their sub-axes.
 
-A sum over devices is a sum over a dimension, and what is gathered, exchanged or cut is the same
-elements under another shape. What does not differ along the axes of a collective is repeated only
-where the result has to be: the largest of equals is any of them.
+A sum over devices is a sum over a dimension, and gathered, exchanged or sliced values are the same
+elements in another shape. A value that is replicated along the axes of a collective is broadcast
+only where the result needs it: the maximum of equal values is the value itself.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ OF_BOOLS = {"add": "any", "max": "any", "or": "any", "mul": "all", "min": "all",
 
 
 def reduced(merger: Merger, spread: Spread, atoms: Axes, op: str) -> Spread:
-    """The parts of all positions along `atoms`, combined."""
+    """Return the values of all positions along `atoms`, reduced."""
     b = merger.b
     value, own = spread
     same = tuple(atom for atom in atoms if atom not in own)
@@ -47,14 +47,14 @@ def reduced(merger: Merger, spread: Spread, atoms: Axes, op: str) -> Spread:
 
 
 def multiplies(count: int, dtype: str) -> bool:
-    """Whether adding up equals is the same, to the bit, as multiplying one of them."""
+    """Return whether a sum of equal values equals a product to the bit."""
     if dtype in INTEGERS:
         return count < 1 << 7
     return dtype in FLOATS and (count & (count - 1)) == 0 and count < 1 << 15
 
 
 def _bitwise(merger: Merger, value: Value, dims: Sequence[int], op: str) -> Value:
-    """Integers combined bit by bit, half with half as long as there are two."""
+    """Return the bitwise reduction of integers by repeated halving."""
     b = merger.b
     kept = [d for d in range(value.type.rank) if d not in dims]
     split = [(size,) for size in value.type.shape]
@@ -70,7 +70,7 @@ def _bitwise(merger: Merger, value: Value, dims: Sequence[int], op: str) -> Valu
 
 
 def gathered(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
-    """The pieces of all positions along `atoms`, put together along `dim`."""
+    """Return the shards of all positions along `atoms`, concatenated along `dim`."""
     own = merger.atoms.union(spread.atoms, atoms)
     value = merger.widened(spread, own)
     left = tuple(atom for atom in own if atom not in atoms)
@@ -82,9 +82,9 @@ def gathered(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
 
 
 def dealt(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
-    """For each position along `atoms` its piece of dimension `dim`.
+    """Return for each position along `atoms` its shard of dimension `dim`.
 
-    Where the value differs along some of them already, each position has its piece of its own.
+    If the value differs along some of them already, each position takes the shard of its own value.
     """
     value, own = spread
     if any(atom in own for atom in atoms):
@@ -101,7 +101,8 @@ def dealt(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
 
 
 def _diagonal(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
-    """The pieces of a value that differs along some of `atoms`: of each position its own."""
+    """Return the shards of a value that differs along some of `atoms`: for each position its
+    own."""
     value, own = spread
     shared = tuple(atom for atom in atoms if atom in own)
     b, made = merger.b, merger.atoms.union(own, atoms)
@@ -134,13 +135,13 @@ def _diagonal(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
 
 
 def told(merger: Merger, op: Op) -> None:
-    """Let the operations that are made say which collective they were."""
+    """Record the name of the collective in the `why` of the operations that replace it."""
     what = title(op, merger.atoms.mesh)
     merger.b.why = f"{what}: {op.why}" if op.why else what
 
 
 def title(op: Op, mesh: Mesh) -> str:
-    """What a collective is called where it is one no more: `all-gather %h along data`."""
+    """Return the name of a replaced collective: `all-gather %h along data`."""
     named = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
     along = ", ".join(show_axis(axis, mesh) for axis in dict.fromkeys(named))
     return f"{op.name.removesuffix('-start')} %{op.result.name} along {along}"
@@ -172,7 +173,7 @@ def _reduce_scatter(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _all_to_all(merger: Merger, op: Op) -> Sequence[Spread]:
-    """Piece i of what position j has goes to position i, as its piece j."""
+    """Exchange chunks: chunk i of position j becomes chunk j of position i."""
     told(merger, op)
     atoms = merger.atoms.of(op.attrs["axes"])
     split_dim, concat = op.attrs["split"], op.attrs["concat"]

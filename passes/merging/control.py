@@ -1,9 +1,10 @@
-"""Control flow of all devices at once.
+"""Control flow of all devices in one program.
 
-Along which atoms carried values differ is found by going through the body until no more do. A loop
-or a branch that is decided alike on all devices stays one. A `while` whose condition differs goes
-on as long as it holds on any device, and devices that are done keep what they have; a case whose
-index differs becomes all its branches and a choice between their results.
+The body of a loop is processed repeatedly until the sub-axes along which carried values differ are
+a fixed point. Loops and branches with uniform decisions stay as they are. A `while` with a
+divergent condition runs as long as the condition holds on any device, and finished devices keep
+their values; a case with a divergent index becomes all its branches and a selection between their
+results.
 """
 
 from collections.abc import Sequence
@@ -26,13 +27,13 @@ def _along(merger: Merger, values: Sequence[Value]) -> list[Axes]:
 
 
 def _grown(merger: Merger, carried: Sequence[Axes], values: Sequence[Value]) -> list[Axes]:
-    """The atoms of carried values after one more round."""
+    """Return the sub-axes of carried values after one more iteration."""
     pairs = zip(carried, _along(merger, values), strict=True)
     return [merger.atoms.union(before, after) for before, after in pairs]
 
 
 def _fitted(merger: Merger, values: Sequence[Value], wanted: Sequence[Axes]) -> list[Value]:
-    """What stands for the values, with these atoms."""
+    """Return the replacements of the values with the wanted sub-axes."""
     return [merger.whole(value, atoms) for value, atoms in zip(values, wanted, strict=True)]
 
 
@@ -64,7 +65,7 @@ def _scan(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _first(merger: Merger, x: Value, atoms: Axes) -> Value:
-    """A stacked operand with the dimension that is sliced in front of those of its atoms."""
+    """Return a stacked operand with the sliced dimension in front of those of its sub-axes."""
     count = len(atoms)
     if not count:
         return x
@@ -74,7 +75,7 @@ def _first(merger: Merger, x: Value, atoms: Axes) -> Value:
 
 
 def _behind(merger: Merger, y: Value, atoms: Axes) -> Spread:
-    """The opposite of `_first`."""
+    """Return the inverse of `_first`."""
     count = len(atoms)
     if not count:
         return Spread(y, atoms)
@@ -94,7 +95,8 @@ def _while(merger: Merger, op: Op) -> Sequence[Spread]:
         step.run(body.ops)
         grown = _grown(step, carried, body.returns)
         if differs:
-            # They end in different rounds, so all differs that changes from round to round.
+            # The devices end in different iterations, so every value that changes between
+            # iterations differs.
             changed = zip(grown, body.returns, body.params, strict=True)
             grown = [
                 atoms if after is before else merger.atoms.union(atoms, differs)
@@ -118,7 +120,7 @@ def _while(merger: Merger, op: Op) -> Sequence[Spread]:
 def _masked(
     merger: Merger, op: Op, inits: Sequence[Value], carried: Sequence[Axes], differs: Axes
 ) -> Sequence[Value]:
-    """A loop that also carries which devices go on."""
+    """Return the results of a loop that also carries which devices continue."""
     check_no_callback(op.blocks)
     condition, body = op.blocks
     flags = merger.type(TensorType((), "bool"), differs)
@@ -148,7 +150,7 @@ def _masked(
 
 
 def _copy(merger: Merger, block: Block) -> Block:
-    """The same on values of its own, for a second place in the program."""
+    """Return a copy of a block that defines new values."""
     b = merger.b.inner()
     params = [b.param(param.type, param.name) for param in block.params]
     returns = inline(b, block, params)
@@ -156,7 +158,7 @@ def _copy(merger: Merger, block: Block) -> Block:
 
 
 def _chosen(merger: Merger, flag: Spread, yes: Value, no: Value, atoms: Axes) -> Value:
-    """Of two values, which have `atoms`, what each device's flag says."""
+    """Return one of two values, which have `atoms`, by each device's flag."""
     b = merger.b
     if not flag.atoms:
         made: Value = b.select(b.broadcast(flag.value, dims=(), result=_flags(yes)), yes, no)
@@ -180,7 +182,7 @@ def _held(
     carried: Sequence[Axes],
     differs: Axes,
 ) -> Value:
-    """On which devices the condition holds."""
+    """Return on which devices the condition holds."""
     for param, value, atoms in zip(condition.params, values, carried, strict=True):
         merger.stand(param, Spread(value, atoms))
     merger.run(condition.ops)
@@ -207,7 +209,7 @@ def _case(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _each_its_own(merger: Merger, op: Op, index: Spread) -> Sequence[Spread]:
-    """All branches, and what the index of each device picks."""
+    """Append all branches, and select the result of each device."""
     check_no_callback(op.blocks)
     b = merger.b
     for branch in op.blocks:

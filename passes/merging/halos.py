@@ -1,11 +1,11 @@
-"""Convolutions of rows with their neighbours' are convolutions of all rows.
+"""Convolutions of shards with halos become convolutions of the global array.
 
 before: `%c = concatenate(%from.before, %x, %from.behind, dim=1)`, both from permutes of rows of %x
-        `%y = convolution(%c, %w, padding=[[0, 0], ...])`, where `%x` is cut along rows
-after:  `%y = convolution(%x.all, %w, padding=[[1, 1], ...])`, whose rows are dealt out
+        `%y = convolution(%c, %w, padding=[[0, 0], ...])`, where `%x` is sharded along rows
+after:  `%y = convolution(%x.all, %w, padding=[[1, 1], ...])`, whose rows are distributed
 
-The first and the last device get zeros, which is what padding is. Likewise a sum over devices of
-what each adds to the gradient of a filter is one convolution of all rows with all rows.
+The first and the last device receive zeros, which equals padding. Likewise the sum over devices of
+filter gradients becomes one convolution of the global arrays.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,11 @@ from shardir.placement import Axes
 
 
 class Halo(NamedTuple):
-    """Rows of a device and of its neighbours: `low` and `high` more of dimension `dim` of `rows`,
-    which is cut along `axes`."""
+    """Rows of a device with halos: `low` and `high` rows of dimension `dim` of `rows` from adjacent
+    devices.
+
+    `rows` is sharded along `axes`.
+    """
 
     rows: Value
     dim: int
@@ -33,7 +36,7 @@ class Halo(NamedTuple):
 
 
 def halo_of(merger: Merger, value: Value) -> Halo | None:
-    """How a value is made of a device's rows and its neighbours', if it is."""
+    """Return the halo that a value consists of, else `None`."""
     op = merger.makers.get(value)
     if op is None or op.name != "concatenate" or not 2 <= len(op.operands) <= 3:
         return None
@@ -55,7 +58,8 @@ def halo_of(merger: Merger, value: Value) -> Halo | None:
 
 
 def _from_neighbour(merger: Merger, value: Value, x: Value, dim: int, step: int) -> Axes | None:
-    """Along which axes a value is the nearest rows of the device before (1) or behind (-1)."""
+    """Return the axes along which a value is the nearest rows of the previous (1) or next (-1)
+    device."""
     permute = merger.makers.get(value)
     if permute is None or permute.name != "collective-permute" or "pairs" not in permute.attrs:
         return None
@@ -103,7 +107,7 @@ def _convolution(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _nested(merger: Merger, value: Value) -> list[Halo]:
-    """Halos around halos, along other dimensions and other axes: the outermost first."""
+    """Return nested halos along other dimensions and other axes, the outermost first."""
     halos: list[Halo] = []
     while (halo := halo_of(merger, value)) is not None:
         if any(halo.dim == other.dim or set(halo.axes) & set(other.axes) for other in halos):
@@ -118,12 +122,12 @@ def _rows(halo: Halo) -> int:
 
 
 def _place(op: Op, halo: Halo) -> int:
-    """Which spatial dimension has the halo."""
+    """Return the spatial dimension that has the halo."""
     return sides(op.attrs["dims"])[0].spatial.index(halo.dim)
 
 
 def _spatial(op: Op, halo: Halo) -> int | None:
-    """Which spatial dimension has the halo, if it is convolved as it is."""
+    """Return the spatial dimension that has the halo if it has no padding or dilation."""
     if halo.dim not in sides(op.attrs["dims"])[0].spatial:
         return None
     place = _place(op, halo)
@@ -132,7 +136,8 @@ def _spatial(op: Op, halo: Halo) -> int | None:
 
 
 def _all_rows(merger: Merger, op: Op, halos: Sequence[Halo], by: Value, *, deals: bool) -> Spread:
-    """The convolution of all rows; `deals` if the result has as many rows, to be dealt out."""
+    """Return the convolution of all rows; `deals` if the result has as many rows, to be
+    distributed."""
     _, _, to = sides(op.attrs["dims"])
     inside = halos[-1].rows
     whole, shape = merger.get(inside), list(inside.type.shape)
@@ -166,7 +171,8 @@ def _all_reduce(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _filter(merger: Merger, op: Op) -> Sequence[Spread] | None:
-    """What devices add to the gradient of a filter, each with its rows, of all rows at once."""
+    """Return the filter gradient of all devices as one convolution of the global arrays, else
+    `None`."""
     maker = merger.makers.get(op.operands[0])
     if op.attrs["op"] != "add" or maker is None or maker.name != "convolution":
         return None

@@ -1,11 +1,11 @@
-"""Calls of Python functions: once for each device, with what that device has.
+"""Callbacks: one call per device, with the shards of that device.
 
 before: `%y = pure-callback(%x, function=f, method=expand_dims) : f32[2, 3]`, differing along `a`
 after:  `%y = pure-callback(%x, function=f, method=expand_dims, batch=1) : f32[4, 2, 3]`
 
-The dimensions of devices are in front of those that the program has mapped, and the function is
-called once for each position along them, whatever it is to be called with under `vmap`: `method`
-is about the dimensions of a `vmap`, which the program has, and devices are none.
+The dimensions of devices precede those that the program has mapped, and the function is called once
+for each position along them, independent of `method`, which applies to the dimensions of a `vmap`
+only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,11 +26,11 @@ def _pure_callback(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def check_no_callback(blocks: Iterable[Block]) -> None:
-    """Raise `MergeError` for a callback in blocks that only some of the devices go through."""
+    """Raise `MergeError` for a callback in blocks that only some of the devices execute."""
     for block in blocks:
         for op in block.ops:
             if op.name == "pure-callback":
-                raise refusal(op, "is called on some of the devices only")
+                raise refusal(op, "is called on only some of the devices")
             check_no_callback(op.blocks)
 
 

@@ -1,12 +1,12 @@
-"""Gives values one dimension in front for each atom of the mesh along which devices differ.
+"""Add a leading dimension to each value for each sub-axis of the mesh along which devices differ.
 
 before: `%h = dot(%x, %w, dims="bi,ih->bh") : f32[16, 128]`, where `%x` differs along `data`
 after:  `%h = dot(%x, %w, dims="abi,ih->abh") : f32[4, 16, 128]`
 
-Operations are visited in order. What stands for a value has the dimensions of its atoms in front,
-in the order of the mesh, and then its own; what is the same on all devices is computed once, as it
-is. The most frequent operations are made in one step; any other becomes one over more loops by the
-rule it declares (`OpSpec.batch`), one atom after the other.
+Operations are visited in order. The replacement of a value has the dimensions of its sub-axes
+first, in mesh order, and then its own; replicated values are computed once, unchanged. The most
+frequent operations are batched in one step; any other is batched by the rule that it declares
+(`OpSpec.batch`), one sub-axis after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,26 +27,30 @@ from shardir.placement import Axes
 from shardir.types import INTEGERS, TensorType
 
 SMALL = 1024
-"""The largest array of positions that is followed in numbers."""
+"""Maximum size of arrays that depend on device positions and are evaluated at compile time."""
 
 
 class Spread(NamedTuple):
-    """What stands for a value of the per-device program: with a dimension for each of `atoms`."""
+    """The replacement of a value of the per-device program, with a leading dimension for each of
+    `atoms`."""
 
     value: Value
     atoms: Axes
 
 
 Rule = Callable[["Merger", Op], Sequence[Spread]]
-"""Appends what stands for an operation; returns what stands for its results."""
+"""Appends the replacement of an operation; returns the replacements of its results."""
 Array = npt.NDArray[Any]
 
 
 class Merger:
-    """Grows in `b`. `new` are the values that stand for those of the program, `along` the atoms
-    in front of them, where there are any; `makers` are the operations of the program.
+    """Emits the merged program into the builder `b`.
 
-    Blocks inside this one share both: values have one definition, so they cannot be confused.
+    `new` maps values of the program to their replacements, `along` to their leading sub-axes, if
+    any; `makers` holds the operations of the program.
+
+    Mergers of nested blocks share these maps; each value has one definition, so entries cannot
+    conflict.
     """
 
     def __init__(
@@ -60,13 +64,13 @@ class Merger:
         self.numbers: dict[Value, Array] = outer.numbers if outer else {}
 
     def inner(self) -> "Merger":
-        """The same for a block inside this one."""
+        """Return the merger of a nested block."""
         return Merger(self.b.inner(), self.atoms, self.rules, self)
 
     # Values
 
     def param(self, old: Value, atoms: Axes) -> Value:
-        """A parameter that stands for a value."""
+        """Return a parameter that replaces a value."""
         made = Value(self.type(old.type, atoms), old.name)
         self.stand(old, Spread(made, atoms))
         return made
@@ -79,15 +83,15 @@ class Merger:
             self.along.pop(old, None)
 
     def get(self, old: Value) -> Spread:
-        """What stands for a value."""
+        """Return the replacement of a value."""
         return Spread(self.new.get(old, old), self.along.get(old, ()))
 
     def type(self, type: TensorType, atoms: Axes) -> TensorType:
-        """The type with dimensions for `atoms` in front."""
+        """Return the type with leading dimensions for `atoms`."""
         return type.with_shape((*sizes(atoms), *type.shape)) if atoms else type
 
     def union(self, values: Sequence[Value]) -> Axes:
-        """The atoms along which any of the program's values differs."""
+        """Return the sub-axes along which any of the values differs."""
         found: Axes = ()
         for value in values:
             atoms = self.along.get(value)
@@ -96,11 +100,11 @@ class Merger:
         return found
 
     def whole(self, old: Value, atoms: Axes) -> Value:
-        """What stands for a value, with all of `atoms`, of which it has some."""
+        """Return the replacement of a value, broadcast to all of `atoms`, of which it has some."""
         return self.widened(self.get(old), atoms)
 
     def widened(self, spread: Spread, atoms: Axes) -> Value:
-        """The value repeated along those of `atoms` that it lacks."""
+        """Return the value broadcast along those of `atoms` that it lacks."""
         value, own = spread
         if own == atoms:
             return value
@@ -116,7 +120,7 @@ class Merger:
         return made
 
     def called(self, value: Value, name: str, start: int) -> Value:
-        """The value under a name, if it was made last, by an operation from `start` on."""
+        """Return the value renamed if it is the result of the last operation, from `start` on."""
         ops = self.b.ops
         if len(ops) <= start or ops[-1].results != (value,):
             return value
@@ -125,7 +129,7 @@ class Merger:
         return made
 
     def number(self, value: Value) -> Array | None:
-        """All elements of one of the new values, where they are known and few."""
+        """Return all elements of one of the new values if they are known and few."""
         found = self.numbers.get(value)
         if found is None and value in self.constants and value.type.size <= SMALL:
             found = self.numbers[value] = np.asarray(apply(self.constants[value], ()))
@@ -134,7 +138,7 @@ class Merger:
     # Operations
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Append what stands for `ops`."""
+        """Append the replacements of `ops`."""
         b, along, rules = self.b, self.along, self.rules
         outside = b.loc, b.why
         for op in ops:
@@ -145,9 +149,9 @@ class Merger:
             if rule is not None:
                 self.settle(op, rule(self, op), start)
             elif op.spec.effect:
-                raise refusal(op, "acts on each device by itself")
+                raise refusal(op, "has a side effect on each device")
             elif op.spec.spmd or op.blocks:
-                raise refusal(op, "has no meaning outside of devices")
+                raise refusal(op, "is defined only per device")
             elif not any(value in along for value in op.operands):
                 self.copy(op)
             elif op.spec.elementwise:
@@ -165,12 +169,13 @@ class Merger:
         if op.name == "constant":
             self.constants[op.results[0]] = op
             if self.atoms.levels.place is not None and op.results[0].type.dtype in INTEGERS:
-                # It may be where the process is, of which more follows.
+                # It may be the position of the process, on which offsets depend.
                 self.number(op.results[0])
         self.b.append(op)
 
     def pointwise(self, op: Op) -> None:
-        """Operands of rank 0 that serve a whole tensor stay as they are, unless they differ."""
+        """Append a batched elementwise operation; scalar operands are broadcast only if they
+        differ."""
         atoms = self.union(op.operands)
         shape = op.results[0].type.shape
         operands = []
@@ -190,7 +195,7 @@ class Merger:
         self.b.append(replace(op, operands=tuple(operands), results=results))
 
     def settle(self, op: Op, made: Sequence[Spread], start: int) -> None:
-        """Let what was made from operation number `start` on stand for the results of `op`, under
+        """Bind the values computed from operation number `start` on to the results of `op`, under
         their names."""
         ops = self.b.ops
         fresh = {value for each in ops[start:] for value in each.results}
@@ -209,7 +214,7 @@ class Merger:
                 self.constants[each.result] = each
 
     def follow(self, start: int) -> None:
-        """Compute what depends on positions of devices alone, as far as it is small."""
+        """Evaluate small values that depend on device positions alone."""
         numbers = self.numbers
         for op in self.b.ops[start:]:
             if op.blocks or not any(value in numbers for value in op.operands):
@@ -227,13 +232,13 @@ class Merger:
 
 
 def refusal(op: Op, reason: str) -> MergeError:
-    """A `MergeError` that says which operation is meant and where it comes from."""
+    """Return a `MergeError` that names the operation and its source line."""
     what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
     origin = f"\n --> {op.loc}" if op.loc else ""
     return MergeError(f"{what} {reason}{origin}")
 
 
-# Operations that are made in one step
+# Operations that are batched in one step
 
 
 def _broadcast(merger: Merger, op: Op) -> Sequence[Spread]:
@@ -251,7 +256,7 @@ def _transpose(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _alike(merger: Merger, op: Op) -> Sequence[Spread]:
-    """Operations whose attributes hold numbers of dimensions, or none, and one operand."""
+    """Batch operations with one operand whose attributes hold dimension numbers, or none."""
     value, atoms = merger.get(op.operands[0])
     attrs = dict(op.attrs)
     for name in ("dims", "dim"):
@@ -286,14 +291,15 @@ def _pad(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def _dot(merger: Merger, op: Op) -> Sequence[Spread]:
-    """One more letter for each atom, for the operands that have it and for the result."""
+    """Batch a contraction: one more letter for each sub-axis, for the operands that have it and for
+    the result."""
     atoms = merger.union(op.operands)
     dims: str = op.attrs["dims"]
     operands, _, output = dims.partition("->")
     free = (letter for letter in _LETTERS if letter not in dims)
     letter = dict(zip(atoms, free, strict=False))
     if len(letter) < len(atoms):
-        raise refusal(op, "has more loops than there are letters")
+        raise refusal(op, "has more factors than there are letters")
     terms = [
         "".join(letter[atom] for atom in merger.along.get(value, ())) + term
         for value, term in zip(op.operands, operands.split(","), strict=True)
@@ -308,7 +314,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _later(dims: Any, atoms: Axes) -> Any:
-    """Numbers of dimensions, behind those of atoms."""
+    """Return dimension numbers, shifted behind those of the sub-axes."""
     count = len(atoms)
     return dims + count if isinstance(dims, int) else tuple(dim + count for dim in dims)
 
@@ -328,10 +334,11 @@ SIMPLE: dict[str, Rule] = {
 
 
 def atom_by_atom(merger: Merger, op: Op) -> Sequence[Spread]:
-    """By the rule of the operation: one atom after the other, the last of the mesh first."""
+    """Batch an operation by its declared rule: one sub-axis after the other, the last of the mesh
+    first."""
     atoms = merger.union(op.operands)
     if op.spec.batch is None and not op.spec.elementwise:
-        raise refusal(op, "cannot be done for many devices at once")
+        raise refusal(op, "has no batching rule")
     own = [merger.along.get(value, ()) for value in op.operands]
     operands, results, ops = list(op.operands), list(op.results), [op]
     found: list[Axes] = [() for _ in results]

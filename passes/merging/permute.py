@@ -1,7 +1,7 @@
-"""Permutes become the rows of a dimension in another order, in as few pieces as there are.
+"""`collective-permute`: reordered rows of a dimension, in as few slices as possible.
 
-A shift is a slice or two, a swap of neighbours a reversed dimension. Only what has no structure at
-all is gathered. Where the axes of a permute are named, its dimensions get other names.
+A shift becomes one or two slices, a swap of adjacent positions a reversed dimension. Only
+permutations without structure are gathered. A permute with named axes renames dimensions.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from shardir.placement import Axes
 from shardir.types import TensorType
 
 PIECES = 16
-"""As many pieces are put together; more are gathered."""
+"""Maximum number of concatenated slices; permutations with more are gathered."""
 
 
 def _permute(merger: Merger, op: Op) -> Sequence[Spread]:
@@ -36,11 +36,11 @@ def _permute(merger: Merger, op: Op) -> Sequence[Spread]:
     return [_sent(merger, spread, atoms, [sender.get(i) for i in range(prod(sizes(atoms)))])]
 
 
-# Between positions along the same axes
+# Pairs of positions along the same axes
 
 
 def _sent(merger: Merger, spread: Spread, atoms: Axes, senders: Sequence[int | None]) -> Spread:
-    """What each position along `atoms` receives; zeros where there is no sender."""
+    """Return the value that each position along `atoms` receives; zeros without a sender."""
     b = merger.b
     if all(of is None for of in senders):
         type = spread.value.type.with_shape(spread.value.type.shape[len(spread.atoms) :])
@@ -62,7 +62,7 @@ def _sent(merger: Merger, spread: Spread, atoms: Axes, senders: Sequence[int | N
 
 
 def received(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
-    """Row `senders[i]` of `x` as row i; zeros for `None`."""
+    """Return row `senders[i]` of `x` as row i; zeros for `None`."""
     runs = _runs(senders)
     swapped = _swapped(senders) if len(runs) > 2 else ()
     if swapped:
@@ -86,7 +86,7 @@ def _run(b: Any, x: Value, start: int | None, step: int, count: int) -> Value:
 
 
 def _runs(senders: Sequence[int | None]) -> list[tuple[int | None, int, int]]:
-    """Senders as runs: the first, the step to the next, how many."""
+    """Return senders as runs: the first, the step to the next, the number."""
     runs: list[tuple[int | None, int, int]] = []
     for i, of in enumerate(senders):
         start, step, count = runs[-1] if runs else (None, 1, 0)
@@ -106,8 +106,10 @@ def _runs(senders: Sequence[int | None]) -> list[tuple[int | None, int, int]]:
 
 
 def _swapped(senders: Sequence[int | None]) -> tuple[int, ...]:
-    """Which binary digits of the position differ between sender and receiver, if the same do for
-    all of them; none otherwise."""
+    """Return the binary digits of the position that differ between sender and receiver.
+
+    Empty unless the same digits differ for all positions.
+    """
     count, first = len(senders), senders[0]
     if first is None or count & (count - 1):
         return ()
@@ -136,13 +138,14 @@ def _gathered(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
     return moved
 
 
-# From positions along some axes to those along others
+# Positions along some axes to positions along others
 
 
 def _renamed(merger: Merger, spread: Spread, source: Axes, target: Axes) -> Spread:
-    """Position c along `target` gets what position c along `source` has.
+    """Return the value in which position c along `target` holds that of position c along `source`.
 
-    Along axes of `target` alone, the sender is where the receiver is along those of `source` alone.
+    Along axes of `target` alone, the sender's position is that of the receiver along the axes of
+    `source` alone.
     """
     left = tuple(atom for atom in source if atom not in target)
     free = tuple(atom for atom in target if atom not in source)
@@ -158,7 +161,7 @@ def _renamed(merger: Merger, spread: Spread, source: Axes, target: Axes) -> Spre
     made = merger.atoms.ordered(
         [*(atom for atom in wide if atom not in gone), *(a for _, new in moving for a in new)]
     )
-    # Each group is one dimension for a moment, in which its positions are counted.
+    # Each group is temporarily one dimension of its positions.
     stay = [atom for atom in wide if atom not in gone]
     order = [tuple(map(wide.index, old)) for old, _ in moving]
     order += [(wide.index(atom),) for atom in stay]
@@ -173,7 +176,8 @@ def _renamed(merger: Merger, spread: Spread, source: Axes, target: Axes) -> Spre
 
 
 def _aligned(source: Axes, target: Axes) -> list[tuple[Axes, Axes]]:
-    """The smallest groups of axes, from the major ones on, that have as many positions."""
+    """Return the smallest groups of axes with equal numbers of positions, from the major ones
+    on."""
     groups: list[tuple[Axes, Axes]] = []
     old, new = list(source), list(target)
     while old or new:

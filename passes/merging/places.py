@@ -1,8 +1,8 @@
-"""What depends on where a device is, as one array over all places.
+"""Values that depend on the device position, as arrays over all positions.
 
-A device's position is a running number along the dimensions of its atoms. Where slices start at
-numbers that follow from positions alone, they are known here, and the slices of all devices are
-the pieces of a dimension, or its windows one after the other; nothing is gathered.
+The position of a device is an iota over the dimensions of its sub-axes. Offsets of slices that
+depend on positions alone are known here, and the slices of all devices are the parts of a
+dimension, or a sequence of its windows; no gather is needed.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from shardir.placement import Axes, Axis
 from shardir.types import TensorType
 
 WINDOWS = 64
-"""As many windows are cut one by one."""
+"""Maximum number of windows that are sliced individually."""
 
 
 def _axis_index(merger: Merger, op: Op) -> Sequence[Spread]:
@@ -58,7 +58,7 @@ def _dynamic_slice(merger: Merger, op: Op) -> Sequence[Spread]:
 
 
 def alike(merger: Merger, op: Op) -> Sequence[Spread]:
-    """The operation as it is, or one atom after the other where it depends on some."""
+    """Append the operation unchanged, or batched per sub-axis if an operand differs."""
     if merger.union(op.operands):
         return atom_by_atom(merger, op)
     values = (merger.get(value).value for value in op.operands)
@@ -69,7 +69,8 @@ def alike(merger: Merger, op: Op) -> Sequence[Spread]:
 def known(
     merger: Merger, starts: Sequence[Value], whole: Sequence[int], size: Sequence[int]
 ) -> list[tuple[Array, Axes]] | None:
-    """For each dimension where it starts, in numbers over atoms; moved inside as slices are."""
+    """Return for each dimension the offsets over sub-axes, clamped as by `dynamic_slice`; `None` if
+    unknown."""
     found: list[tuple[Array, Axes]] = []
     for start, n, m in zip(starts, whole, size, strict=True):
         value, atoms = merger.get(start)
@@ -84,14 +85,14 @@ def known(
 
 
 def _windows(merger: Merger, spread: Spread, starts: Sequence[Any], shape: Sequence[int]) -> Spread:
-    """For each position the window of its own: dimension by dimension."""
+    """Return the window of each position, dimension by dimension."""
     for dim, ((numbers, atoms), size) in enumerate(zip(starts, shape, strict=True)):
         spread = _window(merger, spread, dim, *narrowed(numbers, atoms), size)
     return spread
 
 
 def narrowed(numbers: Array, atoms: Axes) -> tuple[Array, Axes]:
-    """The numbers without the atoms along which they are the same."""
+    """Return the numbers without the sub-axes along which they are equal."""
     for i in reversed(range(len(atoms))):
         first = numbers.take(0, axis=i)
         if (numbers == np.expand_dims(first, i)).all():
@@ -111,7 +112,7 @@ def _window(
     first, count = int(starts.min()), starts.size
     if tiles and not any(atom in own for atom in atoms):
         return dealt(merger, Spread(rows(b, value, at, first, count * size), own), dim, tiles)
-    # One window after the other, each of what its own position has.
+    # Each window is sliced from the value of its own position.
     parts = []
     for place in np.ndindex(*sizes(atoms)):
         part = value
@@ -130,7 +131,7 @@ def _window(
 def unstacked(
     merger: Merger, stacked: Value, atoms: Axes, rest: Sequence[Axis], own: Axes
 ) -> Value:
-    """What was put together along all of `atoms`, with a dimension for each of `own`."""
+    """Return a value stacked along all of `atoms` with a dimension for each of `own`."""
     split = [sizes(atoms), *((n,) for n in stacked.type.shape[1:])]
     now = [*atoms, *rest]
     order: list[Ints] = [(now.index(atom),) for atom in own]
@@ -139,7 +140,8 @@ def unstacked(
 
 
 def _tiles(starts: Array, atoms: Axes, size: int) -> Axes:
-    """The atoms, major first, along which the windows lie side by side; none if they do not."""
+    """Return the sub-axes, major first, along which the windows are contiguous; none if they are
+    not."""
     base = int(starts.flat[0])
     strides = [
         int(starts[tuple(int(i == j) for j in range(len(atoms)))]) - base for i in range(len(atoms))
@@ -158,7 +160,7 @@ def _tiles(starts: Array, atoms: Axes, size: int) -> Axes:
 
 
 def _random(merger: Merger, op: Op) -> Sequence[Spread]:
-    """All that a key makes, of which each device takes its piece."""
+    """Return all random numbers of a key, of which each device takes its shard."""
     keys, *starts = op.operands
     kind = op.name.removesuffix("_at")
     shape: tuple[int, ...] = op.attrs["shape"]
@@ -170,9 +172,9 @@ def _random(merger: Merger, op: Op) -> Sequence[Spread]:
     for start in starts:
         number, atoms = merger.number(merger.get(start).value), merger.get(start).atoms
         if number is None:
-            raise refusal(op, "starts where no one knows before it runs")
+            raise refusal(op, "has an offset that is unknown at compile time")
         known.append((number.astype(np.int64), atoms))
-    # Pieces may reach past the end, where anything may be.
+    # Shards may extend past the end, where their content is undefined.
     ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, known, piece, strict=True)]
     made = op.result.type.with_shape((*value.type.shape, *shape))
     whole = b.emit(OPS[kind], value, result=made, scheme=op.attrs.get("scheme", "partitionable"))
@@ -185,7 +187,7 @@ def _random(merger: Merger, op: Op) -> Sequence[Spread]:
 def _longer(
     b: Any, x: Value, lead: Sequence[int], shape: Sequence[int], ends: Sequence[int]
 ) -> Value:
-    """The value with more of its own first rows behind its last where it ends too early."""
+    """Return the value extended by repeating its first rows where it ends too early."""
     for dim, (size, end) in enumerate(zip(shape, ends, strict=True)):
         missing, at = end - size, len(lead) + dim
         if missing and size:

@@ -1,12 +1,12 @@
-"""Collectives between processes stay collectives, of what all devices of a process have at once.
+"""Collectives between processes remain collectives, on the values of all devices of a process.
 
 before: `%g = all-reduce(%p, axes=[data:(1)2], op=add) : f32[10]`, where `%p` differs along `model`,
         inside of processes
 after:  `%g = all-reduce(%p, axes=[data], op=add) : f32[4, 10]` on the mesh of processes
 
-They are along axes of one level, as `two-levels` leaves them. Only permutes mix both: what stays in
-a process are rows in another order, and each row that leaves it for the same place in other
-processes has a permute of its own.
+They are along axes of one level, as `hierarchical-collectives` leaves them. Only permutes mix both
+levels: rows that stay in a process are reordered, and rows that are sent to the same row of other
+processes are permuted separately.
 """
 
 from collections import Counter
@@ -34,7 +34,8 @@ Pairs = list[tuple[int, int]]
 
 
 def beside(rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """The rules of devices of one process, with those of what goes between processes beside."""
+    """Return the rules for devices of one process, extended by those for collectives between
+    processes."""
     exchanges = {name for name, spec in OPS.items() if spec.exchange is not None}
     return {**{name: _either(rules.get(name)) for name in exchanges}, **_others(rules, exchanges)}
 
@@ -54,19 +55,20 @@ def _either(near: Rule | None) -> Rule:
         if not merger.atoms.levels.near(axes):
             return [_between(merger, op)]
         if kind_of(op) != "collective-permute":
-            raise refusal(op, "goes through two levels; run two-levels before")
+            raise refusal(op, "goes through two levels; run hierarchical-collectives before")
         return [_mixed(merger, op)]
 
     return rule
 
 
 def axes_of(op: Op) -> Axes:
-    """The axes that an operation is along."""
+    """Return the axes of a collective operation."""
     return tuple(axis for name in ("axes", "source", "target") for axis in op.attrs.get(name, ()))
 
 
 def _between(merger: Merger, op: Op) -> Spread:
-    """The operation of all that a process has, whose own dimensions come later."""
+    """Append the collective on the values of all devices of a process, whose dimensions come
+    later."""
     if not op.operands:
         return Spread(merger.b.emit(op.spec, result=op.result.type, **op.attrs), ())
     value, own = merger.get(op.operands[0])
@@ -78,14 +80,14 @@ def _between(merger: Merger, op: Op) -> Spread:
 
 
 def _done(merger: Merger, op: Op) -> Sequence[Spread]:
-    """A wait, if what is waited for is still a collective."""
+    """Append a wait if the awaited operation is still a collective."""
     value, own = merger.get(op.operands[0])
     started = any(each.results == (value,) and is_started(each) for each in reversed(merger.b.ops))
     return [Spread(merger.b.done(value) if started else value, own)]
 
 
 def _mixed(merger: Merger, op: Op) -> Spread:
-    """A permute along far and near axes: row by row of what the positions of a process have."""
+    """Append a permute along axes of both levels, row by row."""
     told(merger, op)
     b, levels = merger.b, merger.atoms.levels
     axes: Axes = op.attrs["axes"]
@@ -99,10 +101,10 @@ def _mixed(merger: Merger, op: Op) -> Spread:
     counted = arranged(b, value, [(n,) for n in value.type.shape], order)
     moves = _moves(op, levels)
     sources = Counter(to for _, to in moves)
-    everybody = prod(sizes(far))
-    stays = {to: of for (of, to), pairs in moves.items() if _is_whole(pairs, everybody)}
+    process_count = prod(sizes(far))
+    stays = {to: of for (of, to), pairs in moves.items() if _is_whole(pairs, process_count)}
     count = prod(sizes(near))
-    if len(op.attrs["pairs"]) == count * everybody:
+    if len(op.attrs["pairs"]) == count * process_count:
         made = received(b, counted, [stays.get(i, i) for i in range(count)])
     elif op.result.type.dtype == "key":
         raise refusal(op, "leaves devices without a key")
@@ -117,7 +119,8 @@ def _mixed(merger: Merger, op: Op) -> Spread:
             name=f"{op.result.name}.far",
         )
         for i, (of, to) in enumerate(routes):
-            # Who gets nothing gets zeros, which is what it has unless a row comes from elsewhere.
+            # A device without sender receives zeros, which it holds already unless a row comes from
+            # elsewhere.
             alone = sources[to] == 1 and len(moves[of, to]) == len(leaving)
             here = None if alone else _here(merger, far, [c for _, c in leaving])
             made = _placed(b, made, rows(b, sent, 0, i, 1), to, here)
@@ -131,7 +134,7 @@ def _mixed(merger: Merger, op: Op) -> Spread:
 
 
 def _moves(op: Op, levels: Levels) -> dict[tuple[int, int], Pairs]:
-    """For each row that goes to a row, from which process to which."""
+    """Return for each pair of source and target row the pairs of processes."""
     axes = levels.split(op.attrs["axes"])
     shape = sizes(axes)
     is_far = [levels.is_far(axis) for axis in axes]
@@ -152,15 +155,15 @@ def _moves(op: Op, levels: Levels) -> dict[tuple[int, int], Pairs]:
     return moves
 
 
-def _is_whole(pairs: Pairs, everybody: int) -> bool:
-    """Whether a row stays in its process, in all of them."""
-    return len(pairs) == everybody and all(a == c for a, c in pairs)
+def _is_whole(pairs: Pairs, process_count: int) -> bool:
+    """Return whether a row stays in its process, in all processes."""
+    return len(pairs) == process_count and all(a == c for a, c in pairs)
 
 
 def _together(
     moves: Mapping[tuple[int, int], Pairs], stays: Mapping[int, int]
 ) -> dict[tuple[Ints, ...], list[tuple[int, int]]]:
-    """The rows that go to rows, by the pairs of processes between which they go."""
+    """Return the row pairs that are sent between the same pairs of processes."""
     found: dict[tuple[Ints, ...], list[tuple[int, int]]] = {}
     for (of, to), pairs in moves.items():
         leaving = tuple(sorted(pair for pair in pairs if pair[0] != pair[1]))
@@ -170,7 +173,7 @@ def _together(
 
 
 def _placed(b: Any, made: Value, row: Value, to: int, here: Value | None) -> Value:
-    """`made` with another row at `to`, in processes where `here` is true if that is given."""
+    """Return `made` with another row at `to`, in processes where `here` is true if given."""
     if here is not None:
         flags = b.broadcast(here, dims=(), result=row.type.with_dtype("bool"))
         row = b.select(flags, row, rows(b, made, 0, to, 1))
@@ -181,7 +184,8 @@ def _placed(b: Any, made: Value, row: Value, to: int, here: Value | None) -> Val
 
 
 def _here(merger: Merger, far: Axes, processes: Sequence[int]) -> Value:
-    """Whether this is one of some processes, counted along far axes."""
+    """Return whether this process is one of `processes`, numbered along the axes between
+    processes."""
     b, levels, flag = merger.b, merger.atoms.levels, TensorType((), "bool")
     if levels.place is not None:
         made: Value = b.full(levels.position(far) in processes, flag)

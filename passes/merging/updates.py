@@ -1,7 +1,7 @@
-"""Updates at places of each device's own: one position after the other.
+"""`dynamic_update_slice` at device-dependent offsets: one update per position.
 
-Where an update starts is known in numbers, so that nothing is scattered: the value of each position
-is written to at a fixed place.
+The offset of each position is known at compile time, so no scatter is needed: each position writes
+at a fixed offset.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def _written(
 
 
 def _alone(merger: Merger, value: Value, own: Axes, at: dict[Axis, int]) -> Value:
-    """What the value is at one position along some of its atoms."""
+    """Return the part of a value at one position along some of its sub-axes."""
     for i, atom in enumerate(own):
         if atom in at:
             value = rows(merger.b, value, i, at[atom], 1)

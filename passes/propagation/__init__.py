@@ -1,8 +1,8 @@
-"""The parts of sharding propagation, one concept a file.
+"""Sharding propagation, one concept per file.
 
-From the inside out: `projection` sees a tensor through the factors of an operation; `basic` and
-`aggressive` decide how far each factor may be cut; `step` is one operation, memoised; `network`
-is a function as operations that wake one another; `worklist` runs it to a fixed point;
-`priorities` says in which rounds what may move where; `draft`, `constants` and `constraints`
-prepare the function; `finish` writes the shardings back; `record` keeps what happened.
+From the inside out: `projection` maps dimension shardings to factors; `basic` and `aggressive`
+decide how far each factor can be sharded; `step` propagates through one operation, memoized;
+`network` represents a function as nodes that wake each other; `worklist` runs it to a fixed point;
+`priorities` defines in which rounds axes may move in which direction; `draft`, `constants` and
+`constraints` prepare the function; `finish` writes the shardings back; `record` holds the history.
 """

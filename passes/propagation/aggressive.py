@@ -1,11 +1,12 @@
-"""Aggressive propagation of one operation: each tensor takes what it can, conflicts are decided.
+"""Aggressive propagation through one operation: each tensor takes the axes it can, and conflicts
+are resolved.
 
-Which axes each factor would like is found first, without regard to conflicts. Then every tensor
-on its own, results before operands, is cut along the factors in one order of preference, as far
-as its own dimensions and the factors before allow. When two factors want one axis, the factor
-wins that the larger tensor brings it for; then (in elementwise operations) the one that is cut
-into more pieces; then the one whose axes an earlier tensor brings; then the earlier factor.
-The tensors that lose keep the cuts they have, and a reshard is inserted later.
+The requested axes of each factor are determined first, ignoring conflicts. Then every tensor
+separately, results before operands, is sharded along the factors in one order of preference, as far
+as its dimensions and the preceding factors permit. When two factors request one axis, the factor
+wins whose axis comes from the larger tensor; then (in elementwise operations) the one with more
+shards; then the one whose axes come from an earlier tensor; then the earlier factor. The other
+tensors keep their shardings, and a reshard is inserted later.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,23 +28,23 @@ def propagate_aggressive(
     elementwise: bool,
     refuse: Refuse | None = None,
 ) -> set[int]:
-    """Extend the cuts of `views` (operands, then results); returns the tensors that changed."""
-    wishes = [
+    """Extend the axes of `views` (operands, then results); return the tensors that changed."""
+    requested = [
         agreed_axes(views, operands, factor, direction, refuse)
         for factor, direction in enumerate(directions)
     ]
-    if not any(wishes):
+    if not any(requested):
         return set()
-    order = preference(views, sizes, wishes, elementwise)
+    order = preference(views, sizes, requested, elementwise)
     changed = set()
     for number in (*range(operands, len(views)), *range(operands)):
         view = views[number]
         gained: set[int] = set()
         for factor in order:
             cut = view.cuts.get(factor)
-            if cut is None or not is_strict_prefix(cut.axes, wishes[factor]):
+            if cut is None or not is_strict_prefix(cut.axes, requested[factor]):
                 continue
-            axes = _possible(wishes[factor], number, view, factor, sizes[factor], gained, refuse)
+            axes = _possible(requested[factor], number, view, factor, sizes[factor], gained, refuse)
             if elementwise and number < operands:
                 axes = _as_result(axes, number, views[operands:], factor, refuse)
             if is_strict_prefix(cut.axes, axes):
@@ -54,32 +55,32 @@ def propagate_aggressive(
 
 
 def preference(
-    views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes], elementwise: bool
+    views: Sequence[View], sizes: tuple[int, ...], requested: Sequence[Axes], elementwise: bool
 ) -> list[int]:
-    """The factors that wish for axes, the strongest first."""
-    largest = largest_sources(views, sizes, wishes)
+    """Return the factors with requested axes, in order of preference."""
+    largest = largest_sources(views, sizes, requested)
 
     def rank(factor: int) -> tuple[int, int, int, int]:
         size, number = largest[factor]
-        pieces = size_of(wishes[factor]) if elementwise else 0
+        pieces = size_of(requested[factor]) if elementwise else 0
         return -size, -pieces, number, factor
 
-    return sorted((factor for factor, wish in enumerate(wishes) if wish), key=rank)
+    return sorted((factor for factor, request in enumerate(requested) if request), key=rank)
 
 
 def largest_sources(
-    views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes]
+    views: Sequence[View], sizes: tuple[int, ...], requested: Sequence[Axes]
 ) -> dict[int, tuple[int, int]]:
-    """For each factor, the size and number of the largest tensor that brings all of its wish.
+    """Return for each factor the size and number of the largest tensor with all its requested axes.
 
-    Where none does, both are -1.
+    Both are -1 if there is none.
     """
     largest = dict.fromkeys(range(len(sizes)), (-1, -1))
     for number, view in enumerate(views):
         size = prod(sizes[factor] for factor in view.cuts)
         for factor, cut in view.cuts.items():
-            wish = wishes[factor]
-            if wish and size > largest[factor][0] and is_prefix(wish, cut.axes):
+            request = requested[factor]
+            if request and size > largest[factor][0] and is_prefix(request, cut.axes):
                 largest[factor] = (size, number)
     return largest
 
@@ -93,7 +94,7 @@ def _possible(
     gained: set[int],
     refuse: Refuse | None,
 ) -> Axes:
-    """What one tensor can take of `axes`, given how it is cut by now."""
+    """Return the prefix of `axes` that one tensor can take."""
     cut = view.cuts[factor]
 
     def can(axis: Axis, pieces: int) -> Axis | None:
@@ -119,10 +120,10 @@ def _possible(
 def _as_result(
     axes: Axes, number: int, results: Sequence[View], factor: int, refuse: Refuse | None
 ) -> Axes:
-    """No more than any result takes.
+    """Truncate axes to those that every result takes.
 
-    Cutting an operand of an elementwise operation beyond the result would only make it
-    disagree with the other operands.
+    Sharding an operand of an elementwise operation further than the result would only conflict with
+    the other operands.
     """
     for result in results:
         cut = result.cuts.get(factor)
@@ -138,4 +139,4 @@ def _as_result(
 Propagate = Callable[
     [Sequence[View], int, tuple[int, ...], Directions, bool, Refuse | None], set[int]
 ]
-"""What `propagate_basic` and `propagate_aggressive` are."""
+"""Type of `propagate_basic` and `propagate_aggressive`."""

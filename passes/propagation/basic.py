@@ -1,8 +1,8 @@
-"""Basic propagation of one operation: only what no tensor objects to.
+"""Basic propagation through one operation: only axes without conflicts.
 
-For each factor in turn: take the axes that all tensors agree on, shorten them by what any tensor
-objects to (the axis cuts another factor of it, its dimension is closed, ...), and give what is
-left to every tensor that has the factor and is cut less.
+For each factor: take the axes that all tensors agree on, truncate them at conflicts with any tensor
+(the axis shards another factor of it, its dimension is closed, ...), and add the rest to every
+tensor that has the factor and fewer axes.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def propagate_basic(
     elementwise: bool,
     refuse: Refuse | None = None,
 ) -> set[int]:
-    """Extend the cuts of `views` (operands, then results); returns the tensors that changed."""
+    """Extend the axes of `views` (operands, then results); return the tensors that changed."""
     changed = set()
     for factor, direction in enumerate(directions):
         axes = agreed_axes(views, operands, factor, direction, refuse)

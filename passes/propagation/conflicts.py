@@ -1,8 +1,9 @@
-"""How far along its list of axes a factor may be cut, and what stops it.
+"""Conflicts of axes along a factor.
 
-Three questions about one factor: which axes the tensors agree on (`agreed_axes`), what part of an
-axis one tensor can still take along it (`within`), and what the tensor's other factors leave of
-the axis (`across`). Each answer that is less than the whole names a `Reason`.
+Three functions consider one factor: `agreed_axes` returns the axes that the tensors agree on,
+`within` the part of an axis that one tensor can still take along the factor, and `across` the part
+that the other factors of the tensor leave. Each result that is less than the complete axis has a
+`Reason`.
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,11 @@ def agreed_axes(
     direction: Direction,
     refuse: Refuse | None = None,
 ) -> Axes:
-    """The longest list of axes that every tensor's cut along `factor` begins, or begins with it.
+    """Return the longest list of axes that is compatible with the axes of every tensor along
+    `factor`.
 
-    Tensors cuts move towards (results when moving forward) may contradict, not contribute: they
-    come second and do not make the list longer. `views` are operands, then results.
+    Tensors that axes move towards (results when moving forward) can only conflict: they come second
+    and do not extend the list. `views` are operands, then results.
     """
     if direction is Direction.NONE:
         return ()
@@ -51,7 +53,7 @@ def agreed_axes(
 
 
 def _note_disagreement(views: Sequence[View], factor: int, axes: Axes, refuse: Refuse) -> None:
-    """Say of every tensor that contradicts another what it keeps that one from spreading."""
+    """Record for every tensor that conflicts with another the axes that it stops."""
     lists = {i: view.cuts[factor].axes for i, view in enumerate(views) if factor in view.cuts}
     for mine in dict.fromkeys(lists.values()):
         against = [
@@ -66,9 +68,9 @@ def _note_disagreement(views: Sequence[View], factor: int, axes: Axes, refuse: R
 
 
 def _fold(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
-    """What `old` and `new` agree on, and whether that may still grow.
+    """Return the common prefix of `old` and `new`, and whether the list may still grow.
 
-    Without `extend`, `new` can only confirm or contradict `old`.
+    Without `extend`, `new` can only confirm or truncate `old`.
     """
     if not old:
         return (new if extend else ()), extend
@@ -94,9 +96,9 @@ def _fold(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
 def within(
     axis: Axis, view: View, cut: Cut, pieces: int, size: int
 ) -> tuple[Axis | None, Reason | None]:
-    """The part of `axis` by which the tensor's cut along one factor may go on.
+    """Return the part of `axis` by which the sharding of a tensor along one factor can be extended.
 
-    `cut` is the present one and cuts into `pieces` before `axis`; `size` is the factor's.
+    `cut` is the present sharding, with `pieces` shards before `axis`; `size` is that of the factor.
     """
     part: Axis | None = axis
     reason: Reason | None = None
@@ -124,7 +126,8 @@ def within(
             if common > 1:
                 return Axis(part.name, part.pre, common), Reason.UNEVEN
         reason = Reason.UNEVEN
-    # The list begins as the cut does, so only the last axis of the cut can be a part of this one.
+    # The list begins with the axes of `cut`, so only the last axis of `cut` can be a part of this
+    # one.
     if cut.axes and starts(cut.axes[-1], part):
         return cut.axes[-1], reason
     return None, reason
@@ -139,14 +142,14 @@ def _less(
 
 
 def note_behind(axes: Axes, kept: Axes, factor: int, tensor: int, refuse: Refuse) -> None:
-    """Say of the axes that come after the one that was refused or shortened that they do not."""
+    """Record the axes after the one that was refused or shortened as refused."""
     shortened = bool(kept) and kept[-1] != axes[len(kept) - 1]
     for axis in axes[len(kept) + (not shortened) :]:
         refuse(factor, tensor, axis, Reason.BEHIND)
 
 
 def across(axis: Axis, view: View, factor: int) -> Axis | None:
-    """The part of `axis` that does not cut the tensor along another factor yet."""
+    """Return the part of `axis` that does not shard the tensor along another factor yet."""
     part: Axis | None = axis
     for other, cut in view.cuts.items():
         if other == factor or part is None:

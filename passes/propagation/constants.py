@@ -1,11 +1,10 @@
-"""Give every use of a constant its own copy, so that each copy can be cut as its user is.
+"""Duplicate each constant for each of its uses, so that each copy can be sharded like its user.
 
-A constant is a number or array, a count (`iota`), or what broadcasts, reshapes, slices and
-elementwise operations make of constants, reshards and barriers included; so is a broadcast of any
-scalar. Making it twice costs
-nothing, while sharing it would tie together the shardings of all its users. Scalars stay shared:
-there is nothing to cut. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... What says
-that it is in a sharding group is no user; every copy is in the groups of the original.
+A constant is a `constant` or `iota`, or a broadcast, reshape, slice or elementwise operation on
+constants, reshards and barriers included; so is a broadcast of any scalar. Computing it twice costs
+nothing, while sharing it would couple the shardings of all its users. Scalars stay shared, since
+they cannot be sharded. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... A
+`sharding_group` operation does not count as a use; every copy is in the groups of the original.
 
 before: `%zero = constant(...)`, `%y = maximum(%x, %zero)`, `%w = add(%v, %zero)`
 after:  `%zero = constant(...)`, `%zero.1 = constant(...)`, `%y = maximum(%x, %zero)`,
@@ -24,18 +23,18 @@ SOURCES = ("constant", "iota")
 CARRIERS = ("broadcast", "reshape", "slice")
 GROUP = "sharding_group"
 IMPURE = ("data_flow_edge", "sharding_constraint", "stop_gradient")
-"""Elementwise operations that are not copied."""
+"""Elementwise operations that are not duplicated."""
 
 
 def split_constants(draft: Draft) -> None:
-    """Change the draft so that no constant that can be cut has two users."""
+    """Change the draft so that no constant of rank above 0 has two uses."""
     makers = _constants(draft)
     if any(len(draft.uses_of(value)) > 1 for value in makers if value.type.rank):
         _Splitter(draft, makers).run()
 
 
 def _constants(draft: Draft) -> dict[Value, Op]:
-    """The constants of a function and the operations that make them."""
+    """Return the constants of a function and the operations that define them."""
     constants: dict[Value, Op] = {}
     expansions: dict[Value, Op] = {}
     for op in draft.walk():
@@ -50,7 +49,7 @@ def _constants(draft: Draft) -> dict[Value, Op]:
 
 
 class _Splitter:
-    """The first user of a constant keeps the original, others get copies behind it."""
+    """The first user of a constant keeps the original, others get copies inserted behind it."""
 
     def __init__(self, draft: Draft, makers: dict[Value, Op]) -> None:
         self.draft = draft
@@ -58,9 +57,10 @@ class _Splitter:
         self.names = Names([value.name for value in draft.values()])
         self.taken: set[Op] = set()
         self.followers: dict[Op, list[Op]] = {}
-        """What comes behind a constant now: what says its groups, then copies and their groups."""
+        """Operations inserted behind a constant: its `sharding_group` operations, then copies and
+        theirs."""
         self.moved: dict[Op, Block] = {}
-        """What says the groups of a constant, and the block where it did."""
+        """The moved `sharding_group` operations of constants, and their original blocks."""
 
     def run(self) -> None:
         for user in list(self._users(self.draft.function.body)):
@@ -78,7 +78,8 @@ class _Splitter:
             )
 
     def _users(self, block: Block) -> Iterator[User]:
-        """What is no constant, or is one that is not copied: a scalar, or unused."""
+        """Yield operations that are no constants, or constants that are not copied: scalars, or
+        unused ones."""
         for op in self.draft.ops(block):
             if op.name == GROUP:
                 continue
@@ -102,9 +103,9 @@ class _Splitter:
                     self.draft.rewire((user, i), own)
 
     def _copy(self, root: Value) -> Value:
-        """A constant that nothing else uses, made of constants that nothing else uses.
+        """Return a constant without other uses, made of constants without other uses.
 
-        It is the original, the first time.
+        The first call returns the original.
         """
         copied: dict[Value, Value] = {}
         for value in self._parts(root):
@@ -121,7 +122,7 @@ class _Splitter:
         return copied[root]
 
     def _parts(self, root: Value) -> list[Value]:
-        """The constants that a constant is made of, and itself, in the order to make them."""
+        """Return the constants that a constant depends on, and itself, in definition order."""
         parts: dict[Value, None] = {}
         waiting = [(root, False)]
         while waiting:
@@ -148,12 +149,12 @@ class _Splitter:
         return result
 
     def _groups(self, value: Value) -> list[Op]:
-        """What says the groups of a value, the most recent first."""
+        """Return the `sharding_group` operations of a value, the most recent first."""
         users = [user for user, _ in reversed(self.draft.uses_of(value))]
         return [user for user in users if isinstance(user, Op) and user.name == GROUP]
 
     def _gather_groups(self, op: Op) -> None:
-        """Move what says the groups of a constant right behind it."""
+        """Move the `sharding_group` operations of a constant directly behind it."""
         for group in self._groups(op.result):
             self.moved[group] = self.draft.homes[group]
             self.draft.homes[group] = self.draft.homes[op]

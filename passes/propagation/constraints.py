@@ -1,17 +1,17 @@
-"""Let sharding constraints say what their operands should be, before propagation begins.
+"""Apply sharding constraints to their operands before propagation.
 
-A constraint is an identity: its users see its sharding, and by itself it only suggests that to
-its operand. Where nothing else has been said about the operand, more is meant:
+A constraint is an identity: its users see its sharding, and without this step it only suggests that
+sharding to its operand. If the operand has no stated sharding, the constraint means more:
 
-- The operand takes the sharding itself if that is closed, and no other constraint of the operand
-  asks for something else. So a constraint whose result nobody uses still says how its operand is
-  spread.
-- A value that flows round a loop or out of a branch is not touched, since that would say it of
-  every spelling of the value. Its other users read the constraint instead.
-- A chain of constraints with one user each is a wish for a last state: what else used the operand
-  below the chain reads its end.
+- The operand takes the sharding itself if that is closed and no other constraint of the operand
+  states another one. A constraint with an unused result therefore still shards its operand.
+- A value that flows around a loop or out of a branch is not annotated, since that would apply to
+  all values of the edge. Its other users read the constraint instead.
+- A chain of constraints with one use each requests its last sharding: other users of the operand
+  below the chain read its end.
 
-A manual computation says of each operand what its parameter says, with the manual axes in front.
+A manual computation states the sharding of its parameter, with the manual axes first, for each
+operand.
 
 These are OpenXLA Shardy's rules (`sdy-apply-sharding-constraints`).
 """
@@ -31,10 +31,10 @@ Place = tuple[float, ...]
 def apply_constraints(
     draft: Draft, owners: Mapping[Value, Value], said: Wishes, bridges: Mapping[Value, Bridge]
 ) -> dict[Value, Op]:
-    """Rewire the draft and add what operands are given to `said`, what was said so far.
+    """Rewire the draft and add the shardings of operands to `said`, the shardings stated so far.
 
-    `owners` maps each target of an edge to the one that owns it, `bridges` knows the parameters of
-    manual computations. Returns what spoke for other values: constraints, manual computations.
+    `owners` maps each target of an edge to the owner, `bridges` holds the parameters of manual
+    computations. Returns the constraint or manual computation that annotates each value.
     """
     speakers = [op for op in _inside_out(draft.function.body) if op.name in (CONSTRAINT, MANUAL)]
     if not speakers:
@@ -49,7 +49,7 @@ def apply_constraints(
 
 
 def _inside_out(block: Block) -> list[Op]:
-    """Every operation, each after those of its own blocks."""
+    """Return every operation, each after those of its own blocks."""
     ops: list[Op] = []
     for op in block.ops:
         for inner in op.blocks:
@@ -70,7 +70,7 @@ class _Constraints:
         self.owners = owners
         self.said = said
         self.stated = {op: said.get(op.result) for op in draft.walk() if op.name == CONSTRAINT}
-        """The sharding of each constraint, without what preparation drops from shardings."""
+        """The sharding of each constraint, without the parts that preparation removes."""
         self.bridges = bridges
         self.spoke: dict[Value, Op] = {}
         self.places: dict[Op, Place] = {}
@@ -84,11 +84,11 @@ class _Constraints:
                 self._number(inner)
 
     def is_said(self, value: Value) -> bool:
-        """Whether something has been said about a value by now."""
+        """Return whether a value has a stated sharding."""
         return self.owners.get(value, value) in self.said
 
     def wish(self, op: Op, number: int) -> Sharding | None:
-        """What an operation says that one of its operands should be."""
+        """Return the sharding that an operation states for one of its operands."""
         if op.name == CONSTRAINT:
             return self.stated.get(op)
         return self.bridges[op.blocks[0].params[number]].whole
@@ -119,7 +119,8 @@ class _Constraints:
                 self.said.setdefault(sibling, Sharding.open(sharding.mesh, rank))
 
     def speakers_of(self, value: Value) -> list[tuple[Op, int]]:
-        """The constraints and manual computations that use a value, and as which operand."""
+        """Return the constraints and manual computations that use a value, with the operand
+        index."""
         return [
             (user, number)
             for user, number in self.draft.uses_of(value)
@@ -127,7 +128,8 @@ class _Constraints:
         ]
 
     def read_end_of_chain(self, head: Op) -> None:
-        """Where `head` begins a chain, let those below it that use its operand use its end."""
+        """Rewire users of the operand of `head` below a chain of constraints to the end of the
+        chain."""
         (value,) = self.draft.inputs(head)
         maker = self.draft.makers.get(value)
         if (maker is not None and maker.name == CONSTRAINT) or self.is_said(value):
@@ -146,7 +148,8 @@ class _Constraints:
                 self.draft.rewire(use, tail.result)
 
     def is_below(self, use: Use, op: Op) -> bool:
-        """Whether a user comes after `op` in the same block; the function's end does not count."""
+        """Return whether a user comes after `op` in the same block; the function's end does not
+        count."""
         user, _ = use
         home = self.draft.homes[op]
         if isinstance(user, Block):

@@ -1,10 +1,10 @@
-"""Which way cuts may move along a factor: from operands to results, back, both or neither."""
+"""Directions of propagation along a factor: from operands to results, backward, both or neither."""
 
 from enum import IntFlag
 
 
 class Direction(IntFlag):
-    """Union is `|`, intersection is `&`."""
+    """Set of directions: union is `|`, intersection is `&`."""
 
     NONE = 0
     FORWARD = 1
@@ -13,4 +13,4 @@ class Direction(IntFlag):
 
 
 Directions = tuple[Direction, ...]
-"""The direction of each factor of an operation."""
+"""Direction of each factor of an operation."""

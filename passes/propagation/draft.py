@@ -1,12 +1,12 @@
-"""A function while propagation prepares it: who uses what can be changed, then built again.
+"""Mutable draft of a function during the preparation of propagation.
 
-The IR is frozen, and two preparations rewire it (`constants`, `constraints`). A draft keeps the
-function and, beside it, what is different by now; `build` makes the new function once, at the
+The IR is frozen, and two preparation steps rewire it (`split_constants`, `apply_constraints`). A
+draft holds the function and the differences so far; `build` creates the new function once, at the
 end.
 
-Uses are kept in the order in which they were made: those inside the blocks of an operation
-before those by the operation itself, a use that was moved after all others. The work list visits
-the most recent first, as MLIR does, and where cuts conflict that order can be seen.
+Uses are kept in the order in which they were created: those inside the blocks of an operation
+before those by the operation itself, a rewired use after all others. The worklist visits the most
+recent first, as MLIR does, and this order is visible where axes conflict.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ from shardir.placement import Sharding
 CONSTRAINT = "sharding_constraint"
 MANUAL = "manual_computation"
 User = Op | Block
-"""What uses a value: an operation, or a block that returns it."""
+"""A user of a value: an operation, or a block that returns it."""
 Use = tuple[User, int]
-"""A user and which of its operands (or returned values) it is."""
+"""A user, and the index of the operand or returned value."""
 
 
 class Draft:
@@ -30,11 +30,11 @@ class Draft:
         self.function = function
         self.uses: dict[Value, list[Use]] = {}
         self.behind: dict[Value, list[Op]] = {}
-        """Operations that were moved right behind the edge that owns a value."""
+        """Operations that were moved directly behind the edge that a value owns."""
         self._ops: dict[Block, list[Op]] = {}
         self._inputs: dict[User, list[Value]] = {}
         self.remarks: dict[Op, str] = {}
-        """What operations say in `why`, where it is something else by now."""
+        """New texts of `why` of operations."""
         self._names: Names | None = None
         self._add_uses(function.body)
 
@@ -52,25 +52,25 @@ class Draft:
         return self.uses.get(value, [])
 
     def ops(self, block: Block) -> list[Op] | tuple[Op, ...]:
-        """The operations of a block as they are by now."""
+        """Return the current operations of a block."""
         return self._ops.get(block, block.ops)
 
     def inputs(self, user: User) -> list[Value] | tuple[Value, ...]:
-        """The operands of an operation, or what a block returns, as they are by now."""
+        """Return the current operands of an operation, or returned values of a block."""
         changed = self._inputs.get(user)
         if changed is not None:
             return changed
         return user.operands if isinstance(user, Op) else user.returns
 
     def walk(self, block: Block | None = None) -> Iterator[Op]:
-        """Every operation, each before those of its own blocks."""
+        """Yield every operation, each before those of its own blocks."""
         for op in self.ops(block or self.function.body):
             yield op
             for inner in op.blocks:
                 yield from self.walk(inner)
 
     def values(self, block: Block | None = None) -> Iterator[Value]:
-        """Every value: parameters and results, by now."""
+        """Yield every current value: parameters and results."""
         block = block or self.function.body
         yield from block.params
         for op in self.ops(block):
@@ -79,7 +79,7 @@ class Draft:
                 yield from self.values(inner)
 
     def edges(self, op: Op) -> tuple[Edge, ...]:
-        """The edges of an operation, between values as they are by now."""
+        """Return the edges of an operation between current values."""
         if op.name == MANUAL:
             (body,) = op.blocks
             into = zip(self.inputs(op), body.params, strict=True)
@@ -93,12 +93,12 @@ class Draft:
 
     @cached_property
     def makers(self) -> dict[Value, Op]:
-        """The operation that makes each value; parameters have none."""
+        """The operation that defines each value; parameters have none."""
         return {value: op for op in self.walk() for value in op.results}
 
     @cached_property
     def homes(self) -> dict[Op, Block]:
-        """The block each operation is in."""
+        """The block that contains each operation."""
         homes: dict[Op, Block] = {}
 
         def enter(block: Block) -> None:
@@ -111,7 +111,7 @@ class Draft:
         return homes
 
     def rewire(self, use: Use, value: Value) -> None:
-        """Make one user use `value` instead of what it used."""
+        """Make one user use `value` instead of its former operand."""
         user, i = use
         inputs = self._inputs.setdefault(user, list(self.inputs(user)))
         self.uses[inputs[i]].remove(use)
@@ -119,7 +119,7 @@ class Draft:
         self.uses.setdefault(value, []).append(use)
 
     def block_of(self, param: Value) -> Block:
-        """The block that has `param` as a parameter."""
+        """Return the block that has `param` as a parameter."""
 
         def find(block: Block) -> Iterator[Block]:
             if param in block.params:
@@ -131,12 +131,12 @@ class Draft:
         return next(find(self.function.body))
 
     def insert(self, op: Op, at: int, block: Block) -> None:
-        """Put an operation at a position of a block."""
+        """Insert an operation at a position of a block."""
         self._ops.setdefault(block, list(block.ops)).insert(at, op)
         self.homes[op] = block
 
     def remove(self, op: Op) -> None:
-        """Take an operation out of its block; its uses stay."""
+        """Remove an operation from its block; its uses stay."""
         home = self.homes[op]
         self._ops.setdefault(home, list(home.ops)).remove(op)
 
@@ -144,21 +144,21 @@ class Draft:
         self._ops[block] = ops
 
     def constraint(self, value: Value, sharding: Sharding, loc: Loc | None) -> Op:
-        """A constraint of a value, which is nowhere yet."""
+        """Return a new constraint of a value, without inserting it."""
         if self._names is None:
             self._names = Names([each.name for each in self.values()])
         result = Value(value.type, self._names.fresh(value.name), sharding)
         return Op(OPS[CONSTRAINT], (value,), (result,), loc=loc)
 
     def add(self, op: Op, block: Block) -> None:
-        """Take note of a new operation: its uses, its maker, its home."""
+        """Record a new operation: its uses, its definition, its block."""
         self.makers.update(dict.fromkeys(op.results, op))
         self.homes[op] = block
         for i, value in enumerate(op.operands):
             self.uses.setdefault(value, []).append((op, i))
 
     def build(self, new: Callable[[Value], Value] = lambda value: value) -> Function:
-        """The function as it is by now, with `new(v)` for every value v."""
+        """Return the current function, with `new(v)` for every value v."""
 
         def values(old: list[Value] | tuple[Value, ...]) -> tuple[Value, ...]:
             return tuple([new(value) for value in old])

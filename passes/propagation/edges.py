@@ -1,10 +1,10 @@
-"""Take out the edges of calls, which only propagation looks at.
+"""Remove `data_flow_edge` operations of calls, which only propagation uses.
 
 before: `%a = data_flow_edge(%x) : f32[8@x]`, `%y = sin(%a) : f32[8@x]` with `%x: f32[8@x]`
 after:  `%y = sin(%x) : f32[8@x]`
 
-Where the two sides of an edge are sharded differently, it becomes a constraint. Whether more axes
-may be added to a dimension makes no difference, unless that is asked for.
+If the two sides of an edge have different shardings, it becomes a constraint. Open and closed
+dimensions count as equal unless `exact` is set.
 """
 
 from dataclasses import replace
@@ -17,9 +17,9 @@ EDGE = "data_flow_edge"
 
 
 def without_edges(function: Function, *, exact: bool = False) -> Function:
-    """The function without `data_flow_edge`; the function itself if it has none.
+    """Return the function without `data_flow_edge`; the function itself if it has none.
 
-    With `exact` the sides of an edge that is left out are open in the same dimensions.
+    With `exact`, the sides of a removed edge are open in the same dimensions.
     """
     if not any(op.name == EDGE for op in function.body.walk()):
         return function

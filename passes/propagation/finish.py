@@ -1,10 +1,10 @@
-"""What propagation found, as it is written down.
+"""Write back the shardings that propagation found.
 
-Nothing is left open: a dimension that no cut reached is whole from now on. What a function takes
-and gives is cut evenly, so that it can be handed out in equal pieces: axes that do not divide
-the dimension are trimmed, and a part of an axis that propagation put there is taken back.
-What a manual computation takes and gives is cut evenly too. Inside the function uneven cuts stay,
-and at its border those that are asked for.
+Dimensions that propagation did not reach are closed and unsharded. Parameters and results of
+functions are sharded evenly, so that all shards have equal size: axes that do not divide the
+dimension are trimmed, and a sub-axis that propagation added is removed. Operands and results of
+manual computations are sharded evenly too. Uneven shardings remain inside of functions, and at
+their boundaries where they are requested.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from shardir.placement import Axes, Dim, Sharding, size_of
 
 
 def without_unit_axes(sharding: Sharding) -> Sharding:
-    """The sharding without axes of size 1, which cut nothing."""
+    """Return the sharding without axes of size 1, which shard nothing."""
     parts = [axis for dim in sharding.dims for axis in dim.axes]
     if all(axis.size > 1 for axis in (*parts, *sharding.replicated, *sharding.unreduced)):
         return sharding
@@ -34,12 +34,12 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
 
 
 def sharding_axes(axes: Axes) -> Axes:
-    """The axes of a size above 1: an axis of size 1 shards nothing."""
+    """Return the axes of a size above 1; an axis of size 1 shards nothing."""
     return tuple(axis for axis in axes if axis.size > 1)
 
 
 class Border(Enum):
-    """What a value stands between."""
+    """Kind of boundary that a value is at."""
 
     NONE = "nothing: it is inside of a function"
     MANUAL = "a manual computation and what is around it"
@@ -47,7 +47,8 @@ class Border(Enum):
 
 
 BORDERS = ("even", "stated", "uneven")
-"""Which cuts that do not divide parameters and results have: none, those stated, or any."""
+"""Axes that do not divide parameters and results: trimmed (`even`), kept if stated (`stated`), or
+kept (`uneven`)."""
 
 
 def at_the_border(
@@ -58,9 +59,9 @@ def at_the_border(
     stated: Sharding | None = None,
     uneven: str = "even",
 ) -> Sharding:
-    """The sharding of a parameter or result: even pieces, and whole axes where it was free.
+    """Return the sharding of a boundary value: even shards, and no sub-axes in open dimensions.
 
-    Those of manual computations may be cut along parts of axes.
+    Boundary values of manual computations may be sharded along sub-axes.
     """
     if border is Border.NONE:
         return sharding

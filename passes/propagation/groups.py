@@ -1,16 +1,16 @@
-"""Sharding groups: values that always have one sharding, wherever they are.
+"""Sharding groups: values that always have the same sharding.
 
-`sharding_group(%x, group=3)` puts a value into a group. Groups that share a value are one group.
-Before propagation begins, the members are made equal: if those that say something say the same,
-all of them say it. If they contradict one another, none can be believed: behind each member comes
-an open constraint, which takes its place in the group and is what all its users see. From then on
-whatever changes one member is set on the others, whatever they had (`Groups`).
+`sharding_group(%x, group=3)` puts a value into a group. Groups that share a value are merged.
+Before propagation begins, the members are made equal: if all stated shardings agree, all members
+take them. If they conflict, an open constraint is inserted behind each member, which takes its
+place in the group and is used by all its users. From then on a change of one member is set on the
+others, whatever sharding they had (`Network.groups`).
 
 before: `%x: f32[8@a]`, `%y: f32[8@b]`, both in group 0
 after:  `%x.1 = sharding_constraint(%x) : f32[8@?]`, `%y.1 = sharding_constraint(%y) : f32[8@?]`,
         both in group 0 instead of `%x` and `%y`
 
-These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and what propagation begins with).
+These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and the start of propagation).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,17 +27,17 @@ from shardir.placement import Dim, Sharding
 
 @dataclass(slots=True)
 class Group:
-    """`members`, without repetitions, and the operation that says it of each."""
+    """`members`, without repetitions, and the `sharding_group` operation of each."""
 
     members: list[Value]
     sayings: list[Op]
 
 
 def unite_groups(draft: Draft) -> list[Group]:
-    """The groups of a function, by their least number.
+    """Return the merged groups of a function, ordered by their smallest number.
 
-    What says the same of a value twice counts as one use of it. Raises `PropagateError` if the
-    members of a group differ in shape, or a manual computation lies between them.
+    A repeated `sharding_group` of a value counts as one use. Raises `PropagateError` if the members
+    of a group differ in shape, or are on both sides of a manual computation.
     """
     sayings = _sayings(draft)
     if not sayings:
@@ -69,7 +69,7 @@ def unite_groups(draft: Draft) -> list[Group]:
 
 
 def _sayings(draft: Draft) -> list[Op]:
-    """Every operation that says a group, after a check."""
+    """Return every `sharding_group` operation after checking it."""
     found: list[Op] = []
     first: dict[int, tuple[Op, Op | None]] = {}
 
@@ -84,7 +84,7 @@ def _sayings(draft: Draft) -> list[Op]:
                 if place is not manual:
                     raise PropagateError(
                         f"sharding group {number} has members inside and outside of a "
-                        "manual_computation; give those inside a group of their own"
+                        "manual_computation; use another group inside"
                     )
                 found.append(op)
 
@@ -96,8 +96,8 @@ def _check(one: Value, other: Value, number: int) -> None:
     if one.type.shape != other.type.shape:
         raise PropagateError(
             f"sharding group {number} has members of different shapes, %{one.name} of "
-            f"{one.type} and %{other.name} of {other.type}; all have one sharding, so that they "
-            "need one shape"
+            f"{one.type} and %{other.name} of {other.type}; members share one "
+            "sharding and need equal shapes"
         )
 
 
@@ -108,24 +108,24 @@ def settle_groups(
     said: dict[Value, Sharding],
     meshes: Mapping[str, Mesh],
 ) -> dict[Value, Value]:
-    """Make the members of each group equal in `said`, what the program says about its values.
+    """Make the members of each group equal in `said`, the stated shardings.
 
-    Returns the members that another member spoke for, and that one.
+    Returns the members that take the sharding of another member, with that member.
     """
     spoke: dict[Value, Value] = {}
     for group in groups:
         stated = [said.get(owners.get(value, value)) for value in group.members]
-        wishes = [s for s in stated if s and _constrains(s, meshes)]
-        if not wishes:
+        constraining = [s for s in stated if s and _constrains(s, meshes)]
+        if not constraining:
             continue
-        if all(_same(wishes[0], wish, meshes) for wish in wishes):
-            first = group.members[stated.index(wishes[0])]
+        if all(_same(constraining[0], each, meshes) for each in constraining):
+            first = group.members[stated.index(constraining[0])]
             for value, sharding in zip(group.members, stated, strict=True):
-                if sharding not in wishes:
+                if sharding not in constraining:
                     spoke[owners.get(value, value)] = owners.get(first, first)
-                _say(draft, owners, said, value, wishes[0])
+                _say(draft, owners, said, value, constraining[0])
         else:
-            open_ = replace(wishes[0], dims=(Dim((), True),) * len(wishes[0].dims))
+            open_ = replace(constraining[0], dims=(Dim((), True),) * len(constraining[0].dims))
             open_ = replace(open_, replicated=(), unreduced=())
             for i, value in enumerate(group.members):
                 group.members[i] = _put_behind(draft, owners, value, open_)
@@ -138,10 +138,11 @@ def check_manual_results(
     bridges: Mapping[Value, Bridge],
     found: Callable[[Value], Sharding | None],
 ) -> None:
-    """Raise `PropagateError` where a group cuts what a manual computation gives over manual axes.
+    """Raise `PropagateError` if a group changes the manual axes of a result of a manual
+    computation.
 
-    Which of those cut it is a matter of the computation; a group sets it to what another member
-    has. `found` is what values are cut like in the end.
+    The computation decides these axes, but a group sets the sharding of another member. `found`
+    returns the final sharding of a value.
     """
     for group in groups:
         for value, op in zip(group.members, group.sayings, strict=True):
@@ -156,16 +157,16 @@ def check_manual_results(
                     wrong = ", ".join(sorted({axis.name for axis in manual} or names))
                     raise PropagateError(
                         f"sharding group {op.attrs['group']} would change how dimension {dim} of "
-                        f"%{value.name}, a result of a manual_computation, is cut over the manual "
-                        f"axis {wrong}; take it out of the group, or say replicated({wrong}) of "
-                        "another member"
+                        f"%{value.name}, a result of a manual_computation, is sharded over the "
+                        f"manual axis {wrong}; remove it from the group, or state "
+                        f"replicated({wrong}) on another member"
                     )
 
 
 def _constrains(sharding: Sharding, meshes: Mapping[str, Mesh]) -> bool:
-    """Return whether a sharding says anything of the dimensions of a group's members.
+    """Return whether a sharding constrains the dimensions of a group's members.
 
-    One of a single device does not: in Shardy it has no dimensions, all of which are open.
+    A sharding of a single device does not: in Shardy it has no dimensions, all of which are open.
     """
     if meshes[sharding.mesh].is_maximal:
         return False
@@ -173,7 +174,7 @@ def _constrains(sharding: Sharding, meshes: Mapping[str, Mesh]) -> bool:
 
 
 def _same(one: Sharding, other: Sharding, meshes: Mapping[str, Mesh]) -> bool:
-    """Whether they say the same; meshes may be equal but for their names."""
+    """Return whether the shardings are equal; meshes may differ in their names only."""
     a, b = meshes[one.mesh], meshes[other.mesh]
     same_mesh = (a.axes, a.device_ids) == (b.axes, b.device_ids)
     return same_mesh and replace(one, mesh=other.mesh) == other
@@ -186,7 +187,7 @@ def _say(
     value: Value,
     sharding: Sharding,
 ) -> None:
-    """A word about one result of an operation leaves its other results open."""
+    """State a sharding; the other results of the operation become open."""
     said[owners.get(value, value)] = sharding
     maker = draft.makers.get(value)
     if maker is not None and value not in owners:
@@ -197,7 +198,7 @@ def _say(
 def _put_behind(
     draft: Draft, owners: Mapping[Value, Value], value: Value, sharding: Sharding
 ) -> Value:
-    """A constraint right behind a value, which all else reads from now on."""
+    """Insert a constraint directly behind a value, and let all users read it."""
     users = list(draft.uses_of(value))
     maker = draft.makers.get(value)
     op = draft.constraint(value, sharding, maker.loc if maker else None)

@@ -1,12 +1,12 @@
-"""The levels of propagation: what is run to a fixed point, how often, with which shardings.
+"""Levels of propagation: which strategies run to a fixed point, how often, with which shardings.
 
-    basic          once, only what no tensor objects to
-    aggressive     once, conflicts are decided
+basic          once, only axes without conflicts
+    aggressive     once, conflicts are resolved
     op-priority    aggressive in five rounds (`priorities`)
     user-priority  op-priority for the dimensions of priority 0, then again for those of p1, ...
 
-Each includes the one before it. A dimension whose priority has not come is kept whole and
-closed, and no other dimension of its tensor may use its axes until then.
+Each includes the one before it. A dimension of a later priority is kept closed and unsharded, and
+no other dimension of its tensor may use its axes until its priority comes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ STRATEGIES: dict[str, tuple[Propagate, ...]] = {
 ORDERS = ("lifo", "fifo")
 
 Watch = Callable[[int, int, int, tuple[int, ...], Outcome], None]
-"""Called with a priority, a round, a node, its tensors' shardings before, and what changed.
+"""Called with a priority, a round, a node, the previous shardings of its tensors, and the changes.
 
 Nodes below 0 are the function's results: -1 is the first.
 """
@@ -48,7 +48,7 @@ class State:
 
 
 class Run:
-    """One function's way to its fixed point."""
+    """The run of propagation in one function to its fixed point."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Run:
         self.meets = [steppers.of(edge_rule((v.type, v.type), (False, False))) for v in returned]
 
     def run(self, state: State) -> None:
-        """Propagate at the level asked for."""
+        """Propagate at the requested level."""
         if self.level != "user-priority":
             self.run_rounds(state)
             return
@@ -93,7 +93,7 @@ class Run:
             self.run_rounds(state)
 
     def prioritised(self, state: State) -> Iterator[tuple[list[int], int, Sharding]]:
-        """The shardings that name a priority, and where they are."""
+        """Yield the shardings that state a priority, and where they are."""
         for numbers in (state.cells, state.results):
             for cell, number in enumerate(numbers):
                 sharding = self.shardings[number]
@@ -101,7 +101,8 @@ class Run:
                     yield numbers, cell, sharding
 
     def postponed(self, sharding: Sharding) -> Sharding:
-        """What it says at priority 0: later dimensions are whole, their axes out of use."""
+        """Return the sharding at priority 0: later dimensions are unsharded, their axes
+        replicated."""
         later = tuple(axis for dim in sharding.dims if dim.priority for axis in dim.axes)
         dims = tuple(WHOLE if dim.priority else Dim(dim.axes, dim.open) for dim in sharding.dims)
         mesh = self.shardings.meshes[sharding.mesh]
@@ -109,7 +110,7 @@ class Run:
             sharding.replicated + later, mesh))  # fmt: skip
 
     def run_rounds(self, state: State) -> None:
-        """The five rounds, or the last of them alone where operations have no priorities."""
+        """Run the five rounds, or only the last one if operations have no priorities."""
         prioritise = self.level in ("op-priority", "user-priority")
         changed = partial(self.open_siblings, state.cells)
         for round in range(ROUNDS) if prioritise else (LAST,):
@@ -129,9 +130,9 @@ class Run:
                 self.meet(state, propagate, watch)
 
     def open_siblings(self, cells: list[int], cell: int) -> None:
-        """Put the other results of the operation on the same mesh, as far as nothing is known.
+        """Put the other results of the operation on the same mesh if they have no sharding.
 
-        Only where there are several meshes can that be told from saying nothing.
+        An open sharding differs from none only if there are several meshes.
         """
         for sibling in self.network.siblings.get(cell, ()) if self.several_meshes else ():
             if cells[sibling] == NOTHING:
@@ -154,7 +155,7 @@ class Run:
         return ways
 
     def meet(self, state: State, propagate: Propagate, watch: WatchStep | None) -> None:
-        """Let each result of the function and the value it returns learn from one another."""
+        """Propagate between each result of the function and the value it returns."""
         for i, (cell, stepper) in enumerate(zip(self.returned, self.meets, strict=True)):
             both = Direction.BOTH
             before = (state.cells[cell], state.results[i])
@@ -172,7 +173,7 @@ class Run:
 
 
 def restored(present: Sharding, original: Sharding, priority: int) -> Sharding:
-    """`present` once the dimensions of a priority are what they were said to be."""
+    """Return `present` with the dimensions of a priority as they were stated."""
     dims = list(present.dims)
     returned: set[object] = set()
     for i, dim in enumerate(original.dims):

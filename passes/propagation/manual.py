@@ -1,14 +1,15 @@
-"""Manual computations: what flows in and out, and what of it has to do with the manual axes.
+"""Boundaries of manual computations: conversion of shardings between the inside and the outside.
 
-Inside of a manual computation values are local along its manual axes, so that nothing there may
-be cut over them; outside, its operands and results are. Each operand flows into its parameter,
-each returned value into its result, over an edge. Where the edge is looked at, the sides must
-speak alike: for the operands that is how whole tensors are cut, so that the manual axes, which
-stand in front in every dimension, are put before what the parameter's cell says, and taken away
-from what it is given. The cell of a result tells of a whole tensor; from it they are taken away
-before the edge is looked at, and put back.
+Inside of a manual computation values are local along its manual axes, so they cannot be sharded
+over these; outside, its operands and results are. An edge connects each operand with its parameter,
+and each returned value with its result. Both sides of an edge must be comparable when it is
+visited: for operands the edge sees global tensors, so the manual axes, which come first in every
+dimension, are added to the sharding of the parameter's cell, and removed from the sharding that the
+cell receives. The cell of a result holds the sharding of the global tensor; the manual axes are
+removed before the edge is visited, and added again afterwards.
 
-Over the manual axes that cut no dimension of an operand or result, it is explicitly replicated.
+An operand or result is explicitly replicated over the manual axes that shard none of its
+dimensions.
 """
 
 from collections.abc import Mapping
@@ -26,10 +27,10 @@ from shardir.placement import Axes, Axis, Dim, Sharding
 
 @dataclass(slots=True)
 class Bridge:
-    """How the sharding in the cell that an edge owns is seen from the edge.
+    """Converts between the sharding of the cell that an edge owns and the sharding that the edge
+    sees.
 
-    `whole` is a sharding of the whole tensor, as it is stated; `inwards` tells that the edge leads
-    to a parameter.
+    `whole` is the stated sharding of the global tensor; `inwards` is true for edges to parameters.
     """
 
     shardings: Shardings
@@ -41,14 +42,14 @@ class Bridge:
     _kept: dict[int, int] = field(default_factory=dict)
 
     def seen(self, number: int) -> int:
-        """The number of what the edge sees for what is in the cell."""
+        """Return the number of the sharding that the edge sees for that in the cell."""
         found = self._seen.get(number)
         if found is None:
             found = self._seen[number] = self._through(number, self.inwards)
         return found
 
     def kept(self, number: int) -> int:
-        """The number of what goes into the cell for what the edge decides."""
+        """Return the number of the sharding for the cell after the edge has decided."""
         found = self._kept.get(number)
         if found is None:
             found = self._kept[number] = self._through(number, not self.inwards)
@@ -56,10 +57,12 @@ class Bridge:
 
     def _through(self, number: int, add: bool) -> int:
         sharding = self.shardings[number]
-        assert sharding is not None, "something is said of every end of a manual computation"
+        assert sharding is not None, (
+            "every boundary value of a manual computation has a stated sharding"
+        )
         if add:
             seen = with_manual(sharding, self.whole, self.cuts)
-            # Axes of dimensions whose priority has not come are out of use on both sides.
+            # Axes of dimensions with a later priority are replicated on both sides.
             out_of_use = dict.fromkeys((*self.whole.replicated, *sharding.replicated))
             mesh = self.shardings.meshes[sharding.mesh]
             seen = replace(seen, replicated=_in_order(tuple(out_of_use), mesh))
@@ -68,9 +71,9 @@ class Bridge:
 
 
 def with_manual(free: Sharding, whole: Sharding, cuts: Cuts) -> Sharding:
-    """The sharding of a whole tensor that is cut over the free axes as `free` says.
+    """Return the sharding of a global tensor whose free axes are those of `free`.
 
-    What it is replicated and unreduced over are matters of the program, as in `whole`.
+    Replicated and unreduced axes are those of `whole`.
     """
     dims = tuple(
         Dim(manual + dim.axes, dim.open, dim.priority)
@@ -81,7 +84,7 @@ def with_manual(free: Sharding, whole: Sharding, cuts: Cuts) -> Sharding:
 
 
 def without_manual(sharding: Sharding, axes: Axes) -> Sharding:
-    """What a sharding of a whole tensor says of its pieces along the manual `axes`."""
+    """Return the sharding of the local shards along the manual `axes` of a global tensor."""
     names = {axis.name for axis in axes}
 
     def free(all_of: Axes) -> Axes:
@@ -97,13 +100,14 @@ def without_manual(sharding: Sharding, axes: Axes) -> Sharding:
 
 
 def _behind(axes: Axes, names: set[str]) -> Axes:
-    """The axes behind the manual ones, up to the next of them."""
+    """Return the axes behind the manual ones, up to the next of them."""
     behind = dropwhile(lambda axis: axis.name in names, axes)
     return tuple(takewhile(lambda axis: axis.name not in names, behind))
 
 
 def ends(op: Op) -> list[tuple[Value, Cuts, bool]]:
-    """The values that own an edge: parameters (`True`), then results, with the manual cuts."""
+    """Return the values that own an edge: parameters (`True`), then results, with their manual
+    axes."""
     (body,) = op.blocks
     into = zip(body.params, op.attrs["in_axes"], strict=True)
     out = zip(op.results, op.attrs["out_axes"], strict=True)
@@ -113,10 +117,10 @@ def ends(op: Op) -> list[tuple[Value, Cuts, bool]]:
 def state_ends(
     draft: Draft, said: dict[Value, Sharding], shardings: Shardings, *, units: bool = False
 ) -> dict[Value, Bridge]:
-    """The bridge of each parameter and result of a manual computation.
+    """Return the bridge of each parameter and result of a manual computation.
 
-    They all say something, so that `said` grows: that a result is cut over the manual axes, and
-    what else is open. Manual axes of size 1 count if `units`.
+    Each gets a stated sharding in `said`: results are sharded over the manual axes, and other axes
+    are open. Manual axes of size 1 count if `units`.
     """
     bridges: dict[Value, Bridge] = {}
     for op in draft.walk():
@@ -139,7 +143,8 @@ def state_ends(
 
 
 def _mesh(op: Op, stated: list[Sharding], meshes: Mapping[str, Mesh]) -> Mesh:
-    """The mesh of a manual computation: that of its shardings, else the first with its axes."""
+    """Return the mesh of a manual computation: that of its shardings, else the first with its
+    axes."""
     if stated:
         return meshes[stated[0].mesh]
     names = {axis.name for axis in op.attrs["axes"]}

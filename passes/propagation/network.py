@@ -1,10 +1,10 @@
-"""A function as operations that wake one another.
+"""Network of a function: operations that wake each other.
 
-Every value has a *cell* that holds its sharding; all spellings of a value that an edge connects
-(what a loop starts with is not one of them, what it carries and returns is) share one cell. A
-*node* is something that cuts pass through: an operation with a factor rule, or an edge, which is
-an identity from all its sources to its cell. When a cell changes, the nodes in its `wakes` are
-looked at again: what makes the value, then its users, the most recent first.
+Every value has a *cell* that holds its sharding; all values that an edge connects, except the
+initial value of a loop carry, share one cell. A *node* propagates axes: an operation with a factor
+rule, or an edge, which is an identity from all its sources to its cell. When a cell changes, the
+nodes in its `wakes` are visited again: the operation that defines the value, then its users, the
+most recent first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from shardir.types import TensorType
 
 @dataclass(slots=True)
 class Node:
-    """`cells` are in step with the tensors of the stepper's rule, `tensors` name them."""
+    """`cells` correspond to the tensors of the stepper's rule, and `tensors` to their values."""
 
     op: Op
     edge: Edge | None
@@ -35,16 +35,17 @@ class Node:
     kind: Traffic
     single_use: bool
     bridge: Bridge | None = None
-    """How an edge of a manual computation sees the cell it owns, its last."""
+    """Conversion of the sharding of the cell that an edge of a manual computation owns, its
+    last."""
 
     def state(self, states: Sequence[int]) -> tuple[int, ...]:
-        """The shardings of its tensors, from those of all cells."""
+        """Return the shardings of its tensors, from those of all cells."""
         found = tuple([states[cell] for cell in self.cells])
         return found if self.bridge is None else (*found[:-1], self.bridge.seen(found[-1]))
 
 
 Alike = tuple[int, tuple[int, ...]]
-"""The cell of a member of a sharding group, and the nodes to look at when it is given its due."""
+"""The cell of a member of a sharding group, and the nodes to visit when its sharding is set."""
 
 
 @dataclass(slots=True)
@@ -52,18 +53,18 @@ class Network:
     nodes: list[Node] = field(default_factory=list)
     cells: dict[Value, int] = field(default_factory=dict)
     owners: list[Value] = field(default_factory=list)
-    """The value each cell belongs to."""
+    """The value that each cell belongs to."""
     siblings: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """For each result of an operation that has several, all of them."""
     wakes: list[tuple[int, ...]] = field(default_factory=list)
     mute: list[Op] = field(default_factory=list)
-    """Operations that cuts cannot pass: those without a rule and without edges."""
+    """Operations through which axes cannot propagate: those without a rule and without edges."""
     groups: dict[int, tuple[Alike, ...]] = field(default_factory=dict)
-    """What is given the sharding that a cell gets: the other members of its group."""
+    """The cells that are set to the sharding of a cell: the other members of its group."""
 
 
 class Steppers:
-    """One stepper a rule, for all functions of a module."""
+    """One stepper per rule, for all functions of a module."""
 
     def __init__(self, shardings: Shardings, *, explain: bool) -> None:
         self.shardings = shardings
@@ -71,8 +72,8 @@ class Steppers:
         self._of: dict[tuple[int, bool], Stepper] = {}
 
     def of(self, rule: FactorRule, *, elementwise: bool = False) -> Stepper:
-        # Equal rules are almost always one object, and a stepper keeps its rule alive, so that
-        # its identity can stand for it; hashing a rule would take longer than a step.
+        # Equal rules are almost always one object, and a stepper keeps its rule alive, so the
+        # identity serves as the key; hashing a rule would take longer than a step.
         key = (id(rule), elementwise)
         stepper = self._of.get(key)
         if stepper is None:
@@ -90,9 +91,9 @@ def connect(
     steppers: Steppers,
     rules: Rules,
 ) -> Network:
-    """The network of a prepared function; `edges` are those of its operations that have any.
+    """Return the network of a prepared function; `edges` are those of its operations.
 
-    `rules` are what users state.
+    `rules` are stated by users.
     """
     network = Network()
     _Connector(draft, edges, bridges, steppers, rules, network).run(groups)
@@ -132,11 +133,11 @@ class _Connector:
             self.tie(group.members)
 
     def tie(self, members: Sequence[Value]) -> None:
-        """Let each member of a group give its sharding to the others.
+        """Let each member of a group set its sharding on the others.
 
-        A member that an edge shows but does not own is given what the others get, which only its
-        own users are told, and gives nothing: whoever changes it has changed the owner. So it is
-        in OpenXLA Shardy.
+        A member that an edge shows but does not own is set like the others, which wakes only its
+        own users, and sets nothing: its changes are changes of the owner. This corresponds to
+        OpenXLA Shardy.
         """
         network = self.network
         given: list[Alike] = []
@@ -150,7 +151,7 @@ class _Connector:
                 network.groups[mine[0]] = tuple(each for each in given if each is not mine)
 
     def cell(self, value: Value) -> int:
-        """The cell of a value, a new one the first time."""
+        """Return the cell of a value, a new one the first time."""
         cells = self.network.cells
         number = cells.get(value)
         if number is None:
@@ -159,10 +160,10 @@ class _Connector:
         return number
 
     def enter(self, block: Block) -> None:
-        """Make the nodes of a block, in the order in which the work list begins.
+        """Create the nodes of a block, in the initial order of the worklist.
 
-        The edges of an operation come behind it, one after the other, each followed by what was
-        moved behind it; those to parameters of a manual computation come first in its body.
+        The edges of an operation come behind it, each followed by operations that were moved behind
+        it; those to parameters of a manual computation come first in its body.
         """
         for op in self.draft.ops(block):
             if op in self.moved:
@@ -231,7 +232,7 @@ class _Connector:
         bridge = self.bridges.get(edge.targets[0])
         types = tuple(value.type for value in tensors)
         if bridge is not None:
-            types = (types[-1],) * len(types)  # the sources have other sizes, and the same loops
+            types = (types[-1],) * len(types)  # the sources have other sizes, but the same factors
         rule = edge_rule(types, tuple(value in edge.stacked for value in tensors))
         cells = tuple([self.cell(value) for value in tensors])
         stepper = self.steppers.of(rule)
@@ -243,7 +244,7 @@ class _Connector:
         return number
 
     def wakes(self, owner: Value) -> Iterable[int]:
-        """The nodes to look at when the cell of `owner` changes, in the order MLIR has them."""
+        """Yield the nodes to visit when the cell of `owner` changes, in MLIR's order."""
         if owner in self.edge_of_owner:
             number, edge = self.edge_of_owner[owner]
             for target in edge.targets[1:]:
@@ -264,7 +265,7 @@ class _Connector:
         if op is None:
             return
         if op is user and (op.name == MANUAL or op.attrs.get("entering")):
-            return  # Shardy looks for the edge at the operand, not at the parameter that owns it
+            return  # Shardy looks up the edge at the operand, not at the parameter that owns it
         if op in self.node_of:
             yield self.node_of[op]
         for number, edge in self.edge_nodes.get(op, ()):
@@ -274,9 +275,9 @@ class _Connector:
 
 @lru_cache(maxsize=1 << 12)
 def edge_rule(types: tuple[TensorType, ...], stacked: tuple[bool, ...]) -> FactorRule:
-    """An identity from all tensors but the last to the last.
+    """Return the rule of an identity from all tensors but the last to the last.
 
-    A stacked tensor has one more dimension in front, which nothing else walks.
+    A stacked tensor has one more leading dimension, which no other tensor has.
     """
     shapes = [type.shape for type in types]
     builder = RuleBuilder(shapes[:-1], shapes[-1:])

@@ -1,11 +1,12 @@
-"""Which operations may move cuts, and which way, in each of five rounds.
+"""Operation priorities: through which operations, and in which direction, axes move in each of five
+rounds.
 
-Propagation by operation priority runs to a fixed point five times; each round allows what the
-rounds before it allowed, and more. What costs nothing goes first: elementwise operations, then
-everything without communication, then contractions and the like, and last the broadcasts
-forward, which would spread a cut to tensors that nothing else asks to cut.
+Propagation by operation priority runs to a fixed point five times; each round allows the directions
+of the earlier rounds, and more. Operations without communication come first: elementwise ones, then
+all along pass-through factors, then contractions and the like, and last broadcasts forward, which
+would shard tensors that no annotation asks to shard.
 
-    round 0  elementwise operations, reshape, transpose, edges and transfers between memories
+round 0  elementwise operations, reshape, transpose, edges and transfers between memories
              both ways, dynamic slices forward; only where every operand has this one use
     round 1  the same without that condition
     round 2  all operations along pass-through factors; broadcasts only backward
@@ -22,11 +23,11 @@ from shardir.passes.propagation.directions import Direction, Directions
 
 ROUNDS = 5
 LAST = ROUNDS - 1
-"""The round in which everything may move; the only one without operation priorities."""
+"""The round in which all directions are allowed; the only one without operation priorities."""
 
 
 class Traffic(Enum):
-    """What kind of operation it is, as far as priorities care."""
+    """Kind of an operation with respect to priorities."""
 
     THROUGH = "elementwise, reshape, transpose, edge, transfer between memories"
     SLICE = "dynamic slice or update"
@@ -43,7 +44,7 @@ FIXED = {
     Traffic.ONWARD: Direction.FORWARD,
     Traffic.BACK: Direction.BACKWARD,
 }
-"""What a barrier allows in every round."""
+"""Directions of a barrier in every round."""
 
 
 TRANSFERS = ("stablehlo.custom_call @MoveToDevice", "stablehlo.custom_call @MoveToHost")
@@ -65,7 +66,8 @@ def traffic(op: Op) -> Traffic:
 
 
 def is_elementwise(op: Op) -> bool:
-    """Whether it counts as elementwise; reinterpreting bits does if the shape stays."""
+    """Return whether an operation counts as elementwise; a bitcast does if the shape stays the
+    same."""
     if op.name == "bitcast":
         return op.operands[0].type.shape == op.result.type.shape
     if op.name == "opaque":
@@ -74,9 +76,9 @@ def is_elementwise(op: Op) -> bool:
 
 
 def directions(rule: FactorRule, kind: Traffic, *, single_use: bool, round: int) -> Directions:
-    """Where cuts may move along each factor in a round.
+    """Return the directions along each factor in a round.
 
-    `single_use`: no operand (of rank above 0) is used elsewhere.
+    `single_use` states that no operand of rank above 0 has another use.
     """
     return tuple(
         Direction.NONE

@@ -1,12 +1,12 @@
-"""Tensors seen through the factors of an operation.
+"""Projection of tensor shardings to the factors of an operation.
 
-Propagation is about factors, shardings are about dimensions. `project` hands the axes of each
-dimension out to the factors it walks, major to minor; `unproject` puts them together again.
-A dimension that walks the factors i (of 2) and j (of 4) and is cut over an axis a of 8 is cut
-along i over a:(1)2 and along j over a:(2)4.
+Propagation works on factors, shardings on dimensions. `project` distributes the axes of each
+dimension to its factors, major to minor; `unproject` combines them again. A dimension with the
+factors i (of size 2) and j (of size 4) that is sharded over an axis a of size 8 is sharded along i
+over a:(1)2 and along j over a:(2)4.
 
-All but the last factor of a dimension must be cut evenly: what shares no divisor with the
-positions left in such a factor *overflows* it, and the factors after it cannot be cut at all.
+All but the last factor of a dimension must be sharded evenly: an axis that shares no divisor with
+the remaining size of such a factor *overflows* it, and the factors after it cannot be sharded.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from shardir.placement import OPEN, Axes, Axis, Dim, Sharding, size_of
 
 @dataclass(slots=True)
 class Cut:
-    """How one tensor is cut along one factor.
+    """Sharding of one tensor along one factor.
 
-    `open`: more axes may be added. `last`: no other factor follows in its dimension, so that
-    uneven pieces are allowed.
+    `open`: more axes may be added. `last`: no other factor follows in its dimension, so uneven
+    shards are allowed.
     """
 
     axes: Axes
@@ -33,9 +33,9 @@ class Cut:
 
 @dataclass(slots=True)
 class View:
-    """One tensor: its cut along each factor, and the axes it may not be cut over.
+    """One tensor: its sharding along each factor, and the axes it may not use.
 
-    `sharding` is where it came from; `None` says nothing about the tensor.
+    `sharding` is the dimension sharding; `None` if none is known.
     """
 
     cuts: dict[int, Cut]
@@ -48,7 +48,7 @@ class View:
 
 
 def project(mapping: TensorFactors, sharding: Sharding | None, sizes: tuple[int, ...]) -> View:
-    """The cuts of a tensor along the factors its dimensions walk; `sizes` are the factors'."""
+    """Return the sharding of a tensor along its factors; `sizes` are those of the factors."""
     cuts: dict[int, Cut] = {}
     dims = sharding.dims if sharding else (OPEN,) * len(mapping)
     for factors, dim in zip(mapping, dims, strict=True):
@@ -62,7 +62,7 @@ def project(mapping: TensorFactors, sharding: Sharding | None, sizes: tuple[int,
 def _share_out(
     factors: tuple[int, ...], dim: Dim, sizes: tuple[int, ...], cuts: dict[int, Cut]
 ) -> None:
-    """Give each factor of one dimension the axes it can take."""
+    """Distribute the axes of one dimension to its factors."""
     left = list(dim.axes)
     for factor in factors[:-1]:
         taken, overflow = _take(left, sizes[factor])
@@ -78,7 +78,7 @@ def _share_out(
 
 
 def _take(left: list[Axis], size: int) -> tuple[Axes, Axes]:
-    """Axes off the front of `left` that cut `size` evenly, and what overflows then."""
+    """Remove leading axes of `left` that shard `size` evenly; return them and the overflow."""
     taken: list[Axis] = []
     while left:
         axis = left[0]
@@ -100,10 +100,10 @@ def _take(left: list[Axis], size: int) -> tuple[Axes, Axes]:
 
 
 def unproject(view: View, sizes: tuple[int, ...], mesh: str) -> Sharding:
-    """The sharding whose dimensions are cut as the factors are.
+    """Return the sharding whose dimensions have the axes of their factors.
 
-    A dimension ends with the first factor that is not cut all the way: cuts of later factors
-    would leave every device with strided pieces, which no sharding can say.
+    A dimension ends with the first factor that is not fully sharded: axes of later factors would
+    result in strided shards, which no sharding can express.
     """
     old = view.sharding
     before = old.dims if old else (OPEN,) * len(view.mapping)
@@ -135,5 +135,5 @@ def _unproject_dim(factors: tuple[int, ...], cuts: dict[int, Cut], sizes: tuple[
 
 
 def _join(axes: Axes, more: Axes) -> Axes:
-    """Both lists in one; the boundary is merged where one axis goes on."""
+    """Concatenate axes; adjacent parts of one axis are merged."""
     return (*append(axes, more[0]), *more[1:]) if more else axes

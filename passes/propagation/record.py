@@ -1,9 +1,9 @@
-"""What happened during propagation, and why something did not.
+"""Record of propagation: what happened, and why an axis did not propagate further.
 
-A step is one operation that was looked at and changed something. It keeps what each tensor
-gained, along which factor, from which tensor; and each axis that stopped somewhere, with the one
-reason. Recording is off unless a `Record` is given: propagation memoises whole steps, so the
-same events serve every operation of one shape.
+A step is a visit of one operation that changed a sharding. It records which axes each tensor
+gained, along which factor, from which tensor; and each axis that stopped, with one reason.
+Recording is off unless a `Record` is given: propagation memoizes steps, so the same events serve
+all operations with equal rules and shardings.
 """
 
 from collections.abc import Callable
@@ -17,44 +17,45 @@ from shardir.placement import Axes, Axis, Sharding
 
 
 class Reason(Enum):
-    """Why an axis is not where it could be.
+    """Why an axis does not shard a dimension.
 
-    Every place where the algorithm gives up is one of these; the last five are what is left when
-    it never came to trying.
+    Every point at which the algorithm stops is one of these; the last five apply where propagation
+    was never attempted.
     """
 
     NO_RULE = "the operation has no factor rule"
     MESHES = "the tensors are on different meshes"
     SINGLE_DEVICE = "the tensors are on a single device"
-    BLOCKED = "the operation does not let cuts through along this factor"
-    DIRECTION = "cuts may not move this way in this round"
-    PRIORITY = "the dimension that is to have it has a later priority"
-    DISAGREE = "the tensors are cut differently along this factor"
-    USED = "the axis already cuts the tensor along another factor"
+    BLOCKED = "the operation does not propagate axes along this factor"
+    DIRECTION = "axes do not propagate in this direction in this round"
+    PRIORITY = "the dimension has a later priority"
+    DISAGREE = "the tensors are sharded differently along this factor"
+    USED = "the axis already shards the tensor along another factor"
     LOST = "another factor took the axis in the same step"
     REPLICATED = "the tensor is explicitly replicated over the axis"
-    UNREDUCED = "the tensor is a pending sum over the axis"
+    UNREDUCED = "the tensor is unreduced over the axis"
     CLOSED = "the dimension is closed"
-    OVERFLOW = "the dimension is cut unevenly by an axis before it"
-    SPILL = "it cuts a dimension across the border of two factors, and so along neither"
+    OVERFLOW = "an axis before it shards the dimension unevenly"
+    SPILL = "it shards a dimension across the boundary of two factors"
     UNEVEN = "the axis does not divide the factor, which is not the last of its dimension"
     RESULT = "the result does not take the axis, and the operation is elementwise"
-    STRIDED = "a factor before it in the dimension is not cut all the way"
-    BEHIND = "an axis that comes before it in the list was refused"
+    STRIDED = "a factor before it in the dimension is not fully sharded"
+    BEHIND = "an axis before it in the list was refused"
     INDIVISIBLE = "the axis does not divide a dimension of an argument or a result"
-    PART = "arguments and results that are free are cut along whole axes only"
-    MANUAL = "it is a manual axis of the computation around, where tensors are pieces along it"
-    UNIT = "the axis has one position, and so cuts nothing"
-    SCALAR = "the tensor has no dimension to cut"
-    UNASKED = "no annotation asks for it"
-    APART = "no loop leads here from where it is"
+    PART = "open dimensions of arguments and results are sharded over complete axes only"
+    MANUAL = "it is a manual axis of the enclosing computation, where tensors are local along it"
+    UNIT = "the axis has size 1 and shards nothing"
+    SCALAR = "the tensor is a scalar"
+    UNASKED = "no annotation states it"
+    APART = "no factor connects the value with the dimensions it shards"
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """`axes` are all that now cut tensor number `tensor` along `factor`.
+    """`axes` are all that now shard tensor number `tensor` along `factor`.
 
-    Tensors are counted operands first, then results. `source` is the tensor they came from.
+    Tensors are numbered operands first, then results. `source` is the tensor that the axes came
+    from.
     """
 
     factor: int
@@ -65,7 +66,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`axis` could not be had along `factor` because of tensor number `tensor`."""
+    """`axis` was not added along `factor` because of tensor number `tensor`."""
 
     factor: int
     tensor: int
@@ -74,17 +75,17 @@ class Refusal:
 
 
 Refuse = Callable[[int, int, Axis, Reason], None]
-"""Called with a factor, a tensor, an axis and why it stopped there."""
+"""Called with a factor, a tensor, an axis and the reason why it stopped there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One look at an operation, or at one edge of it.
+    """One visit of an operation, or of one of its edges.
 
-    `op` is `None` where a result of the function and the value it returns meet. `before` and
-    `after` are in step with `tensors`, and so are `cells`, where their shardings are kept (those
-    of results of the function are counted down from -1). `directions` are those of the factors
-    of `rule`, which `gains` and `refusals` are about.
+    `op` is `None` for the connection of a function result with the returned value. `before` and
+    `after` correspond to `tensors`, and so do `cells`, which hold their shardings (those of
+    function results are numbered from -1 downwards). `directions` are those of the factors of
+    `rule`, to which `gains` and `refusals` refer.
     """
 
     op: Op | None
@@ -103,10 +104,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A sharding that the program states, as far as propagation goes by it.
+    """A sharding that the program states, as far as propagation considers it.
 
-    `value` is what it is said of, `None` for a result of the function; `constraint` the operation
-    that said it where it was not the value itself.
+    `value` is the annotated value, `None` for a function result; `constraint` is the operation that
+    states it if the value itself does not.
     """
 
     cell: int
@@ -117,31 +118,31 @@ class Said:
 
 @dataclass(slots=True)
 class Story:
-    """Everything that one run of propagation did to one function.
+    """The history of one propagation of one function.
 
-    The operations and values in it are those of the function as it was propagated through: with
-    constants split and constraints applied, before shardings were written on the values.
+    Its operations and values are those of the prepared function: with constants duplicated and
+    constraints applied, before shardings are written.
     """
 
     function: Function
-    """The function as it came."""
+    """The original function."""
     cells: dict[Value, int] = field(default_factory=dict)
-    """Where the sharding of each value is kept; values that an edge connects share a cell."""
+    """The cell of each value; values that an edge connects share a cell."""
     said: list[Said] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    """What changed something, in order."""
+    """The visits that changed a sharding, in order."""
     standing: list[Step] = field(default_factory=list)
-    """Every operation as it is in the end, with the axes that it still refuses."""
+    """A final visit of every operation, with the axes that it still refuses."""
     mute: list[Op] = field(default_factory=list)
-    """Operations that cuts cannot pass at all."""
+    """Operations through which axes cannot propagate."""
     final: dict[int, Sharding | None] = field(default_factory=dict)
-    """The sharding of each cell in the end."""
+    """The final sharding of each cell."""
     written: dict[Value, Value] = field(default_factory=dict)
-    """What each value became in the propagated function."""
+    """The value of the propagated function for each value."""
 
 
 @dataclass(slots=True)
 class Record:
-    """What one run of propagation did, by function."""
+    """The history of one propagation of a module, by function."""
 
     stories: dict[str, Story] = field(default_factory=dict)

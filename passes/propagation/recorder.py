@@ -1,4 +1,4 @@
-"""Writes down what the work list does, in terms of operations and values."""
+"""Translate worklist events to steps in terms of operations and values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,9 +19,9 @@ from shardir.placement import WHOLE, Sharding
 
 
 class Tie(NamedTuple):
-    """Two members of a sharding group: what one gets is set on the other.
+    """Two members of a sharding group: the sharding of one is set on the other.
 
-    `op` is what puts the other into the group.
+    `op` is the operation that puts the other into the group.
     """
 
     op: Op
@@ -36,14 +36,15 @@ def _ties(group: Group, value: Value, network: Network) -> Iterator[Tie]:
 
 
 class Spoken(NamedTuple):
-    """Who spoke for a value: a constraint, or another member of its sharding group."""
+    """The source of annotations for other values: a constraint, or another member of the sharding
+    group."""
 
     constraints: Mapping[Value, Op]
     members: Mapping[Value, Value]
 
 
 class Recorder:
-    """Turns node and cell numbers of one function into the steps of a story."""
+    """Translates node and cell numbers of one function to the steps of a history."""
 
     def __init__(
         self,
@@ -56,9 +57,10 @@ class Recorder:
         groups: Sequence[Group],
         state: State,
     ) -> None:
-        """`said` is what values are, `spoken` who has said it where it was another value.
+        """Create a recorder.
 
-        `state` is what the run works on.
+        `said` holds the stated shardings of values, `spoken` their source if it is another value,
+        and `state` is the state of the run.
         """
         self.story = record.stories[draft.function.name] = Story(draft.function)
         self.returned = tuple(draft.inputs(draft.function.body))
@@ -88,7 +90,7 @@ class Recorder:
     def step(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
     ) -> None:
-        """Keep a step that changed something; nodes below 0 are the function's results."""
+        """Record a step that changed a sharding; nodes below 0 are the function's results."""
         step = self.at(priority, round, number, state, outcome)
         self.story.steps.append(step)
         for tensor, sharding in outcome.updates:
@@ -105,7 +107,7 @@ class Recorder:
     def tied(
         self, tie: Tie, priority: int, round: int, now: Sharding | None, before: Sharding | None
     ) -> Step:
-        """What one member of a group has is given to another."""
+        """Return the step that gives the sharding of one group member to another."""
         type = tie.tensors[0].type
         rule = edge_rule((type, type), (False, False))
         gains = tuple(
@@ -119,7 +121,8 @@ class Recorder:
         )  # fmt: skip
 
     def finish(self, state: State, run: Run, written: Mapping[Value, Value]) -> None:
-        """Keep what is still refused when everything may move, and what values became."""
+        """Record the refusals in the final state when all directions are allowed, and the final
+        values."""
         ways = run.directions(LAST)
         last = run.strategies[-1]
         for number, node in enumerate(self.network.nodes):
@@ -143,7 +146,8 @@ class Recorder:
     def at(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
     ) -> Step:
-        """A look at a node, or where a result of the function meets the value it returns."""
+        """Return a visit of a node, or of the connection of a function result and the returned
+        value."""
         before = tuple([self.shardings[n] for n in state])
         after = list(before)
         for tensor, sharding in outcome.updates:
@@ -167,7 +171,7 @@ class Recorder:
         )  # fmt: skip
 
     def directions(self, node: Node, round: int) -> Directions:
-        """Where a node may move cuts; programs repeat themselves, so answers are kept."""
+        """Return the directions of a node; they are cached, because programs are repetitive."""
         rule = node.stepper.rule
         key = id(rule), node.kind, node.single_use, round
         found = self.known.get(key)
@@ -183,10 +187,10 @@ class Recorder:
         before: tuple[Sharding | None, ...],
         cells: tuple[int, ...],
     ) -> Refusal:
-        """The refusal under its real name.
+        """Return the refusal with its actual reason.
 
-        A dimension whose priority has not come is closed meanwhile and its axes out of use, which
-        to a step looks as if somebody had said so.
+        A dimension of a later priority is closed and its axes replicated meanwhile, which a step
+        cannot distinguish from an annotation.
         """
         if refusal.reason not in (Reason.REPLICATED, Reason.CLOSED):
             return refusal

@@ -1,14 +1,13 @@
-"""What propagation would decide without one annotation, at the cost of what differs.
+"""Incremental propagation without one annotation, at the cost of the differences.
 
-The work list begins with all operations in their order, the newest on top. So it works in
-*units*: one operation of that order, and whatever it wakes among those before it; those after it
-are on the list already. When a unit ends, the list is as it was planned. What a unit does follows
-from the shardings of the tensors it looks at. So once it is known what each unit looked at and
-changed, a run without one annotation repeats only the units that look at a cell which is different
-by then; all others do as they did. Where a result of the function meets the value it returns, that
-is a unit of its own.
+The worklist begins with all operations in program order, the newest on top. It therefore works in
+*units*: one operation of that order, and those before it that it wakes; those after it are on the
+list already. At the end of a unit, the list is as planned. The effect of a unit depends only on the
+shardings of the tensors it reads. A run without one annotation repeats only the units that read a
+cell with a different sharding; all other units have the same effect. The connection of a function
+result with the returned value is a unit too.
 
-This is not an estimate: it decides what a run of its own would, and the tests compare the two.
+The result is exact, not an estimate: it equals that of a separate run, and tests compare the two.
 """
 
 from bisect import bisect_left
@@ -25,15 +24,15 @@ from shardir.passes.propagation.priorities import LAST, ROUNDS
 from shardir.passes.propagation.step import Memo, Stepper
 
 Read = Callable[[int], int]
-"""The sharding of a cell; results of the function are cells behind all others."""
+"""Returns the sharding of a cell; function results are cells behind all others."""
 
 
 @dataclass(slots=True)
 class Phase:
-    """One pass of the work list, or of the results (`memos` is `None` then).
+    """One pass of the worklist, or of the results (`memos` is `None` then).
 
-    `first` is the number of its first unit. `large` says which units look at a cell, beyond those
-    whose own operation has it.
+    `first` is the number of its first unit. `large` maps a cell to the units that read it, beyond
+    those whose own operation has it.
     """
 
     propagate: Propagate
@@ -45,10 +44,10 @@ class Phase:
 
 
 class Replay:
-    """One run of a function, unit by unit; `state` is what it begins with.
+    """A recorded run of a function, unit by unit; `state` is the initial state.
 
-    Nothing may have priorities, groups, manual computations or several meshes, and the order is
-    the default one: whoever has, runs again.
+    Priorities, groups, manual computations, several meshes, and orders other than the default one
+    are not supported: such functions are propagated again.
     """
 
     def __init__(self, network: Network, run: Run, state: State) -> None:
@@ -114,7 +113,8 @@ class Replay:
             phase.large.setdefault(cell, []).append(unit)
 
     def _work(self, phase: Phase, unit: int, read: Read) -> tuple[dict[int, int], dict[int, None]]:
-        """What a unit changes, and the cells it looks at beyond those of its own operation."""
+        """Return the changes of a unit, and the cells it reads beyond those of its own
+        operation."""
         if phase.memos is None:
             return self._meet(phase, unit, read), {}
         nodes, wakes = self.network.nodes, self.network.wakes
@@ -136,7 +136,7 @@ class Replay:
             for tensor, sharding in outcome.updates:
                 changed[node.cells[tensor]] = sharding
                 for other in wakes[node.cells[tensor]]:
-                    # Those behind this unit have not been taken off the list.
+                    # Nodes after this unit are still on the list.
                     if (
                         other != number
                         and other <= unit
@@ -155,12 +155,12 @@ class Replay:
         return {cells[tensor]: sharding for tensor, sharding in outcome.updates}
 
     def before(self, cell: int, number: int) -> int:
-        """The sharding of a cell before a unit, as it was."""
+        """Return the recorded sharding of a cell before a unit."""
         at = bisect_left(self.times[cell], number) if cell in self.times else 0
         return self.numbers[cell][at - 1] if at else self.begun[cell]
 
     def without(self, cell: int, sharding: int) -> dict[int, int]:
-        """What is different in the end if a cell begins with another sharding."""
+        """Return the final differences if a cell begins with another sharding."""
         if self.begun[cell] == sharding:
             return {}
         other = {cell: sharding}
@@ -181,7 +181,7 @@ class Replay:
         return other
 
     def _units(self, phase: Phase, cell: int, start: int) -> list[int]:
-        """The units of a phase from `start` on that look at a cell."""
+        """Return the units of a phase from `start` on that read a cell."""
         if phase.memos is None:
             units = self.meets_of.get(cell, [])
             return units[bisect_left(units, start) :]
@@ -189,7 +189,7 @@ class Replay:
         return [*units[bisect_left(units, start) :], *large[bisect_left(large, start) :]]
 
     def _repeat(self, phase: Phase, unit: int, other: dict[int, int]) -> list[int]:
-        """Do a unit again where `other` cells are different; returns those that become so."""
+        """Repeat a unit where `other` cells differ; return those that differ afterwards."""
         number = phase.first + unit
 
         def read(cell: int) -> int:

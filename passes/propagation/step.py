@@ -1,9 +1,9 @@
-"""One operation, one step: what its tensors' shardings become.
+"""One propagation step: the new shardings of the tensors of one operation.
 
-A step depends on the operation's factor rule, on the directions its factors may move in, and on
-the shardings of its tensors; not on which operation it is. Programs repeat themselves (layers,
-and five rounds over everything), so every answer is remembered. Shardings are numbered, which
-makes a question a tuple of small integers and a repeated step a dictionary lookup.
+A step depends on the factor rule of the operation, on the directions of its factors, and on the
+shardings of its tensors; not on the operation itself. Programs are repetitive (layers, and five
+rounds over all operations), so every result is memoized. Shardings are numbered, which makes a memo
+key a tuple of small integers and a repeated step a dictionary lookup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ from shardir.passes.propagation.record import Gain, Reason, Refusal, Refuse
 from shardir.placement import Axis, Sharding
 
 NOTHING = 0
-"""The number of "nothing has been said" among the shardings."""
+"""Number of "no sharding" among the shardings."""
 
 
 class Shardings:
-    """Numbers shardings, and knows their meshes."""
+    """Numbering of shardings, and their meshes."""
 
     def __init__(self, module: Module) -> None:
         self.meshes: Mapping[str, Mesh] = {mesh.name: mesh for mesh in module.meshes}
@@ -42,10 +42,11 @@ class Shardings:
         return self._all[number]
 
     def common_mesh(self, shardings: Sequence[Sharding | None]) -> str | Reason | None:
-        """The mesh all of them are on, or why none is; `None` if nothing is said at all.
+        """Return the mesh of all shardings, or the reason why there is none; `None` without any
+        sharding.
 
-        Meshes of different names are the same if they have the same axes and devices. A mesh
-        without axes goes with any.
+        Meshes of different names are equal if they have the same axes and devices. A mesh without
+        axes is compatible with any.
         """
         common: Mesh | None = None
         for sharding in shardings:
@@ -77,9 +78,9 @@ Memo = dict[tuple[int, ...], Outcome]
 
 
 class Stepper:
-    """A factor rule and what it made of every combination of shardings so far.
+    """A factor rule and the memoized outcomes for combinations of shardings.
 
-    `explain` keeps what was refused.
+    `explain` records refusals.
     """
 
     def __init__(
@@ -93,11 +94,11 @@ class Stepper:
         self._memos: dict[tuple[Propagate, Directions], Memo] = {}
 
     def memo(self, propagate: Propagate, directions: Directions) -> Memo:
-        """Answers found so far with this kind of propagation and these directions."""
+        """Return the memoized outcomes of a strategy and directions."""
         return self._memos.setdefault((propagate, directions), {})
 
     def ask(self, propagate: Propagate, directions: Directions, state: tuple[int, ...]) -> Outcome:
-        """What becomes of tensors whose shardings have the numbers in `state`."""
+        """Return the outcome for tensors whose shardings have the numbers in `state`."""
         memo = self.memo(propagate, directions)
         outcome = memo.get(state)
         if outcome is None:
@@ -151,7 +152,7 @@ class Stepper:
     def _note_directions(
         self, views: Sequence[View], directions: Directions, refuse: Refuse
     ) -> None:
-        """Say of every tensor that has less than another where the direction was the reason."""
+        """Record the axes that tensors lack because of the directions."""
         operands = len(self.rule.operands)
         for factor, direction in enumerate(directions):
             if direction is Direction.BOTH:
@@ -176,9 +177,9 @@ class Stepper:
         updates: Sequence[tuple[int, int]],
         refuse: Refuse,
     ) -> tuple[Gain, ...]:
-        """What each factor of each tensor gained, and from where.
+        """Return the axes that each factor of each tensor gained, and their sources.
 
-        A cut that unprojection dropped is no gain: it would have left strided pieces.
+        Axes that `unproject` dropped are no gain: they would have resulted in strided shards.
         """
         made = {
             number: project(self.rule.tensors[number], self._shardings[sharding], self._sizes)
@@ -201,7 +202,7 @@ class Stepper:
 
 
 def _note_overflow(views: Sequence[View], refuse: Refuse) -> None:
-    """Say of every axis that cuts no factor that it cannot spread."""
+    """Record that overflowing axes cannot propagate."""
     for number, view in enumerate(views):
         for factor, cut in view.cuts.items():
             for axis in cut.overflow:
@@ -214,7 +215,7 @@ def _used(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:
 
 
 def _source(factor: int, axes: tuple[Axis, ...], old: Sequence[View]) -> int:
-    """The tensor whose cut along `factor` had all of `axes`, else most of them."""
+    """Return the tensor that had all of `axes` along `factor`, else most of them."""
     best, length = 0, -1
     for number, view in enumerate(old):
         cut = view.cuts.get(factor)

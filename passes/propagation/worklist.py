@@ -1,9 +1,8 @@
-"""Run a network to its fixed point.
+"""Run a propagation network to its fixed point.
 
-Every node is looked at once, in the order of the program; whoever changes a cell puts the nodes
-that the cell wakes on the list, unless they are on it. The order in which a list is worked off
-cannot change what agrees, but it decides who comes first where cuts conflict: `lifo` is MLIR's
-order and so Shardy's, `fifo` goes round the program in waves.
+Every node is visited once, in program order; when a cell changes, the nodes that it wakes are added
+to the worklist unless they are on it. The order of the worklist affects the result only where axes
+conflict: `lifo` is the order of MLIR and Shardy, `fifo` visits the program in waves.
 """
 
 from collections import deque
@@ -15,7 +14,7 @@ from shardir.passes.propagation.network import Network
 from shardir.passes.propagation.step import Memo, Outcome
 
 Watch = Callable[[int, tuple[int, ...], Outcome], None]
-"""Called with a node, the shardings its tensors had, and what changed."""
+"""Called with a node, the previous shardings of its tensors, and the changes."""
 
 
 def settle(
@@ -28,10 +27,10 @@ def settle(
     watch: Watch | None = None,
     changed: Callable[[int], None] | None = None,
 ) -> None:
-    """Propagate until nothing changes; `states` are the shardings of the cells, in and out.
+    """Propagate until nothing changes; `states` holds the shardings of the cells, and is updated.
 
-    `directions` says for each node where it may move cuts; `changed` is told of each cell that
-    got another sharding.
+    `directions` states for each node in which directions axes may move; `changed` is called with
+    each cell whose sharding changes.
     """
     nodes, wakes, groups = network.nodes, network.wakes, network.groups
     memos: list[Memo | None] = [

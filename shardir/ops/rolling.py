@@ -1,6 +1,6 @@
 """Circular shifts.
 
-Programs express a roll as two concatenated slices; the pass `join-moves` replaces these, since a
+Programs express a roll as two concatenated slices; the pass `merge-shifts` replaces these, since a
 roll moves a few rows between neighbouring devices where the slices would be resharded.
 """
 

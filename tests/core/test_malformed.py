@@ -43,7 +43,7 @@ DIGITS = ("9" * 25, "9" * 5000, "²", "٣", "1_0", "+1", "0x7F", "1.5", "-1", "1
         ("IR", "mesh @m = [x=8]\nfunc @f(%a: f32[8@x:(N)2]) -> (f32[8]) {\n  return %a\n}\n"),
         ("IR", "mesh @m = [x=8]\nfunc @f(%a: f32[8@x pN]) -> (f32[8]) {\n  return %a\n}\n"),
         ("pipeline", "fuse{most_operands=N}"),
-        ("pipeline", "two-levels{across=x:N}"),
+        ("pipeline", "hierarchical-collectives{across=x:N}"),
     ],
 )
 def test_digits_of_every_number(kind: str, text: str, digits: str) -> None:

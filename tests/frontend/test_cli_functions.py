@@ -103,7 +103,7 @@ def test_one_line_says_what_a_program_of_jax_communicates(
 def test_questions_are_asked_of_functions_too(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["explain", "of_jax:loss", "--mesh", "data=4,model=2", "--value", "%h"]
     assert run(*line) == 0
-    assert "data cuts dimension 0" in capsys.readouterr().out
+    assert "data shards dimension 0" in capsys.readouterr().out
 
 
 def test_arguments_say_themselves_how_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -230,7 +230,7 @@ def test_programs_move_as_shardy_has_it() -> None:
         with config(shardy_exact=exact):
             compiled = sd.jit(chosen, out_shardings=out).lower(*args).compile()
             assert (compiled(*args) == 1).all()
-            assert ("reshard-exactly" in str(pipeline())) is exact
+            assert ("insert-explicit-reshards" in str(pipeline())) is exact
         received.append(sum(each.nbytes for each in compiled.collectives()))
     assert received[0] <= received[1]
 

@@ -236,8 +236,8 @@ def test_errors() -> None:
     with pytest.raises(DifferentiateError) as error:
         jvp(back, (1.0,), (1.0,))
     assert first_line(error) == (
-        "%0 = f has a gradient of its own (custom_vjp), which says nothing about derivatives "
-        "forward; take grad or vjp of it, or give it a custom_jvp"
+        "%0 = f has a custom_vjp, which defines no forward-mode derivative; take grad or vjp of "
+        "it, or define a custom_jvp"
     )
 
 
@@ -251,8 +251,8 @@ def test_what_it_closes_over_has_no_derivative() -> None:
     with pytest.raises(DifferentiateError) as error:
         grad(outer)(1.0)
     assert first_line(error) == (
-        "lambda has a derivative of its own, and it uses %y: f32[] from outside, which the "
-        "derivative is asked of too; pass it as an argument"
+        "lambda has a custom derivative and closes over %y: f32[], whose derivative is needed too; "
+        "pass it as an argument"
     )
 
 
@@ -285,9 +285,8 @@ def test_on_each_device() -> None:
         with pytest.raises(DifferentiateError) as error:
             mapped(summed, check_vma=False)(snp.arange(2.0))
     assert first_line(error) == (
-        "%0 = total has a gradient of its own (custom_vjp) and a result that devices share, the "
-        "sum over them, which check_vma=False does not see; take the sum outside of it, or leave "
-        "check_vma true"
+        "%0 = total has a custom_vjp and a result that is a sum over devices, which "
+        "check_vma=False does not detect; move the sum out of it, or leave check_vma true"
     )
 
 

@@ -31,11 +31,11 @@ def run(*words: str) -> int:
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ((), "9 of 9 tensors cut"),
+        ((), "9 of 9 tensors sharded"),
         (("--value", "%h"), "%h: f32[64@data, 256@model]  mlp.ir:12"),
         (
             ("--conflicts",),
-            "operation  loop  kept                given up  because        to receive",
+            "operation  factor  kept                given up  because        to receive",
         ),
         (("--what-if", "%w1: f32[128@model, 256]"), "%w1: f32[128@model, 256]"),
         (("--without", "%w1"), "without %w1"),

@@ -372,7 +372,7 @@ def test_nothing_is_equal_to_what_is_no_array() -> None:
 def test_text_is_text() -> None:
     with pytest.raises(ParseError, match=r"^a program is text, got 3\n"):
         sd.parse(3)  # type: ignore[arg-type]
-    with pytest.raises(PipelineError, match=r"^a pipeline is text, got 3$"):
+    with pytest.raises(PipelineError, match=r"^a pipeline is a string, got 3$"):
         Pipeline.parse(3)  # type: ignore[arg-type]
     with pytest.raises(UnknownSetting, match=r"^no setting is named 3;"):
         sd.config.update(3, 4)  # type: ignore[arg-type]

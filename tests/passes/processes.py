@@ -143,5 +143,5 @@ def partitioned(draw: st.DrawFn) -> Module:
     body = module.main.body
     cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
     function = replace(module.main, body=substitute(body, cuts))
-    passes = DEFAULT + draw(st.sampled_from(["", ",combine", ",overlap"]))
+    passes = DEFAULT + draw(st.sampled_from(["", ",combine-collectives", ",overlap"]))
     return Pipeline.parse(passes)(replace(module, functions=(function,)))

@@ -59,9 +59,9 @@ def test_the_pass_the_result_and_the_operation_are_named() -> None:
     with broken("neg", "abs"), pytest.raises(NumbersError) as caught:
         Pipeline.parse("propagate,break,reshard")(parse(TEXT), Check())
     assert str(caught.value) == (
-        "pass 'break' changed the numbers of @f: result 1 (%n) differs by up to 40.2 at [0], "
+        "pass 'break' changed the results of @f: result 1 (%n) differs by up to 40.2 at [0], "
         "where -20.0855 became 20.0855\n"
-        "the first value that differs is made by\n"
+        "the first value that differs is the result of\n"
         '  | %n = abs(%e) : f32[4@x] loc("mlp.py":9:3)'
     )
     assert caught.value.__notes__ == [
@@ -81,7 +81,7 @@ def test_devices_that_disagree_are_found() -> None:
     assert str(caught.value) == (
         "after pass 'break' @f does not run: devices 0 and 1 hold different values for the same "
         "part of a tensor f32[]\n"
-        "the first value that differs is made by\n"
+        "the first value that differs is the result of\n"
         '  | %s = neg(%s.part) : f32[] loc("mlp.py":8:3) '
         'why("sum over dimension 0 of %e of %s = sum")'
     )

@@ -1,4 +1,5 @@
-"""`combine`: small collectives travel together, with the bytes and numbers they had alone."""
+"""`combine-collectives`: several small collectives become one, with the same bytes and
+results."""
 
 import numpy as np
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""`delay-sums`: sums are completed where that sends least, never past what is not linear."""
+"""`sink-reductions`: sums are completed where that sends least, never past what is not linear."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -148,7 +148,7 @@ func @f(
     with pytest.raises(PartitionError) as error:
         Partition()(parse(MESH + text))
     assert str(error.value) == (
-        "exp is given %c, which is not complete; run 'reshard' before 'partition', or constrain %d"
+        "exp uses %c, which is unreduced; run 'reshard' before 'partition', or constrain %d"
     )
 
 
@@ -156,7 +156,7 @@ func @f(
 @given(st.data())
 def test_programs_keep_their_meaning(data: st.DataObject) -> None:
     module = annotated(data, data.draw(modules()), lambda _: True)
-    must_agree(module, "reshard,delay-sums,partition")
+    must_agree(module, "reshard,sink-reductions,partition")
 
 
 @settings(max_examples=30)
@@ -178,7 +178,7 @@ def sent(module: Module) -> int:
 
 def test_sums_on_their_way_to_a_third_place_wait_too() -> None:
     """Single rows of a cut dimension are added where they are, and their sum is sent once."""
-    module = Pipeline.parse("reshard,delay-sums")(
+    module = Pipeline.parse("reshard,sink-reductions")(
         parse(
             MESH
             + """\
@@ -226,7 +226,7 @@ def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
 
 
 def test_whether_any_is_true_is_known_after_one_reduction() -> None:
-    module = Pipeline.parse("reshard,delay-sums")(
+    module = Pipeline.parse("reshard,sink-reductions")(
         parse(
             MESH
             + """\
@@ -250,6 +250,6 @@ def test_sums_of_maxima_wait_for_both() -> None:
     text = EXTREMES + (
         "  %r = add(%p, %q) : f32[4@-]\n  %s = sum(%r, dims=[0]) : f32[]\n  return %s\n}\n"
     )
-    module = Pipeline.parse("delay-sums,join-reshards,share-reshards")(parse(MESH + text))
+    module = Pipeline.parse("sink-reductions,sink-reshards,share-reshards")(parse(MESH + text))
     assert [op.name for op in module.main.body.walk()].count("reshard") == 2
     must_agree(module, "partition")

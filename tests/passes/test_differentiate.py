@@ -103,7 +103,7 @@ def test_a_parameter_that_changes_nothing_has_gradient_zero() -> None:
 
     made = vjp(plain, [0, 1])
 
-    assert made.body.ops[0].why == "gradient of %y, which changes nothing"
+    assert made.body.ops[0].why == "gradient of %y, on which no result depends"
     outs = evaluate(made, [x, y, g])
     np.testing.assert_array_equal(outs, [x, g, np.zeros(2)])
 
@@ -188,8 +188,8 @@ def test_while_has_no_way_back() -> None:
         vjp(plain, [0])
 
     assert str(caught.value) == (
-        "%r = while has no gradient, for how often a while loop runs is not known before it does; "
-        "use scan, or fori_loop with a static trip count\n --> train.py:12"
+        "%r = while has no gradient, because the trip count of a while loop is unknown in "
+        "advance; use scan, or fori_loop with a static trip count\n --> train.py:12"
     )
 
 

@@ -97,7 +97,7 @@ def test_a_dump_of_a_running_program_warns_and_goes_on(tmp_path: Path) -> None:
         pipeline(parse(TEXT), warning_dump(tmp_path / "file", "f"))
     assert [str(warning.message) for warning in caught] == [
         f"cannot write the program into {str(tmp_path / 'file' / 'f')!r}: Not a directory; the "
-        "program goes on without it"
+        "program continues without the dump"
     ]
 
 
@@ -111,5 +111,5 @@ def test_a_full_disk_does_not_end_a_program(
         return write(Path("/dev/full"), *args, **options)
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.warns(DumpWarning, match="No space left on device; the program goes on"):
+    with pytest.warns(DumpWarning, match="No space left on device; the program continues"):
         Pipeline.parse("cse,dce")(parse(TEXT), warning_dump(tmp_path, "f"))

@@ -73,5 +73,5 @@ def test_a_pass_that_drops_a_definition() -> None:
             return replace(module, functions=(replace(module.main, body=body),))
 
     said = message("drops", checked=True)
-    assert said.startswith("pass 'drops' made a module that is not valid: ")
+    assert said.startswith("pass 'drops' returned an invalid module: ")
     assert "%b" in said

@@ -1,4 +1,4 @@
-"""`fill-rows`: what stands for rows that were not found is written there alone."""
+"""`fill-out-of-bounds`: what stands for rows that were not found is written there alone."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ func @main(
 
 def test_before_and_after() -> None:
     module = parse(BEFORE)
-    made = Pipeline.parse("fill-rows,dce")(module)
+    made = Pipeline.parse("fill-out-of-bounds,dce")(module)
     verify(made)
     assert str(made) == AFTER
 
@@ -72,7 +72,7 @@ func @main(%x: f32[32, 6], %i: i32[5, 4, 1], %found: bool[5, 4]) -> (f32[5, 32, 
 @pytest.mark.parametrize("found", [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0]])
 def test_the_numbers_stay(text: str, found: list[int]) -> None:
     module = parse(text)
-    made = Pipeline.parse("fill-rows,dce")(module)
+    made = Pipeline.parse("fill-out-of-bounds,dce")(module)
     assert "scatter" in str(made)
     params = module.functions[0].body.params
     x, i, flags = (np.zeros(param.type.shape, param.type.numpy) for param in params)
@@ -95,9 +95,9 @@ def test_the_numbers_stay(text: str, found: list[int]) -> None:
 )
 def test_what_stays(old: str, new: str) -> None:
     module = parse(BEFORE.replace(old, new))
-    assert str(Pipeline.parse("fill-rows")(module)) == str(module)
+    assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)
 
 
 def test_short_rows_stay() -> None:
     module = parse(BEFORE.replace("32]", "8]"))
-    assert str(Pipeline.parse("fill-rows")(module)) == str(module)
+    assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)

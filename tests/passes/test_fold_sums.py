@@ -1,4 +1,4 @@
-"""`fold-sums`: contractions and reductions that take a reduction behind them along."""
+"""`fold-reductions`: contractions and reductions that take a reduction behind them along."""
 
 import pytest
 
@@ -248,7 +248,7 @@ rhs_dilation=[1, 1], dims="f01b,i01o->01bf", groups=1) : f32[3, 3, 3, 5]
 @pytest.mark.parametrize(("before", "after"), EXAMPLES.values(), ids=EXAMPLES)
 def test_before_and_after(before: str, after: str | None) -> None:
     module = parse(f"func @main(\n{before}}}\n")
-    made = Pipeline.parse("fold-sums,dce")(module, lambda step, old, new, _: verify(new))
+    made = Pipeline.parse("fold-reductions,dce")(module, lambda step, old, new, _: verify(new))
     head, _, body = before.partition("{\n")
     assert str(made) == f"func @main(\n{head}{{\n{body if after is None else after}}}\n"
     arguments = random_arguments(module, whole=True)

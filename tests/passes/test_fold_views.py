@@ -12,7 +12,7 @@ from shardir.verify import verify
 from tests.passes.judging import judged
 from tests.passes.random_cases import Case, cases
 
-FOLDING = "merge-devices,fold-sums,fold-views,cse,dce"
+FOLDING = "merge-devices,fold-reductions,fold-views,cse,dce"
 
 EXAMPLES = {
     "what is split and joined again was never apart": (

@@ -1,4 +1,4 @@
-"""`join-moves`: slices of padded values and slices in turned order, where they are cut."""
+"""`merge-shifts`: slices of padded values and slices in turned order, where they are cut."""
 
 import pytest
 
@@ -87,7 +87,7 @@ SENT = {
 def test_bytes_that_devices_send(name: str) -> None:
     body, wanted = SENT[name]
     text = f"{MESH}func @f(%x: f32[8@x], %v: f32[]) -> (f32[8@x]) {{\n{body}  return %y\n}}\n"
-    program = Pipeline.parse("join-moves,reshard,partition,cse,dce")(parse(text))
+    program = Pipeline.parse("merge-shifts,reshard,partition,cse,dce")(parse(text))
     assert sorted((c.kind, c.nbytes) for c in collectives(program)) == wanted
 
 

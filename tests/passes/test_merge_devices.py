@@ -206,7 +206,7 @@ def test_what_is_made_tells_which_collective_it_was() -> None:
     assert {op.name: op.why for op in one.main.body.ops if "along" in op.why} == {
         "sum": "all-reduce %y along model: sum over 'h' of %y = dot"
     }
-    folded = merged(program, "merge-devices,cse,dce,fold-sums,fold-views,cse,dce")
+    folded = merged(program, "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce")
     assert [op.why for op in folded.main.body.ops if op.name == "dot"] == [
         "", "all-reduce %y along model: sum over 'h' of %y = dot"
     ]  # fmt: skip
@@ -218,7 +218,7 @@ def test_what_became_of_collectives() -> None:
   %1 = all-reduce(%0, axes=[b], op=add) : f32[8, 3]
   %2 = collective-permute(%1, axes=[b], pairs=[[0, 1], [1, 2]]) : f32[8, 3]
   %z = add(%0, %2) : f32[8, 3]"""))  # fmt: skip
-    one = merged(program, "merge-devices,cse,dce,fold-sums,fold-views,cse,dce")
+    one = merged(program, "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce")
     assert became(program, one) == {
         "all-gather %0 along a": (),
         "all-reduce %1 along b": ("%1 = sum",),
@@ -244,11 +244,11 @@ OPS
         (
             "  %0 = all-reduce(%x, axes=[a:(1)2], op=add) : f32[2]\n"
             "  %y = all-reduce(%0, axes=[a:(1)3], op=add) : f32[2]",
-            "parts of axis 'a' are used that no reshape of it shows at once",
+            "the program uses parts of axis 'a' without a common refinement",
         ),
         (
             '  %y = opaque(%x, operation="x.y", head="x.y %", attributes="", types="") : f32[2]',
-            "%y = opaque acts on each device by itself",
+            "%y = opaque has a side effect on each device",
         ),
     ],
 )
@@ -321,4 +321,4 @@ spmd func @main(
     )
     with pytest.raises(MergeError) as caught:
         merged(program, "merge-devices")
-    assert "%c = pure-callback is called on some of the devices only" in str(caught.value)
+    assert "%c = pure-callback is called on only some of the devices" in str(caught.value)

@@ -13,7 +13,7 @@ from shardir.passes.pipeline import DEFAULT
 from shardir.sampling import random_arguments
 from tests.passes.merged import merged, names, run_merged
 
-FOLDING = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
+FOLDING = "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce"
 UNEVEN = DEFAULT.replace("leave_open=true", "leave_open=true,border=uneven")
 CONVOLUTION = """\
 mesh @m = [a=2, b=4]

@@ -22,7 +22,7 @@ MESHES = (
     Mesh("m", (("x", 3), ("y", 2))),
     Mesh("m", (("x", 8),)),
 )
-FOLDING = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
+FOLDING = "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce"
 EXAMPLES = max(settings().max_examples // 100, 1)
 
 

@@ -109,7 +109,7 @@ spmd func @main(
 def test_only_the_rows_at_the_border_leave_a_process() -> None:
     program = parse(HALO)
     same(program, "x:2")
-    passes = "two-levels{across=x:2},merge-devices{across=x:2},cse,dce,fold-views,dce"
+    passes = "hierarchical-collectives{across=x:2},merge-devices{across=x:2},cse,dce,fold-views,dce"
     made = checked(passes, program)
     assert [str(op.operands[0].type) for op in made.main.body.ops if op.spec.collective] == [
         "f32[1, 3]"
@@ -160,7 +160,9 @@ spmd func @main(
   return %x
 }
 """
-    with pytest.raises(MergeError, match=r"^parts of a sum that processes still have to add up"):
+    with pytest.raises(
+        MergeError, match=r"^a parameter or a result is unreduced between processes$"
+    ):
         Pipeline.parse("merge-devices{across=x:2}")(parse(text))
 
 
@@ -172,7 +174,7 @@ def test_two_levels_come_before() -> None:
     with pytest.raises(MergeError) as caught:
         Pipeline.parse("merge-devices{across=x:2}")(parse(text))
     assert str(caught.value) == (
-        "%before = all-reduce goes through two levels; run two-levels before"
+        "%before = all-reduce goes through two levels; run hierarchical-collectives before"
     )
 
 
@@ -185,7 +187,8 @@ def test_devices_of_processes_get_what_devices_get(module: Module, data: st.Data
     levels = Levels.parse(mesh_of(module), across)
     arguments = random_arguments(module, whole=True)
     try:
-        merged = f"two-levels{{across={across},small={small}}},merge-devices{{across={across}}}"
+        split = f"hierarchical-collectives{{across={across},small={small}}}"
+        merged = f"{split},merge-devices{{across={across}}}"
         grouped = [checked(merged, module)]
         placed = [checked(of_process(across, at, small), module) for at in places(levels)]
     except MergeError:

@@ -251,7 +251,7 @@ func @f(
 }
 """))  # fmt: skip
     assert str(caught.value) == (
-        "dot cuts its factor 'k' over x and over y; "
+        "dot shards its factor 'k' over x and over y; "
         "run 'reshard' before 'partition', or constrain %c"
     )
 
@@ -267,7 +267,8 @@ func @f(
 }
 """))  # fmt: skip
     assert str(caught.value) == (
-        "sum leaves sums that nothing completes; run 'reshard' before 'partition', or constrain %c"
+        "sum leaves a pending reduction that no `reshard` completes; run 'reshard' before "
+        "'partition', or constrain %c"
     )
 
 
@@ -282,8 +283,8 @@ func @f(
 }
 """)
     assert str(caught.value) == (
-        "%b cannot begin to wait for a product: complex numbers that are infinite become NaN "
-        "times 1; leave `unreduced[mul]` away"
+        "%b cannot become unreduced by `mul`: infinite complex numbers times 1 are NaN; "
+        "remove `unreduced[mul]`"
     )
 
 
@@ -337,7 +338,7 @@ func @f(
 }
 """)
     (moved,) = (op for op in module.main.body.walk() if op.spec.collective)
-    assert moved.why == "%b = roll runs along dimension 0 of %a, which is cut over x"
+    assert moved.why == "%b = roll runs along dimension 0 of %a, which is sharded over x"
 
 
 def test_windows_are_written_where_their_elements_are() -> None:

@@ -174,18 +174,18 @@ def test_the_way_through_a_group_is_told() -> None:
         == """\
 %c: f32[8@x, 4@y]
 
-x cuts dimension 0
+x shards dimension 0
   stated by argument %a: f32[8@x?, 4]
   %a -> %c  forwards through %c = neg  along dimension 0 of %a  round 1
 
-y cuts dimension 1
+y shards dimension 1
   stated by value %d: f32[8, 4@y?]
   %d -> %b  backwards through %d = exp         along dimension 1 of %b  round 1
   %b -> %a  forwards through sharding group 0  along dimension 1 of %b  round 1
   %a -> %c  forwards through %c = neg          along dimension 1 of %a  round 1
 
-z is not here
-  no annotation asks for it"""
+z does not shard it
+  no annotation states it"""
     )
 
 
@@ -208,5 +208,5 @@ func @f(
 """)
     assert str(error.value) == (
         "sharding group 7 has members of different shapes, %a of f32[8] and %b of f32[8, 4]; "
-        "all have one sharding, so that they need one shape"
+        "members share one sharding and need equal shapes"
     )

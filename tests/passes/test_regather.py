@@ -1,4 +1,4 @@
-"""`regather`: what would lie idle is gathered again."""
+"""`rematerialize-gathers`: what would lie idle is gathered again."""
 
 import numpy as np
 
@@ -71,6 +71,6 @@ def test_memory_is_traded_for_communication() -> None:
     after = Regather(0, 3)(before)
     assert memory_of_module(after).peak < memory_of_module(before).peak
     assert [len(collectives(module)) for module in (before, after)] == [1, 2]
-    assert collectives(after)[1].why.startswith("%w would lie idle until here")
+    assert collectives(after)[1].why.startswith("%w is unused for long before this line")
     x = np.arange(128, dtype=np.float32).reshape(16, 8) / 128
     np.testing.assert_array_equal(run(after, [x])[0], run(before, [x])[0])

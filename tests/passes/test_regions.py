@@ -128,8 +128,8 @@ def test_a_custom_vjp_has_no_way_forward() -> None:
     with pytest.raises(DifferentiateError) as caught:
         forward.jvp(parse(THRICE_COS).main, [0])
     assert str(caught.value) == (
-        "%y = thrice_cos has a gradient of its own (custom_vjp), which says nothing about "
-        "derivatives forward; take grad or vjp of it, or give it a custom_jvp"
+        "%y = thrice_cos has a custom_vjp, which defines no forward-mode derivative; take grad or "
+        "vjp of it, or define a custom_jvp"
     )
 
 
@@ -183,8 +183,8 @@ def test_a_rule_of_which_only_the_name_is_known() -> None:
     with pytest.raises(DifferentiateError) as caught:
         differentiate.vjp(parse(text).main, [0])
     assert str(caught.value) == (
-        "%y = custom-jvp has the derivative 'twice_cos', of which a text has only the name; give "
-        "it the blocks of its rule"
+        "%y = custom-jvp has the derivative 'twice_cos', but the text holds only its name; add the "
+        "blocks of the rule"
     )
 
 

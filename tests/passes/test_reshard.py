@@ -85,7 +85,7 @@ func @f(
         "%c = add(%a, %b.cut) : f32[8@x, 4@-]",
     ]
     assert reasons(module) == [
-        "operand 1 of %c = add needs [x, -]: x cuts dimension 0 of %a, not dimension 1 of %a"
+        "operand 1 of %c = add needs [x, -]: x shards dimension 0 of %a, not dimension 1 of %a"
     ]
 
 
@@ -102,7 +102,7 @@ func @f(
         "%c.raw = exp(%a) : f32[8@x, 4@-]",
         "%c = reshard(%c.raw) : f32[8@-, 4@x]",
     ]
-    assert reasons(module) == ["%c = exp is made [x, -] and wanted [-, x]"]
+    assert reasons(module) == ["%c = exp is computed [x, -] and needed [-, x]"]
 
 
 def test_one_mesh_axis_cuts_one_loop_only() -> None:
@@ -182,7 +182,7 @@ func @f(
 }
 """)
     assert body(module) == ["%c = reshard(%a) : f32[8@y]"]
-    assert reasons(module) == ["%c = sharding_constraint is asked [y]"]
+    assert reasons(module) == ["%c = sharding_constraint states [y]"]
 
 
 def test_results_are_as_the_function_says() -> None:
@@ -194,7 +194,7 @@ func @f(
 }
 """)
     assert body(module) == ["%a.whole = reshard(%a) : f32[8@-]"]
-    assert reasons(module) == ["result 0 of @f is asked [-]"]
+    assert reasons(module) == ["result 0 of @f needs [-]"]
     assert [str(v.name) for v in module.main.body.returns] == ["a.whole", "a"]
 
 

@@ -46,8 +46,8 @@ def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
     with pytest.raises(PartitionError) as caught:
         Pipeline.parse("reshard{uneven=error}")(parse(MESH + UNEVEN))
     assert str(caught.value) == (
-        "dimension 0 of %c has size 6, which is not divisible by 8: it is cut over (y, x); "
-        "pad it to 8, cut it otherwise, or let uneven=pad"
+        "dimension 0 of %c has size 6, which is not divisible by 8: it is sharded over (y, x); "
+        "pad it to 8, shard it otherwise, or set uneven=pad"
     )
 
 
@@ -64,7 +64,7 @@ func @f(
 def test_what_has_no_rule_runs_on_all_devices_and_says_what_that_takes() -> None:
     (move, _) = Reshard()(parse(MESH + UNRULED)).main.body.ops
     assert move.why == (
-        "operand 0 of %b = opaque cannot be cut and needs [-], "
+        "operand 0 of %b = opaque cannot be sharded and needs [-], "
         "for which each device receives 24 bytes"
     )
 
@@ -73,9 +73,8 @@ def test_what_has_no_rule_is_refused_where_that_is_asked_for() -> None:
     with pytest.raises(PartitionError) as error:
         Pipeline.parse("reshard{on_fallback=error}")(parse(MESH + UNRULED))
     assert str(error.value) == (
-        "opaque has no rule that says how it can be cut, and each device would receive 24 bytes "
-        "of %a, which is cut [x]; state its rule, constrain %a to be whole, "
-        "or let on_fallback=replicate"
+        "opaque has no sharding rule, and each device would receive 24 bytes of %a, which is "
+        "sharded [x]; state its rule, constrain %a to be replicated, or set on_fallback=replicate"
     )
 
 

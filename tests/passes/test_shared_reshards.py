@@ -1,4 +1,4 @@
-"""`join-reshards` and `share-reshards`: tensors get where they are needed by few cheap moves."""
+"""`sink-reshards` and `share-reshards`: tensors get where they are needed by few cheap moves."""
 
 from hypothesis import given, settings, strategies as st
 

@@ -1,4 +1,5 @@
-"""`two-levels`: collectives inside of processes and between them, which do what one did."""
+"""`hierarchical-collectives`: collectives inside of processes and between them compute
+what one collective did."""
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ END = """\
 
 def split(line: str, options: str = "small=0") -> str:
     """What becomes of an operation where two processes have two of the four rows of devices."""
-    made = checked(f"two-levels{{across=data:2,{options}}}", parse(f"{HEAD}  {line}\n{END}"))
+    made = checked(
+        f"hierarchical-collectives{{across=data:2,{options}}}", parse(f"{HEAD}  {line}\n{END}")
+    )
     lines = str(made).removeprefix(HEAD).removesuffix(END).splitlines()
     return "\n".join(text.removeprefix("  ") for text in lines)
 
@@ -177,7 +180,7 @@ def test_collectives_on_one_level_stay() -> None:
 )
 def test_blocks_that_are_none(options: str, message: str) -> None:
     with pytest.raises(PipelineError) as caught:
-        Pipeline.parse(f"two-levels{{{options}}}")(parse(f"{HEAD}{END}"))
+        Pipeline.parse(f"hierarchical-collectives{{{options}}}")(parse(f"{HEAD}{END}"))
     assert str(caught.value) == message
 
 
@@ -193,7 +196,7 @@ spmd func @f(
 }
 """
     with pytest.raises(MergeError, match=r"^x:\(1\)3 is neither inside of processes nor between"):
-        Pipeline.parse("two-levels{across=x:2}")(parse(text))
+        Pipeline.parse("hierarchical-collectives{across=x:2}")(parse(text))
 
 
 @given(spmd_modules(), st.data())
@@ -207,7 +210,7 @@ def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
     except InterpretError:
         assume(False)
     try:
-        made = checked(f"two-levels{{across={across},small={small}}}", module)
+        made = checked(f"hierarchical-collectives{{across={across},small={small}}}", module)
     except MergeError:
         assume(False)
     for expected, got in zip(want, on_devices(made, arguments), strict=True):

@@ -42,7 +42,7 @@ EXAMPLES = max(settings().max_examples // 100, 1)
 def test_programs_on_meshes_that_divide_nothing(data: st.DataObject) -> None:
     module = data.draw(modules(mesh=data.draw(st.sampled_from(MESHES))))
     annotations = annotated(data, module, lambda _: data.draw(st.booleans()))
-    must_agree(annotations, "propagate,reshard,delay-sums,partition,cse,dce")
+    must_agree(annotations, "propagate,reshard,sink-reductions,partition,cse,dce")
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -104,7 +104,7 @@ func @f(
         "%s.part = max(%8, dims=[0]) : f32[]",
         "%s = all-reduce(%s.part, axes=[x], op=max) : f32[]",
     ]
-    assert module.main.body.ops[-3].why == "the padding of %a may not count"
+    assert module.main.body.ops[-3].why == "the padding of %a must not contribute"
 
 
 def test_both_sides_of_a_product_are_cleared_of_their_padding() -> None:

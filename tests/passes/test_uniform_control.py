@@ -1,4 +1,5 @@
-"""`uniform-control`: no loop and no branch goes other ways on other devices, and numbers stay."""
+"""`uniform-control-flow`: loops and branches take the same way on all devices, with the same
+results."""
 
 import numpy as np
 import pytest
@@ -161,7 +162,7 @@ def program(body: str) -> Module:
 
 def uniform(module: Module) -> Module:
     verify(module)
-    made = Pipeline.parse("uniform-control")(module)
+    made = Pipeline.parse("uniform-control-flow")(module)
     verify(made)
     return made
 
@@ -209,7 +210,7 @@ def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
 
 def test_a_program_without_decisions_that_differ_stays_as_it_is() -> None:
     module = program(BRANCH.replace("gt(%t, %zero)", "gt(%n, %n)"))
-    assert Pipeline.parse("uniform-control")(module) is module
+    assert Pipeline.parse("uniform-control-flow")(module) is module
 
 
 def test_what_has_an_effect_cannot_be_executed_everywhere() -> None:

@@ -283,9 +283,7 @@ def test_nothing_of_a_batch_of_none() -> None:
 def test_what_cannot_be_vectorized() -> None:
     with pytest.raises(VectorizeError) as caught:
         vectorize(function(LAYER), [True], 2)
-    assert str(caught.value) == (
-        "@layer has 3 parameters, and batched says of 1 whether they have the new dimension"
-    )
+    assert str(caught.value) == ("@layer has 3 parameters, but batched has 1 entries")
     text = """\
 mesh @grid = [data=2]
 

@@ -1,4 +1,4 @@
-"""`want-places`: sorts of which few places are read."""
+"""`annotate-partial-sorts`: sorts of which few places are read."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ FIRST = "  %0 = sort(%x, dim=0, keys=1, stable=true"
 
 def test_before_and_after() -> None:
     module = parse(BEFORE)
-    made = Pipeline.parse("want-places")(module)
+    made = Pipeline.parse("annotate-partial-sorts")(module)
     verify(made)
     # What is returned whole, of which many places are read, or that comes with others, is whole.
     assert str(made) == str(module).replace(FIRST, f"{FIRST}, wanted=[2, 4, 7]")
     arguments = random_arguments(module, whole=True)
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
         assert (want == got).all()
-    assert str(Pipeline.parse("want-places")(made)) == str(made)
+    assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
 
 
 @pytest.mark.parametrize("count", [FEW, FEW + 1])
@@ -52,7 +52,7 @@ func @main(%x: i32[99]) -> (i32[{count}]) {{
   return %1
 }}
 """
-    (op, _) = Pipeline.parse("want-places")(parse(text)).main.body.ops
+    (op, _) = Pipeline.parse("annotate-partial-sorts")(parse(text)).main.body.ops
     want: Any = tuple(range(3, 3 + 2 * FEW, 2)) if count == FEW else None
     assert op.attrs.get("wanted") == want
 
@@ -74,7 +74,7 @@ func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
 }
 """
     module = parse(text)
-    made = Pipeline.parse("want-places")(module)
+    made = Pipeline.parse("annotate-partial-sorts")(module)
     verify(made)
     # What goes along with another dimension, and a key, are no order.
     first = "sort(%x, %0, dim=1, keys=1, stable=true"
@@ -82,7 +82,7 @@ func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
     arguments = random_arguments(module, whole=True)
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
         assert (want == got).all()
-    assert str(Pipeline.parse("want-places")(made)) == str(made)
+    assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
 
 
 def test_an_order_is_behind_the_keys() -> None:

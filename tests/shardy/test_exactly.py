@@ -1,4 +1,4 @@
-"""`reshard-exactly` makes the changes of sharding that the real Shardy makes explicit."""
+"""`insert-explicit-reshards` makes the changes of sharding that the real Shardy makes explicit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -43,13 +43,15 @@ def messages_stand_between_native_calls() -> None:
 @claim
 def each_level_of_a_collective_is_shown() -> None:
     x = put(W, "x")
-    levels = text(lambda x: snp.max(x, 0), x, stage="two-levels")
+    levels = text(lambda x: snp.max(x, 0), x, stage="hierarchical-collectives")
     merged = text(lambda x: snp.max(x, 0), x, stage="merge-devices")
     if sd.process_count() == 2:
         assert "axes=[x:(1)2], op=max" in levels
     assert f"mesh @mesh = [x={sd.process_count()}]" in merged
     found = refused(PipelineError, lambda: text(lambda x: x + 1, x, stage="nothing"))
-    assert found.startswith("no stage is named 'nothing'; the stages are two-levels, ")
+    assert found.startswith(
+        "no stage is named 'nothing'; the stages are hierarchical-collectives, "
+    )
     assert found.endswith(", fuse, or schedule")
 
 

@@ -150,8 +150,8 @@ def test_what_a_rule_refers_to_is_not_differentiated_in_silence() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         sd.grad(from_jax(inner))(w, X)
     assert str(caught.value).startswith(
-        "within has a derivative of its own, and it uses %w: f32[] from outside, which the "
-        "derivative is asked of too; pass it as an argument"
+        "within has a custom derivative and closes over %w: f32[], whose derivative is needed too; "
+        "pass it as an argument"
     )
     with pytest.raises(sd.ShardirError) as caught:
         sd.grad(from_jax(inner), 1)(w, X)

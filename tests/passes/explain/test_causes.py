@@ -31,11 +31,11 @@ def test_a_sum_names_its_loop_its_annotations_and_dearer_ways() -> None:
   because of: sum over 'i' of %y = dot
   4 devices in each group, 256 B result, 768 B sent by each device
 
-part of bringing f32[8, 32] from [-, -] pending over x to [x, -]
+part of the reshard of f32[8, 32] from [-, -] pending over x to [x, -]
   reduce-scatter  768 B received
 
-dearer
-  all-reduce, all-slice  1.5 KiB received  by way of [-, -]
+more expensive
+  all-reduce, all-slice  1.5 KiB received  via [-, -]
 
 its axes come from
   result 0: f32[8@x, 32]      f.ir:3
@@ -64,14 +64,14 @@ def test_tables_have_lines_of_the_text() -> None:
 
 
 def test_a_collective_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ExplainError, match="by its result's name, got 3"):
+    with pytest.raises(ExplainError, match="or the name of its result, got 3"):
         explain_collective(parse(SCATTERED), 3)  # type: ignore[arg-type]
     with pytest.raises(ExplainError) as error:
         said(SCATTERED.replace("%y", "%total"), "%totl")
     assert str(error.value) == "no collective makes %totl; did you mean '%total'?"
     with pytest.raises(ExplainError) as error:
         said(SCATTERED, "%other")
-    assert str(error.value) == "no collective makes %other; they make %y"
+    assert str(error.value) == "no collective makes %other; the collectives are %y"
     with pytest.raises(ExplainError) as error:
         said(SCATTERED.replace("16@x", "16").replace("8@x", "8"), "%y")
     assert str(error.value) == "the program does not communicate"

@@ -76,7 +76,7 @@ def test_a_program_that_cannot_be_partitioned_says_why() -> None:
             "%w2: f32[2, 2]",
             "%w2 is f32[256, 128], not f32[2, 2]; only its sharding can be changed",
         ),
-        ("%w2", "'%w2' is no annotation; write it as %w: f32[128, 256@model]"),
+        ("%w2", "'%w2' is not an annotation; write it as %w: f32[128, 256@model]"),
         ("result 3: f32[64, 128]", "@mlp has no result 3; its results are 0 to 0"),
     ],
 )
@@ -106,19 +106,17 @@ def test_text_is_no_list_of_annotations(mlp: Module) -> None:
     with pytest.raises(ExplainError) as error:
         what_if(mlp, "%w2: f32[256, 128]")
 
-    assert str(error.value) == (
-        "annotations are given as a list, such as ['%w: f32[128, 256@model]']"
-    )
+    assert str(error.value) == ("annotations must be a list, such as ['%w: f32[128, 256@model]']")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (EMPTY, "the program has no mesh, so nothing in it is cut"),
+        (EMPTY, "the program has no mesh, so nothing in it is sharded"),
         ("", "there is no function to explain"),
         (
             str(Pipeline.parse(DEFAULT)(parse(MLP))),
-            "@mlp has been partitioned; ask about the program before that",
+            "@mlp has been partitioned; explain the program before that",
         ),
     ],
 )

@@ -163,16 +163,17 @@ def test_the_page_lists_the_reasons() -> None:
 
 
 def test_what_is_told_of_a_manual_axis() -> None:
-    assert str(explain(parse(MESHES + PROGRAMS[Reason.MANUAL]), "v")).partition("a is not")[2] == (
-        " here\n"
-        "  it is a manual axis of the computation around, where tensors are pieces along it\n"
+    text = str(explain(parse(MESHES + PROGRAMS[Reason.MANUAL]), "v"))
+    assert text.partition("a does not")[2] == (
+        " shard it\n"
+        "  it is a manual axis of the enclosing computation, where tensors are local along it\n"
         "    %r = manual_computation\n"
         "\n"
-        "c is not here\n"
-        "  no annotation asks for it\n"
+        "c does not shard it\n"
+        "  no annotation states it\n"
         "\n"
-        "one is not here\n"
-        "  the axis has one position, and so cuts nothing"
+        "one does not shard it\n"
+        "  the axis has size 1 and shards nothing"
     )
 
 

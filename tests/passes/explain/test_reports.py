@@ -25,13 +25,13 @@ def test_an_axis_has_a_chain() -> None:
         == """\
 %h: f32[64@data, 256@model]  f.ir:12
 
-data cuts dimension 0
+data shards dimension 0
   stated by argument %x: f32[64@data, 128@-]  f.ir:4
   %x -> %a  forwards through %a = dot   along 'b'                round 2  f.ir:9
   %a -> %c  forwards through %c = add   along dimension 0 of %a  round 2  f.ir:11
   %c -> %h  forwards through %h = tanh  along dimension 0 of %c  round 2  f.ir:12
 
-model cuts dimension 1
+model shards dimension 1
   stated by argument %w1: f32[128, 256@model]  f.ir:5
   %w1 -> %a  forwards through %a = dot   along 'h'                round 2  f.ir:9
   %a -> %c   forwards through %c = add   along dimension 1 of %a  round 2  f.ir:11
@@ -45,19 +45,19 @@ def test_an_axis_that_lost_names_the_sizes() -> None:
         == """\
 %y: f32[64@-, 128@data]  f.ir:13
 
-data cuts dimension 1
+data shards dimension 1
   stated by argument %w2: f32[256, 128@data]  f.ir:7
   %w2 -> %y  forwards through %y = dot  along 'o'  round 2  f.ir:13
 
-data could have cut
+data could also shard
   dimension 0: another factor took the axis in the same step
     %y at %y = dot  f.ir:13
-    to 'o', which %w2 brings it for, against 'b' of %h: 32768 elements against 16384
+    'o' of %w2 against 'b' of %h: 32768 elements against 16384
 
-model is not here
-  no loop leads here from where it is
+model does not shard it
+  no factor connects the value with the dimensions it shards
     %h at %y = dot  f.ir:13
-    it cuts 'h'"""
+    it shards 'h'"""
     )
 
 
@@ -67,12 +67,12 @@ def test_a_value_in_a_loop_has_its_axis_from_outside() -> None:
         == """\
 %d: f32[8@a, 4@-]  f.ir:8
 
-a cuts dimension 0
+a shards dimension 0
   stated by argument %x: f32[8@a, 4]  f.ir:4
   %x -> %d  across through %r of scan  along dimension 0 of %x  round 0  f.ir:6
 
-b is not here
-  it stops on its way: the dimension is closed
+b does not shard it
+  it stops earlier: the dimension is closed
     %k at result 0 of @loop  f.ir:5
     constraint %k: f32[8@-, 4@-]"""
     )
@@ -84,14 +84,14 @@ def test_a_constraint_keeps_axes_away() -> None:
         == """\
 %k: f32[8@-, 4@-]  f.ir:11
 
-no axis cuts it
+no axis shards it
 
-a is not here
+a does not shard it
   dimension 0: the dimension is closed
     %k at %k = sharding_constraint  f.ir:11
     constraint %k: f32[8@-, 4@-]
 
-b is not here
+b does not shard it
   dimension 1: the dimension is closed
     %k at result 0 of @loop  f.ir:5
     constraint %k: f32[8@-, 4@-]"""
@@ -102,11 +102,11 @@ def test_a_conflict_names_both_sides() -> None:
     assert (
         said(MLP, conflicts)
         == """\
-operation  loop  kept                given up  because        to receive
-%y = dot   'b'   %w2 data along 'o'  %h data   larger tensor  all-gather, 8.0 KiB
+operation  factor  kept                given up  because        to receive
+%y = dot   'b'     %w2 data along 'o'  %h data   larger tensor  all-gather, 8.0 KiB
 
 %y = dot  f.ir:13
-  to 'o', which %w2 brings it for, against 'b' of %h: 32768 elements against 16384
+  'o' of %w2 against 'b' of %h: 32768 elements against 16384
   %w2: argument %w2: f32[256, 128@data]  f.ir:7
   %h: argument %x: f32[64@data, 128@-]  f.ir:4"""
     )
@@ -116,8 +116,8 @@ def test_a_constraint_wins_where_it_stands() -> None:
     assert (
         said(LOOP, conflicts)
         == """\
-operation                 loop               kept  given up  because         to receive
-%k = sharding_constraint  dimension 0 of %r  %k -  %r a      asked for here  all-gather, 64 B
+operation                 factor             kept  given up  because      to receive
+%k = sharding_constraint  dimension 0 of %r  %k -  %r a      stated here  all-gather, 64 B
 
 %k = sharding_constraint  f.ir:11
   %k: constraint %k: f32[8@-, 4@-]  f.ir:11
@@ -131,7 +131,7 @@ def test_another_annotation_is_tried() -> None:
         == """\
 %w2: f32[256, 128]
 
-3 values cut otherwise
+3 values sharded differently
   %w2       f32[256@model, 128@data]  ->  f32[256@model, 128@-]
   %y        f32[64@-, 128@data]       ->  f32[64@data, 128@-]
   result 0  f32[64@-, 128@data]       ->  f32[64@data, 128@-]
@@ -148,7 +148,7 @@ def test_a_result_can_be_annotated() -> None:
         == """\
 result 0: f32[64@model, 128]
 
-2 values cut otherwise
+2 values sharded differently
   %y        f32[64@-, 128@data]  ->  f32[64@model, 128@data]
   result 0  f32[64@-, 128@data]  ->  f32[64@model, 128@data]
 
@@ -165,7 +165,7 @@ def test_an_annotation_is_left_out() -> None:
         == """\
 without %w1
 
-7 values cut otherwise
+7 values sharded differently
   %w1  f32[128@-, 256@model]     ->  f32[128@-, 256@-]
   %b1  f32[256@model]            ->  f32[256@-]
   %w2  f32[256@model, 128@data]  ->  f32[256@-, 128@data]
@@ -184,7 +184,7 @@ def test_shardings_that_hang_on_the_order() -> None:
     assert (
         said(FRAGILE, order_sensitive)
         == """\
-1 value cut otherwise in another order
+1 value sharded differently in another order
 value  lifo      fifo
 %p     f32[8@a]  f32[8@b]
 
@@ -201,12 +201,12 @@ def test_what_is_left_out() -> None:
 1 operation without a factor rule
   %m = reshard  stops a  f.ir:8
 
-5 dimensions whole though an axis is free
-  %m  dimension 0 of 8  could be cut over a or b  128 B
-  %m  dimension 1 of 4  could be cut over a or b  128 B
-  %x  dimension 1 of 4  could be cut over b       64 B
-  %y  dimension 1 of 4  could be cut over b       64 B
-  %z  dimension 1 of 4  could be cut over b       64 B
+5 dimensions unsharded although an axis is free
+  %m  dimension 0 of 8  could be sharded over a or b  128 B
+  %m  dimension 1 of 4  could be sharded over a or b  128 B
+  %x  dimension 1 of 4  could be sharded over b       64 B
+  %y  dimension 1 of 4  could be sharded over b       64 B
+  %z  dimension 1 of 4  could be sharded over b       64 B
 
 2 annotations without effect
   argument %x: f32[8@a, 4@-]  f.ir:4
@@ -218,7 +218,7 @@ def test_all_in_numbers() -> None:
     assert (
         said(MLP, summarize)
         == """\
-9 of 9 tensors cut
+9 of 9 tensors sharded
 
 annotations
   argument %x: f32[64@data, 128@-]   f.ir:4
