@@ -111,7 +111,7 @@ class _Phases:
     """What the spans of a phase have in common, worked out once however many tasks it has."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple["Program", int], tuple[Activity, str, bool]] = {}
+        self._known: dict[tuple[Program, int], tuple[Activity, str, bool]] = {}
 
     def span_of(self, task: "Task") -> Span:
         key = task.program, task.phase
