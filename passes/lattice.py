@@ -76,9 +76,16 @@ class Problem:
         )
         self.itemsize = type.numpy.itemsize
         self.begun = merge([a for a in end if a not in kept or a not in waiting])
+        # A search asks for the same few again and again.
+        self._pieces: dict[tuple[int, ...], int] = {}
+        self._held: dict[Cuts, int] = {}
+        self._held_at_end = self.held(self.goal[0])
 
     def pieces(self, atoms: tuple[int, ...]) -> int:
-        return prod(self.sizes[a] for a in atoms)
+        found = self._pieces.get(atoms)
+        if found is None:
+            found = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
+        return found
 
     def local(self, dim: int, cut: tuple[int, ...]) -> int:
         """How many positions of a dimension a device holds."""
@@ -86,11 +93,15 @@ class Problem:
 
     def held(self, cuts: Cuts) -> int:
         """Bytes that a device holds."""
-        return prod(map(self.local, range(len(cuts)), cuts), start=self.itemsize)
+        found = self._held.get(cuts)
+        if found is None:
+            local = map(self.local, range(len(cuts)), cuts)
+            found = self._held[cuts] = prod(local, start=self.itemsize)
+        return found
 
     def left(self, state: State) -> int:
         """Bytes that a device must at least still receive."""
-        return max(0, self.held(self.goal[0]) - self.held(state[0]))
+        return max(0, self._held_at_end - self.held(state[0]))
 
     def fits(self, cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> bool:
         """Whether the pieces of a dimension can be cut further, or be what is left of that."""
