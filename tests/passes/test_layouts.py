@@ -12,7 +12,7 @@ from shardir.passes.prices import place_of, price
 from shardir.text.parser import parse
 from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
 from tests.passes.lines import body
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, few_of_each
 from tests.sampling import Sample
 from tests.shardings import MESHES
 from tests.strategies import modules
@@ -81,7 +81,7 @@ def test_the_exact_pipeline_improves_on_nothing() -> None:
     assert module.main.spmd is not None
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+@pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObject) -> None:

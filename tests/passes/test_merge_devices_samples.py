@@ -12,7 +12,7 @@ from shardir.mesh import Mesh
 from shardir.passes import Pipeline
 from tests.passes.agreeing import annotated, reject_the_simplest
 from tests.passes.merged import merged, run_merged
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, few_of_each
 from tests.sampling import Sample
 
 MESHES = (
@@ -26,7 +26,7 @@ FOLDING = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
 EXAMPLES = max(settings().max_examples // 100, 1)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+@pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_every_operation(sample: Sample, data: st.DataObject) -> None:

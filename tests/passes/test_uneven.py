@@ -23,7 +23,7 @@ from shardir.types import TensorType
 from shardir.verify import verify
 from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
 from tests.passes.lines import body
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, few_of_each
 from tests.sampling import Sample
 from tests.shardings import MESHES as EIGHT, shardings
 from tests.strategies import modules
@@ -45,7 +45,7 @@ def test_programs_on_meshes_that_divide_nothing(data: st.DataObject) -> None:
     must_agree(annotations, "propagate,reshard,delay-sums,partition,cse,dce")
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+@pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_every_operation_on_meshes_that_divide_nothing(sample: Sample, data: st.DataObject) -> None:
