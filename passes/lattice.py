@@ -80,21 +80,32 @@ class Problem:
         )
         self.itemsize = type.numpy.itemsize
         self.begun = merge([a for a in end if a not in kept or a not in waiting])
+        # A search asks for the same few again and again.
+        self._pieces: dict[tuple[int, ...], int] = {}
+        self._held: dict[Cuts, int] = {}
+        self._held_at_end = self.held(self.goal[0])
 
     def pieces(self, atoms: tuple[int, ...]) -> int:
-        return prod(self.sizes[a] for a in atoms)
+        found = self._pieces.get(atoms)
+        if found is None:
+            found = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
+        return found
 
     def local(self, dim: int, cut: tuple[int, ...]) -> int:
         """Return the number of positions of a dimension on one device."""
         return -(-self.room[dim] // self.pieces(cut))
 
     def held(self, cuts: Cuts) -> int:
-        """Return the bytes on one device."""
-        return prod(map(self.local, range(len(cuts)), cuts), start=self.itemsize)
+        """Bytes that a device holds."""
+        found = self._held.get(cuts)
+        if found is None:
+            local = map(self.local, range(len(cuts)), cuts)
+            found = self._held[cuts] = prod(local, start=self.itemsize)
+        return found
 
     def left(self, state: State) -> int:
-        """Return a lower bound of the bytes that a device still has to receive."""
-        return max(0, self.held(self.goal[0]) - self.held(state[0]))
+        """Bytes that a device must at least still receive."""
+        return max(0, self._held_at_end - self.held(state[0]))
 
     def fits(self, cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> bool:
         """Return whether a dimension can be sharded further by `atoms`, or be gathered back from

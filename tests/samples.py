@@ -4,6 +4,10 @@ A new operation needs a row in one of the tables; `tests/core/ops/test_samples.p
 missing.
 """
 
+from collections.abc import Sequence
+
+from hypothesis import settings
+
 from shardir.types import INEXACT
 from tests.op_samples import (
     arrangement,
@@ -32,6 +36,25 @@ SMOOTH = [
     and any(v.type.dtype in INEXACT for v in sample.function().body.returns)
 ]
 """Those that have derivatives to compare."""
+
+SAMPLES_EACH = 3
+
+
+def few_of_each(samples: Sequence[Sample]) -> list[Sample]:
+    """At most `SAMPLES_EACH` samples of each operation, the first and the last among them.
+
+    With `--long` they are all: where rules look at shapes, element types are seldom news.
+    """
+    if settings().max_examples > 200:
+        return list(samples)
+    by_name: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_name.setdefault(sample.spec.name, []).append(sample)
+    return [
+        each[i * (len(each) - 1) // max(min(SAMPLES_EACH, len(each)) - 1, 1)]
+        for each in by_name.values()
+        for i in range(min(SAMPLES_EACH, len(each)))
+    ]
 
 
 def samples_of(*names: str) -> list[Sample]:

@@ -16,6 +16,7 @@ from shardir.ir import Op
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.native.data import View
+    from shardir.backends.cpu.native.runtime.program import Program
     from shardir.backends.cpu.native.runtime.recording import Recording, Task
     from shardir.backends.cpu.native.runtime.roofline import Roofline
 
@@ -72,7 +73,8 @@ class Watching:
         del self._marks[: len(marks)]  # Other threads may append marks meanwhile.
         spans = [_of_mark(each) for each in marks]
         if self._record is not None:
-            spans += [_of_task(each) for each in self._record.take()]
+            phases = _Phases()
+            spans += [phases.span_of(each) for each in self._record.take()]
             self.lost = self._record.lost
         return sorted(spans, key=lambda span: span.begin)
 
@@ -106,19 +108,32 @@ def _of_mark(mark: Mark) -> Span:
     return Span(activity, f"numpy {op.name}", PYTHON, 0, mark.begin, mark.end, True)
 
 
-def _of_task(task: "Task") -> Span:
-    program = task.program
-    phase = program.phases[task.phase]
+@final
+class _Phases:
+    """What the spans of a phase have in common, worked out once however many tasks it has."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Program, int], tuple[Activity, str, bool]] = {}
+
+    def span_of(self, task: "Task") -> Span:
+        key = task.program, task.phase
+        common = self._known.get(key)
+        if common is None:
+            common = self._known[key] = _of_phase(*key)
+        activity, label, first = common
+        starts = first and task.task == 0
+        return Span(activity, label, task.thread, task.task, task.begin, task.end, starts)
+
+
+def _of_phase(program: "Program", number: int) -> tuple[Activity, str, bool]:
+    """The activity of a phase, its label, and whether the activity begins with it."""
+    phase = program.phases[number]
     label = phase.label or phase.kernel.name
-    cause: Any = program.causes[task.phase] if program.causes else None
+    cause: Any = program.causes[number] if program.causes else None
     if cause is None:
-        activity = Activity(id(phase), None, label, 0, 0)
-        first = True
-    else:
-        activity = _activity(cause)
-        first = task.phase == 0 or program.causes[task.phase - 1] is not cause
-    starts = first and task.task == 0
-    return Span(activity, label, task.thread, task.task, task.begin, task.end, starts)
+        return Activity(id(phase), None, label, 0, 0), label, True
+    first = number == 0 or program.causes[number - 1] is not cause
+    return _activity(cause), label, first
 
 
 def _activity(cause: Any) -> Activity:

@@ -27,7 +27,7 @@ from tests.sampling import Sample
 from tests.shardings import shardings
 from tests.strategies import modules
 
-EXAMPLES = max(settings().max_examples // 4, 1)
+EXAMPLES = max(settings().max_examples // 4, 25)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)

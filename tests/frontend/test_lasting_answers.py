@@ -66,6 +66,7 @@ def test_threads_call_while_answers_come_and_go() -> None:
 
 def test_a_function_keeps_the_answers_that_were_there_first() -> None:
     """Two threads may make them at once, and machine code works by their addresses."""
+    gc.freeze()  # What earlier tests left takes the collector seconds.
     fun = sd.jit(lambda x: x + 1)
     for _ in range(3):
         fun(X)
@@ -99,6 +100,7 @@ def test_arrays_that_are_gone_are_missed() -> None:
 
 
 def test_nothing_is_held_or_let_go() -> None:
+    gc.freeze()  # What earlier tests left takes the collector seconds.
     gone = snp.asarray(A)
     gone.delete()
 

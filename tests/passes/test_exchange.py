@@ -32,7 +32,7 @@ MESHES = (
     Mesh("m", (("x", 8),)),
 )
 
-EXAMPLES = max(settings().max_examples // 3, 1)
+EXAMPLES = max(settings().max_examples // 3, 25)
 """How many ways each operation is cut."""
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

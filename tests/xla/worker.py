@@ -43,6 +43,7 @@ def run(text: str, sharded: bool, count: int, arguments: Parts) -> Parts:
 
 def main() -> None:
     jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_disable_most_optimizations", True)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while True:
         try:

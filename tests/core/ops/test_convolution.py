@@ -96,7 +96,7 @@ class Setting:
 seeds = given(strategies.integers(0, 2**32 - 1))
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
 def test_every_product_is_summed_where_it_belongs(seed: int) -> None:
     s = Setting(seed)
@@ -107,7 +107,7 @@ def test_every_product_is_summed_where_it_belongs(seed: int) -> None:
     np.testing.assert_allclose(got, s.expected(x, w), rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
 def test_its_cotangents_are_its_derivatives(seed: int) -> None:
     s = Setting(seed)

@@ -140,7 +140,7 @@ each_op = pytest.mark.parametrize("op", [*COMBINE])
 
 
 @each_op
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
 def test_scatter_writes_what_falls_inside(op: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -172,7 +172,7 @@ def _dtype(array: Array) -> str:
     return next(name for name, dtype in NUMPY_DTYPES.items() if dtype == array.dtype)
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=max(settings().max_examples // 4, 25))
 @seeds
 def test_gather_has_its_derivatives(seed: int) -> None:
     """Where windows are inside: what is read by a window that sticks out has no derivative."""
@@ -200,7 +200,7 @@ def test_a_scatter_puts_negative_zero_below_zero(op: str, wanted: bool, dtype: s
 
 
 @each_op
-@settings(max_examples=settings().max_examples // 8)
+@settings(max_examples=max(settings().max_examples // 8, 12))
 @seeds
 def test_scatter_has_its_derivatives(op: str, seed: int) -> None:
     rng = np.random.default_rng(seed)

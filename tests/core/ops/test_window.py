@@ -27,7 +27,7 @@ COMBINE: dict[str, tuple[float, Callable[[Any, Any], Any]]] = {
 }
 each_op = pytest.mark.parametrize("op", [*COMBINE])
 seeds = given(strategies.integers(0, 2**32 - 1))
-some = settings(max_examples=settings().max_examples // 4)
+some = settings(max_examples=max(settings().max_examples // 4, 25))
 
 
 class Setting:

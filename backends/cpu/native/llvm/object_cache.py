@@ -13,8 +13,8 @@ import os
 import stat
 import tempfile
 import time
+from dataclasses import dataclass
 from functools import cache
-from itertools import count
 from pathlib import Path
 
 LIMIT_BYTES = 512 << 20
@@ -22,13 +22,48 @@ LIMIT_BYTES = 512 << 20
 MOST_FILES = 30_000
 """Limit on the number of files: schedules are small, and large folders are slow."""
 LOOK_EVERY = 64
-"""Files saved between two evictions."""
+"""Files that a process saves between two looks at how much there is, at the least."""
+SHARE_OF_ROOM = 8
+"""A process looks again when it has saved one part in so many of the room that it found left."""
 FRESH_SECONDS = 3600.0
 """A file that was used within this time is not touched again; a temporary file of this age is not
 removed yet."""
 
 _DIGEST = hashlib.sha256
-_saved = count()
+
+
+@dataclass(slots=True)
+class _Looks:
+    """When to look at the folder again, which takes a step for each of its files.
+
+    Threads that save at once may miss a count of each other, which a later look makes up for.
+    """
+
+    files: int
+    """Files that may still be saved before the next look."""
+    nbytes: int = 0
+    """Bytes that may still be saved before it, once `LOOK_EVERY` files were."""
+    saved: int = 0
+
+    def is_due(self, nbytes: int) -> bool:
+        """Count a file that was saved; return whether to look."""
+        self.saved += 1
+        self.files -= 1
+        self.nbytes -= nbytes
+        return self.files <= 0 or (self.nbytes < 0 and self.saved >= LOOK_EVERY)
+
+    def plan(self, files: int, nbytes: int) -> None:
+        """Plan the next look, where there is room left for so many files and bytes."""
+        self.files = max(LOOK_EVERY, files // SHARE_OF_ROOM)
+        self.nbytes, self.saved = nbytes // SHARE_OF_ROOM, 0
+
+
+def _first_looks() -> _Looks:
+    """Begin anywhere between two looks: many short processes look as often as one long one."""
+    return _Looks(1 + os.urandom(1)[0] % LOOK_EVERY)
+
+
+_looks = _first_looks()
 
 
 @cache
@@ -129,37 +164,39 @@ def save(key: str, code: bytes) -> None:
         if temporary is not None:
             _remove(Path(temporary))
         return
-    if next(_saved) % LOOK_EVERY == 0:
-        evict(place, LIMIT_BYTES)
+    if _looks.is_due(len(code)):
+        files, nbytes = evict(place, LIMIT_BYTES)
+        _looks.plan(MOST_FILES - files, LIMIT_BYTES - nbytes)
 
 
-def evict(place: Path, limit: int) -> None:
-    """Remove the least recently used files if a folder exceeds `limit` bytes or the limit of
-    files."""
+def evict(place: Path, limit: int) -> tuple[int, int]:
+    """Remove what was not used for longest where a folder holds more bytes than `limit`, or too
+    many files; return how many files of code, and how many bytes, are left."""
     files = []
     try:
-        found = list(place.iterdir())
-    except OSError:  # Another process removed the folder.
-        return
-    for file in found:
-        try:
-            facts = file.stat()
-        except OSError:  # Another process removed the file.
-            continue
-        if file.suffix == ".o":
-            files.append((facts.st_mtime, facts.st_size, file))
-        elif file.suffix == ".part" and time.time() - facts.st_mtime > FRESH_SECONDS:
-            _remove(file)
+        with os.scandir(place) as found:
+            for entry in found:
+                try:
+                    facts = entry.stat()
+                except OSError:  # Another process was faster.
+                    continue
+                if entry.name.endswith(".o"):
+                    files.append((facts.st_mtime, facts.st_size, entry.path))
+                elif entry.name.endswith(".part") and time.time() - facts.st_mtime > FRESH_SECONDS:
+                    _remove(entry.path)
+    except OSError:  # Somebody removed the folder.
+        return 0, 0
     total, count = sum(size for _, size, _ in files), len(files)
     if total <= limit and count <= MOST_FILES:
-        return
-    # Shrink to three quarters, so that the next files do not cause another eviction.
+        return count, total
+    # To three quarters, so that the next files do not make another round necessary.
     for _, size, file in sorted(files):
         if total <= limit * 3 // 4 and count <= MOST_FILES * 3 // 4:
-            return
+            break
         _remove(file)
         total -= size
         count -= 1
+    return count, total
 
 
 def _is_ours(facts: os.stat_result) -> bool:
@@ -167,8 +204,8 @@ def _is_ours(facts: os.stat_result) -> bool:
     return facts.st_uid == os.getuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _remove(file: Path) -> None:
+def _remove(file: str | Path) -> None:
     try:
-        file.unlink()
-    except OSError:  # The file is already gone, or cannot be removed.
+        os.unlink(file)
+    except OSError:  # It is gone, or stays.
         return

@@ -76,8 +76,16 @@ class _Programs:
             found = sorted(programs.items(), key=itemgetter(0))
         self._tables = [table for table, _ in found]
         self._programs = [program for _, program in found]
+        self._found: dict[int, tuple[Program, int] | None] = {}
 
     def find(self, entry: int) -> tuple[Program, int] | None:
+        try:
+            return self._found[entry]
+        except KeyError:
+            found = self._found[entry] = self._search(entry)
+            return found
+
+    def _search(self, entry: int) -> tuple[Program, int] | None:
         which = int(np.searchsorted(self._tables, entry, side="right")) - 1
         if which < 0:
             return None

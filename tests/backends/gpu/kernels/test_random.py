@@ -11,7 +11,7 @@ from tests.backends.cpu.native.loops.test_random import arguments, programs
 from tests.backends.gpu.kernels.running import TINY, Interpreter
 
 common = settings(
-    max_examples=settings().max_examples // 5, deadline=None, derandomize=True,
+    max_examples=max(settings().max_examples // 5, 20), deadline=None, derandomize=True,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip

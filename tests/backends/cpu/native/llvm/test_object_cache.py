@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of the cache, made by its first use."""
     folder = tmp_path / "code"
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(folder))
+    monkeypatch.setattr(object_cache, "_looks", object_cache._first_looks())
     object_cache.folder.cache_clear()
     yield folder
     object_cache.folder.cache_clear()
@@ -277,6 +278,39 @@ def test_the_size_is_looked_at_now_and_then(place: Path, monkeypatch: pytest.Mon
         object_cache.save(f"k{number}", bytes(1000))
     most = 20 + object_cache.LOOK_EVERY
     assert 0 < len(list(place.iterdir())) <= most
+
+
+def test_a_folder_with_room_is_looked_at_seldom(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look takes a step for each file: a process looks again when it has used up an eighth of
+    the room for files, or for bytes, that it found."""
+    looks: list[int] = []
+    room = 100_000
+
+    def evict(*_: object) -> tuple[int, int]:
+        looks.append(saved)
+        return object_cache.MOST_FILES - 800, object_cache.LIMIT_BYTES - room
+
+    monkeypatch.setattr(object_cache, "evict", evict)
+    monkeypatch.setattr(object_cache, "_looks", object_cache._Looks(3))
+    for saved in range(1, 304):
+        object_cache.save(f"k{saved % 10}", b"")
+    assert looks == [3, 103, 203, 303]
+    looks.clear()
+    for saved in range(1, 201):
+        object_cache.save(f"k{saved % 10}", bytes(150))
+    assert looks == [84, 168]
+    looks.clear()
+    room = 1
+    for saved in range(1, 150):
+        object_cache.save(f"k{saved % 10}", bytes(150))
+    assert looks == [52, 116]
+
+
+def test_a_process_begins_anywhere_between_two_looks() -> None:
+    first = {object_cache._first_looks().files for _ in range(2000)}
+    assert first == set(range(1, object_cache.LOOK_EVERY + 1))
 
 
 def test_what_a_process_left_half_written_goes_later(place: Path) -> None:
