@@ -22,9 +22,9 @@ LIMIT_BYTES = 512 << 20
 MOST_FILES = 30_000
 """Limit on the number of files: schedules are small, and large folders are slow."""
 LOOK_EVERY = 64
-"""Files that a process saves between two looks at how much there is, at the least."""
+"""Minimum number of files that a process saves between two evictions."""
 SHARE_OF_ROOM = 8
-"""A process looks again when it has saved one part in so many of the room that it found left."""
+"""A process starts the next eviction when it has saved 1 / `SHARE_OF_ROOM` of the free space."""
 FRESH_SECONDS = 3600.0
 """A file that was used within this time is not touched again; a temporary file of this age is not
 removed yet."""
@@ -34,32 +34,32 @@ _DIGEST = hashlib.sha256
 
 @dataclass(slots=True)
 class _Looks:
-    """When to look at the folder again, which takes a step for each of its files.
+    """The time of the next eviction, which needs one system call for each file of the folder.
 
-    Threads that save at once may miss a count of each other, which a later look makes up for.
+    Threads that save in parallel may miss a count of each other, which only delays the eviction.
     """
 
     files: int
-    """Files that may still be saved before the next look."""
+    """Files that may be saved before the next eviction."""
     nbytes: int = 0
-    """Bytes that may still be saved before it, once `LOOK_EVERY` files were."""
+    """Bytes that may be saved before it, after at least `LOOK_EVERY` files."""
     saved: int = 0
 
     def is_due(self, nbytes: int) -> bool:
-        """Count a file that was saved; return whether to look."""
+        """Count a saved file; return whether an eviction is due."""
         self.saved += 1
         self.files -= 1
         self.nbytes -= nbytes
         return self.files <= 0 or (self.nbytes < 0 and self.saved >= LOOK_EVERY)
 
     def plan(self, files: int, nbytes: int) -> None:
-        """Plan the next look, where there is room left for so many files and bytes."""
+        """Plan the next eviction, given the free space in files and bytes."""
         self.files = max(LOOK_EVERY, files // SHARE_OF_ROOM)
         self.nbytes, self.saved = nbytes // SHARE_OF_ROOM, 0
 
 
 def _first_looks() -> _Looks:
-    """Begin anywhere between two looks: many short processes look as often as one long one."""
+    """Return a random start, so that many short processes evict as often as one long process."""
     return _Looks(1 + os.urandom(1)[0] % LOOK_EVERY)
 
 
@@ -170,26 +170,28 @@ def save(key: str, code: bytes) -> None:
 
 
 def evict(place: Path, limit: int) -> tuple[int, int]:
-    """Remove what was not used for longest where a folder holds more bytes than `limit`, or too
-    many files; return how many files of code, and how many bytes, are left."""
+    """Remove the least recently used files if a folder exceeds `limit` bytes or the limit of files.
+
+    Return the number of remaining files of code, and their bytes.
+    """
     files = []
     try:
         with os.scandir(place) as found:
             for entry in found:
                 try:
                     facts = entry.stat()
-                except OSError:  # Another process was faster.
+                except OSError:  # Another process removed the file.
                     continue
                 if entry.name.endswith(".o"):
                     files.append((facts.st_mtime, facts.st_size, entry.path))
                 elif entry.name.endswith(".part") and time.time() - facts.st_mtime > FRESH_SECONDS:
                     _remove(entry.path)
-    except OSError:  # Somebody removed the folder.
+    except OSError:  # Another process removed the folder.
         return 0, 0
     total, count = sum(size for _, size, _ in files), len(files)
     if total <= limit and count <= MOST_FILES:
         return count, total
-    # To three quarters, so that the next files do not make another round necessary.
+    # Shrink to three quarters, so that the next files do not cause another eviction.
     for _, size, file in sorted(files):
         if total <= limit * 3 // 4 and count <= MOST_FILES * 3 // 4:
             break
