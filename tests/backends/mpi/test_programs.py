@@ -100,7 +100,7 @@ def test_programs_with_collectives(tmp_path: Path) -> None:
     run(drawn(spmd_modules(), EXAMPLES), 3, tmp_path, "numpy")
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, 4] if LONG else [2])
 def test_claims_about_machine_code(count: int, tmp_path: Path) -> None:
     done = mpiexec(count, "-m", "tests.backends.mpi.machine_code", folder=tmp_path).check()
     assert done.out == [f"all {len(CLAIMS)}\n"] * count
