@@ -4,6 +4,9 @@ PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Tests start hundreds of Python processes, and each would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help

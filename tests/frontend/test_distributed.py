@@ -172,6 +172,18 @@ def test_numbers_in_the_environment_are_checked() -> None:
     assert "SHARDIR_COMM_TIMEOUT is 'soon'; it must be a number of seconds" in told
 
 
+def test_joining_after_devices_were_named_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sd.devices()
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "0")
+    with pytest.raises(DistributedError) as caught:
+        initialize()
+    assert str(caught.value).splitlines()[0] == (
+        "distributed.initialize() comes too late: this program has named devices already, by an "
+        "array, a mesh or devices(); call it first"
+    )
+
+
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch
+import torch._dynamo  # Dispatch modes import it when they are first used: not in every process.
 import torch.distributed as dist
 
 from shardir.backends.gpu.vendored.distributed import DistComm

@@ -5,6 +5,7 @@ runs them all: by NumPy in the same bits, and native code up to rounding.
 """
 
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,43 +51,49 @@ def compiled_for(world: World, module: Module, owner: tuple[int, ...], native: b
     return world.compile(module, owner, lower)
 
 
-def compare(module: Module, world: World, native: bool, exactly: bool) -> None:
-    size = mesh_of(module).size
-    shards = shards_of(module, random_arguments(module, whole=True))
-    want = BACKEND.compile(module)(shards)
-    for way in ("in order", "in turn", "at random"):
-        owner = owners(size, world.size, way)
-        local = [device for device in range(size) if owner[device] == world.index]
-        compiled = compiled_for(world, module, owner, native)
-        for _ in range(2):
-            got = compiled([[column[device] for device in local] for column in shards])
-            for columns, wanted in zip(got, want, strict=True):
-                assert len(columns) == len(local)
-                for device, array in zip(local, columns, strict=True):
-                    assert array.dtype == wanted[device].dtype
-                    assert array.shape == wanted[device].shape
-                    if exactly:
-                        same = array.tobytes() == wanted[device].tobytes()
-                    else:
-                        same = agree([wanted[device]], [array], rounding(module))
-                    assert same, (
-                        f"{way}, device {device}: {array} instead of {wanted[device]}\n{module}"
-                    )
+class Sample:
+    """A program with arguments, and what one process that runs all devices makes of them."""
+
+    def __init__(self, text: str) -> None:
+        self.module = parse(text)
+        self.size = mesh_of(self.module).size
+        self.shards = shards_of(self.module, random_arguments(self.module, whole=True))
+        self.want = BACKEND.compile(self.module)(self.shards)
+
+    def check(self, world: World, native: bool, exactly: bool) -> None:
+        for way in ("in order", "in turn", "at random"):
+            owner = owners(self.size, world.size, way)
+            local = [device for device in range(self.size) if owner[device] == world.index]
+            compiled = compiled_for(world, self.module, owner, native)
+            for _ in range(2):
+                got = compiled([[column[device] for device in local] for column in self.shards])
+                for columns, wanted in zip(got, self.want, strict=True):
+                    assert len(columns) == len(local)
+                    for device, array in zip(local, columns, strict=True):
+                        where = f"{way}, device {device}"
+                        self.compare(array, wanted[device], where, exactly)
+
+    def compare(self, found: Any, wanted: Any, where: str, exactly: bool) -> None:
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
+        if exactly:
+            same = found.tobytes() == wanted.tobytes()
+        else:
+            same = agree([wanted], [found], rounding(self.module))
+        assert same, f"{where}: {found} instead of {wanted}\n{self.module}"
 
 
 def main(path: str, *ways: str) -> None:
     world = connect(60)
-    texts = Path(path).read_text(encoding="utf-8").split(SEPARATOR)
+    samples = [Sample(text) for text in Path(path).read_text(encoding="utf-8").split(SEPARATOR)]
     for limit in (routing.SMALL_BYTES, -1):
         routing.SMALL_BYTES = limit
-        for text in texts:
-            for way in ways:
-                module, native = parse(text), way == "native"
-                if native and ranks_signs(module):
-                    continue
-                compare(module, world, native, exactly=limit > 0 and not native)
+        for sample, way in product(samples, ways):
+            native = way == "native"
+            if not (native and ranks_signs(sample.module)):
+                sample.check(world, native, exactly=limit > 0 and not native)
     if world.index == 0:
-        print(len(texts))
+        print(len(samples))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,8 @@ import signal
 import sys
 import threading
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -38,6 +36,11 @@ def total(x: Any) -> Any:
 
 def other() -> bool:
     return sd.process_index() == 1
+
+
+def rank() -> int:
+    """Which process this is, before it has joined the other."""
+    return int(os.environ["PMI_RANK"])
 
 
 def raises() -> None:
@@ -142,13 +145,13 @@ def runs_on() -> None:
 
 
 def ends_before_it_joins() -> None:
-    if os.environ["PMI_RANK"] == "1":
+    if rank() == 1:
         raise ModuleNotFoundError("No module named 'dataset'")
     ready()
 
 
 def joins_too_late() -> None:
-    if os.environ["PMI_RANK"] == "1":
+    if rank() == 1:
         time.sleep(1000)
     sd.distributed.initialize()
 
@@ -173,125 +176,6 @@ def other_shapes_later() -> None:
 
 def does_not_join() -> None:
     print(float(total(sd.device_put(np.arange(8, dtype=np.float32), sharding("data")))))
-
-
-def other_roots() -> None:
-    sd.distributed.gather_to_root(ready(), sd.process_index())
-
-
-def other_programs() -> None:
-    x = ready()
-    factor = 3.0 if other() else 2.0
-    sd.jit(lambda x: snp.sum(x * factor))(x)
-
-
-def other_compilers() -> None:
-    x = ready()
-    if other():
-        sd.config.update("isolated", True)
-    sd.jit(snp.sum)(x)
-
-
-def other_checks() -> None:
-    x = ready()
-    if other():
-        sd.config.update("check_replicated_inputs", False)
-    sd.jit(snp.sum)(x)
-
-
-def other_names() -> None:
-    x = ready()
-    name = "test" if other() else "train"
-
-    def step(x: Any) -> Any:
-        return x + 1
-
-    step.__name__ = name
-    sd.jit(step)(x)
-
-
-def other_meshes() -> None:
-    sd.distributed.initialize()
-    shape = (2, 4) if other() else (4, 2)
-    mesh = sd.make_mesh(shape, ("data", "model"))
-    sharding = NamedSharding(mesh, P(("data", "model")))
-    x = sd.make_array_from_callback((8,), sharding, lambda index: np.ones(1, np.float32))
-    total(x)
-
-
-def other_numbers() -> None:
-    sd.distributed.initialize()
-    sd.device_put(np.full(8, sd.process_index(), np.float32), sharding("data"))
-
-
-def other_arrays() -> None:
-    x = ready()
-    y = sd.device_put(x, NamedSharding(sd.make_mesh((4, 2), ("a", "b")), P("a")))
-    sd.distributed.gather_to_all(x if other() else y)
-
-
-def other_places() -> None:
-    x = ready()
-    if other():
-        sd.distributed.barrier("end of epoch 3")
-    sd.distributed.gather_to_all(x)
-
-
-def other_settings() -> None:
-    if os.environ["PMI_RANK"] == "1":
-        sd.config.update("enable_x64", True)
-    sd.distributed.initialize()
-
-
-def other_device_counts() -> None:
-    if os.environ["PMI_RANK"] == "1":
-        sd.set_cpu_devices(4)
-    sd.distributed.initialize()
-
-
-def counts_alone() -> None:
-    sd.distributed.initialize(local_device_count=2 if os.environ["PMI_RANK"] == "1" else None)
-
-
-def other_versions() -> None:
-    if os.environ["PMI_RANK"] == "1":
-        patched = mock.patch("shardir.frontend.distributed.version", return_value="0.0.7")
-        patched.start()
-    sd.distributed.initialize()
-
-
-def other_pythons() -> None:
-    if os.environ["PMI_RANK"] == "1":
-        mock.patch("sys.version_info", (3, 99, 1)).start()
-    sd.distributed.initialize()
-
-
-def other_numpys() -> None:
-    if os.environ["PMI_RANK"] == "1":
-        real = version
-        patched = mock.patch("shardir.frontend.distributed.version")
-        patched.start().side_effect = lambda name: "1.0" if name == "numpy" else real(name)
-    sd.distributed.initialize()
-
-
-def too_late() -> None:
-    sd.devices()
-    sd.distributed.initialize()
-
-
-def too_few_devices() -> None:
-    sd.set_cpu_devices(1)
-    sd.distributed.initialize()
-
-
-def reads_what_is_elsewhere() -> None:
-    np.asarray(ready())
-
-
-def more_devices_later() -> None:
-    ready()
-    sd.set_cpu_devices(16)
-    sd.devices()
 
 
 def politely() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.backends.mpi import refusals
 from tests.backends.mpi.launching import ROOT, Done, mpiexec
 
 SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "scenarios.py"
@@ -128,44 +129,16 @@ def test_a_process_that_has_lost_its_launcher_ends(tmp_path: Path) -> None:
     assert ") has lost its launcher\n" in done.err[0]
 
 
-@pytest.mark.parametrize(
-    ("scenario", "told"),
-    [
-        (
-            "other_shapes",
-            "the processes disagree about total: its arguments differ; process 0 (HOST) has "
-            "'%x: f32[1] of f32[8@data]', and process 1 (HOST) has '%x: f32[2] of f32[16@data]'",
-        ),
-        ("other_programs", "the processes disagree about lambda: its operations differ"),
-        (
-            "other_meshes",
-            "its mesh differs; process 0 (HOST) has 'mesh @mesh = [data=4, model=2]', and "
-            "process 1 (HOST) has 'mesh @mesh = [data=2, model=4]'",
-        ),
-        (
-            "other_compilers",
-            "its compiler differs; process 0 (HOST) has 'machine code', and process 1 (HOST) has "
-            "'NumPy'",
-        ),
-        (
-            "other_checks",
-            "its setting check_replicated_inputs differs; process 0 (HOST) has 'True', and process "
-            "1 (HOST) has 'False'",
-        ),
-    ],
-)
-def test_processes_that_disagree_are_told_about_what(
-    scenario: str, told: str, tmp_path: Path
-) -> None:
-    done = play(scenario, tmp_path)
+def test_processes_that_disagree_end_the_job(tmp_path: Path) -> None:
+    done = play("other_shapes", tmp_path)
     assert done.code == 1
-    for process in (0, 1):
-        text = done.err[process]
-        if "DisagreementError" in text:
-            host = text.partition("process 0 (")[2].partition(")")[0]
-            assert told.replace("HOST", host) in text
-            assert "every process must run the same program, on arrays of the same" in text
-    assert "DisagreementError" in done.errors
+    assert "DisagreementError: the processes disagree about total: its arguments d" in done.errors
+    assert "ends the job, because of the DisagreementError above" in done.errors
+
+
+def test_what_cannot_be_is_refused_in_both_processes(tmp_path: Path) -> None:
+    done = mpiexec(2, "-m", "tests.backends.mpi.refusals", folder=tmp_path).check()
+    assert done.out == [f"all {len(refusals.CLAIMS)}\n"] * 2
 
 
 def test_processes_that_disagree_later_are_told_about_what(tmp_path: Path) -> None:
@@ -192,72 +165,8 @@ def test_processes_that_do_not_join_are_told(tmp_path: Path) -> None:
         ) in text
 
 
-def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
-    done = play("other_names", tmp_path)
-    assert done.code == 1
-    assert "is at the start of train, and process 1 (" in done.errors
-    assert "is at the start of test; all processes must run the same programs" in done.errors
-
-
-@pytest.mark.parametrize(
-    ("scenario", "told"),
-    [
-        (
-            "other_numbers",
-            "process 1 places other elements than process 0 on devices of several processes; pass "
-            "the same array in all, or the shard of each process to "
-            "shardir.distributed.from_process_local",
-        ),
-        (
-            "other_arrays",
-            "processes 0 and 1 are both gathering an array of type f32[8], with different "
-            "shardings or devices; every process must pass the same array",
-        ),
-        ("other_roots", "is at gathering an array of type f32[8] to process 0, and process 1 ("),
-        ("other_places", "is at gathering an array of type f32[8], and process 1 ("),
-        ("other_places", "is at the barrier 'end of epoch 3'; all processes must run the same"),
-        (
-            "other_settings",
-            "process 0 has the setting enable_x64=False, and process 1 has enable_x64=True; every "
-            "process must have the same settings",
-        ),
-        (
-            "other_device_counts",
-            "process 0 has the setting num_cpu_devices=8, and process 1 has num_cpu_devices=4; "
-            "every process must have the same settings",
-        ),
-        ("counts_alone", "has a local_device_count, and process 0 ("),
-        ("other_versions", ") 0.0.7; install the same version for all"),
-        ("other_pythons", ") 3.99; install the same version for all"),
-        ("other_numpys", ") 1.0; install the same version for all"),
-        (
-            "too_late",
-            "distributed.initialize() is called too late: this program has created devices by an "
-            "array, a mesh or devices(); call it first",
-        ),
-        (
-            "too_few_devices",
-            "1 device cannot be distributed over 2 processes; pass local_device_count=1, or set "
-            "SHARDIR_CPU_DEVICES=2",
-        ),
-        (
-            "reads_what_is_elsewhere",
-            "this array of type f32[8] is on 8 devices, and 4 of them belong to process ",
-        ),
-        (
-            "more_devices_later",
-            "distributed.initialize() distributed 8 devices over 2 processes, and now there are "
-            "16; set their number before",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(scenario: str, told: str, tmp_path: Path) -> None:
-    done = play(scenario, tmp_path)
-    assert done.code == 1
-    assert told in done.errors
-
-
 def test_many_processes_on_few_cores_let_each_other_work(tmp_path: Path) -> None:
-    done = play("politely", tmp_path, 8).check()
-    few = len(os.sched_getaffinity(0)) < 8
-    assert done.out == ["polite\n" if few else "busy\n"] * 8
+    cores = len(os.sched_getaffinity(0))
+    count = min(cores + 1, 8)
+    done = play("politely", tmp_path, count).check()
+    assert done.out == ["polite\n" if count > cores else "busy\n"] * count
