@@ -50,7 +50,7 @@ def numbers_of_devices_differ() -> None:
     )
     sd.set_cpu_devices(1)
     assert first_line(initialize) == (
-        "1 device cannot be dealt out to 2 processes; pass local_device_count=1, or set "
+        "1 device cannot be distributed over 2 processes; pass local_device_count=1, or set "
         "SHARDIR_CPU_DEVICES=2"
     )
     sd.set_cpu_devices(8)
@@ -147,8 +147,9 @@ def arguments_differ() -> None:
 def placed_numbers_differ() -> None:
     mine = np.full(8, sd.process_index(), np.float32)
     assert first_line(lambda: sd.device_put(mine, sharding("data"))) == (
-        "process 1 places other numbers than process 0 on devices of several processes; give "
-        "all the same, or each its own part by shardir.distributed.from_process_local"
+        "process 1 places other elements than process 0 on devices of several processes; pass "
+        "the same array in all, or the shard of each process to "
+        "shardir.distributed.from_process_local"
     )
 
 
@@ -157,8 +158,8 @@ def gathered_arrays_differ() -> None:
     x = ready()
     y = sd.device_put(x, NamedSharding(sd.make_mesh((4, 2), ("a", "b")), P("a")))
     assert first_line(lambda: gather_to_all(x if other() else y)) == (
-        "processes 0 and 1 are both at gathering an array of type f32[8], and mean arrays of "
-        "other shardings or on other devices; every process must name the same array"
+        "processes 0 and 1 are both gathering an array of type f32[8], with different "
+        "shardings or devices; every process must pass the same array"
     )
     end = "; all processes must run the same programs in the same order"
     gathering = "(HOST) is at gathering an array of type f32[8]"
@@ -183,8 +184,8 @@ def what_is_elsewhere_is_not_read() -> None:
 def devices_stay_as_many() -> None:
     sd.set_cpu_devices(16)
     assert first_line(sd.devices) == (
-        "there were to be 8 devices when distributed.initialize() dealt them out to 2 "
-        "processes, and now 16; set their number before"
+        "distributed.initialize() distributed 8 devices over 2 processes, and now there are "
+        "16; set their number before"
     )
     sd.set_cpu_devices(8)
     assert len(sd.devices()) == 8
