@@ -1,6 +1,6 @@
 """Backends: run or emit partitioned programs for CPUs, GPUs, IPUs and MPI jobs."""
 
-from shardir.backends import forking as forking
+from shardir.backends import fork_handlers as fork_handlers
 from shardir.backends.base import (
     Backend as Backend,
     Executable as Executable,

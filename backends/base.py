@@ -13,9 +13,9 @@ from typing import Any
 import numpy.typing as npt
 
 from shardir.backends.storage import Storage as Storage
+from shardir.cost.memory import MemoryEstimate
 from shardir.errors import ShardirError
-from shardir.ir import Module
-from shardir.memory import Memory
+from shardir.ir.module import Module
 
 Array = npt.NDArray[Any]
 Launch = Callable[[list[Any]], list[Any] | None]
@@ -79,7 +79,7 @@ class Executable(ABC):
         bytes."""
         return {}
 
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryEstimate | None:
         """Return the bytes that a run holds for all devices together, or None if they are
         unknown."""
         return None
@@ -89,7 +89,7 @@ class Executable(ABC):
         return None
 
 
-class WholeExecutable(ABC):
+class UnshardedExecutable(ABC):
     """A compiled program that takes and returns unsharded tensors, stored for all devices
     together."""
 
@@ -126,7 +126,7 @@ class WholeExecutable(ABC):
         return {}
 
     @abstractmethod
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryEstimate:
         """Return the bytes that a run holds for all devices together without donation."""
 
     @abstractmethod
@@ -147,19 +147,21 @@ class Backend(ABC):
         return
 
     @abstractmethod
-    def compile(self, module: Module) -> Executable | WholeExecutable:
+    def compile(self, module: Module) -> Executable | UnshardedExecutable:
         """Compile the first function of a module that went through `pipeline`.
 
         It is a per-device function, or a function without collectives for one device.
         """
 
-    def bring(self, module: Module, lowered: Callable[[], Module]) -> Executable | WholeExecutable:
+    def bring(
+        self, module: Module, lowered: Callable[[], Module]
+    ) -> Executable | UnshardedExecutable:
         """Return the cached executable of a partitioned module, or `compile` the module that
         `lowered` returns."""
         return self.compile(lowered())
 
 
-class Link(ABC):
+class ProcessLink(ABC):
     """The communication of a process with the others that run the same program.
 
     All processes that take part in a call must call it in the same order; `what` describes the call
@@ -200,20 +202,20 @@ class Link(ABC):
         """Send bytes to processes, and receive arrays of the given sizes from others."""
 
 
-_PLACES = {
-    "cpu": ("shardir.backends.cpu.native", "BACKEND"),
-    "numpy": ("shardir.backends.cpu", "BACKEND"),
-    "isolated": ("shardir.backends.cpu", "ISOLATED"),
+_BACKEND_LOCATIONS = {
+    "cpu": ("shardir.backends.cpu", "BACKEND"),
+    "numpy": ("shardir.backends.numpy", "BACKEND"),
+    "isolated": ("shardir.backends.numpy", "ISOLATED"),
     "gpu": ("shardir.backends.gpu.backend", "BACKEND"),
 }
 
 
 def get_backend(name: str) -> Backend:
     """Return the backend called `name`; raise `UnknownBackendError` if there is none."""
-    if name not in _PLACES:
+    if name not in _BACKEND_LOCATIONS:
         raise UnknownBackendError(
-            f"no backend is called {name!r}; the backends are {', '.join(sorted(_PLACES))}"
+            f"no backend is called {name!r}; the backends are {', '.join(sorted(_BACKEND_LOCATIONS))}"
         )
-    module, attribute = _PLACES[name]
+    module, attribute = _BACKEND_LOCATIONS[name]
     backend: Backend = getattr(import_module(module), attribute)
     return backend

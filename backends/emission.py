@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
 
-from shardir.errors import ShardirError, suggestion
-from shardir.interpret import mesh_of
-from shardir.ir import Function, Global, Module, Op
-from shardir.mesh import Mesh
-from shardir.placement import Sharding
-from shardir.types import TensorType
+from shardir.errors import ShardirError, suggest_name
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, GlobalTensor, Module, Op
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +35,7 @@ class EmissionError(ShardirError, ValueError):
 
 
 @dataclass(frozen=True)
-class Boundary:
+class ProgramValue:
     """An argument or result of a program.
 
     `name` is the name of the value in the program, `label` the user's name (`params.w`). `whole` is
@@ -73,8 +73,8 @@ class Emission:
 
     module: Module
     mesh: Mesh
-    arguments: tuple[Boundary, ...]
-    results: tuple[Boundary, ...]
+    arguments: tuple[ProgramValue, ...]
+    results: tuple[ProgramValue, ...]
     title: str
     samples: Samples | None = None
 
@@ -83,13 +83,13 @@ class Emission:
         """Return the emission of a module whose arguments and results have the program's names."""
         main = module.main
         count = len(main.body.returns)
-        ins, outs = _globals(main)
+        ins, outs = _unsharded_interface(main)
         arguments = [
-            Boundary(param.name, param.name, each.type, param.type, each.sharding)
+            ProgramValue(param.name, param.name, each.type, param.type, each.sharding)
             for param, each in zip(main.body.params, ins, strict=True)
         ]
         results = [
-            Boundary(
+            ProgramValue(
                 value.name,
                 "result" if count == 1 else f"result[{i}]",
                 each.type,
@@ -98,21 +98,21 @@ class Emission:
             )
             for i, (value, each) in enumerate(zip(main.body.returns, outs, strict=True))
         ]
-        mesh = ALONE if main.spmd is None else mesh_of(module)
+        mesh = SINGLE_DEVICE_MESH if main.spmd is None else spmd_mesh_of(module)
         return cls(module, mesh, tuple(arguments), tuple(results), main.name)
 
 
-ALONE = Mesh("mesh", ())
+SINGLE_DEVICE_MESH = Mesh("mesh", ())
 """The mesh of a program for one device."""
 
 
-def _globals(main: Function) -> tuple[Sequence[Global], Sequence[Global]]:
+def _unsharded_interface(main: Function) -> tuple[Sequence[GlobalTensor], Sequence[GlobalTensor]]:
     """Return the unsharded types and shardings of the parameters and results."""
     if main.spmd is not None:
         return main.spmd.params, main.spmd.results
 
-    def whole(type: TensorType) -> Global:
-        return Global(type, Sharding.whole(ALONE.name, type.rank))
+    def whole(type: TensorType) -> GlobalTensor:
+        return GlobalTensor(type, Sharding.whole(SINGLE_DEVICE_MESH.name, type.rank))
 
     return [whole(v.type) for v in main.body.params], [whole(v.type) for v in main.body.returns]
 
@@ -140,11 +140,11 @@ class Target(ABC):
                 has = f"it has {', '.join(sorted(self.options)) or 'none'}"
                 raise EmissionError(
                     f"target {self.name!r} has no option {name!r}; "
-                    f"{suggestion(name, self.options) or has}"
+                    f"{suggest_name(name, self.options) or has}"
                 )
 
 
-_PLACES = {
+_TARGET_LOCATIONS = {
     "gpu": ("shardir.backends.gpu", "TARGET"),
     "ipu": ("shardir.backends.ipu", "TARGET"),
 }
@@ -152,10 +152,10 @@ _PLACES = {
 
 def get_target(name: str) -> Target:
     """Return the target called `name`; raise `EmissionError` if there is none."""
-    if name not in _PLACES:
+    if name not in _TARGET_LOCATIONS:
         raise EmissionError(
-            f"no target is called {name!r}; the targets are {', '.join(sorted(_PLACES))}"
+            f"no target is called {name!r}; the targets are {', '.join(sorted(_TARGET_LOCATIONS))}"
         )
-    module, attribute = _PLACES[name]
+    module, attribute = _TARGET_LOCATIONS[name]
     target: Target = getattr(import_module(module), attribute)
     return target

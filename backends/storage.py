@@ -31,7 +31,7 @@ class Storage:
         """Return the memory of an array, of a copy if its elements are not in row-major order."""
         kept = np.ascontiguousarray(array).reshape(array.shape)
         made = cls(kept.__array_interface__["data"][0], kept, kept.shape, kept.dtype)
-        made._array = made._bytes_as_numbers()
+        made._array = made._view_as_array()
         return made
 
     @classmethod
@@ -41,7 +41,7 @@ class Storage:
         return cls(array.__array_interface__["data"][0], array, array.shape, array.dtype)
 
     @property
-    def untouched(self) -> bool:
+    def has_no_numpy_array(self) -> bool:
         """True if no NumPy array of this memory was created."""
         return self._array is None
 
@@ -49,17 +49,17 @@ class Storage:
     def array(self) -> npt.NDArray[Any]:
         """A read-only NumPy array of the elements."""
         if self._array is None:
-            _show(self.owner)
-            self._array = self._bytes_as_numbers()
+            _notify_owner(self.owner)
+            self._array = self._view_as_array()
         return self._array
 
-    def _bytes_as_numbers(self) -> npt.NDArray[Any]:
+    def _view_as_array(self) -> npt.NDArray[Any]:
         """Return its memory as a read-only array that cannot be made writable, unlike a view of a
         NumPy array. Types that are not NumPy's own are views of bytes."""
-        return np.asarray(_Bytes(self)).view(self.dtype).reshape(self.shape)
+        return np.asarray(_ArrayBase(self)).view(self.dtype).reshape(self.shape)
 
 
-def _show(owner: Any) -> None:
+def _notify_owner(owner: Any) -> None:
     """Notify the owner of memory, if it has a method for it, that a NumPy array may now refer to
     it."""
     while type(owner) is Storage:
@@ -71,11 +71,11 @@ def _show(owner: Any) -> None:
 
 def is_storage(base: object) -> bool:
     """Return whether the memory of an array with this base is a storage's and is never modified."""
-    return isinstance(base, _Bytes)
+    return isinstance(base, _ArrayBase)
 
 
 @final
-class _Bytes:
+class _ArrayBase:
     """The base of a NumPy array; the array references it, and it references the memory."""
 
     __slots__ = ("__array_interface__", "owner")

@@ -112,8 +112,8 @@ def found_by_shardir(program: Program) -> Found | str:
     import shardir.nn
     import shardir.numpy
     import shardir.random
-    from shardir.communication import collectives
-    from shardir.frontend.devices import virtual_devices
+    from shardir.cost.communication import list_collectives
+    from shardir.frontend.shardings.devices import virtual_devices
     from shardir.sharding import NamedSharding, PartitionSpec
 
     mesh = sd.make_mesh((4, 2), ("x", "y"), devices=virtual_devices(8))
@@ -124,7 +124,7 @@ def found_by_shardir(program: Program) -> Found | str:
         module = lowered.after("dce")
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return [(c.kind, c.nbytes) for c in collectives(module) for _ in range(c.executions or 1)]
+    return [(c.kind, c.nbytes) for c in list_collectives(module) for _ in range(c.executions or 1)]
 
 
 def found_by_jax(program: Program) -> Found | str:

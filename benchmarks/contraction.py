@@ -22,16 +22,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
-from shardir.backends.cpu.native.data import View, packed
-from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.runtime.program import load
-from shardir.backends.cpu.native.runtime.roofline import roofline
-from shardir.backends.cpu.native.runtime.workers import worker_count, workers
-from shardir.build import Builder
-from shardir.ir import Op
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.dispatch.program_table import load_program
+from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
+from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
+from shardir.backends.cpu.threads.roofline import roofline
+from shardir.backends.cpu.threads.workers import worker_count, workers
+from shardir.ir.builder import Builder
+from shardir.ir.module import Op
+from shardir.ir.types import TensorType
 from shardir.ops import convolution, dot
-from shardir.types import TensorType
 
 ROUND_SECONDS = 0.05
 
@@ -167,7 +167,7 @@ class Bench:
     """A program of one operation; also the context that its rule sees."""
 
     def __init__(self, case: Case) -> None:
-        self.workers, self.machine = worker_count(), host()
+        self.workers, self.machine = worker_count(), host_machine()
         op = case.op
         rng = np.random.default_rng(0)
         self.arrays = [aligned(v.type.nbytes, v.type) for v in op.operands]
@@ -175,14 +175,14 @@ class Bench:
             array[...] = (4 * rng.standard_normal(array.shape)).astype(array.dtype)
         self.buffers = list(self.arrays)
         views = [
-            View(i, 0, v.type.shape, packed(v.type), v.type.dtype)
+            BufferView(i, 0, v.type.shape, row_major_strides(v.type), v.type.dtype)
             for i, v in enumerate(op.operands, 1)
         ]
         type = op.result.type
-        strides = packed(type, LAYOUTS[op.name](op, views))
-        result = View(self.temporary(type.nbytes), 0, type.shape, strides, type.dtype)
+        strides = row_major_strides(type, LAYOUTS[op.name](op, views))
+        result = BufferView(self.temporary(type.nbytes), 0, type.shape, strides, type.dtype)
         self.phases = RULES[op.name](op, views, [result], self) or []
-        run = load(self.phases, len(self.buffers) + 1)
+        run = load_program(self.phases, len(self.buffers) + 1)
         addresses = [buffer.ctypes.data for buffer in self.buffers]
         self.run = lambda: run(*addresses)
 

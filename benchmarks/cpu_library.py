@@ -130,14 +130,14 @@ class Worker:
         """Bytes copied and floating-point operations (f32) a second."""
         if self.library is None or self.library.name != "shardir":
             return {}
-        from shardir.backends.cpu.native.availability import obstacle
+        from shardir.backends.cpu.availability import unavailable_reason
 
-        if obstacle() is not None:
+        if unavailable_reason() is not None:
             return {}
-        from shardir.backends.cpu.native.runtime.roofline import measure
-        from shardir.backends.cpu.native.runtime.workers import pool
+        from shardir.backends.cpu.threads.roofline import measure
+        from shardir.backends.cpu.threads.workers import worker_pool
 
-        return measure(pool())._asdict()
+        return measure(worker_pool())._asdict()
 
     def drop(self) -> dict[str, Any]:
         self.run = None

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from transformer import MESHES, arguments, train_step
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.passes.explain import (
     conflicts,
@@ -33,7 +33,7 @@ def questions(module: Module) -> dict[str, Callable[[], Any]]:
     param = "%" + module.main.body.params[0].name
     return {
         "propagate": lambda: Propagate()(module),
-        "with a record": lambda: Propagate().explained(module),
+        "with a record": lambda: Propagate().run_recorded(module),
         "explain a value": lambda: explain(module, value),
         "conflicts": lambda: conflicts(module),
         "what if": lambda: what_if(module, without=[param]),

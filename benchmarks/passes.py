@@ -15,15 +15,15 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from shardir.build import Builder
-from shardir.ir import Block, Function, Module
-from shardir.mesh import Mesh
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module
+from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
-from shardir.placement import Axis, Sharding
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
-from shardir.types import TensorType
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 
 Result = TypeVar("Result")
 MESHES = ((4, 2), (64, 64))
@@ -64,7 +64,7 @@ def measure(operations: int, shape: tuple[int, int]) -> dict[str, float]:
     text, seconds["print"] = timed(lambda: str(module))
     module, seconds["parse"] = timed(lambda: parse(text))
     _, seconds["verify"] = timed(lambda: verify(module))
-    for step in Pipeline.parse(DEFAULT).passes:
+    for step in Pipeline.parse(DEFAULT_PIPELINE).passes:
         module, seconds[step.name] = timed(lambda step=step, before=module: step(before))  # type: ignore[misc]
     return seconds
 

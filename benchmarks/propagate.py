@@ -10,12 +10,12 @@ import resource
 import time
 
 from shardir import ops as ops  # declares the operations
-from shardir.build import Builder
-from shardir.ir import Function, Module, Value
-from shardir.mesh import Mesh
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Module, Value
+from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.types import TensorType
 from shardir.passes import Propagate
-from shardir.placement import Axis, Sharding
-from shardir.types import TensorType
 
 BATCH, LENGTH, HEADS, WIDTH, HIDDEN = 64, 256, 16, 64, 4096
 MODEL = HEADS * WIDTH

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from shardir.text.parser import parse
-from shardir.text.printer import show
-from shardir.verify import verify
+from shardir.text.printer import print_module
+from shardir.verify.verifier import verify
 
 Result = TypeVar("Result")
 
@@ -92,7 +92,7 @@ def main() -> None:
         ("arrays", arrays(operations), False),
     ):
         module, parsing = best(partial(parse, text))
-        shown, printing = best(partial(show, module, locations=locations))
+        shown, printing = best(partial(print_module, module, locations=locations))
         assert shown == text, f"{name} does not print as it was written"
         _, verifying = best(partial(verify, module))
         figures = (f"{s:.3f}" for s in (parsing, printing, verifying))

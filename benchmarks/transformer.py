@@ -18,11 +18,11 @@ from rich.table import Table
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.frontend.devices import virtual_devices
+from shardir.frontend.shardings.devices import virtual_devices
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.sharding import NamedSharding, PartitionSpec as P
-from shardir.text.printer import show
+from shardir.text.printer import print_module
 
 BATCH, SEQUENCE, WIDTH, HEADS, HIDDEN, WORDS = 64, 512, 1024, 16, 4096, 32768
 MESHES = ((16, 16, 8), (2, 2, 2))
@@ -110,11 +110,11 @@ def measure(layers: int, shape: tuple[int, ...]) -> dict[str, float]:
     lap("trace")
     found["operations"] = sum(1 for _ in module.main.body.walk())
     start = time.process_time()
-    for step in Pipeline.parse(DEFAULT).passes:
+    for step in Pipeline.parse(DEFAULT_PIPELINE).passes:
         module = step(module)
         lap(step.name)
         if step.name == "propagate":
-            show(module)
+            print_module(module)
             lap("print")
     found["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return found

@@ -18,11 +18,11 @@ from contextvars import ContextVar
 from typing import final
 
 from shardir.frontend.errors import UnknownSetting
-from shardir.frontend.settings import SETTINGS, find_setting, settings_of
+from shardir.frontend.settings import SETTINGS, find_setting, read_environment
 
 
 @final
-class _Scope:
+class _ConfigScope:
     """Settings that were chosen together, and a cached snapshot of all settings."""
 
     __slots__ = ("chosen", "snapshot")
@@ -35,26 +35,26 @@ class _Scope:
         return self.chosen[name] if name in self.chosen else SETTINGS[name].default
 
 
-_block: ContextVar[_Scope | None] = ContextVar("shardir_settings", default=None)
-_process: list[_Scope] = []
+_block_scope: ContextVar[_ConfigScope | None] = ContextVar("shardir_settings", default=None)
+_process_scopes: list[_ConfigScope] = []
 """The settings of the process once they are first read; native code reads them here."""
 
 
-def _scope() -> _Scope:
+def _current_scope() -> _ConfigScope:
     """Return the settings in effect: those of the block, otherwise of the process.
 
     The environment is read once, when a setting is first read.
     """
-    block = _block.get()
+    block = _block_scope.get()
     if block is not None:
         return block
-    if not _process:
-        _process[:] = [_Scope(settings_of(os.environ))]
-    return _process[0]
+    if not _process_scopes:
+        _process_scopes[:] = [_ConfigScope(read_environment(os.environ))]
+    return _process_scopes[0]
 
 
-def _read(name: str) -> object:
-    return _scope().read(name)
+def _read_setting(name: str) -> object:
+    return _current_scope().read(name)
 
 
 class Config:
@@ -65,7 +65,7 @@ class Config:
     @property
     def num_cpu_devices(self) -> int:
         """Number of virtual CPU devices (8; `SHARDIR_CPU_DEVICES`)."""
-        count = _read("num_cpu_devices")
+        count = _read_setting("num_cpu_devices")
         assert isinstance(count, int)
         return count
 
@@ -75,7 +75,7 @@ class Config:
 
         For programs that request devices of another platform; CPU devices are used in their place.
         """
-        return str(_read("shown_platform"))
+        return str(_read_setting("shown_platform"))
 
     @property
     def num_gpu_devices(self) -> int | None:
@@ -84,30 +84,30 @@ class Config:
         If there are more devices than GPUs, devices share them, which shows how a program behaves
         on several GPUs.
         """
-        count = _read("num_gpu_devices")
+        count = _read_setting("num_gpu_devices")
         assert count is None or isinstance(count, int)
         return count
 
     @property
     def enable_x64(self) -> bool:
         """True if Python and NumPy numbers keep 64 bits (no; `SHARDIR_ENABLE_X64`)."""
-        return bool(_read("enable_x64"))
+        return bool(_read_setting("enable_x64"))
 
     @property
     def threefry_partitionable(self) -> bool:
         """True if each random bit depends on its own position alone (yes)."""
-        return bool(_read("threefry_partitionable"))
+        return bool(_read_setting("threefry_partitionable"))
 
     @property
     def dump_dir(self) -> str | None:
         """Folder for the program text after every pass (none; `SHARDIR_DUMP`)."""
-        folder = _read("dump_dir")
+        folder = _read_setting("dump_dir")
         return None if folder is None else str(folder)
 
     @property
     def verify(self) -> bool:
         """True if every pass is verified numerically (no; `SHARDIR_VERIFY`)."""
-        return bool(_read("verify"))
+        return bool(_read_setting("verify"))
 
     @property
     def isolated(self) -> bool:
@@ -115,7 +115,7 @@ class Config:
 
         Each device runs its whole program on separate memory with NumPy, which is slow.
         """
-        return bool(_read("isolated"))
+        return bool(_read_setting("isolated"))
 
     @property
     def gather(self) -> bool:
@@ -123,7 +123,7 @@ class Config:
 
         Every process must then read the same arrays in the same order.
         """
-        return bool(_read("gather"))
+        return bool(_read_setting("gather"))
 
     @property
     def check_replicated_inputs(self) -> bool:
@@ -133,7 +133,7 @@ class Config:
         Without the setting they compare them only before the first run of a program. Later calls
         with different values in one process then give wrong results without an error.
         """
-        return bool(_read("check_replicated_inputs"))
+        return bool(_read_setting("check_replicated_inputs"))
 
     @property
     def uneven(self) -> str | None:
@@ -144,7 +144,7 @@ class Config:
         `"replicate"` and `"error"` apply to the inside of programs: shard as far as it divides, or
         raise an error.
         """
-        chosen = _read("uneven")
+        chosen = _read_setting("uneven")
         return None if chosen is None else str(chosen)
 
     @property
@@ -154,17 +154,17 @@ class Config:
         `"replicate"`, the default: every device runs the operation on replicated operands, and the
         program states how much data that receives. `"error"`: such a program is refused.
         """
-        return str(_read("on_fallback"))
+        return str(_read_setting("on_fallback"))
 
     @property
     def shardy_exact(self) -> bool:
         """True if programs reshard as Shardy does instead of minimizing communication (no;
         `SHARDIR_SHARDY_EXACT`).
         """
-        return bool(_read("shardy_exact"))
+        return bool(_read_setting("shardy_exact"))
 
     def __getattr__(self, name: str) -> object:
-        return _read(find_setting(name).name)
+        return _read_setting(find_setting(name).name)
 
     def __setattr__(self, name: str, value: object) -> None:
         find_setting(name)
@@ -175,24 +175,24 @@ class Config:
     def update(self, name: str, value: object) -> None:
         """Change a setting in the enclosing block, or outside of any block for the process."""
         setting = find_setting(name)
-        kept = setting.clean(value, f"the setting {setting.name}")
-        changed = _Scope({**_scope().chosen, setting.name: kept})
-        if _block.get() is None:
-            _process[:] = [changed]
+        kept = setting.validate(value, f"the setting {setting.name}")
+        changed = _ConfigScope({**_current_scope().chosen, setting.name: kept})
+        if _block_scope.get() is None:
+            _process_scopes[:] = [changed]
         else:
-            _block.set(changed)
+            _block_scope.set(changed)
 
     def __call__(self, **settings: object) -> AbstractContextManager[None]:
         """Return a context manager in which `settings` are in effect and changes by `update` are
         local.
         """
         found = [(find_setting(name), value) for name, value in settings.items()]
-        kept = {s.name: s.clean(value, f"the setting {s.name}") for s, value in found}
-        return _enter(kept)
+        kept = {s.name: s.validate(value, f"the setting {s.name}") for s, value in found}
+        return _enter_settings(kept)
 
     def snapshot(self) -> tuple[tuple[str, object], ...]:
         """Return every setting with its value, which is part of the cache key of each trace."""
-        scope = _scope()
+        scope = _current_scope()
         if scope.snapshot is None:
             scope.snapshot = tuple((name, scope.read(name)) for name in SETTINGS)
         return scope.snapshot
@@ -202,12 +202,12 @@ class Config:
 
 
 @contextmanager
-def _enter(settings: Mapping[str, object]) -> Iterator[None]:
-    token = _block.set(_Scope({**_scope().chosen, **settings}))
+def _enter_settings(settings: Mapping[str, object]) -> Iterator[None]:
+    token = _block_scope.set(_ConfigScope({**_current_scope().chosen, **settings}))
     try:
         yield
     finally:
-        _block.reset(token)
+        _block_scope.reset(token)
 
 
 config = Config()
@@ -255,8 +255,8 @@ def uneven(mode: str | None) -> AbstractContextManager[None]:
     return config(uneven=mode)
 
 
-def uneven_mode(chosen: str | None, word: str) -> str | None:
+def resolve_uneven_mode(chosen: str | None, word: str) -> str | None:
     """Return the validated keyword `uneven` of `word`, or the setting if it is `None`."""
     if chosen is None:
         return config.uneven
-    return str(SETTINGS["uneven"].clean(chosen, f"uneven of {word}"))
+    return str(SETTINGS["uneven"].validate(chosen, f"uneven of {word}"))

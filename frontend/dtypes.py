@@ -3,7 +3,6 @@
 from typing import Any
 
 from shardir.frontend.errors import NotAnArrayError
-from shardir.frontend.locations import point
 from shardir.frontend.numpy.dtypes import (
     bfloat16 as bfloat16,
     extended as extended,
@@ -14,8 +13,9 @@ from shardir.frontend.numpy.dtypes import (
     prng_key as prng_key,
     result_type as result_type,
 )
-from shardir.frontend.promotion import DType, dtype_of, user_dtype
-from shardir.frontend.wrt import NO_GRADIENT as float0
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
+from shardir.frontend.transforms.differentiated_arguments import FLOAT0 as float0
 
 __all__ = [
     "bfloat16",
@@ -48,5 +48,5 @@ def scalar_type_of(x: Any) -> type[bool | int | float | complex]:
     dtype = result_type(x)
     kinds: dict[str, type[bool | int | float | complex]] = {"b": bool, "c": complex}
     if issubdtype(dtype, extended):
-        raise NotAnArrayError(point(f"{dtype} is no kind of number"))
+        raise NotAnArrayError(with_location(f"{dtype} is no kind of number"))
     return kinds.get(dtype.kind, float if issubdtype(dtype, _floating) else int)

@@ -57,12 +57,12 @@ class TracedValueError(ShardirError, TypeError):
     """An operation needs the concrete elements of a traced value."""
 
 
-class TracedTruthError(TracedValueError, ValueError):
+class TracedBoolError(TracedValueError, ValueError):
     """An operation needs the truth value of a traced array that does not have exactly one
     element."""
 
 
-class TracedPlaceError(TracedValueError, AttributeError):
+class TracedShardingError(TracedValueError, AttributeError):
     """The devices or the sharding of a traced value are not decided until the program is
     compiled."""
 
@@ -71,7 +71,7 @@ class TracedMaskError(TracedValueError, IndexError):
     """A traced mask is used as an index, so the number of selected elements is unknown."""
 
 
-class OutsideError(ShardirError, RuntimeError):
+class OutsideTraceError(ShardirError, RuntimeError):
     """An operation that is only valid inside of a trace is used outside of one."""
 
 
@@ -114,7 +114,7 @@ class NotAnArrayError(ShardirError, TypeError, ValueError):
     """
 
 
-class NumberError(ShardirError, OverflowError):
+class NumberRangeError(ShardirError, OverflowError):
     """A Python number does not fit into the required element type."""
 
 
@@ -128,7 +128,7 @@ class RandomError(ShardirError, ValueError, TypeError):
     """A random function is called with an invalid key, element type or shape."""
 
 
-class KeyKindError(RandomError, TypeError):
+class KeyImplementationError(RandomError, TypeError):
     """A random key is created from an invalid seed or key implementation."""
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.operators import Operators
+from shardir.frontend.arrays.operators import Operators
 
-LONGEST = 60
+MAX_OBJECT_CHARACTERS = 60
 """Maximum length of a quoted object, in characters."""
-MAX_TEXT = 300
+MAX_TEXT_CHARACTERS = 300
 """Maximum length of a quoted name or path, in characters."""
 
 
@@ -24,7 +24,7 @@ def brief(x: Any) -> str:
         text = " ".join(repr(x).split())
     except Exception:  # A class of the user may fail, or an object may not be initialized yet.
         text = f"one {type(x).__name__}"
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text if len(text) <= MAX_OBJECT_CHARACTERS else text[: MAX_OBJECT_CHARACTERS - 3] + "..."
 
 
 def brief_with_type(x: Any) -> str:
@@ -32,27 +32,27 @@ def brief_with_type(x: Any) -> str:
     return f"{brief(x)} of type {type(x).__name__}"
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return `repr(text)`, with the middle omitted where it is long.
 
     The result has no control characters and no lone surrogates.
     """
-    return _without_middle(repr(text))
+    return _omit_middle(repr(text))
 
 
-def shown(text: str) -> str:
+def quote_message(text: str) -> str:
     """Return a message of a library or of the system on one line, without control characters."""
     line = " ".join(text.split())
-    return _without_middle(line if line.isprintable() else ascii(line)[1:-1])
+    return _omit_middle(line if line.isprintable() else ascii(line)[1:-1])
 
 
-def shown_path(path: PurePath) -> str:
+def quote_path(path: PurePath) -> str:
     """Return a path as text, quoted where it has characters that cannot be printed."""
     text = str(path)
-    return _without_middle(text) if text.isprintable() else quoted(text)
+    return _omit_middle(text) if text.isprintable() else quote_text(text)
 
 
-def _without_middle(text: str) -> str:
-    if len(text) <= MAX_TEXT:
+def _omit_middle(text: str) -> str:
+    if len(text) <= MAX_TEXT_CHARACTERS:
         return text
-    return f"{text[: MAX_TEXT // 2 - 2]}...{text[1 - MAX_TEXT // 2 :]}"
+    return f"{text[: MAX_TEXT_CHARACTERS // 2 - 2]}...{text[1 - MAX_TEXT_CHARACTERS // 2 :]}"

@@ -2,7 +2,7 @@
 
 import os
 
-from shardir.decimal_text import whole_number
+from shardir.text.decimal_text import parse_natural_number
 
 
 def as_switch(value: object) -> bool:
@@ -17,7 +17,7 @@ def as_switch(value: object) -> bool:
 
 def as_count(value: object) -> int:
     if isinstance(value, str):
-        value = whole_number(value.strip())
+        value = parse_natural_number(value.strip())
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise ValueError("an integer of at least 1")
@@ -38,17 +38,17 @@ def as_folder(value: object) -> str | None:
     raise ValueError("the path of a folder, or None")
 
 
-UNEVEN = ("pad", "replicate", "error")
+UNEVEN_MODES = ("pad", "replicate", "error")
 """Treatments of a dimension that its sharding does not divide; see `jit`."""
 
 
 def as_uneven(value: object) -> str | None:
-    if value is None or value in UNEVEN:
+    if value is None or value in UNEVEN_MODES:
         return None if value is None else str(value)
     raise ValueError("'pad', 'replicate', 'error' or None")
 
 
-FALLBACKS = ("replicate", "error")
+FALLBACK_MODES = ("replicate", "error")
 """Treatments of a sharded operation without a factor rule; see `Config.on_fallback`."""
 
 PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
@@ -62,6 +62,6 @@ def as_platform(value: object) -> str:
 
 
 def as_fallback(value: object) -> str:
-    if value in FALLBACKS:
+    if value in FALLBACK_MODES:
         return str(value)
     raise ValueError("'replicate' or 'error'")

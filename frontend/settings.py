@@ -27,7 +27,7 @@ class Setting:
     variable: str | None
     check: Callable[[object], object]
 
-    def clean(self, value: object, source: str) -> object:
+    def validate(self, value: object, source: str) -> object:
         """Return the normalized `value`; `source` names its origin in errors."""
         try:
             return self.check(value)
@@ -64,7 +64,7 @@ def find_setting(name: str) -> Setting:
     return setting
 
 
-def settings_of(environment: Mapping[str, str]) -> dict[str, object]:
+def read_environment(environment: Mapping[str, str]) -> dict[str, object]:
     """Return the settings that environment variables give; empty variables are ignored.
 
     Raises `SettingError` that names a variable with an invalid value.
@@ -73,5 +73,5 @@ def settings_of(environment: Mapping[str, str]) -> dict[str, object]:
     for setting in SETTINGS.values():
         if text := environment.get(setting.variable or "", ""):
             word = f"the environment variable {setting.variable}"
-            given[setting.name] = setting.clean(text, word)
+            given[setting.name] = setting.validate(text, word)
     return given

@@ -10,28 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from shardir.agreement import agree, distance, rounding, steady
-from shardir.communication import Collective, axes_word, collectives as collectives_of
-from shardir.errors import ShardirError, suggestion
-from shardir.frontend import tree
-from shardir.frontend.array import Array
+from shardir.cost.communication import Collective, format_axes, list_collectives as collectives_of
+from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.jit import JitFunction, jit
+from shardir.frontend.dispatch.runnable import default_pipeline
+from shardir.frontend.dispatch.stages import Compiled, Lowered
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.jit import JitFunction, jit
-from shardir.frontend.locations import point
-from shardir.frontend.operands import to_numpy
-from shardir.frontend.parameters import labels_of
-from shardir.frontend.placing import device_put
+from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
-from shardir.frontend.runnable import pipeline
-from shardir.frontend.stages import Compiled, Lowered
-from shardir.interpret import run
-from shardir.ir import Module
-from shardir.ops.overlap import STARTED
-from shardir.sampling import random_arguments
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import to_numpy
+from shardir.frontend.tracing.parameters import leaf_labels
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import (
+    are_close,
+    is_stable,
+    relative_distance,
+    tolerance_of,
+)
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
+from shardir.ops.communication.async_collectives import START_OPS
 from shardir.sizes import show_bytes
 from shardir.text.parser import parse
 
-Program = Callable[..., Any] | Lowered | Compiled | Module | str
+AnyProgram = Callable[..., Any] | Lowered | Compiled | Module | str
 
 
 class CommunicationError(ShardirError, AssertionError):
@@ -42,7 +47,7 @@ class DifferentResultsError(ShardirError, AssertionError):
     """A sharded program computes other results than the unsharded program."""
 
 
-def collectives(program: Program, args: Sequence[Any] = ()) -> list[Collective]:
+def collectives(program: AnyProgram, args: Sequence[Any] = ()) -> list[Collective]:
     """Return every collective of one run of a program, in program order.
 
     Each has its `kind`, `axes`, `group_size`, the bytes of its result on one device (`nbytes`), the
@@ -50,40 +55,40 @@ def collectives(program: Program, args: Sequence[Any] = ()) -> list[Collective]:
     by loop counts; `None` in a `while`), with the user's line and its `why`. `args` are the
     positional arguments of a function, arrays or `ShapeDtypeStruct`s; nothing is run.
     """
-    return collectives_of(_partitioned(program, args))
+    return collectives_of(_partitioned_module(program, args))
 
 
-def assert_collectives(program: Program, args: Sequence[Any] = (), **expected: int) -> None:
+def assert_collectives(program: AnyProgram, args: Sequence[Any] = (), **expected: int) -> None:
     """Check the number of collectives of each kind in one run.
 
     `all_reduce=2, all_gather=0` names kinds with underscores; kinds that are not named are not
     checked, and without any name there must be none. Counts are multiplied by loop counts; a
     collective in a `while` counts once. Raises `CommunicationError` that lists the collectives.
     """
-    known = [_python(spec.name) for spec in STARTED]
+    known = [_python_name(spec.name) for spec in START_OPS]
     for name in expected:
         if name not in known:
             raise ArgumentError(
-                point(
+                with_location(
                     f"no collective is named {name!r}; "
-                    + (suggestion(name, known) or f"there are {', '.join(known)}")
+                    + (suggest_name(name, known) or f"there are {', '.join(known)}")
                 )
             )
     found = collectives(program, args)
     counts = dict.fromkeys(known, 0)
     for each in found:
-        counts[_python(each.kind)] += each.times
+        counts[_python_name(each.kind)] += each.times
     wanted = expected or dict.fromkeys(counts, 0)
     wrong = [kind for kind, count in wanted.items() if counts[kind] != count]
     if not wrong:
         return
     differ = ", ".join(f"{counts[kind]} {kind} instead of {wanted[kind]}" for kind in wrong)
-    lines = [_described(each) for each in found if _python(each.kind) in wrong]
-    raise CommunicationError("\n".join([f"{_name(program)} runs {differ}", *lines]))
+    lines = [_describe_collective(each) for each in found if _python_name(each.kind) in wrong]
+    raise CommunicationError("\n".join([f"{_program_name(program)} runs {differ}", *lines]))
 
 
 def assert_equivalent(
-    program: Program,
+    program: AnyProgram,
     args: Sequence[Any] | None = None,
     shardings: Any = None,
     *,
@@ -99,28 +104,30 @@ def assert_equivalent(
     difference.
     """
     if isinstance(program, str | Module):
-        _check_module(_parsed(program), args, tolerance)
+        _check_module(_parse_program(program), args, tolerance)
         return
     if args is None:
-        raise ArgumentError(point("assert_equivalent of a function needs its arguments"))
+        raise ArgumentError(with_location("assert_equivalent of a function needs its arguments"))
     if not isinstance(args, tuple | list):
-        raise ArgumentError(point(f"args of assert_equivalent are a tuple, got {args!r}"))
+        raise ArgumentError(with_location(f"args of assert_equivalent are a tuple, got {args!r}"))
     placed = tuple(args) if shardings is None else device_put(tuple(args), shardings)
-    lowered = _lowered(program, placed)
+    lowered = _lower_program(program, placed)
     module = lowered.module
     leaves = [*tree.leaves(placed), *lowered.captured]
     whole = [
-        _numbers(leaf).astype(param.type.numpy, copy=False)
+        _global_elements(leaf).astype(param.type.numpy, copy=False)
         for leaf, param in zip(leaves, module.main.body.params, strict=True)
     ]
     want = run(module, whole)
     compiled = program if isinstance(program, Compiled) else lowered.compile()
     result = compiled(*placed)
-    got = [_numbers(leaf) for leaf in tree.leaves(result)]
-    _compare(module, whole, want, got, tolerance, labels_of("result", result), _name(program))
+    got = [_global_elements(leaf) for leaf in tree.leaves(result)]
+    _compare(
+        module, whole, want, got, tolerance, leaf_labels("result", result), _program_name(program)
+    )
 
 
-def _numbers(leaf: Any) -> Any:
+def _global_elements(leaf: Any) -> Any:
     """Return the elements of a global array in the form that the interpreter accepts."""
     if isinstance(leaf, Array):
         return leaf.read()
@@ -130,9 +137,9 @@ def _numbers(leaf: Any) -> Any:
 def _check_module(module: Module, args: Sequence[Any] | None, tolerance: float | None) -> None:
     whole = random_arguments(module) if args is None else [np.asarray(x) for x in args]
     want = run(module, whole)
-    got = run(_partitioned(module, ()), whole)
+    got = run(_partitioned_module(module, ()), whole)
     labels = [f"result {i}" for i in range(len(want))]
-    _compare(module, whole, want, got, tolerance, labels, _name(module))
+    _compare(module, whole, want, got, tolerance, labels, _program_name(module))
 
 
 def _compare(
@@ -144,12 +151,12 @@ def _compare(
     labels: Sequence[str],
     name: str,
 ) -> None:
-    allowed = rounding(module) if tolerance is None else tolerance
-    if agree(want, got, allowed):
+    allowed = tolerance_of(module) if tolerance is None else tolerance
+    if are_close(want, got, allowed):
         return
-    if tolerance is None and not steady(module, args, want, allowed):
+    if tolerance is None and not is_stable(module, args, want, allowed):
         return
-    gaps = [distance(a, b, allowed) for a, b in zip(want, got, strict=True)]
+    gaps = [relative_distance(a, b, allowed) for a, b in zip(want, got, strict=True)]
     first = next(i for i, gap in enumerate(gaps) if gap > 1)
     off = f"by {gaps[first] * allowed:.3g}, " if np.isfinite(gaps[first] * allowed) else ""
     raise DifferentResultsError(
@@ -159,54 +166,54 @@ def _compare(
     )
 
 
-def _partitioned(program: Program, args: Sequence[Any]) -> Module:
+def _partitioned_module(program: AnyProgram, args: Sequence[Any]) -> Module:
     """Return the program of each device."""
     if isinstance(program, Compiled):
         return program.module
     if isinstance(program, str | Module):
-        module = _parsed(program)
-        return module if module.main.spmd else pipeline()(module)
-    return _lowered(program, args).compile().module
+        module = _parse_program(program)
+        return module if module.main.spmd else default_pipeline()(module)
+    return _lower_program(program, args).compile().module
 
 
-def _parsed(program: str | Module) -> Module:
+def _parse_program(program: str | Module) -> Module:
     module = parse(program, "<text>") if isinstance(program, str) else program
     if not module.functions:
-        raise ArgumentError(point("a program has a function, and this one has none"))
+        raise ArgumentError(with_location("a program has a function, and this one has none"))
     return module
 
 
-def _lowered(program: Program, args: Sequence[Any]) -> Lowered:
+def _lower_program(program: AnyProgram, args: Sequence[Any]) -> Lowered:
     if isinstance(program, Compiled):
         return program.lowered
     if isinstance(program, Lowered):
         return program
     if not callable(program):
         raise ArgumentError(
-            point(f"a program is a function, a module or its text, got {program!r}")
+            with_location(f"a program is a function, a module or its text, got {program!r}")
         )
     if not isinstance(args, (tuple, list)):
-        raise ArgumentError(point(f"args of a program are a tuple, got {brief(args)}"))
+        raise ArgumentError(with_location(f"args of a program are a tuple, got {brief(args)}"))
     function = program if isinstance(program, JitFunction) else jit(program)
     return function.lower(*args)
 
 
-def _name(program: Program) -> str:
+def _program_name(program: AnyProgram) -> str:
     if isinstance(program, str | Module):
-        return f"@{_parsed(program).main.name}"
+        return f"@{_parse_program(program).main.name}"
     if isinstance(program, Lowered | Compiled):
         return f"@{program.module.main.name}"
     return getattr(program, "__name__", repr(program))
 
 
-def _described(each: Collective) -> str:
+def _describe_collective(each: Collective) -> str:
     times = {None: " in a while", 1: ""}.get(each.executions, f", {each.executions} times")
     place = f" ({each.loc})" if each.loc else ""
     return (
-        f"  {each.kind} over {axes_word(each)} of {show_bytes(each.nbytes)}{times}: "
+        f"  {each.kind} over {format_axes(each)} of {show_bytes(each.nbytes)}{times}: "
         f"{each.why}{place}"
     )
 
 
-def _python(kind: str) -> str:
+def _python_name(kind: str) -> str:
     return kind.replace("-", "_")

@@ -13,32 +13,32 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Protocol, runtime_checkable
 
-from shardir.frontend.digits import pieces
 from shardir.frontend.errors import ArgumentError, ShardingError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.axes import shape_of
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
 from shardir.frontend.quoting import brief_with_type
-from shardir.frontend.shardings import Sharding
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sub_axes import num_shards
+from shardir.frontend.source_locations import with_location
 
 # A square is ten lines high, and a character is 2.5 times as high as it is wide. A box has at
 # least 9 columns, including borders, and a drawing at most 80.
-LINES = 10
+SQUARE_LINES = 10
 COLUMNS_PER_TWO_LINES = 5
-MIN_COLUMNS = 9
-MAX_COLUMNS = 80
+MIN_BOX_COLUMNS = 9
+MAX_DRAWING_COLUMNS = 80
 
 # Background colors of the xterm palette that are light enough for black text.
-COLOURS = (117, 215, 150, 218, 186, 147, 180, 159)
+BOX_COLORS = (117, 215, 150, 218, 186, 147, 180, 159)
 
-ASCII = str.maketrans({"─": "-", "│": "|", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
+ASCII_TRANSLATION = str.maketrans({"─": "-", "│": "|", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
 """Translation of box-drawing characters for an output encoding without them, such as the C
 locale's."""
 
-Place = tuple[int, ...]
+GridPosition = tuple[int, ...]
 
 
 @runtime_checkable
-class Placed(Protocol):
+class ShardedValue(Protocol):
     """An object with a shape and a sharding."""
 
     @property
@@ -50,7 +50,7 @@ class Placed(Protocol):
 
 def visualize_array_sharding(array: object, *, use_color: bool | None = None) -> None:
     """Print the devices of the shards of `array`."""
-    if not isinstance(array, Placed) or not isinstance(array.sharding, Sharding):
+    if not isinstance(array, ShardedValue) or not isinstance(array.sharding, Sharding):
         raise ShardingError(
             f"a value of type {type(array).__name__} is not placed on devices, so there is nothing "
             "to draw; place it with device_put"
@@ -65,15 +65,15 @@ def visualize_sharding(
 
     `use_color` defaults to true on a terminal unless `NO_COLOR` is set.
     """
-    shape = shape_of(shape)
+    shape = canonicalize_shape(shape)
     if not isinstance(sharding, Sharding):
         raise ArgumentError(
-            point(f"visualize_sharding takes a sharding, got {brief_with_type(sharding)}")
+            with_location(f"visualize_sharding takes a sharding, got {brief_with_type(sharding)}")
         )
     if use_color is None:
         use_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     drawing = draw_sharding(shape, sharding, colored=use_color)
-    print(drawing if _is_encodable(drawing) else drawing.translate(ASCII))
+    print(drawing if _is_encodable(drawing) else drawing.translate(ASCII_TRANSLATION))
 
 
 def _is_encodable(text: str) -> bool:
@@ -87,25 +87,25 @@ def _is_encodable(text: str) -> bool:
 
 def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = False) -> str:
     """Return the drawing as text, without a final line break."""
-    labels = label_parts(sharding, len(shape))
+    labels = label_shards(sharding, len(shape))
     if len(shape) > 2:
-        return _list_parts(shape, sharding, labels)
-    rows, columns = [1, 1, *(pieces(cut) for cut in sharding.cuts(len(shape)))][-2:]
+        return _list_shards(shape, sharding, labels)
+    rows, columns = [1, 1, *(num_shards(cut) for cut in sharding.cuts(len(shape)))][-2:]
     flat = list(labels.values())
     grid = [flat[row * columns : (row + 1) * columns] for row in range(rows)]
     wanted, lines = _box_size(shape, rows, columns)
     widths = [max(wanted, *map(len, column)) for column in zip(*grid, strict=True)]
-    room = MAX_COLUMNS - columns - 1
+    room = MAX_DRAWING_COLUMNS - columns - 1
     if sum(widths) > room:
-        widths, grid = _squeeze(widths, grid, wanted, room)
+        widths, grid = _shrink_boxes(widths, grid, wanted, room)
     return _draw_boxes(grid, widths, lines, colored)
 
 
-def label_parts(sharding: Sharding, rank: int) -> dict[Place, str]:
+def label_shards(sharding: Sharding, rank: int) -> dict[GridPosition, str]:
     """Return the devices of each shard by its position in the grid of shards, in row-major
     order."""
-    ids: dict[Place, list[int]] = {
-        place: [] for place in product(*(range(pieces(cut)) for cut in sharding.cuts(rank)))
+    ids: dict[GridPosition, list[int]] = {
+        place: [] for place in product(*(range(num_shards(cut)) for cut in sharding.cuts(rank)))
     }
     for device, place in zip(
         sharding.device_assignment, sharding.shard_positions(rank), strict=True
@@ -118,14 +118,16 @@ def label_parts(sharding: Sharding, rank: int) -> dict[Place, str]:
 def _box_size(shape: Sequence[int], rows: int, columns: int) -> tuple[int, int]:
     """Return the number of columns and lines inside the borders of a box."""
     if len(shape) < 2:
-        return MIN_COLUMNS - 2, 1
+        return MIN_BOX_COLUMNS - 2, 1
     height, width = shape
-    square = LINES * width // height if height else LINES
+    square = SQUARE_LINES * width // height if height else SQUARE_LINES
     share = square * COLUMNS_PER_TWO_LINES // (2 * columns)
-    return min(max(share, MIN_COLUMNS), MAX_COLUMNS) - 2, max(LINES // rows - 1, 1)
+    return min(max(share, MIN_BOX_COLUMNS), MAX_DRAWING_COLUMNS) - 2, max(
+        SQUARE_LINES // rows - 1, 1
+    )
 
 
-def _squeeze(
+def _shrink_boxes(
     widths: list[int], grid: list[list[str]], wanted: int, room: int
 ) -> tuple[list[int], list[list[str]]]:
     """Return the widths and labels of boxes that share `room` evenly, each wide enough for its
@@ -153,30 +155,30 @@ def _draw_boxes(grid: list[list[str]], widths: list[int], lines: int, colored: b
     for row in grid:
         if len(drawn) > 1:
             drawn.append("├" + "┼".join(bars) + "┤")
-        middle = [_centre(label, width) for label, width in zip(row, widths, strict=True)]
+        middle = [_center(label, width) for label, width in zip(row, widths, strict=True)]
         for line in range(lines):
             texts = middle if line == (lines - 1) // 2 else blank
             if colored:
-                texts = [_colour(text, row[column]) for column, text in enumerate(texts)]
+                texts = [_color(text, row[column]) for column, text in enumerate(texts)]
             drawn.append("│" + "│".join(texts) + "│")
     drawn.append("└" + "┴".join(bars) + "┘")
     return "\n".join(drawn)
 
 
-def _centre(label: str, width: int) -> str:
+def _center(label: str, width: int) -> str:
     """Return `label` centered in `width` columns, with an odd space on the right."""
     return (" " * ((width - len(label)) // 2) + label).ljust(width)
 
 
-def _colour(text: str, label: str) -> str:
+def _color(text: str, label: str) -> str:
     """Return `text` on a background color chosen by the first device of its box."""
     first = label.partition(" ")[2].partition(",")[0]
-    colour = COLOURS[int(first or 0) % len(COLOURS)]
+    colour = BOX_COLORS[int(first or 0) % len(BOX_COLORS)]
     return f"\x1b[30;48;5;{colour}m{text}\x1b[0m"
 
 
-def _list_parts(shape: Sequence[int], sharding: Sharding, labels: dict[Place, str]) -> str:
-    counts = [pieces(cut) for cut in sharding.cuts(len(shape))]
+def _list_shards(shape: Sequence[int], sharding: Sharding, labels: dict[GridPosition, str]) -> str:
+    counts = [num_shards(cut) for cut in sharding.cuts(len(shape))]
 
     def index(at: int, size: int, count: int) -> str:
         # Uneven shard sizes are rounded up, and the last shards are shorter.

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import final
 
 from shardir.errors import ShardirError
-from shardir.ir import Module
-from shardir.passes.pipeline import Pass, Watch
-from shardir.text.printer import show
+from shardir.ir.module import Module
+from shardir.passes.pipeline import Pass, PassObserver
+from shardir.text.printer import print_module
 
 _DUMP = re.compile(r"\d\d+-[\w-]+\.ir")
 
@@ -52,30 +52,30 @@ class Dump:
                 if _DUMP.fullmatch(path.name):
                     path.unlink()
         except OSError as error:
-            raise self._failed(self.folder, error) from None
+            raise self._error(self.folder, error) from None
         if module is not None:
             self._write("traced", "// as traced", module)
 
     def __call__(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
         if not self._count:
             self._write("traced", "// as traced", before)
-        self._write(step.name, f"// after {step}, {_duration(seconds)}", after)
+        self._write(step.name, f"// after {step}, {_format_duration(seconds)}", after)
 
     def _write(self, name: str, header: str, module: Module) -> None:
         path = self.folder / f"{self._count:02}-{name}.ir"
-        text = f"{header}\n\n{show(module, locations=self.locations)}"
+        text = f"{header}\n\n{print_module(module, locations=self.locations)}"
         try:
             path.write_text(text, "utf-8", errors="backslashreplace")
         except OSError as error:
-            raise self._failed(path, error) from None
+            raise self._error(path, error) from None
         self._count += 1
 
     @staticmethod
-    def _failed(path: Path, error: OSError) -> DumpError:
+    def _error(path: Path, error: OSError) -> DumpError:
         return DumpError(f"cannot write the program into {str(path)!r}: {error.strerror or error}")
 
 
-def warning_dump(folder: str | os.PathLike[str], name: str) -> Watch:
+def warning_dump(folder: str | os.PathLike[str], name: str) -> PassObserver:
     """Return an observer that dumps the program called `name` into a new folder inside of `folder`.
 
     A write error never ends the program: it causes one `DumpWarning`, and no further files.
@@ -110,5 +110,5 @@ def program_folder(folder: str | os.PathLike[str], name: str) -> Path:
     return path
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -11,21 +11,21 @@ from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import ClassVar, Self
 
-from shardir.errors import PipelineError, ShardirError, suggestion
-from shardir.ir import Module
+from shardir.errors import PipelineError, ShardirError, suggest_name
+from shardir.ir.module import Module
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
 
 PASSES: dict[str, type["Pass"]] = {}
-Watch = Callable[["Pass", Module, Module, float], None]
+PassObserver = Callable[["Pass", Module, Module, float], None]
 """Observer of a pipeline, called after every pass with the pass, the module before and after it,
 and its seconds."""
 
-DEFAULT = (
+DEFAULT_PIPELINE = (
     "propagate{leave_open=true},resolve-conflicts,merge-shifts,reshard,sink-reductions,"
     "sink-reshards,share-reshards,partition,cse,dce"
 )
 """The pipeline from a traced program to the program that each device runs."""
-EXACT = (
+SHARDY_PIPELINE = (
     "propagate,insert-explicit-reshards,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
 )
 """The pipeline whose decisions are those of OpenXLA Shardy, without improvements."""
@@ -58,7 +58,7 @@ class Pass:
 
     def __str__(self) -> str:
         chosen = [
-            f"{f.name}={_show(getattr(self, f.name))}"
+            f"{f.name}={_format_option(getattr(self, f.name))}"
             for f in fields(self)
             if getattr(self, f.name) != f.default
         ]
@@ -83,22 +83,22 @@ class Pipeline:
         steps, at = [], 0
         text = text.strip()
         while at < len(text):
-            match = _STEP.match(text, at)
+            match = _PASS_PATTERN.match(text, at)
             if match is None:
                 raise PipelineError(
                     f"cannot read the pipeline at {text[at:]!r}; "
                     "write it as pass,pass{option=value,option=value}"
                 )
-            steps.append(_build(current_name(match[1]), match[2] or ""))
+            steps.append(_build_pass(current_name(match[1]), match[2] or ""))
             at = match.end()
         return cls(tuple(steps))
 
-    def __call__(self, module: Module, watch: Watch | None = None) -> Module:
+    def __call__(self, module: Module, watch: PassObserver | None = None) -> Module:
         """Run every pass in turn; `watch` observes the module before and after each."""
         for step in self.passes:
             before, start = module, perf_counter()
             try:
-                module = _run(step, before)
+                module = _run_pass(step, before)
                 if watch:
                     watch(step, before, module, perf_counter() - start)
             except Exception as error:
@@ -123,7 +123,7 @@ class Pipeline:
         return ",".join(map(str, self.passes))
 
 
-def _run(step: Pass, module: Module) -> Module:
+def _run_pass(step: Pass, module: Module) -> Module:
     """Return the result of a pass; raise `PipelineError` if it is not a module."""
     if type(step).__call__ is Pass.__call__:
         raise PipelineError(
@@ -143,8 +143,8 @@ def _run(step: Pass, module: Module) -> Module:
     return made
 
 
-_STEP = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")
-_READ: dict[object, Callable[[str], object]] = {
+_PASS_PATTERN = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")
+_OPTION_PARSERS: dict[object, Callable[[str], object]] = {
     str: str,
     int: int,
     float: float,
@@ -152,15 +152,15 @@ _READ: dict[object, Callable[[str], object]] = {
 }
 
 
-def _show(value: object) -> str:
+def _format_option(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _build(name: str, options: str) -> Pass:
+def _build_pass(name: str, options: str) -> Pass:
     if name not in PASSES:
         raise PipelineError(
             f"no pass is called {name!r}; "
-            + (suggestion(name, PASSES) or f"the passes are {', '.join(sorted(PASSES))}")
+            + (suggest_name(name, PASSES) or f"the passes are {', '.join(sorted(PASSES))}")
         )
     kind = PASSES[name]
     types = {field.name: field.type for field in fields(kind)}
@@ -177,7 +177,7 @@ def _build(name: str, options: str) -> Pass:
                 f"{', '.join(allowed)}"
             )
         try:
-            chosen[key] = _READ[types[key]](text)
+            chosen[key] = _OPTION_PARSERS[types[key]](text)
         except (ValueError, KeyError):
             raise PipelineError(
                 f"option {key!r} of pass {name!r} cannot be {text!r}; "
@@ -186,7 +186,7 @@ def _build(name: str, options: str) -> Pass:
     return kind(**chosen)
 
 
-def watches(*each: Watch) -> Watch | None:
+def combine_observers(*each: PassObserver) -> PassObserver | None:
     """Return an observer that calls all of these in order; `None` without any."""
     if not each:
         return None

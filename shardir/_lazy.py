@@ -25,7 +25,7 @@ class MissingModule(ShardirError, ModuleNotFoundError):
     """
 
 
-ELSEWHERE = {
+MODULES_ONLY_IN_JAX = {
     "shardir.image": "jax.image",
     "shardir.scipy.ndimage": "jax.scipy.ndimage",
     "shardir.scipy.optimize": "jax.scipy.optimize",
@@ -36,18 +36,18 @@ ELSEWHERE = {
 
 def missing_module(name: str) -> MissingModule:
     """Return the error for a module of `MODULES_ONLY_IN_JAX`."""
-    return MissingModule(f"there is no {name}; {_nearest(name)}")
+    return MissingModule(f"there is no {name}; {_suggest_alternative(name)}")
 
 
-def _nearest(name: str) -> str:
-    return f"call the functions of {ELSEWHERE[name]} through shardir.interop.jax.from_jax"
+def _suggest_alternative(name: str) -> str:
+    return f"call the functions of {MODULES_ONLY_IN_JAX[name]} through shardir.interop.jax.from_jax"
 
 
-Face = tuple[Callable[[str], object], Callable[[], list[str]]]
+LazyModule = tuple[Callable[[str], object], Callable[[], list[str]]]
 """The `__getattr__` and `__dir__` of a lazy module (PEP 562)."""
 
 
-def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> Face:
+def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> LazyModule:
     """Return the lazy module functions for `table`, which lists the public names of each module.
 
     A module with an empty tuple is itself the public name.
@@ -61,14 +61,14 @@ def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> Face:
         elif name in submodules:
             value = import_module(submodules[name])
         else:
-            raise _unknown(face, name, [*homes, *submodules])
+            raise _unknown_name_error(face, name, [*homes, *submodules])
         setattr(sys.modules[face], name, value)
         return value
 
-    return _face(face, lookup, lambda: [*homes, *submodules])
+    return _make_lazy_module(face, lookup, lambda: [*homes, *submodules])
 
 
-def lazy_module(face: str, home: str) -> Face:
+def lazy_module(face: str, home: str) -> LazyModule:
     """Return the lazy module functions that expose the public names of the module `home`.
 
     These are the names in its `__all__`; without one, all names except modules that are not public.
@@ -77,13 +77,13 @@ def lazy_module(face: str, home: str) -> Face:
     def lookup(name: str) -> object:
         # Of the dunder names, only those of the Array API standard are exposed.
         if name.startswith("__") and not name.startswith("__array_"):
-            raise _unknown(face, name, [])
+            raise _unknown_name_error(face, name, [])
         module = import_module(home)
         try:
             value = getattr(module, name)
         except AttributeError:
-            raise _unknown(face, name, public()) from None
-        if isinstance(value, ModuleType) and _has_face(face, name):
+            raise _unknown_name_error(face, name, public()) from None
+        if isinstance(value, ModuleType) and _has_public_module(face, name):
             value = import_module(f"{face}.{name}")
         setattr(sys.modules[face], name, value)
         return value
@@ -93,22 +93,24 @@ def lazy_module(face: str, home: str) -> Face:
         found: list[str] | None = getattr(module, "__all__", None)
         return found or [k for k, value in vars(module).items() if _is_public(face, k, value)]
 
-    return _face(face, lookup, public)
+    return _make_lazy_module(face, lookup, public)
 
 
 def _is_public(face: str, name: str, value: object) -> bool:
     """Return whether a name is public in a module without `__all__`."""
     if name.startswith("_"):
         return name.startswith("__array_")
-    return not isinstance(value, ModuleType) or _has_face(face, name)
+    return not isinstance(value, ModuleType) or _has_public_module(face, name)
 
 
-def _has_face(face: str, name: str) -> bool:
+def _has_public_module(face: str, name: str) -> bool:
     """Return whether a public module exists below another one."""
     return hasattr(sys.modules[face], "__path__") and find_spec(f"{face}.{name}") is not None
 
 
-def _face(face: str, lookup: Callable[[str], object], public: Callable[[], list[str]]) -> Face:
+def _make_lazy_module(
+    face: str, lookup: Callable[[str], object], public: Callable[[], list[str]]
+) -> LazyModule:
     """Return lazy module functions that list the `public` names and the module's own attributes."""
 
     def lookup_or_all(name: str) -> object:
@@ -122,10 +124,10 @@ def _face(face: str, lookup: Callable[[str], object], public: Callable[[], list[
     return lookup_or_all, listing
 
 
-def _unknown(face: str, name: str, known: list[str]) -> UnknownName:
+def _unknown_name_error(face: str, name: str, known: list[str]) -> UnknownName:
     whole = f"{face}.{name}"
-    if whole in ELSEWHERE:
-        return UnknownName(f"{face} has no name {name!r}; {_nearest(whole)}")
+    if whole in MODULES_ONLY_IN_JAX:
+        return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(whole)}")
     close = get_close_matches(name, known, 1)
     return UnknownName(
         f"{face} has no name {name!r}" + (f"; did you mean {close[0]!r}" if close else "")

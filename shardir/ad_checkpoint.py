@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.checkpointing": (
+    "shardir.frontend.transforms.rematerialization": (
         "checkpoint",
         "checkpoint_name",
         "checkpoint_policies",
@@ -15,7 +15,7 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.checkpointing import (
+    from shardir.frontend.transforms.rematerialization import (
         checkpoint as checkpoint,
         checkpoint_name as checkpoint_name,
         checkpoint_policies as checkpoint_policies,

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.restoring": ("exists", "load"),
-    "shardir.frontend.saving": ("save",),
+    "shardir.frontend.checkpoint.load": ("exists", "load"),
+    "shardir.frontend.checkpoint.save": ("save",),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.restoring import exists as exists, load as load
-    from shardir.frontend.saving import save as save
+    from shardir.frontend.checkpoint.load import exists as exists, load as load
+    from shardir.frontend.checkpoint.save import save as save
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from shardir.errors import ShardirError
-from shardir.frontend.cli import app, main as main
-from shardir.frontend.cli_files import CommandError
-from shardir.frontend.distributed import is_initialized
+from shardir.frontend.cli.files import CommandError
+from shardir.frontend.cli.main import app, main as main
+from shardir.frontend.distributed.initialize import is_initialized
 
 
 @app.command(
@@ -42,11 +42,11 @@ def as_jax(
     except Exception as error:
         if isinstance(error, ShardirError) and not is_initialized():
             raise
-        _tell(error, str(script))
+        _print_traceback(error, str(script))
         raise SystemExit(1) from None
 
 
-def _tell(error: Exception, script: str) -> None:
+def _print_traceback(error: Exception, script: str) -> None:
     """Print the traceback from the script on, through `sys.excepthook`, which also stops peer
     processes.
     """

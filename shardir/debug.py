@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.debugging": (
+    "shardir.frontend.dispatch.debugging": (
         "breakpoint",
         "callback",
         "inspect_array_sharding",
@@ -17,7 +17,7 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.debugging import (
+    from shardir.frontend.dispatch.debugging import (
         breakpoint as breakpoint,
         callback as callback,
         inspect_array_sharding as inspect_array_sharding,

@@ -6,13 +6,13 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-MOST_CHARACTERS = 8000
+MAX_MESSAGE_CHARACTERS = 8000
 """The maximum length of a message."""
-MOST_IN_A_LINE = 1000
+MAX_LINE_CHARACTERS = 1000
 """The maximum length of one line of a message."""
-MOST_OF_A_SOURCE = 160
+MAX_SOURCE_CHARACTERS = 160
 """The maximum number of characters of a line of user text that an error shows."""
-MOST_TO_SUGGEST = 100
+MAX_SUGGESTION_CHARACTERS = 100
 """The maximum length of a name that is compared with known names."""
 
 _UNPRINTABLE = re.compile(
@@ -23,12 +23,12 @@ encoding can represent.
 """
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return the text with control characters escaped, except newlines and tabs."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-def clipped(text: str, most: int) -> str:
+def clip_text(text: str, most: int) -> str:
     """Return a text of at most about `most` characters: the start and the end of a longer text."""
     if len(text) <= most:
         return text
@@ -37,10 +37,13 @@ def clipped(text: str, most: int) -> str:
     return f"{text[:start]} [... {left_out} characters ...] {text[-end:]}"
 
 
-def bounded(message: str) -> str:
+def bound_message(message: str) -> str:
     """Return the message without control characters, with bounded lines and bounded length."""
-    lines = [printable(clipped(line, MOST_IN_A_LINE)) for line in message.split("\n")]
-    return clipped("\n".join(lines), MOST_CHARACTERS)
+    lines = [
+        escape_control_characters(clip_text(line, MAX_LINE_CHARACTERS))
+        for line in message.split("\n")
+    ]
+    return clip_text("\n".join(lines), MAX_MESSAGE_CHARACTERS)
 
 
 class ShardirError(Exception):
@@ -51,7 +54,7 @@ class ShardirError(Exception):
     """
 
     def __init__(self, *args: object, **options: Any) -> None:
-        shown = (bounded(arg) if isinstance(arg, str) else arg for arg in args)
+        shown = (bound_message(arg) if isinstance(arg, str) else arg for arg in args)
         super().__init__(*shown, **options)  # ImportError accepts the module's name as a keyword.
 
     begun = False
@@ -71,7 +74,7 @@ class ParseError(ShardirError, ValueError):
             start = text.find("\n", start) + 1
         end = text.find("\n", start)
         source = text[start : len(text) if end < 0 else end] if line > 0 else ""
-        before, shown, width = _window(source, column - 1, width)
+        before, shown, width = _source_window(source, column - 1, width)
         gutter = " " * len(str(line))
         indent = "".join(c if c == "\t" else " " for c in before)
         super().__init__(
@@ -83,18 +86,22 @@ class ParseError(ShardirError, ValueError):
         )
 
 
-def _window(source: str, at: int, width: int) -> tuple[str, str, int]:
+def _source_window(source: str, at: int, width: int) -> tuple[str, str, int]:
     """Return the text of a line before and from a column on, and the width of the marked part."""
     before, after = source[:at].ljust(at), source[at:]
-    if len(source) > MOST_OF_A_SOURCE:
-        if len(before) > MOST_OF_A_SOURCE // 2:
-            before = "... " + before[-(MOST_OF_A_SOURCE // 2) :]
-        rest = MOST_OF_A_SOURCE - len(before)
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        if len(before) > MAX_SOURCE_CHARACTERS // 2:
+            before = "... " + before[-(MAX_SOURCE_CHARACTERS // 2) :]
+        rest = MAX_SOURCE_CHARACTERS - len(before)
         if len(after) > rest:
             after = after[:rest] + " ..."
             width = min(width, rest)
-    shown = printable(after[:width])
-    return printable(before), shown + printable(after[width:]), len(shown) if width else 0
+    shown = escape_control_characters(after[:width])
+    return (
+        escape_control_characters(before),
+        shown + escape_control_characters(after[width:]),
+        len(shown) if width else 0,
+    )
 
 
 class OperationTypeError(ShardirError, TypeError, ValueError):
@@ -167,19 +174,19 @@ class NoRule(ShardirError, NotImplementedError):
         )
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> str:
+def suggest_name(wrong: str, known: Iterable[str]) -> str:
     """Return `did you mean 'relu'?`, or an empty text if no known name is close.
 
     The time of the comparison is proportional to the product of the lengths, so long names are not
     compared.
     """
-    if len(wrong) > MOST_TO_SUGGEST:
+    if len(wrong) > MAX_SUGGESTION_CHARACTERS:
         return ""
-    some = (name for name in islice(known, 10_000) if len(name) <= MOST_TO_SUGGEST)
+    some = (name for name in islice(known, 10_000) if len(name) <= MAX_SUGGESTION_CHARACTERS)
     close = get_close_matches(wrong, list(some), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """Return a number with its noun: `1 result`, `2 results`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

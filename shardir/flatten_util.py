@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_module
 
 if TYPE_CHECKING:
-    from shardir.frontend.flatten_util import *
+    from shardir.frontend.pytree.flatten_util import *
 else:
-    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.flatten_util")
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.pytree.flatten_util")

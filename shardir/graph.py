@@ -13,13 +13,13 @@ from itertools import count
 import networkx as nx
 
 from shardir.errors import DrawError
-from shardir.ir import Block, Module, Op, Value
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.text.printer import Printer, unique_names
 
 Node = Op | Value
 
 
-def graph_of(block: Block) -> nx.DiGraph:
+def build_graph(block: Block) -> nx.DiGraph:
     """Return the graph of a block, with operations in block order, which is topological."""
     graph: nx.DiGraph = nx.DiGraph()
     maker: dict[Value, Node] = {value: value for value in (*block.params, *block.captures())}
@@ -42,7 +42,7 @@ def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
     The total weight is a lower bound on the time with unlimited parallelism. Of two paths with
     equal weight, the one that comes first in the block is returned.
     """
-    graph = graph_of(block)
+    graph = build_graph(block)
     longest: dict[Op, float] = {}
     before: dict[Op, Op | None] = {}
     for op in block.ops:
@@ -98,11 +98,11 @@ class _Drawing:
         for param in block.params:
             self.node[param] = node = self.fresh()
             text = f"{self.names[param]}: {param.type}"
-            yield f"{indent}{node} [label={_quoted(text)}, shape=ellipse]"
+            yield f"{indent}{node} [label={_quote(text)}, shape=ellipse]"
         for op in block.ops:
             yield from self.op(op, indent)
         node = self.fresh()
-        yield f"{indent}{node} [label={_quoted(end)}, shape=ellipse]"
+        yield f"{indent}{node} [label={_quote(end)}, shape=ellipse]"
         for value in block.returns:
             yield f"{indent}{self.edge(value, node)}"
 
@@ -113,27 +113,27 @@ class _Drawing:
         style = ", style=filled, fillcolor=lightblue" if op.spec.collective else ""
         if op.blocks:
             yield f"{indent}subgraph cluster_{node} {{"
-            yield f"{indent}  label={_quoted(op.name)}"
+            yield f"{indent}  label={_quote(op.name)}"
             for block in op.blocks:
                 yield f"{indent}  subgraph cluster_{self.fresh()} {{"
                 yield f'{indent}    label=""'
                 yield from self.block(block, "yield", f"{indent}    ")
                 yield f"{indent}  }}"
-            yield f"{indent}  {node} [label={_quoted(text)}{style}]"
+            yield f"{indent}  {node} [label={_quote(text)}{style}]"
             yield f"{indent}}}"
         else:
-            yield f"{indent}{node} [label={_quoted(text)}{style}]"
+            yield f"{indent}{node} [label={_quote(text)}{style}]"
         for value in op.operands:
             yield f"{indent}{self.edge(value, node)}"
         self.node.update(dict.fromkeys(op.results, node))
 
     def edge(self, value: Value, to: str) -> str:
-        return f"{self.node[value]} -> {to} [label={_quoted(f'{self.names[value]}: {value.type}')}]"
+        return f"{self.node[value]} -> {to} [label={_quote(f'{self.names[value]}: {value.type}')}]"
 
     def fresh(self) -> str:
         return f"n{next(self.number)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

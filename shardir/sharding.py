@@ -5,34 +5,36 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.abstract_mesh": ("AbstractMesh",),
-    "shardir.frontend.axis_type": ("AxisType",),
-    "shardir.frontend.mesh": ("Mesh",),
-    "shardir.frontend.partition_spec": ("PartitionSpec",),
-    "shardir.frontend.positional_sharding": ("PositionalSharding",),
-    "shardir.frontend.resharding": ("auto_axes", "explicit_axes", "reshard"),
-    "shardir.frontend.setting_meshes": ("get_abstract_mesh", "get_mesh", "set_mesh"),
-    "shardir.frontend.shardings": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
+    "shardir.frontend.shardings.abstract_mesh": ("AbstractMesh",),
+    "shardir.frontend.shardings.axis_type": ("AxisType",),
+    "shardir.frontend.shardings.mesh": ("Mesh",),
+    "shardir.frontend.shardings.partition_spec": ("PartitionSpec",),
+    "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
+    "shardir.frontend.shardings.resharding": ("auto_axes", "explicit_axes", "reshard"),
+    "shardir.frontend.shardings.set_mesh": ("get_abstract_mesh", "get_mesh", "set_mesh"),
+    "shardir.frontend.shardings.sharding": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.abstract_mesh import AbstractMesh as AbstractMesh
-    from shardir.frontend.axis_type import AxisType as AxisType
-    from shardir.frontend.mesh import Mesh as Mesh
-    from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
-    from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
-    from shardir.frontend.resharding import (
+    from shardir.frontend.shardings.abstract_mesh import AbstractMesh as AbstractMesh
+    from shardir.frontend.shardings.axis_type import AxisType as AxisType
+    from shardir.frontend.shardings.mesh import Mesh as Mesh
+    from shardir.frontend.shardings.partition_spec import PartitionSpec as PartitionSpec
+    from shardir.frontend.shardings.positional_sharding import (
+        PositionalSharding as PositionalSharding,
+    )
+    from shardir.frontend.shardings.resharding import (
         auto_axes as auto_axes,
         explicit_axes as explicit_axes,
         reshard as reshard,
     )
-    from shardir.frontend.setting_meshes import (
+    from shardir.frontend.shardings.set_mesh import (
         get_abstract_mesh as get_abstract_mesh,
         get_mesh as get_mesh,
         set_mesh as set_mesh,
     )
-    from shardir.frontend.shardings import (
+    from shardir.frontend.shardings.sharding import (
         NamedSharding as NamedSharding,
         Sharding as Sharding,
         SingleDeviceSharding as SingleDeviceSharding,

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.key_paths": (
+    "shardir.frontend.pytree.key_paths": (
         "flatten_with_path",
         "leaves_with_path",
         "map_with_path",
     ),
-    "shardir.frontend.tree": (
+    "shardir.frontend.pytree.tree": (
         "PyTreeDef",
         "all",
         "broadcast",
@@ -30,12 +30,12 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.key_paths import (
+    from shardir.frontend.pytree.key_paths import (
         flatten_with_path as flatten_with_path,
         leaves_with_path as leaves_with_path,
         map_with_path as map_with_path,
     )
-    from shardir.frontend.tree import (
+    from shardir.frontend.pytree.tree import (
         PyTreeDef as PyTreeDef,
         all as all,
         broadcast as broadcast,

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.build import Builder
-from shardir.interpret import evaluate
-from shardir.ir import Function, Value
-from shardir.opset import OpSpec
-from shardir.types import TensorType, dtype_name
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function, Value
+from shardir.ir.operation import OpSpec
+from shardir.ir.types import TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 

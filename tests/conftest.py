@@ -41,12 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def answered_calls() -> None:
     """What answers calls is there from the start, or it would depend on how many came before."""
-    from shardir.backends.cpu.native import available
+    from shardir.backends.cpu import is_available
 
-    if available():
-        from shardir.backends.cpu.native.runtime.calls import calls
+    if is_available():
+        from shardir.backends.cpu.dispatch.tiered_code import call_cache_code
 
-        calls()
+        call_cache_code()
 
 
 @pytest.hookimpl(wrapper=True)

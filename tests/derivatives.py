@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.interpret import evaluate
-from shardir.ir import Function
-from shardir.passes.differentiate import vjp
-from shardir.passes.forward import jvp
-from shardir.types import INEXACT, TensorType
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.module import Function
+from shardir.ir.types import INEXACT, TensorType
+from shardir.passes.autodiff.jvp import jvp
+from shardir.passes.autodiff.vjp import vjp
 
 Array = npt.NDArray[Any]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.types import NUMPY_DTYPES
+from shardir.ir.types import NUMPY_DTYPES
 
 FILE = Path(__file__).parent / "data" / "dtypes.json"
 NUMBERS: dict[str, Any] = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from shardir.agreement import Array
-from shardir.interpret import run
-from shardir.ir import Module
-from shardir.sampling import random_arguments
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import Array
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
 
 
 def must_be_exact(before: Module, after: Module) -> None:

@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count, islice
 
-from shardir.errors import MOST_CHARACTERS, ShardirError
-from shardir.factor_text import parse_rule
+from shardir.errors import MAX_MESSAGE_CHARACTERS, ShardirError
+from shardir.op_rules.factor_rule_text import parse_rule
+from shardir.op_rules.rule_notation import sharding_rule
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT, EXACT
-from shardir.rule_notation import sharding_rule
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
-from shardir.text.printer import show
-from shardir.verify import verify
+from shardir.text.printer import print_module
+from shardir.verify.verifier import verify
 from tests.samples import SAMPLES
 from tests.signals import Interrupted, alarm
 from tests.stablehlo_text import MLP
@@ -93,8 +93,8 @@ RULES = (
     "([z_1, z_2], [])->([z_2, z_1]) {z_1=3, z_2=5}",
 )
 PIPELINES = (
-    DEFAULT,
-    EXACT,
+    DEFAULT_PIPELINE,
+    SHARDY_PIPELINE,
     "inline,uniform-control-flow,cse,dce,fuse{most_operands=20,reductions=false,without=bitcast}",
     "propagate{level=aggressive,border=uneven},partition{planner=greedy},merge-devices,simplify",
     "hierarchical-collectives{across=x:2,small=0},combine-collectives,overlap,rematerialize-gathers,annotate-partial-sorts",
@@ -106,7 +106,7 @@ def _texts() -> tuple[list[str], list[str]]:
     ours, theirs = [SHARDED], [MLP, MANUAL]
     for sample in {sample.spec.name: sample for sample in SAMPLES}.values():
         module = sample.module()
-        ours.append(show(module))
+        ours.append(print_module(module))
         try:
             theirs.append(show_stablehlo(module))
         except ShardirError:
@@ -151,15 +151,15 @@ def check_ours(text: str) -> None:
     module = parse(text)
     verify(module)
     if module.functions:
-        show_stablehlo(Pipeline.parse(DEFAULT)(module))
-    show(module)
+        show_stablehlo(Pipeline.parse(DEFAULT_PIPELINE)(module))
+    print_module(module)
 
 
 def check_theirs(text: str) -> None:
     """Read a text of StableHLO; what is valid is propagated and printed."""
     module = read(text)
     verify(module)
-    show(Pipeline.parse("propagate")(module) if module.functions else module)
+    print_module(Pipeline.parse("propagate")(module) if module.functions else module)
 
 
 def check_rule(text: str) -> None:
@@ -193,7 +193,7 @@ def fault(kind: str, text: str) -> str:
             check(text)
     except ShardirError as error:
         said = str(error)
-        if len(said) > MOST_CHARACTERS + 100:
+        if len(said) > MAX_MESSAGE_CHARACTERS + 100:
             return f"a message of {len(said)} characters"
         odd = [c for c in said if not (c.isprintable() or c in "\n\t")]
         # A pass that raises anything but an error of ours is one of ours around it.

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import optree
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.array import from_numpy
-from shardir.frontend.operands import as_tracer
-from shardir.frontend.promotion import Abstract, canonical
-from shardir.frontend.trace import Traced, trace_program
-from shardir.interpret import evaluate
-from shardir.types import NUMPY_DTYPES, TensorType, dtype_name
+from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.trace import TracedFunction, trace_program
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +26,7 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-def trace(fun: Callable[..., Any], *args: Any, **options: Any) -> tuple[Traced, Any]:
+def trace(fun: Callable[..., Any], *args: Any, **options: Any) -> tuple[TracedFunction, Any]:
     """`fun` traced on parameters in the places of the NumPy arrays; and its containers."""
     call: Any = (args, options)
     leaves, structure = optree.tree_flatten(call, none_is_leaf=True)
@@ -42,7 +42,8 @@ def trace(fun: Callable[..., Any], *args: Any, **options: Any) -> tuple[Traced, 
         return [as_tracer(x) for x in results]
 
     params = [
-        (f"x{i}", Abstract(TensorType(x.shape, dtype_name(x.dtype)))) for i, x in enumerate(arrays)
+        (f"x{i}", AbstractValue(TensorType(x.shape, dtype_name(x.dtype))))
+        for i, x in enumerate(arrays)
     ]
     return trace_program(body, params, "program"), found[0]
 
@@ -101,7 +102,7 @@ def same(got: Any, wanted: Any, rtol: float | None = None, dtype: str | None = N
             same(mine, theirs, rtol, dtype)
         return
     wanted = np.asarray(wanted)
-    expected = dtype or canonical(dtype_name(wanted.dtype))
+    expected = dtype or canonical_dtype(dtype_name(wanted.dtype))
     assert dtype_name(got.dtype) == expected
     close(got, wanted, rtol)
 

@@ -1,7 +1,7 @@
 """Programs whose results hang on the sign of a NaN, which processors choose as they like."""
 
-from shardir.ir import Module
-from shardir.types import FLOATS
+from shardir.ir.module import Module
+from shardir.ir.types import FLOATS
 
 
 def ranks_signs(module: Module) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hypothesis import settings
 
-from shardir.types import INEXACT
+from shardir.ir.types import INEXACT
 from tests.op_samples import (
     arrangement,
     computation,

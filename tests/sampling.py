@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.build import Builder
-from shardir.ir import Block, Function, Module, Value
-from shardir.opset import OpSpec
-from shardir.types import COMPLEX, FLOATS, REAL_OF, TensorType
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Function, Module, Value
+from shardir.ir.operation import OpSpec
+from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, TensorType
 
 Array = npt.NDArray[Any]
 Source = Callable[[np.random.Generator, TensorType], Array]

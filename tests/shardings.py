@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from shardir.mesh import Mesh
-from shardir.placement import Axes, Axis, Sharding
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Axes, Axis, Sharding
 
 MESHES = (
     Mesh("m", (("x", 8),)),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from shardir.build import substitute
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.placement import Sharding
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
 from tests.shardy.regions import without_dead
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from string import ascii_letters
 from typing import Any
 
-from shardir.build import substitute
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.opset import Attr, Symbol
-from shardir.types import COMPLEX, FLOATS, UNSIGNED
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.operation import Attr, Symbol
+from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED
 
 MLP = """\
 module @jit_mlp attributes {mhlo.num_partitions = 8 : i32} {

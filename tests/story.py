@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from shardir.errors import ParseError
-from shardir.interpret import run
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
-from shardir.sampling import random_arguments
 from shardir.text.parser import parse
 
 HEADING = re.compile(r"^// ===== (.+)\n\n", re.MULTILINE)

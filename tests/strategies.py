@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from shardir.build import Builder
-from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
-from shardir.mesh import Mesh
-from shardir.placement import Axes, Dim, Sharding
-from shardir.types import COMPLEX, TensorType
-from shardir.verify import GLOBAL_ONLY
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, SpmdInterface, Value
+from shardir.ir.sharding import Axes, DimSharding, Sharding
+from shardir.ir.types import COMPLEX, TensorType
+from shardir.verify.verifier import GLOBAL_ONLY
 from tests.samplers import SAMPLERS, Scope, sampled
 from tests.shardings import MESHES, merged, parts
 
@@ -59,13 +59,13 @@ def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
     names = [name for name in SAMPLERS if name not in GLOBAL_ONLY]
     function = _function(draw, mesh, names, size, spmd=True)
 
-    def whole(value: Value) -> Global:
+    def whole(value: Value) -> GlobalTensor:
         sharding = draw(any_shardings(mesh, value.type))
         shape = zip(value.type.shape, sharding.dims, strict=True)
-        return Global(value.type.with_shape([n * dim.pieces for n, dim in shape]), sharding)
+        return GlobalTensor(value.type.with_shape([n * dim.pieces for n, dim in shape]), sharding)
 
     body = _changed(function.body, lambda v: v, _located(draw), {})
-    interface = Interface(tuple(map(whole, body.params)), tuple(map(whole, body.returns)))
+    interface = SpmdInterface(tuple(map(whole, body.params)), tuple(map(whole, body.returns)))
     return Module((mesh,), (replace(function, body=body, spmd=interface),))
 
 
@@ -92,7 +92,7 @@ def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
     for axes in cuts:
         open = draw(st.booleans())
         priority = draw(st.none() | st.integers(0, 3)) if axes or open else None
-        dims.append(Dim(axes, open, priority))
+        dims.append(DimSharding(axes, open, priority))
     # Complex numbers cannot begin to wait for a product: times 1, infinite ones become NaN.
     combine = ("add",) if type.dtype in COMPLEX else ("add", "max", "min", "mul")
     reduction = draw(st.sampled_from(combine)) if unreduced else "add"

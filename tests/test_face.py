@@ -66,7 +66,7 @@ def test_an_unknown_name_suggests_a_known_one() -> None:
     assert not hasattr(shardir, "qqq")
 
 
-@pytest.mark.parametrize(("name", "theirs"), _lazy.ELSEWHERE.items())
+@pytest.mark.parametrize(("name", "theirs"), _lazy.MODULES_ONLY_IN_JAX.items())
 def test_a_module_that_is_not_here_says_what_is_nearest(name: str, theirs: str) -> None:
     nearest = f"call the functions of {theirs} through shardir.interop.jax.from_jax"
     with pytest.raises(ImportError) as caught:

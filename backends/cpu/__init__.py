@@ -1,36 +1,98 @@
-"""The NumPy backend: one process runs the program of every device of a mesh in lock step.
+"""The native CPU backend: programs as machine code, one native call for each step.
 
-Input: a partitioned module (`shardir.ir.Module`). Output: an `Executable` that maps the shards of
-the arguments to the shards of the results. Each operation is one NumPy call, on a thread pool where
-it is large. Start reading in `executor.py`; `kernels.py` holds the table of operations that have a
-faster implementation than their reference semantics. `backends.cpu` compiles machine code instead.
+Input: one program over unsharded arrays, which `merge-devices` makes of the per-device program.
+Output: an executable that runs on the worker threads of this process. Start reading in
+`executable.py`; `schedule/` lowers a program to phases, `kernels/` emits the code of operations,
+`codegen/` compiles LLVM IR, `threads/` runs the phases, `dispatch/` calls programs from Python.
 """
 
-from shardir.backends.base import Backend, Executable
-from shardir.backends.cpu import (
-    contraction as contraction,
-    decomposing as decomposing,
-    lapack as lapack,
-    ordering as ordering,
-    transforms as transforms,
-)
-from shardir.backends.cpu.executor import Program
-from shardir.ir import Module
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from shardir.backends.base import Backend, UnshardedExecutable
+from shardir.backends.cpu.availability import is_available as is_available
+from shardir.backends.cpu.pipeline import MERGED_PIPELINE
+from shardir.ir.module import Module
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.executable import FunctionSchedule
+    from shardir.backends.cpu.schedule.python_steps import OutsideExecutor
 
 
-class NumPyBackend(Backend):
-    """Run a per-device program for all devices on the threads of this process."""
+class NativeBackend(Backend):
+    """Compile a program over unsharded arrays for the threads of this process."""
 
-    name = "numpy"
+    name = "cpu"
+    pipeline = f"{MERGED_PIPELINE},fuse"
 
-    def __init__(self, isolated: bool = False) -> None:
-        """Create the backend; `isolated` devices share no arrays, and each computes all of its
-        work."""
-        self._isolated = isolated
+    def prepare(self) -> None:
+        """Start to load the runtime on another thread."""
+        _start_runtime()
 
-    def compile(self, module: Module) -> Executable:
-        return Program(module, isolated=self._isolated)
+    def compile(
+        self, module: Module, outside: "OutsideExecutor | None" = None
+    ) -> UnshardedExecutable:
+        """Compile a module; `outside` returns the implementation of operations that involve other
+        processes."""
+        from shardir.backends.cpu.executable import NativeExecutable
+
+        compiled = _compile_schedule(module)
+        return NativeExecutable(compiled[1], lambda: compiled, outside)
+
+    def bring(self, module: Module, lowered: Callable[[], Module]) -> UnshardedExecutable:
+        """Load the schedule of a module from disk, or lower and compile it and save its
+        schedule."""
+        from shardir.backends.cpu.codegen.kernel_table import MissingKernelCodeError
+        from shardir.backends.cpu.executable import NativeExecutable
+        from shardir.backends.cpu.schedule import schedule_cache
+        from shardir.backends.cpu.threads.workers import worker_count
+
+        key = schedule_cache.schedule_key(module, worker_count())
+        cached = schedule_cache.load_schedule(key)
+        if cached is not None:
+            with suppress(MissingKernelCodeError):
+                return NativeExecutable(cached, cache(lambda: _compile_schedule(lowered())))
+        compiled = _compile_schedule(lowered())
+        program = NativeExecutable(compiled[1], lambda: compiled)
+        schedule_cache.save_schedule(key, compiled[1])
+        return program
 
 
-BACKEND = NumPyBackend()
-ISOLATED = NumPyBackend(isolated=True)
+def _compile_schedule(module: Module) -> "FunctionSchedule":
+    from shardir.backends.cpu.schedule.compile import compile_schedule
+
+    return module.main, compile_schedule(module.main)
+
+
+@cache
+def _start_runtime() -> None:
+    """Compile or load the runtime on another thread, mostly without the interpreter lock.
+
+    If its code is not on disk, import the modules that compile it meanwhile.
+    """
+    # Imported here: a child that is forked now would lose a module whose import is running on
+    # another thread.
+    from shardir.backends.cpu.codegen.llvm_threads import try_start_thread
+    from shardir.backends.cpu.dispatch import tiered_code
+
+    is_cached = tiered_code.are_on_disk()
+    # The next access to the pool raises any error again, and Python waits for the thread.
+    try_start_thread(
+        Thread(target=_suppress_errors, args=(tiered_code.launch_code,), name="shardir-prepare")
+    )
+    import_module("shardir.backends.cpu.executable")
+    import_module("shardir.backends.cpu.schedule.schedule_cache").fingerprint()
+    if not is_cached:
+        import_module("shardir.backends.cpu.schedule.compile")
+
+
+def _suppress_errors(make: Callable[[], object]) -> None:
+    with suppress(Exception):
+        make()
+
+
+BACKEND = NativeBackend()

@@ -22,10 +22,10 @@ from shardir.backends.emission import Emission
 from shardir.backends.gpu.target import TARGET
 from shardir.backends.gpu.vendoring import FOLDER
 from shardir.errors import ShardirError
-from shardir.interpret import mesh_of
-from shardir.ir import Module
-from shardir.mesh import Mesh
-from shardir.types import TensorType
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module
+from shardir.ir.types import TensorType
 
 _HOME = "shardir.backends.gpu.vendored"
 
@@ -67,7 +67,7 @@ class GPUBackend(DeviceBackend):
         name = f"shardir_gpu_program_{next(self._numbers)}"
         # In files, because Triton reads the text of its kernels again.
         main = _imported(name, _written(TARGET.emit(Emission.of(module), {}), self._folder / name))
-        mesh = None if module.main.spmd is None else mesh_of(module)
+        mesh = None if module.main.spmd is None else spmd_mesh_of(module)
         return GPUProgram(main, module, mesh, self.kind, self.device_count())
 
     def _torch(self) -> Any:

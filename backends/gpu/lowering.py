@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.opset import OPS
+from shardir.ir.module import Op
+from shardir.ir.operation import OPS
 
 Rule = Callable[..., str | None]
 

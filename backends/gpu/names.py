@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from shardir.ir import Value
+from shardir.ir.module import Value
 
 _WORD = re.compile(r"[^A-Za-z0-9_]+")
 _COPY = re.compile(r"(?<=.)\.\d+$")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shardir.backends.emission import Boundary, Emission
+from shardir.backends.emission import Emission, ProgramValue
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.constants import constant_files, constants_text
 from shardir.backends.gpu.kernels.helpers import functions
@@ -14,9 +14,9 @@ from shardir.backends.gpu.lowering import lower
 from shardir.backends.gpu.names import Names, file_name
 from shardir.backends.gpu.vendoring import FOLDER, program_text
 from shardir.backends.gpu.writer import WIDTH, Needs, Writer
-from shardir.ir import Module
-from shardir.mesh import Mesh
-from shardir.ops.numerics import NARROW
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 RESERVED = (
     "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",
@@ -113,7 +113,7 @@ def _commands(file: str, emission: Emission) -> list[str]:
     ]
 
 
-def _table(what: str, boundaries: Sequence[Boundary], devices: int) -> list[str]:
+def _table(what: str, boundaries: Sequence[ProgramValue], devices: int) -> list[str]:
     rows = [[what, "whole", "on each device"] if devices > 1 else [what, "type"]]
     notes = [""]
     for boundary in boundaries:
@@ -127,7 +127,7 @@ def _table(what: str, boundaries: Sequence[Boundary], devices: int) -> list[str]
     ]
 
 
-def _notes(boundary: Boundary) -> Iterator[str]:
+def _notes(boundary: ProgramValue) -> Iterator[str]:
     """What else is to be said of an argument or a result."""
     if boundary.donated:
         yield "donated"
@@ -138,7 +138,7 @@ def _notes(boundary: Boundary) -> Iterator[str]:
         yield f"to be combined over {axes}: {boundary.sharding.reduction}"
 
 
-def _cut(boundary: Boundary) -> str:
+def _cut(boundary: ProgramValue) -> str:
     """The type of the whole, with the mesh axes that cut each dimension."""
     dims = []
     for size, dim in zip(boundary.whole.shape, boundary.sharding.dims, strict=True):
@@ -193,7 +193,7 @@ def _imports(emission: Emission, needs: Needs, main: str, precision: str) -> str
 def _multiplies_narrow(module: Module) -> bool:
     """Whether 16-bit floats are summed, which torch may do in 16 bits."""
     ops = (op for op in module.main.body.walk() if op.name in ("dot", "convolution"))
-    return any(value.type.dtype in NARROW for op in ops for value in op.operands)
+    return any(value.type.dtype in HALF_PRECISION_DTYPES for op in ops for value in op.operands)
 
 
 def _import_key(line: str) -> tuple[bool, str]:

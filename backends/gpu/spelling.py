@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from shardir.backends.gpu.vendoring import axes_text as axis_names
-from shardir.mesh import Mesh
-from shardir.placement import Axes
-from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Axes
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
 
 TORCH = {
     "bool": "torch.bool",

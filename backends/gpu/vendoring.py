@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.backends.emission import Boundary, Emission
-from shardir.ir import Module
-from shardir.mesh import Mesh
-from shardir.placement import Axes
+from shardir.backends.emission import Emission, ProgramValue
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module
+from shardir.ir.sharding import Axes
 
 FOLDER = "shardir_runtime"
 """Where the files that a program runs on are written, and the package it imports them from."""
@@ -52,7 +52,7 @@ def data_files(emission: Emission) -> dict[str, bytes]:
     return written
 
 
-def file_names(boundaries: Sequence[Boundary]) -> list[str]:
+def file_names(boundaries: Sequence[ProgramValue]) -> list[str]:
     """What the files of arguments or results are called: as the user calls them, if they can be."""
     names: dict[str, None] = {}
     for boundary in boundaries:
@@ -107,7 +107,7 @@ def groups_of(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def _tensors(boundaries: Sequence[Boundary], mesh: Mesh) -> Iterator[str]:
+def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
     """Arguments or results as the program states them, a line each."""
     for name, boundary in zip(file_names(boundaries), boundaries, strict=True):
         sharding = boundary.sharding

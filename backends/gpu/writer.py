@@ -12,11 +12,11 @@ import numpy as np
 from shardir.backends.gpu.layout import wrapped
 from shardir.backends.gpu.names import Names
 from shardir.backends.gpu.spelling import number_text
-from shardir.ir import Block, Op, Value
-from shardir.mesh import Mesh
-from shardir.ops.create import constant
-from shardir.ops.shape import broadcast
-from shardir.opset import Dense
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Dense
+from shardir.ops.shape.create import constant
+from shardir.ops.shape.rearrangements import broadcast
 
 WIDTH = 100
 _BRANCH = re.compile(r"elif .*:$|else:$")

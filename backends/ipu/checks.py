@@ -7,12 +7,12 @@ program that fills more than half of a tile gets a warning.
 
 from dataclasses import dataclass
 
-from shardir.backends.emission import Boundary, Emission, EmissionError
+from shardir.backends.emission import Emission, EmissionError, ProgramValue
 from shardir.backends.ipu.multiply_add import multiply_adds
 from shardir.backends.ipu.types import CASTS, ELEMENTS, bytes_of
-from shardir.ir import Block, Op, Value
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import COMPLEX, TensorType
 from shardir.sizes import show_bytes
-from shardir.types import COMPLEX, TensorType
 
 TILES = 1472
 """Of a Mk2 IPU."""
@@ -103,7 +103,7 @@ def check_streams(emission: Emission) -> None:
             _check_stream(what, boundary)
 
 
-def _check_stream(what: str, boundary: Boundary) -> None:
+def _check_stream(what: str, boundary: ProgramValue) -> None:
     size = bytes_of(boundary.part)
     if size > STREAM_BYTES:
         raise EmissionError(

@@ -21,10 +21,10 @@ from shardir.backends.ipu.replicas import (
 )
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, UNSLICED, braces, element, physical
-from shardir.groups import senders
-from shardir.ir import Op, Value
-from shardir.placement import Axes
-from shardir.types import FLOATS, TensorType
+from shardir.ir.device_groups import permute_senders
+from shardir.ir.module import Op, Value
+from shardir.ir.sharding import Axes
+from shardir.ir.types import FLOATS, TensorType
 
 OPERATORS = {"add": "ADD", "mul": "MUL", "max": "MAX", "min": "MIN"}
 LOGICAL = {"add": "OR", "max": "OR", "or": "OR", "mul": "AND", "min": "AND", "and": "AND"}
@@ -231,7 +231,7 @@ def _moves(e: Emitter, op: Op) -> tuple[dict[int, int], set[int]]:
     """To whom each replica sends, and which replicas receive anything at all."""
     attrs = op.attrs
     if not attrs.get("axes"):
-        sources = senders(e.mesh, attrs["source"], attrs["target"]).tolist()
+        sources = permute_senders(e.mesh, attrs["source"], attrs["target"]).tolist()
         return {source: target for target, source in enumerate(sources)}, set(range(e.mesh.size))
     moves = {
         group[source]: group[target]

@@ -12,8 +12,8 @@ from shardir.backends.ipu.emitter import Emitter, reshape_view, shuffle_view
 from shardir.backends.ipu.reductions import reduced
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import element
-from shardir.ir import Op
-from shardir.types import FLOATS, TensorType
+from shardir.ir.module import Op
+from shardir.ir.types import FLOATS, TensorType
 
 
 @dataclass(frozen=True)

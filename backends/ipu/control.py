@@ -11,7 +11,7 @@ from shardir.backends.ipu.emitter import Emitter, reshape_view
 from shardir.backends.ipu.indexing import unsliced
 from shardir.backends.ipu.table import lower, lowers
 from shardir.backends.ipu.types import UNSLICED, physical
-from shardir.ir import Block, Op, Value
+from shardir.ir.module import Block, Op, Value
 
 
 def write_block(e: Emitter, block: Block) -> None:

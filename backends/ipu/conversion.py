@@ -5,11 +5,11 @@ import numpy as np
 from shardir.backends.ipu.expressions import Apply, Node, apply, cast, narrowed, number
 from shardir.backends.ipu.pointwise import compare, constant_like, where, width
 from shardir.backends.ipu.types import NARROW_INTEGERS
-from shardir.types import FLOATS, INTEGERS, UNSIGNED
+from shardir.ir.types import FLOATS, INTEGERS, UNSIGNED
 
 
 def convert(x: Node, to: str) -> Node:
-    """Elements as another type, as `shardir.ops.numerics.convert` says.
+    """Elements as another type, as `shardir.ops.elementwise.numerics.convert` says.
 
     Floats become integers towards zero, the nearest that exists when out of range, 0 for NaN: of
     that the device's conversion promises only the first. An operand that is not stored is

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from shardir.backends.emission import Boundary, Emission, EmissionError, Samples
+from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples
 from shardir.backends.ipu.types import ELEMENTS
-from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
-from shardir.opset import Dense
-from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
+from shardir.ir.operation import Dense
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 Casts = Mapping[str, str]
 
@@ -53,7 +53,7 @@ def _cast(type: TensorType, casts: Casts) -> TensorType:
     return type.with_dtype(casts.get(type.dtype, type.dtype))
 
 
-def _boundary(boundary: Boundary, casts: Casts) -> Boundary:
+def _boundary(boundary: ProgramValue, casts: Casts) -> ProgramValue:
     value = boundary.value
     part = _cast(boundary.part, casts)
     if value is not None and boundary.part.dtype in casts:
@@ -81,7 +81,7 @@ def _samples(samples: Samples | None, emission: Emission, casts: Casts) -> Sampl
     if samples is None:
         return None
 
-    def each(arrays: tuple[Any, ...], boundaries: tuple[Boundary, ...]) -> tuple[Any, ...]:
+    def each(arrays: tuple[Any, ...], boundaries: tuple[ProgramValue, ...]) -> tuple[Any, ...]:
         return tuple(
             a.astype(_cast(b.part, casts).numpy) if b.part.dtype in casts else a
             for a, b in zip(arrays, boundaries, strict=True)
@@ -106,9 +106,9 @@ class _Recast:
     def _function(self, function: Function) -> Function:
         spmd = function.spmd
         if spmd is not None:
-            spmd = Interface(
-                tuple(Global(_cast(g.type, self.casts), g.sharding) for g in spmd.params),
-                tuple(Global(_cast(g.type, self.casts), g.sharding) for g in spmd.results),
+            spmd = SpmdInterface(
+                tuple(GlobalTensor(_cast(g.type, self.casts), g.sharding) for g in spmd.params),
+                tuple(GlobalTensor(_cast(g.type, self.casts), g.sharding) for g in spmd.results),
             )
         return replace(function, body=self._block(function.body), spmd=spmd)
 

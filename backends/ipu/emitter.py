@@ -23,12 +23,12 @@ from shardir.backends.ipu.types import (
     literal,
     physical,
 )
-from shardir.groups import groups
-from shardir.ir import Op, Value
-from shardir.mesh import Mesh
-from shardir.placement import Axes
+from shardir.ir.device_groups import device_groups
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Op, Value
+from shardir.ir.sharding import Axes
+from shardir.ir.types import TensorType
 from shardir.text.printer import Printer
-from shardir.types import TensorType
 
 _RESHAPED = re.compile(r"\.reshape\(\{[^{}]*\}\)$")
 _SPREAD = re.compile(r"(?:\.broadcast\(\d+, \d+\))+$")
@@ -188,7 +188,7 @@ class Emitter:
 
     def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
         """The replicas that differ along the axes only, each group in order of its positions."""
-        return groups(self.mesh, axes)
+        return device_groups(self.mesh, axes)
 
     def refuse(self, op: Op, reason: str, fix: str) -> EmissionError:
         """The error for an operation that cannot be emitted."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardir.backends.ipu.types import ELEMENTS, NARROW_INTEGERS, literal
-from shardir.types import FLOATS
+from shardir.ir.types import FLOATS
 
 PLACEHOLDERS = 20
 """How many tensors an expression may speak of: `pe::_1` to `pe::_20`."""

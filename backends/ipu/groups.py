@@ -33,8 +33,8 @@ from shardir.backends.ipu.pointwise import (
 )
 from shardir.backends.ipu.table import REFUSED, lowers, unknown
 from shardir.backends.ipu.types import ELEMENTS, physical
-from shardir.ir import Block, Op, Value
-from shardir.types import FLOATS, TensorType
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import FLOATS, TensorType
 
 LARGEST = 32
 """Operations that one expression may have."""

@@ -14,8 +14,8 @@ from shardir.backends.ipu.reductions import extreme_of
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, UNSLICED, braces, physical
 from shardir.backends.ipu.views import slice_view
-from shardir.ir import Op, Value
-from shardir.ops.indexing import GATHER, SCATTER, Layout
+from shardir.ir.module import Op, Value
+from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
 
 COMBINE = {"add": "pe::_1 + pe::_2", "mul": "pe::_1 * pe::_2"}
 EXTREMES = {"max": "Max", "min": "Min"}
@@ -142,7 +142,7 @@ def _gather(e: Emitter, op: Op) -> None:
     e.comment(op)
     x, indices = op.operands
     y, attrs = op.result, op.attrs
-    layout = Layout.of(x.type.shape, y.type.rank, GATHER.read(attrs))
+    layout = IndexingLayout.of(x.type.shape, y.type.rank, GATHER.read(attrs))
     label = e.label(y)
     index_map = list(layout.index_map)
     along = {d: s for s, d in layout.window.items()}
@@ -205,7 +205,7 @@ def _scatter(e: Emitter, op: Op) -> None:
             f"combines {x.type.dtype}, of which poplibs has no arithmetic",
             "convert to i32 first",
         )
-    layout = Layout.of(x.type.shape, updates.type.rank, SCATTER.read(op.attrs))
+    layout = IndexingLayout.of(x.type.shape, updates.type.rank, SCATTER.read(op.attrs))
     whole = layout.whole(updates.type.shape)
     led = [s for s in range(updates.type.rank) if s not in whole]
     kept = [layout.window[s] for s in whole]
@@ -246,7 +246,7 @@ def _scatter(e: Emitter, op: Op) -> None:
 def _rows(
     e: Emitter,
     op: Op,
-    layout: Layout,
+    layout: IndexingLayout,
     led: Sequence[int],
     lead: Sequence[int],
     extents: Sequence[int],

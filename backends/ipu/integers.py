@@ -10,7 +10,7 @@ from shardir.backends.ipu.pointwise import (
     width,
 )
 from shardir.backends.ipu.types import NARROW_INTEGERS
-from shardir.types import FLOATS, INTEGERS, UNSIGNED
+from shardir.ir.types import FLOATS, INTEGERS, UNSIGNED
 
 
 @pointwise("popcnt")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from shardir.backends.ipu.contraction import Letters, is_turned
 from shardir.backends.ipu.emitter import shuffle_view
 from shardir.backends.ipu.types import braces, element
-from shardir.ir import Block, Op, Value
-from shardir.types import FLOATS
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import FLOATS
 
 
 @dataclass(frozen=True)

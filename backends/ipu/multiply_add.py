@@ -8,7 +8,7 @@ for extending the available precision", 1971), so that both can be added in the 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shardir.ir import Block, Op, Value
+from shardir.ir.module import Block, Op, Value
 
 
 @dataclass

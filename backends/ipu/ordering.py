@@ -7,7 +7,7 @@ says where every element goes, and all operands follow.
 from shardir.backends.ipu.emitter import Emitter, shuffle_view
 from shardir.backends.ipu.reductions import ordered
 from shardir.backends.ipu.table import lowers
-from shardir.ir import Op, Value
+from shardir.ir.module import Op, Value
 
 
 @lowers("sort")

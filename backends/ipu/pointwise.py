@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardir.backends.ipu.expressions import Apply, Node, Number, apply, cast, narrowed, number
-from shardir.types import FLOATS, UNSIGNED
+from shardir.ir.types import FLOATS, UNSIGNED
 
 Rule = Callable[..., Node]
 

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import replace
 
 from shardir.backends.emission import Emission
-from shardir.build import Builder, Names
-from shardir.ir import Block, Function, Op, Value
-from shardir.opset import OPS
+from shardir.ir.builder import Builder, UniqueNames
+from shardir.ir.module import Block, Function, Op, Value
+from shardir.ir.operation import OPS
 
 _ARRANGING = ("broadcast", "reshape", "transpose", "slice", "reverse", "roll")
 
@@ -28,14 +28,14 @@ def prepared(emission: Emission) -> Emission:
 def _function(function: Function) -> Function:
     taken = [value.name for op in function.body.walk() for value in op.results]
     taken += [value.name for block in _blocks(function.body) for value in block.params]
-    body = _Rewriter(Names(taken)).block(function.body)
+    body = _Rewriter(UniqueNames(taken)).block(function.body)
     return replace(function, body=_without_unused(body))
 
 
 class _Rewriter:
     """Goes through blocks in order, and keeps what has made each value."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: UniqueNames) -> None:
         self.names = names
         self.made: dict[Value, Op] = {}
 

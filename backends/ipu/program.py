@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from textwrap import wrap
 
-from shardir.backends.emission import Boundary, Emission
+from shardir.backends.emission import Emission, ProgramValue
 from shardir.backends.ipu import (
     collectives as collectives,
     contraction as contraction,
@@ -32,7 +32,7 @@ from shardir.backends.ipu.names import Identifiers
 from shardir.backends.ipu.replicas import definitions
 from shardir.backends.ipu.types import braces, element, physical
 from shardir.sizes import show_bytes
-from shardir.text.printer import Printer, show_mesh, unique_names
+from shardir.text.printer import Printer, print_mesh, unique_names
 
 HEADERS = {
     "gcl::": "gcl/Collectives.hpp",
@@ -166,7 +166,7 @@ def _introduction(emission: Emission, memory: Memory) -> str:
     what = "one IPU" if count == 1 else f"{count} IPUs, a replica on each"
     lines = [f"{title}: a program for {what}. Emitted by shardir."]
     if mesh.axes:
-        lines += ["", f"  {show_mesh(mesh)}   (replicas in row-major order)"]
+        lines += ["", f"  {print_mesh(mesh)}   (replicas in row-major order)"]
     for word, boundaries in (("Arguments", emission.arguments), ("Results", emission.results)):
         lines += ["", f"{word}, with what one replica holds of each:", ""]
         lines += [f"  {_described(b, emission)}" for b in boundaries] or ["  none"]
@@ -185,7 +185,7 @@ def _introduction(emission: Emission, memory: Memory) -> str:
     return "\n".join(f"// {line}".rstrip() for line in lines)
 
 
-def _described(boundary: Boundary, emission: Emission) -> str:
+def _described(boundary: ProgramValue, emission: Emission) -> str:
     whole = Printer(emission.module.meshes).typed(boundary.whole, boundary.sharding)
     label = boundary.label if boundary.label != boundary.name else boundary.name
     donated = ", donated" if boundary.donated else ""
@@ -255,7 +255,7 @@ def _listed(rows: Sequence[str], indent: str, end: str) -> list[str]:
     return lines
 
 
-def _port(name: str, boundary: Boundary, emission: Emission) -> str:
+def _port(name: str, boundary: ProgramValue, emission: Emission) -> str:
     whole, part = physical(boundary.whole), physical(boundary.part)
     cuts = [
         "{" + ", ".join(f"{{{a.size}, {a.stride(emission.mesh)}}}" for a in dim.axes) + "}"

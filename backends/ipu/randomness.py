@@ -11,8 +11,8 @@ from shardir.backends.ipu.groups import count_up
 from shardir.backends.ipu.indexing import as_int
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import ELEMENTS, braces
-from shardir.ir import Op, Value
-from shardir.threefry import counters
+from shardir.ir.module import Op, Value
+from shardir.ops.random.threefry import num_counters
 
 
 def _words(e: Emitter, keys: Value, shape: tuple[int, ...]) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def _bits(e: Emitter, op: Op) -> None:
         outs = _hash(e, op, key, _zero(e, shape), indices)
         made = e.map("pe::_1 ^ pe::_2", [f"{outs}[0]", f"{outs}[1]"], label)
     else:
-        count, share = counters(prod(whole), width), 32 // width
+        count, share = num_counters(prod(whole), width), 32 // width
         words = indices
         if share > 1:
             word = e.map(f"pe::_1 / pe::Const({share}u)", [indices], label)

@@ -9,8 +9,8 @@ from shardir.backends.ipu.emitter import Emitter
 from shardir.backends.ipu.groups import count_up
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element
-from shardir.ir import Op
-from shardir.types import FLOATS, TensorType
+from shardir.ir.module import Op
+from shardir.ir.types import FLOATS, TensorType
 
 OPERATIONS = {
     "sum": "ADD", "prod": "MUL", "max": "MAX", "min": "MIN", "any": "LOGICAL_OR",

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from shardir.backends.ipu.emitter import Emitter
 from shardir.backends.ipu.layout import wrapped
-from shardir.placement import Axes, Axis
+from shardir.ir.sharding import Axes, Axis
 
 Groups = tuple[tuple[int, ...], ...]
 

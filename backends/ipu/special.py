@@ -10,7 +10,7 @@ import numpy as np
 
 from shardir.backends.ipu.expressions import Node, Polynomial, apply, cast, number
 from shardir.backends.ipu.pointwise import compare, constant_like, pointwise, where
-from shardir.ops.special import GILES_CENTRE, GILES_TAIL
+from shardir.ops.elementwise.special import GILES_CENTRE, GILES_TAIL
 
 LN2 = float(np.log(2))
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.emitter import Emitter
-from shardir.ir import Op
-from shardir.opset import OPS
+from shardir.ir.module import Op
+from shardir.ir.operation import OPS
 
 Lower = Callable[[Emitter, Op], None]
 

@@ -25,8 +25,8 @@ from shardir.backends.ipu.downcast import downcast, parse_casts
 from shardir.backends.ipu.expressions import PLACEHOLDERS
 from shardir.backends.ipu.preparing import prepared
 from shardir.backends.ipu.program import file_name, ports_of, write_program
-from shardir.threefry import halves
-from shardir.types import TensorType
+from shardir.ir.types import TensorType
+from shardir.ops.random.threefry import split_words
 
 Array = npt.NDArray[Any]
 
@@ -90,7 +90,9 @@ def array_files(emission: Emission) -> dict[str, bytes | str]:
 def _npy(array: Array, type: TensorType) -> bytes:
     """The file of an array as the program reads it: keys as two words each."""
     out = BytesIO()
-    held = np.stack(halves(array), -1) if type.dtype == "key" else np.asarray(array, type.numpy)
+    held = (
+        np.stack(split_words(array), -1) if type.dtype == "key" else np.asarray(array, type.numpy)
+    )
     np.save(out, held)
     return out.getvalue()
 

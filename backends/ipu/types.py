@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shardir.types import TensorType
+from shardir.ir.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from shardir.backends.ipu.types import (
     literal,
     physical,
 )
-from shardir.ir import Op
-from shardir.opset import Dense
-from shardir.threefry import halves
+from shardir.ir.module import Op
+from shardir.ir.operation import Dense
+from shardir.ops.random.threefry import split_words
 
 
 def _shape(op: Op) -> tuple[int, ...]:
@@ -142,12 +142,12 @@ def dense(
     e: Emitter, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", dtype: str
 ) -> str:
     """The expression of a constant that holds an array."""
-    from shardir.types import TensorType
+    from shardir.ir.types import TensorType
 
     type = TensorType(array.shape, dtype)
     held = element(type)
     if dtype == "key":
-        array = np.stack(halves(array), -1)
+        array = np.stack(split_words(array), -1)
         dtype = "u32"
     if dtype in NARROW_INTEGERS:
         return f"popops::cast(graph, {dense(e, array, 'i32')}, {held.poplar}, {e.sequence})"

@@ -11,10 +11,10 @@ from shardir.backends.ipu.emitter import Emitter, reshape_view, shuffle_view
 from shardir.backends.ipu.reductions import reduced
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element
-from shardir.ir import Op
-from shardir.ops.convolution_loops import sides
-from shardir.ops.windowing import count, dilated
-from shardir.types import FLOATS, TensorType
+from shardir.ir.module import Op
+from shardir.ir.types import FLOATS, TensorType
+from shardir.ops.contraction.convolution_factors import parse_dims
+from shardir.ops.reductions.window_geometry import count_windows, dilated_size
 
 Pairs = Sequence[tuple[int, int]]
 OPERATIONS = {"add": "ADD", "mul": "MUL", "max": "MAX", "min": "MIN"}
@@ -28,7 +28,7 @@ def arranged(
     for dim, (n, (low, high), step) in enumerate(zip(shape, padding, dilation, strict=True)):
         if (low, high) != (0, 0) or (step > 1 and n > 1):
             text = f"{e.use('padded')}({text}, {fill}, {dim}, {low}, {high}, {step - 1})"
-        sizes.append(dilated(n, step) + low + high)
+        sizes.append(dilated_size(n, step) + low + high)
     return text, sizes
 
 
@@ -49,7 +49,7 @@ def in_windows(
     for dim, (n, size, stride, step) in enumerate(
         zip(shape, window, strides, dilation, strict=True)
     ):
-        found = count(n, dilated(size, step), stride)
+        found = count_windows(n, dilated_size(size, step), stride)
         places.append(found)
         if size > 1 or stride > 1:
             walked.append(dim)
@@ -64,7 +64,7 @@ def _convolution(e: Emitter, op: Op) -> None:
     e.comment(op)
     x, w = op.operands
     y, attrs, label = op.result, op.attrs, e.label(op.result)
-    of, by, to = sides(attrs["dims"])
+    of, by, to = parse_dims(attrs["dims"])
     rank = len(of.spatial)
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
     parts = groups * batch_groups

@@ -16,8 +16,8 @@ synchronization", 1988).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from shardir.ir import Block, Op
-from shardir.ops.overlap import is_started
+from shardir.ir.module import Block, Op
+from shardir.ops.communication.async_collectives import is_started
 
 DIGEST_BYTES = 16
 MISMATCH = b"\xff" * DIGEST_BYTES
@@ -27,7 +27,7 @@ Links = frozenset[tuple[int, int]]
 """Pairs (sender, receiver) of processes."""
 
 
-def combined(state: bytes, others: Iterable[bytes]) -> bytes:
+def combine_states(state: bytes, others: Iterable[bytes]) -> bytes:
     """Return the state of a process that has received those of others."""
     return state if all(other == state for other in others) else MISMATCH
 
@@ -59,7 +59,7 @@ def carriers_of(body: Block, links: Mapping[Op, Links], processes: Sequence[int]
     return ()
 
 
-def rounds(processes: Sequence[int], index: int) -> Iterator[tuple[int, int]]:
+def dissemination_rounds(processes: Sequence[int], index: int) -> Iterator[tuple[int, int]]:
     """Yield the receiver and the sender of a process for each round of dissemination."""
     place, count, distance = processes.index(index), len(processes), 1
     while distance < count:

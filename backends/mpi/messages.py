@@ -20,55 +20,55 @@ import numpy as np
 from mpi4py import MPI
 
 from shardir.backends.base import Array
-from shardir.backends.mpi.notes import Notes, Place
+from shardir.backends.mpi.deadlock_detector import DeadlockDetector, ExecutionPoint
 
-POLLS = 50
+POLLS_BEFORE_YIELD = 50
 """Number of tests before a process yields its core."""
 SPIN_SECONDS = 0.02
 """Time during which a process with a core of its own tests without a pause."""
 NAP_SECONDS = 50e-6
-LONGEST_NAP_SECONDS = 1e-3
-LOOK_SECONDS = 0.25
+MAX_NAP_SECONDS = 1e-3
+STATUS_CHECK_SECONDS = 0.25
 """Interval at which a waiting process reads the status of others."""
 ABORT_SECONDS = 5
 """Time that the launcher has to end a process that has called MPI_Abort."""
-REMEMBERED = 20
+MAX_LISTED_EXCHANGES = 20
 """Maximum number of finished exchanges that an error lists."""
 
 
 @dataclass(frozen=True)
-class Posted:
+class PostedMessages:
     """Messages in flight; `kept` are their send and receive buffers."""
 
     requests: list[MPI.Request]
     sources: tuple[tuple[int, MPI.Request], ...]
     kept: tuple[Any, ...]
     tag: int
-    what: Callable[[], Place]
+    what: Callable[[], ExecutionPoint]
 
 
 @dataclass(frozen=True)
-class Heads:
+class MessageHeaders:
     """Headers that precede rows, by the process that they are sent to or received from."""
 
     sent: Mapping[int, Array]
     received: Mapping[int, Array]
 
 
-NO_HEADS = Heads({}, {})
+NO_HEADERS = MessageHeaders({}, {})
 
 
-class Messages:
+class MessageChannel:
     """Sends and receives arrays of bytes. `hosts` has the host name of each process."""
 
     def __init__(self, comm: MPI.Intracomm, hosts: list[str], seconds: float, polite: bool) -> None:
         self.comm, self.hosts = comm, hosts
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self.seconds, self.polite = seconds, polite
+        self.seconds, self.yields_core = seconds, polite
         limit = comm.Get_attr(MPI.TAG_UB)
         self._tags = limit if isinstance(limit, int) else 32767
-        self.notes = Notes(comm.Dup(), self.who)
-        self._recent: deque[str] = deque(maxlen=REMEMBERED)
+        self.notes = DeadlockDetector(comm.Dup(), self.who)
+        self._recent: deque[str] = deque(maxlen=MAX_LISTED_EXCHANGES)
 
     def who(self, process: int) -> str:
         """Return the name of a process in errors."""
@@ -84,9 +84,9 @@ class Messages:
         tag: int,
         rows: Mapping[int, Array],
         places: Mapping[int, Array],
-        what: Callable[[], Place],
-        heads: Heads = NO_HEADS,
-    ) -> Posted:
+        what: Callable[[], ExecutionPoint],
+        heads: MessageHeaders = NO_HEADERS,
+    ) -> PostedMessages:
         """Start to send `rows[p]` to process p, and to receive into `places[p]` from it.
 
         All arrays are contiguous and must not be accessed until the messages have been waited for.
@@ -104,11 +104,11 @@ class Messages:
             if row.nbytes or target in heads.sent
         ]
         requests = [*(request for _, request in sources), *sends]
-        return Posted(requests, sources, (rows, places, heads), tag, what)
+        return PostedMessages(requests, sources, (rows, places, heads), tag, what)
 
     def _send(self, row: Array, head: Array | None, target: int, tag: int) -> MPI.Request:
         if head is None:
-            return self.comm.Isend([_bytes(row), MPI.BYTE], target, tag)
+            return self.comm.Isend([_as_bytes(row), MPI.BYTE], target, tag)
         kind = _join_buffers(head, row)
         request = self.comm.Isend([MPI.BOTTOM, 1, kind], target, tag)
         kind.Free()  # MPI keeps the datatype until the message has been sent.
@@ -116,13 +116,13 @@ class Messages:
 
     def _receive(self, place: Array, head: Array | None, source: int, tag: int) -> MPI.Request:
         if head is None:
-            return self.comm.Irecv([_bytes(place), MPI.BYTE], source, tag)
+            return self.comm.Irecv([_as_bytes(place), MPI.BYTE], source, tag)
         kind = _join_buffers(head, place)
         request = self.comm.Irecv([MPI.BOTTOM, 1, kind], source, tag)
         kind.Free()
         return request
 
-    def wait(self, posted: Posted) -> None:
+    def wait(self, posted: PostedMessages) -> None:
         """Return when the messages have been sent and received; end the job if they are not."""
         if not MPI.Request.Testall(posted.requests):
             self._wait(posted)
@@ -130,24 +130,26 @@ class Messages:
         if not self._recent or self._recent[-1] != what:  # One exchange may take several messages.
             self._recent.append(what)
 
-    def _wait(self, posted: Posted) -> None:
+    def _wait(self, posted: PostedMessages) -> None:
         start = time.monotonic()
-        look, nap, polls, news = start + LOOK_SECONDS, NAP_SECONDS, 0, ""
+        look, nap, polls, news = start + STATUS_CHECK_SECONDS, NAP_SECONDS, 0, ""
         while not MPI.Request.Testall(posted.requests):
             polls += 1
-            if polls < POLLS:
+            if polls < POLLS_BEFORE_YIELD:
                 continue
             now = time.monotonic()
             if now >= look:
-                look = now + LOOK_SECONDS
+                look = now + STATUS_CHECK_SECONDS
                 news = self._look(posted, now - start, news)
-            if (not self.polite and now - start < SPIN_SECONDS) or polls < 2 * POLLS:
+            if (
+                not self.yields_core and now - start < SPIN_SECONDS
+            ) or polls < 2 * POLLS_BEFORE_YIELD:
                 os.sched_yield()
             else:
                 time.sleep(nap)
-                nap = min(1.1 * nap, LONGEST_NAP_SECONDS)
+                nap = min(1.1 * nap, MAX_NAP_SECONDS)
 
-    def _look(self, posted: Posted, waited: float, known: str) -> str:
+    def _look(self, posted: PostedMessages, waited: float, known: str) -> str:
         """End the job if no process can send the missing messages, or after the timeout.
 
         Return the reason if no process can send them. A reason that is `known` since the last check
@@ -156,26 +158,26 @@ class Messages:
         lacking = [source for source, request in posted.sources if not request.Get_status()]
         news = self.notes.read(lacking, posted.tag, posted.what())
         if news and news == known:
-            self.fail(f"{self._where(posted)} waits for ever: {news}")
+            self.fail(f"{self._describe_wait(posted)} waits for ever: {news}")
         if waited > self.seconds:
             names = ", ".join(map(self.who, lacking)) or "the receivers"
             self.fail(
-                f"{self._where(posted)} timed out after {self.seconds:g} s, waiting for {names}; "
+                f"{self._describe_wait(posted)} timed out after {self.seconds:g} s, waiting for {names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
         return news
 
-    def _where(self, posted: Posted) -> str:
+    def _describe_wait(self, posted: PostedMessages) -> str:
         return f"{self.who(self.rank)}: {posted.what().words}"
 
     def fail(self, message: str) -> NoReturn:
         """End all processes, with exit code 13."""
         recent = "".join(f"\n  {each}" for each in self._recent)
         done = f"\nbefore that, this process finished:{recent}" if recent else ""
-        end(self.comm, f"shardir: {message}{done}", 13)
+        end_job(self.comm, f"shardir: {message}{done}", 13)
 
 
-def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
+def end_job(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
     """Print a message and end every process of the job."""
     # If the launcher has ended, its pipes are closed.
     with suppress(OSError, ValueError):
@@ -189,12 +191,12 @@ def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _bytes(array: Array) -> Array:
+def _as_bytes(array: Array) -> Array:
     """View a contiguous array as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _join_buffers(head: Array, row: Array) -> MPI.Datatype:
     """Return a datatype of two arrays that form one message, without copying them."""
-    addresses = [MPI.Get_address(_bytes(head)), MPI.Get_address(_bytes(row))]
+    addresses = [MPI.Get_address(_as_bytes(head)), MPI.Get_address(_as_bytes(row))]
     return MPI.BYTE.Create_hindexed([head.nbytes, row.nbytes], addresses).Commit()

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardir.backends.base import InputCheck
-from shardir.backends.mpi.agreement import identity_of
+from shardir.backends.mpi.collective_routes import CollectiveCall
+from shardir.backends.mpi.deadlock_detector import ExecutionPoint
+from shardir.backends.mpi.device_ownership import DeviceOwnership
 from shardir.backends.mpi.input_check import (
     DIGEST_BYTES,
     MISMATCH,
     Links,
     carriers_of,
-    combined,
-    rounds,
+    combine_states,
+    dissemination_rounds,
 )
-from shardir.backends.mpi.notes import Place
-from shardir.backends.mpi.places import Places
-from shardir.backends.mpi.routes import Call
-from shardir.ir import Block, Module, Op
-from shardir.text.printer import show_axis
+from shardir.backends.mpi.program_agreement import identity_of
+from shardir.ir.module import Block, Module, Op
+from shardir.text.printer import format_axis
 
 if TYPE_CHECKING:
     from shardir.backends.mpi.world import World
 
 
 @dataclass
-class Run:
+class ProgramRun:
     """One run of a program: its number, and how many collectives it has executed."""
 
     number: int
@@ -40,7 +40,7 @@ class Run:
     check: InputCheck | None = None
 
 
-class Session:
+class ProgramSession:
     """A program on the devices of several processes.
 
     Its messages are tagged with the program, the run, and the collective that they belong to.
@@ -58,10 +58,10 @@ class Session:
         self._identity = identity_of(module, tuple(owners), compiler, checks_inputs)
         self._digest = self._identity.digest
         self._processes = tuple(sorted(set(owners)))
-        self._lock, self._now = RLock(), Run(0)
+        self._lock, self._now = RLock(), ProgramRun(0)
         self._carriers: tuple[Op, ...] = ()
 
-    def carry(self, body: Block, links: Mapping[Op, Links]) -> None:
+    def select_carriers(self, body: Block, links: Mapping[Op, Links]) -> None:
         """Select the collectives of a program whose messages compare the inputs of a run."""
         self._carriers = carriers_of(body, links, self._processes)
 
@@ -78,7 +78,7 @@ class Session:
         """
         with self._lock:
             self.begin()
-            before, self._now = self._now, Run(self._world.count("run", self._digest))
+            before, self._now = self._now, ProgramRun(self._world.count("run", self._digest))
             try:
                 if check is not None:
                     self._check(check, first or not self._carriers)
@@ -91,49 +91,53 @@ class Session:
         now.state, now.check = check.digest, check
         if not first:
             return
-        place = Place(f"the start of {self._name} (run {now.number})", self._identity.brief)
+        place = ExecutionPoint(
+            f"the start of {self._name} (run {now.number})", self._identity.brief
+        )
         messages, mark = self._world.messages, (self._digest, now.number, "inputs")
-        for i, (target, source) in enumerate(rounds(self._processes, self._world.index)):
+        for i, (target, source) in enumerate(
+            dissemination_rounds(self._processes, self._world.index)
+        ):
             row, came = np.frombuffer(now.state, np.uint8), np.empty(DIGEST_BYTES, np.uint8)
             tag = messages.tag(*mark, i)
             messages.wait(messages.post(tag, {target: row}, {source: came}, lambda: place))
-            now.state = combined(now.state, [came.tobytes()])
-        self._conclude()
+            now.state = combine_states(now.state, [came.tobytes()])
+        self._finish_check()
 
-    def finish(self, op: Op, call: Call) -> None:
+    def finish(self, op: Op, call: CollectiveCall) -> None:
         """Combine the states that were received with a finished collective."""
         if call.state is None:
             return
         now = self._now
         assert now.state is not None
-        now.state = combined(now.state, call.states)
+        now.state = combine_states(now.state, call.states)
         if op is self._carriers[-1]:
-            self._conclude()
+            self._finish_check()
 
-    def _conclude(self) -> None:
+    def _finish_check(self) -> None:
         """Finish the check, since every digest has reached this process."""
         now = self._now
         state, now.state = now.state, None
         if state == MISMATCH and now.check is not None:
             now.check.differs()
 
-    def call(self, op: Op, places: Places) -> Call:
+    def call(self, op: Op, places: DeviceOwnership) -> CollectiveCall:
         """Return the next collective call of this run."""
         self._now.steps += 1
         number, step = self._now.number, self._now.steps
         what = partial(self._told, op, places, number, step)
         state = self._now.state if op in self._carriers else None
-        return Call(self._world.messages, (self._digest, number, step), what, state)
+        return CollectiveCall(self._world.messages, (self._digest, number, step), what, state)
 
-    def _told(self, op: Op, places: Places, run: int, step: int) -> Place:
+    def _told(self, op: Op, places: DeviceOwnership, run: int, step: int) -> ExecutionPoint:
         named = [
             *op.attrs.get("axes", ()),
             *op.attrs.get("source", ()),
             *op.attrs.get("target", ()),
         ]
-        axes = ", ".join(dict.fromkeys(show_axis(axis, places.mesh) for axis in named))
+        axes = ", ".join(dict.fromkeys(format_axis(axis, places.mesh) for axis in named))
         words = (
             f"{op.name} %{op.results[0].name} of {self._name} over {axes} "
             f"(collective {step} of run {run})"
         )
-        return Place(words, self._identity.brief)
+        return ExecutionPoint(words, self._identity.brief)

@@ -17,42 +17,46 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from shardir.backends.base import Array, Executable, Link, Lower
-from shardir.backends.cpu.native.runtime.workers import share_cores
-from shardir.backends.mpi.agreement import DisagreementError, Identity, agree
-from shardir.backends.mpi.blocks import blocks_of
-from shardir.backends.mpi.messages import Messages, end
-from shardir.backends.mpi.notes import Place
-from shardir.backends.mpi.program import Program
-from shardir.backends.mpi.pulse import Pulse
+from shardir.backends.base import Array, Executable, Lower, ProcessLink
+from shardir.backends.cpu.threads.workers import share_cores
+from shardir.backends.mpi.deadlock_detector import ExecutionPoint
+from shardir.backends.mpi.heartbeat import Heartbeat
+from shardir.backends.mpi.interpreted_program import InterpretedProgram
+from shardir.backends.mpi.messages import MessageChannel, end_job
+from shardir.backends.mpi.process_blocks import process_blocks_of
+from shardir.backends.mpi.program_agreement import (
+    DisagreementError,
+    ProgramIdentity,
+    check_agreement,
+)
 from shardir.errors import MergeError
-from shardir.interpret import mesh_of
-from shardir.ir import Module
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.ir.module import Module
 
-LEAVING_SECONDS = 1e-3
-LOST = 13
+END_POLL_SECONDS = 1e-3
+LOST_LAUNCHER_EXIT_CODE = 13
 """The exit code of a process whose launcher has ended."""
-WORDS = 200
+MAX_DESCRIPTION_CHARACTERS = 200
 """Maximum characters of the description of an operation that is sent to other processes."""
 
 
-class World(Link):
+class World(ProcessLink):
     """The link to all processes of the job; compiles programs that run on several processes."""
 
     def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
         self.comm = comm
         hosts: list[str] = comm.allgather(socket.gethostname())
-        sharing = _neighbours(comm, hosts)
-        polite = sharing > _cores()
+        sharing = _processes_sharing_cores(comm, hosts)
+        polite = sharing > _available_cores()
         share_cores(sharing)
-        self.messages = Messages(comm, hosts, seconds, polite)
+        self.messages = MessageChannel(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
-        self._beginning: Identity | None = None
+        self._beginning: ProgramIdentity | None = None
         self._process, self._parent = os.getpid(), os.getppid()
         # Several threads may send at the same time only with MPI_THREAD_MULTIPLE.
         threads = self.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        self._pulse = Pulse(self.messages.notes.go_on, seconds) if threads else None
+        self._pulse = Heartbeat(self.messages.notes.send_heartbeat, seconds) if threads else None
 
     @property
     def index(self) -> int:
@@ -76,27 +80,27 @@ class World(Link):
         checks_inputs: bool = True,
     ) -> Executable:
         if lower is not None and module.main.spmd and self.index in owners:
-            blocks = blocks_of(mesh_of(module), owners, self.index)
+            blocks = process_blocks_of(spmd_mesh_of(module), owners, self.index)
             if blocks is not None:
-                from shardir.backends.mpi.compiled import CompiledProgram
+                from shardir.backends.mpi.compiled_program import CompiledProgram
 
                 with suppress(MergeError):
                     return CompiledProgram(
                         module, lower, owners, blocks, self, checks_inputs=checks_inputs
                     )
-        return Program(module, owners, self, checks_inputs=checks_inputs)
+        return InterpretedProgram(module, owners, self, checks_inputs=checks_inputs)
 
     def count(self, *words: object) -> int:
         """Return how often these words have been counted before, and count them."""
         self._counts[words] += 1
         return self._counts[words] - 1
 
-    def agree(self, identity: Identity, processes: tuple[int, ...]) -> None:
+    def agree(self, identity: ProgramIdentity, processes: tuple[int, ...]) -> None:
         """Check, once for each program, that all of its processes have the same program."""
         if identity.digest not in self._known:
             self._beginning = identity.brief
             try:
-                agree(identity, processes, self)
+                check_agreement(identity, processes, self)
             finally:
                 self._beginning = None
             self._known.add(identity.digest)
@@ -112,8 +116,11 @@ class World(Link):
         if len({int(size[1]) for size in sizes}) > 1:
             # All processes have detected the mismatch, so that all of them exchange their
             # descriptions.
-            text = np.frombuffer(what[:WORDS].encode().ljust(4 * WORDS), np.uint8)
-            self._disagree(members, self._swap(members, ("what", number), text, {}, what))
+            text = np.frombuffer(
+                what[:MAX_DESCRIPTION_CHARACTERS].encode().ljust(4 * MAX_DESCRIPTION_CHARACTERS),
+                np.uint8,
+            )
+            self._raise_disagreement(members, self._swap(members, ("what", number), text, {}, what))
         lengths = {p: int(size[0]) for p, size in zip(members, sizes, strict=True)}
         mine = np.frombuffer(row, np.uint8)
         rows = self._swap(members, ("row", number), mine, lengths, what)
@@ -129,7 +136,7 @@ class World(Link):
     ) -> list[Array]:
         """Send a row to all other members and receive theirs, of the same length unless `lengths`
         has another."""
-        place = Place(what, self._beginning)
+        place = ExecutionPoint(what, self._beginning)
         others = [process for process in members if process != self.index]
         places = {p: np.empty(lengths.get(p, len(row)), row.dtype) for p in others}
         tag = self.messages.tag("gather", members, *stage)
@@ -138,7 +145,7 @@ class World(Link):
         )
         return [row if process == self.index else places[process] for process in members]
 
-    def _disagree(self, members: tuple[int, ...], texts: Sequence[Array]) -> NoReturn:
+    def _raise_disagreement(self, members: tuple[int, ...], texts: Sequence[Array]) -> NoReturn:
         words = [text.tobytes().decode().strip() for text in texts]
         odd = next(i for i, each in enumerate(words) if each != words[0])
         who = self.who
@@ -150,7 +157,7 @@ class World(Link):
     def exchange(
         self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str
     ) -> dict[int, Array]:
-        place = Place(what)
+        place = ExecutionPoint(what)
         came = {process: np.empty(size, np.uint8) for process, size in sizes.items()}
         posted = []
         for process in sorted({*rows, *sizes}):
@@ -175,9 +182,9 @@ class World(Link):
             self._pulse.stop()
         notes, seconds = self.messages.notes, self.messages.seconds
         notes.leave()
-        while not notes.all_have_left():
-            time.sleep(LEAVING_SECONDS)
-            if silent := notes.silent(seconds):
+        while not notes.has_all_ended():
+            time.sleep(END_POLL_SECONDS)
+            if silent := notes.silent_processes(seconds):
                 names = ", ".join(map(self.who, silent))
                 self.messages.fail(
                     f"{self.who(self.index)}: the end of the program timed out after {seconds:g} "
@@ -186,10 +193,14 @@ class World(Link):
                 )
             if os.getppid() != self._parent:
                 # The launcher has ended and could not stop this process if other processes failed.
-                end(self.comm, f"shardir: {self.who(self.index)} has lost its launcher", LOST)
+                end_job(
+                    self.comm,
+                    f"shardir: {self.who(self.index)} has lost its launcher",
+                    LOST_LAUNCHER_EXIT_CODE,
+                )
 
 
-def _neighbours(comm: MPI.Intracomm, hosts: Sequence[str]) -> int:
+def _processes_sharing_cores(comm: MPI.Intracomm, hosts: Sequence[str]) -> int:
     """Return the number of processes on this host, including this one, that may run on the same
     cores."""
     mine = hosts[comm.Get_rank()]
@@ -206,7 +217,7 @@ def _affinity() -> set[int] | None:
     return os.sched_getaffinity(0) if sys.platform == "linux" else None
 
 
-def _cores() -> int:
+def _available_cores() -> int:
     """Return the number of cores that this process may run on."""
     cores = _affinity()
     return len(cores) if cores is not None else os.cpu_count() or 1
@@ -229,7 +240,7 @@ def _end_all_on_exceptions(world: World) -> None:
     where = world.who(world.index)
 
     def stop(name: str) -> None:
-        end(world.comm, f"shardir: {where} ends the job, because of the {name} above", 1)
+        end_job(world.comm, f"shardir: {where} ends the job, because of the {name} above", 1)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardir.frontend.array import Array
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.config import config
 from shardir.frontend.random import key_data
 
@@ -56,7 +56,7 @@ class SplitObject:
 
 
 @dataclass(frozen=True)
-class _Path:
+class _ObjectPath:
     """The path of an array in an object, as one key of JAX."""
 
     text: str
@@ -70,7 +70,7 @@ def _with_keys(x: SplitObject) -> tuple[Any, Any]:
     named = []
     for path, leaf in pairs:
         text = jax.tree_util.keystr(path, simple=True, separator=".")
-        named.append((_Path(text.removesuffix(".value")), leaf))
+        named.append((_ObjectPath(text.removesuffix(".value")), leaf))
     return named, (x.graphdef, structure)
 
 
@@ -100,7 +100,7 @@ class Unchanged:
 
 
 @dataclass(frozen=True)
-class Written:
+class UpdatedObjects:
     """The results of a function with nnx objects among its arguments, as pure containers.
 
     `changed` states whether the function changed an object; `objects` are the objects in the order
@@ -113,11 +113,11 @@ class Written:
 
 
 jax.tree_util.register_dataclass(
-    Written, data_fields=["objects", "result"], meta_fields=["changed"]
+    UpdatedObjects, data_fields=["objects", "result"], meta_fields=["changed"]
 )
 
 
-def holds_objects(arguments: Any, states_too: bool = False) -> bool:
+def contains_objects(arguments: Any, states_too: bool = False) -> bool:
     """Return whether an nnx object is among the arguments.
 
     `states_too` states that Variables in an `nnx.State` count as objects, as they do for `nnx.jit`;
@@ -165,7 +165,9 @@ def merge_objects(split: Any, inner: bool) -> Any:
         )
 
 
-def call_inside(function: Callable[[Any], Any], split: Any, states_too: bool) -> Written:
+def call_with_merged_objects(
+    function: Callable[[Any], Any], split: Any, states_too: bool
+) -> UpdatedObjects:
     """Call a traced function with the arguments of `split_objects`; return its `UpdatedObjects`."""
     before = [x for x in jax.tree_util.tree_leaves(split, is_leaf=is_split_object)
               if is_split_object(x)]  # fmt: skip
@@ -185,10 +187,10 @@ def call_inside(function: Callable[[Any], Any], split: Any, states_too: bool) ->
     after = jax.tree_util.tree_map(
         lambda x: Unchanged(positions[id(x)]) if id(x) in positions else x, after
     )
-    return Written(changed, after, out)
+    return UpdatedObjects(changed, after, out)
 
 
-def write_back(written: Written, split: Any) -> Any:
+def update_caller_objects(written: UpdatedObjects, split: Any) -> Any:
     """Update the caller's objects from the results of a function; return its result.
 
     Arrays on one device become JAX arrays again, so that JAX functions accept the objects; an array

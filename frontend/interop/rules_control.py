@@ -6,28 +6,28 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import lax
-from shardir.frontend.checkpointing import checkpoint, checkpoint_name
-from shardir.frontend.interop.rules import Equation, rule
-from shardir.frontend.interop.shardings import constrained
-from shardir.frontend.operands import constant
-from shardir.frontend.tracer import Tracer
+from shardir.frontend.interop.jax_shardings import constrain_as_jax
+from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.tracing.operands import constant
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.rematerialization import checkpoint, checkpoint_name
 
 
-@rule("jit")
-def _called(equation: Equation) -> Any:
+@register_rule("jit")
+def _apply_jit(equation: Equation) -> Any:
     """Inline a jitted function into the surrounding program, with its sharding constraints."""
     params = equation.params
     ins = params.get("in_shardings") or (None,) * len(equation.operands)
     args = [
-        x if sharding is None or not isinstance(x, Tracer) else constrained(x, sharding)
+        x if sharding is None or not isinstance(x, Tracer) else constrain_as_jax(x, sharding)
         for x, sharding in zip(equation.operands, ins, strict=True)
     ]
     results = equation.reader.read(params["jaxpr"], args)
     outs = params.get("out_shardings") or (None,) * len(results)
-    return [constrained(x, sharding) for x, sharding in zip(results, outs, strict=True)]
+    return [constrain_as_jax(x, sharding) for x, sharding in zip(results, outs, strict=True)]
 
 
-def _inlined(equation: Equation) -> Any:
+def _apply_call(equation: Equation) -> Any:
     params = equation.params
     program = next(params[key] for key in ("call_jaxpr", "call", "jaxpr") if key in params)
     if hasattr(program, "consts"):
@@ -36,11 +36,11 @@ def _inlined(equation: Equation) -> Any:
 
 
 for _name in ("call", "closed_call", "composite", "custom_partitioning", "custom_vmap_call"):
-    rule(_name)(_inlined)
+    register_rule(_name)(_apply_call)
 
 
-@rule("scan")
-def _scanned(equation: Equation) -> Any:
+@register_rule("scan")
+def _apply_scan(equation: Equation) -> Any:
     params = equation.params
     args, consts, carries = equation.tracers, params["num_consts"], params["num_carry"]
     fixed, init, xs = args[:consts], args[consts : consts + carries], args[consts + carries :]
@@ -55,8 +55,8 @@ def _scanned(equation: Equation) -> Any:
     return [*last, *stacked]
 
 
-@rule("while")
-def _repeated(equation: Equation) -> Any:
+@register_rule("while")
+def _apply_while(equation: Equation) -> Any:
     params, args = equation.params, equation.tracers
     cond_consts, body_consts = params["cond_nconsts"], params["body_nconsts"]
     cond_args, body_args, init = (
@@ -81,7 +81,9 @@ def _repeated(equation: Equation) -> Any:
         results = equation.reader.read(params["body_jaxpr"], [*body_args, *carry])
         is_running = evaluate_condition(carry) if batched else None
         return tuple(
-            new if is_running is None or new.value is old.value else _where(is_running, new, old)
+            new
+            if is_running is None or new.value is old.value
+            else _select_running(is_running, new, old)
             for new, old in zip(results, carry, strict=True)
         )
 
@@ -91,15 +93,15 @@ def _repeated(equation: Equation) -> Any:
     return lax.while_loop(condition, body, tuple(init))
 
 
-def _where(is_running: Tracer, new: Tracer, old: Tracer) -> Tracer:
+def _select_running(is_running: Tracer, new: Tracer, old: Tracer) -> Tracer:
     """Select `new` for the elements of the batch (the first dimensions) that continue."""
     mask = lax.broadcast_in_dim(is_running, new.shape, tuple(range(is_running.ndim)))
     result: Tracer = lax.select(mask, new, old)
     return result
 
 
-@rule("cond")
-def _chosen(equation: Equation) -> Any:
+@register_rule("cond")
+def _apply_cond(equation: Equation) -> Any:
     index, *args = equation.tracers
 
     def branch(program: Any) -> Any:
@@ -108,8 +110,8 @@ def _chosen(equation: Equation) -> Any:
     return lax.switch(index, tuple(map(branch, equation.params["branches"])), *args)
 
 
-@rule("platform_index")
-def _platform(equation: Equation) -> Any:
+@register_rule("platform_index")
+def _apply_platform_index(equation: Equation) -> Any:
     """Return the index of the program for CPUs, or of the default program."""
     platforms = equation.params["platforms"]
     for number, names in enumerate(platforms):
@@ -118,8 +120,8 @@ def _platform(equation: Equation) -> Any:
     raise equation.refuse(f"no program for cpu among {platforms}", "give it a default")
 
 
-@rule("remat2")
-def _checkpointed(equation: Equation) -> Any:
+@register_rule("remat2")
+def _apply_remat(equation: Equation) -> Any:
     """Rematerialize in gradients whatever JAX rematerializes.
 
     If JAX has differentiated the program already, the program itself contains the recomputation.
@@ -135,6 +137,6 @@ def _checkpointed(equation: Equation) -> Any:
     return checkpoint(run, prevent_cse=bool(params["prevent_cse"]))(*equation.tracers)
 
 
-@rule("name")
-def _named(equation: Equation) -> Any:
+@register_rule("name")
+def _apply_name(equation: Equation) -> Any:
     return checkpoint_name(equation.tracers[0], equation.params["name"])

@@ -13,14 +13,19 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from shardir.frontend.custom_jvp import custom_jvp
-from shardir.frontend.custom_vjp import CustomVJPPrimal, custom_vjp
-from shardir.frontend.interop.rules import NO_TANGENT, Equation, ImportedProgramError, rule
-from shardir.frontend.interop.tracing import program_of, struct_of
-from shardir.frontend.locations import point
-from shardir.frontend.symbolic_zero import SymbolicZero
-from shardir.frontend.tracer import Tracer
-from shardir.types import INEXACT
+from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
+from shardir.frontend.interop.rule_registry import (
+    FLOAT0,
+    Equation,
+    ImportedProgramError,
+    register_rule,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal, custom_vjp
+from shardir.frontend.transforms.symbolic_zero import SymbolicZero
+from shardir.ir.types import INEXACT
 
 
 def _variables(atoms: Sequence[Any]) -> list[Any]:
@@ -29,12 +34,12 @@ def _variables(atoms: Sequence[Any]) -> list[Any]:
         dict.fromkeys(
             atom
             for atom in atoms
-            if not isinstance(atom, core.Literal) and atom.aval.dtype != NO_TANGENT
+            if not isinstance(atom, core.Literal) and atom.aval.dtype != FLOAT0
         )
     )
 
 
-class Alone:
+class IsolatedEquation:
     """One equation as a function of the distinct variables among its operands.
 
     `args` are their values, `moving` the indices of those that have derivatives. Those in `closed`
@@ -72,12 +77,12 @@ class Alone:
         about = getattr(getattr(program, "jaxpr", None), "debug_info", None)
         return getattr(about, "func_name", self.equation.name)
 
-    def everything(self, args: Sequence[Any]) -> list[Any]:
+    def all_values(self, args: Sequence[Any]) -> list[Any]:
         """Return the values of all variables for these arguments."""
         return [*args, *self.closed]
 
     @cached_property
-    def by_jax(self) -> Callable[..., Any]:
+    def as_jax_function(self) -> Callable[..., Any]:
         """Return the equation as a function of JAX values."""
         source = self.equation.source
         outs = [core.Var(variable.aval) for variable in source.outvars]
@@ -86,20 +91,20 @@ class Alone:
         given = dict.fromkeys(x for x in source.invars if not isinstance(x, core.Literal))
         empty = [variable for variable in given if variable not in self.variables]
         program = core.Jaxpr(empty, self.variables, outs, [body], debug_info=about)
-        empty_values = [np.zeros(atom.aval.shape, NO_TANGENT) for atom in empty]
+        empty_values = [np.zeros(atom.aval.shape, FLOAT0) for atom in empty]
         function: Callable[..., Any] = core.jaxpr_as_fun(core.ClosedJaxpr(program, empty_values))
         return function
 
-    def with_some(
+    def call_with_replaced(
         self, args: Sequence[Any], indices: Sequence[int], values: Sequence[Any]
     ) -> list[Any]:
         """Return all results, with the arguments at the indices `indices` replaced."""
         all_args = list(args)
         for i, x in zip(indices, values, strict=True):
             all_args[i] = x
-        return list(self.by_jax(*all_args))
+        return list(self.as_jax_function(*all_args))
 
-    def parted(self, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def split_results(self, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Split results into those with derivatives and the others."""
         pairs = list(zip(results, self.inexact, strict=True))
         return [y for y, moves in pairs if moves], [y for y, moves in pairs if not moves]
@@ -110,8 +115,8 @@ class Alone:
         return [next(first) if moves else next(second) for moves in self.inexact]
 
 
-def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
-    """Return the results of `primal` with JAX's JVP of the equation as derivative."""
+def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> Any:
+    """Return the results of `trace_primal` with JAX's JVP of the equation as derivative."""
     reader = alone.equation.reader
 
     def jvp(primals: Sequence[Tracer], tangents: Sequence[Any]) -> Any:
@@ -121,15 +126,15 @@ def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         def function(xs: Sequence[Any], tangents_out: Sequence[Any]) -> Any:
             some = [xs[i] for i in indices]
             results, out = jax.jvp(
-                lambda *some: alone.with_some(xs, indices, some), some, tangents_out
+                lambda *some: alone.call_with_replaced(xs, indices, some), some, tangents_out
             )
-            return results, alone.parted(out)[0]
+            return results, alone.split_results(out)[0]
 
-        values = alone.everything(primals)
+        values = alone.all_values(primals)
         if not indices:
             return tuple(primal(*primals)), (None,) * len(alone.inexact)
-        structs = [[struct_of(x) for x in values], [struct_of(t) for t in nonzero_tangents]]
-        program, _ = program_of(function, structs)
+        structs = [[jax_struct_of(x) for x in values], [jax_struct_of(t) for t in nonzero_tangents]]
+        program, _ = trace_to_jaxpr(function, structs)
         found = reader.read(program, [*values, *nonzero_tangents])
         results, tangents_out = found[: len(alone.inexact)], found[len(alone.inexact) :]
         none = [None] * (len(results) - len(tangents_out))
@@ -141,8 +146,8 @@ def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
     return function(*alone.args)
 
 
-def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
-    """Return the results of `primal` with JAX's VJP of the equation as derivative."""
+def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> Any:
+    """Return the results of `trace_primal` with JAX's VJP of the equation as derivative."""
     reader = alone.equation.reader
     saved_structures: list[tuple[Any, list[int]]] = []
 
@@ -152,22 +157,24 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         def function(*xs: Any) -> Any:
             some = [xs[i] for i in indices]
             moving, backward, others = jax.vjp(
-                lambda *some: alone.parted(alone.with_some(xs, indices, some)), *some, has_aux=True
+                lambda *some: alone.split_results(alone.call_with_replaced(xs, indices, some)),
+                *some,
+                has_aux=True,
             )
             residuals, structure = jax.tree_util.tree_flatten(backward)
             saved_structures.append((structure, indices))
             return alone.joined(moving, others), residuals
 
-        known = alone.everything([x.value for x in args])
+        known = alone.all_values([x.value for x in args])
         if not indices:
             saved_structures.append((None, indices))
             return tuple(primal(*(x.value for x in args))), ()
         try:
-            program, _ = program_of(function, [struct_of(x) for x in known])
+            program, _ = trace_to_jaxpr(function, [jax_struct_of(x) for x in known])
             found = reader.read(program, known)
         except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
             raise ImportedProgramError(
-                point(
+                with_location(
                     f"the derivative of {primal.__name__} uses a value of an enclosing function "
                     "whose JAX trace has ended; pass the value as an argument, or take the "
                     "gradient by jax.grad inside of from_jax"
@@ -177,7 +184,7 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         return tuple(found[:count]), tuple(found[count:])
 
     def backward(residuals: Sequence[Tracer], cotangents: Sequence[Any]) -> Any:
-        given = alone.parted(cotangents)[0]
+        given = alone.split_results(cotangents)[0]
         structure, indices = saved_structures[-1]
         if not indices:
             return (None,) * len(alone.args)
@@ -185,8 +192,8 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         def function(saved: Sequence[Any], cts: Sequence[Any]) -> Any:
             return structure.unflatten(saved)(list(cts))
 
-        structs = [[struct_of(x) for x in residuals], [struct_of(x) for x in given]]
-        program, _ = program_of(function, structs)
+        structs = [[jax_struct_of(x) for x in residuals], [jax_struct_of(x) for x in given]]
+        program, _ = trace_to_jaxpr(function, structs)
         found = iter(reader.read(program, [*residuals, *given]))
         return tuple(next(found) if i in indices else None for i in range(len(alone.args)))
 
@@ -196,37 +203,37 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
     return function(*alone.args)
 
 
-@rule("custom_jvp_call")
-def _with_tangents(equation: Equation) -> Any:
-    alone, program = Alone(equation), equation.params["call_jaxpr"]
+@register_rule("custom_jvp_call")
+def _apply_custom_jvp(equation: Equation) -> Any:
+    alone, program = IsolatedEquation(equation), equation.params["call_jaxpr"]
 
     def primal(*args: Tracer) -> Any:
-        return tuple(equation.reader.read(program, alone.operands(alone.everything(args))))
+        return tuple(equation.reader.read(program, alone.operands(alone.all_values(args))))
 
-    return forward_by_jax(alone, primal)
+    return apply_with_jax_jvp(alone, primal)
 
 
-@rule("custom_vjp_call")
-def _with_gradient(equation: Equation) -> Any:
-    alone, params = Alone(equation), equation.params
+@register_rule("custom_vjp_call")
+def _apply_custom_vjp(equation: Equation) -> Any:
+    alone, params = IsolatedEquation(equation), equation.params
     program = params["call_jaxpr"] if "call_jaxpr" in params else params["fun_jaxpr"]
 
     def primal(*args: Tracer) -> Any:
-        return tuple(equation.reader.read(program, alone.operands(alone.everything(args))))
+        return tuple(equation.reader.read(program, alone.operands(alone.all_values(args))))
 
-    return backward_by_jax(alone, primal)
+    return apply_with_jax_vjp(alone, primal)
 
 
-@rule("custom_linear_solve")
-def _solved(equation: Equation) -> Any:
+@register_rule("custom_linear_solve")
+def _apply_custom_linear_solve(equation: Equation) -> Any:
     """Solve by the equation's own solver; the gradient, a transposed solve, is JAX's."""
-    alone, lengths = Alone(equation), equation.params["const_lengths"]
+    alone, lengths = IsolatedEquation(equation), equation.params["const_lengths"]
     solve = equation.params["jaxprs"].solve
     before = lengths.matvec + lengths.vecmat
 
     def primal(*args: Tracer) -> Any:
-        given = alone.operands(alone.everything(args))
+        given = alone.operands(alone.all_values(args))
         consts = given[before : before + lengths.solve]
         return tuple(equation.reader.read(solve, [*consts, *given[sum(lengths) :]]))
 
-    return backward_by_jax(alone, primal)
+    return apply_with_jax_vjp(alone, primal)

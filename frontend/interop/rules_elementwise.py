@@ -4,15 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.frontend import lax
-from shardir.frontend.interop.rules import Equation, elementwise, rule, shaped
-from shardir.frontend.interop.shardings import constrained
-from shardir.frontend.operands import convert, splat
+from shardir.frontend.interop.jax_shardings import constrain_as_jax
+from shardir.frontend.interop.rule_registry import (
+    Equation,
+    register_elementwise,
+    register_function,
+    register_rule,
+)
 from shardir.frontend.scipy import special
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS
+from shardir.frontend.tracing.operands import convert, splat
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import FLOATS
 
-SAME = (
+SAME_NAMED_PRIMITIVES = (
     "abs acos acosh add asin asinh atan atan2 atanh cbrt ceil clz complex conj cos cosh digamma "
     "div eq erf erfc exp exp2 expm1 floor ge gt imag is_finite le lgamma log log1p "
     "logistic lt max min mul ne neg nextafter population_count real rem rsqrt shift_left "
@@ -20,7 +25,7 @@ SAME = (
 )
 """The primitives whose function in `lax` has the same name."""
 
-OTHERWISE: dict[str, Callable[..., Any]] = {
+RENAMED_PRIMITIVES: dict[str, Callable[..., Any]] = {
     "not": lax.bitwise_not,
     "and": lax.bitwise_and,
     "or": lax.bitwise_or,
@@ -36,49 +41,49 @@ OTHERWISE: dict[str, Callable[..., Any]] = {
 }
 """The primitives whose function has another name."""
 
-for _name in SAME.split():
-    elementwise(_name, getattr(lax, _name))
-for _name, _function in OTHERWISE.items():
-    elementwise(_name, _function)
+for _name in SAME_NAMED_PRIMITIVES.split():
+    register_elementwise(_name, getattr(lax, _name))
+for _name, _function in RENAMED_PRIMITIVES.items():
+    register_elementwise(_name, _function)
 
-shaped("integer_pow", lax.integer_pow, y="y")
-shaped("bitcast_convert_type", lax.bitcast_convert_type, new_dtype="new_dtype")
-shaped("stop_gradient", lax.stop_gradient)
+register_function("integer_pow", lax.integer_pow, y="y")
+register_function("bitcast_convert_type", lax.bitcast_convert_type, new_dtype="new_dtype")
+register_function("stop_gradient", lax.stop_gradient)
 for _name in ("copy", "layout_constraint", "xla_metadata_value"):
-    shaped(_name, lambda x: x)
-shaped("shard_alike", lambda x, y: (x, y))
-shaped("optimization_barrier", lambda *xs: lax.optimization_barrier(xs))
-shaped("reduce_precision", lax.reduce_precision,
+    register_function(_name, lambda x: x)
+register_function("shard_alike", lambda x, y: (x, y))
+register_function("optimization_barrier", lambda *xs: lax.optimization_barrier(xs))
+register_function("reduce_precision", lax.reduce_precision,
        exponent_bits="exponent_bits", mantissa_bits="mantissa_bits")  # fmt: skip
 
 
-@rule("erf_inv")
-def _erf_inv(equation: Equation) -> Any:
+@register_rule("erf_inv")
+def _apply_erf_inv(equation: Equation) -> Any:
     """Emit erf_inv with XLA's polynomials, because JAX's normal random numbers depend on them."""
     (x,) = equation.aligned()
     return emit("erf_inv", x, as_xla=True)
 
 
-@rule("pow")
-def _pow(equation: Equation) -> Any:
+@register_rule("pow")
+def _apply_pow(equation: Equation) -> Any:
     base, power = equation.aligned()
     return lax.pow(base, convert(power, base.value.type.dtype))
 
 
-@rule("round")
-def _round(equation: Equation) -> Any:
+@register_rule("round")
+def _apply_round(equation: Equation) -> Any:
     (x,) = equation.aligned()
     return lax.round(x, lax.RoundingMethod(int(equation.params["rounding_method"])))
 
 
-@rule("convert_element_type")
-def _converted(equation: Equation) -> Any:
+@register_rule("convert_element_type")
+def _apply_convert_element_type(equation: Equation) -> Any:
     (x,) = equation.aligned()
     return convert(x, equation.dtype())
 
 
-@rule("select_n")
-def _selected(equation: Equation) -> Any:
+@register_rule("select_n")
+def _apply_select_n(equation: Equation) -> Any:
     which, *cases = equation.operands
     index = which if isinstance(which, Tracer) else which.tracer()
     broadcast_cases = [x if isinstance(x, Tracer) else x.tracer(equation.shape()) for x in cases]
@@ -87,21 +92,21 @@ def _selected(equation: Equation) -> Any:
     return lax.select_n(index, *broadcast_cases)
 
 
-@rule("clamp")
-def _clamped(equation: Equation) -> Any:
+@register_rule("clamp")
+def _apply_clamp(equation: Equation) -> Any:
     low, x, high = equation.tracers
     return lax.clamp(low, lax.broadcast_in_dim(x, equation.shape(), tuple(range(x.ndim))), high)
 
 
-def _total(equation: Equation, function: Any) -> Any:
+def _compare_total_order(equation: Equation, function: Any) -> Any:
     """Apply a comparison in the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
     x, y = equation.aligned()
     if x.value.type.dtype not in FLOATS:
         return function(x, y)
-    return function(_ranked(x), _ranked(y))
+    return function(_total_order_integers(x), _total_order_integers(y))
 
 
-def _ranked(x: Tracer) -> Tracer:
+def _total_order_integers(x: Tracer) -> Tracer:
     """Convert floats to integers in the total order of floats."""
     bits = x.value.type.numpy.itemsize * 8
     bits_value = lax.bitcast_convert_type(x, f"int{bits}")
@@ -111,15 +116,15 @@ def _ranked(x: Tracer) -> Tracer:
     return found
 
 
-rule("lt_to")(lambda equation: _total(equation, lax.lt))
-rule("le_to")(lambda equation: _total(equation, lax.le))
-rule("ge_to")(lambda equation: _total(equation, lax.ge))
-rule("gt_to")(lambda equation: _total(equation, lax.gt))
-rule("eq_to")(lambda equation: _total(equation, lax.eq))
+register_rule("lt_to")(lambda equation: _compare_total_order(equation, lax.lt))
+register_rule("le_to")(lambda equation: _compare_total_order(equation, lax.le))
+register_rule("ge_to")(lambda equation: _compare_total_order(equation, lax.ge))
+register_rule("gt_to")(lambda equation: _compare_total_order(equation, lax.gt))
+register_rule("eq_to")(lambda equation: _compare_total_order(equation, lax.eq))
 
 
-@rule("device_put")
-def _put(equation: Equation) -> Any:
+@register_rule("device_put")
+def _apply_device_put(equation: Equation) -> Any:
     """Apply a sharding; the placement is decided when the whole program is compiled."""
     targets = equation.params.get("devices") or (None,) * len(equation.operands)
-    return [constrained(x, to) for x, to in zip(equation.tracers, targets, strict=True)]
+    return [constrain_as_jax(x, to) for x, to in zip(equation.tracers, targets, strict=True)]

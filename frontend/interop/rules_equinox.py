@@ -3,36 +3,36 @@
 from typing import Any
 
 from shardir.frontend import lax
-from shardir.frontend.interop.rules import Equation, rule
-from shardir.frontend.tracer import Tracer
+from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.tracing.tracer import Tracer
 
 
-def _over_all(name: str, function: Any) -> None:
+def _register_full_reduction(name: str, function: Any) -> None:
     def reduce(equation: Equation) -> Any:
         (x,) = equation.tracers
         return function(x, tuple(range(x.ndim)))
 
-    rule(name)(reduce)
+    register_rule(name)(reduce)
 
 
-_over_all("unvmap_any", lax.reduce_or)
-_over_all("unvmap_all", lax.reduce_and)
-_over_all("unvmap_max", lax.reduce_max)
+_register_full_reduction("unvmap_any", lax.reduce_or)
+_register_full_reduction("unvmap_all", lax.reduce_and)
+_register_full_reduction("unvmap_max", lax.reduce_max)
 
 
-@rule("select_if_vmap")
-def _selected(equation: Equation) -> Any:
+@register_rule("select_if_vmap")
+def _apply_select_if_vmap(equation: Equation) -> Any:
     """Emit a select: the condition is true without batching, but may differ with it."""
     return lax.select(*equation.aligned(equation.shape()))
 
 
-@rule("nonbatchable", "nondifferentiable_backward", "nontraceable")
-def _same(equation: Equation) -> Any:
+@register_rule("nonbatchable", "nondifferentiable_backward", "nontraceable")
+def _apply_identity(equation: Equation) -> Any:
     return equation.tracers
 
 
-@rule("noinline", "maybe_set", "vprim")
-def _as_it_is(equation: Equation) -> Any:
+@register_rule("noinline", "maybe_set", "vprim")
+def _apply_implementation(equation: Equation) -> Any:
     """Trace the implementation of the primitive."""
     primitive, params = equation.source.primitive, equation.params
 
@@ -40,8 +40,8 @@ def _as_it_is(equation: Equation) -> Any:
         results = primitive.impl(*args, **params)
         return list(results) if primitive.multiple_results else [results]
 
-    from shardir.frontend.interop.tracing import program_of, struct_of
+    from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 
     tracers: list[Tracer] = equation.tracers
-    program, _ = program_of(function, [struct_of(x) for x in tracers])
+    program, _ = trace_to_jaxpr(function, [jax_struct_of(x) for x in tracers])
     return equation.reader.read(program, tracers)

@@ -4,19 +4,19 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.callbacks import io_callback, pure_callback
-from shardir.frontend.debugging import callback, inspect_array_sharding
-from shardir.frontend.devices import devices
-from shardir.frontend.interop.rules import Equation, rule
-from shardir.frontend.shardings import SingleDeviceSharding
-from shardir.frontend.signature import ShapeDtypeStruct
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.dispatch.callbacks import io_callback, pure_callback
+from shardir.frontend.dispatch.debugging import callback, inspect_array_sharding
+from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.shardings.devices import devices
+from shardir.frontend.shardings.sharding import SingleDeviceSharding
 
 
-def _structs(equation: Equation) -> list[ShapeDtypeStruct]:
+def _result_structs(equation: Equation) -> list[ShapeDtypeStruct]:
     return [ShapeDtypeStruct(aval.shape, aval.dtype) for aval in equation.results]
 
 
-def _called(function: Any, name: str) -> Any:
+def _wrap_callback(function: Any, name: str) -> Any:
     """Return the callback as a named function that returns NumPy arrays."""
 
     def call_function(*args: Any) -> list[Any]:
@@ -26,7 +26,7 @@ def _called(function: Any, name: str) -> Any:
     return call_function
 
 
-def _sharding(equation: Equation) -> Any:
+def _callback_sharding(equation: Equation) -> Any:
     """Return the sharding of the callback: a single device, or a JAX sharding, which is refused."""
     sharding = equation.params.get("sharding")
     if sharding is not None and len(sharding.device_set) == 1:
@@ -34,34 +34,34 @@ def _sharding(equation: Equation) -> Any:
     return sharding
 
 
-@rule("pure_callback")
-def _computed(equation: Equation) -> Any:
-    function = _called(equation.params["callback"], "pure_callback")
+@register_rule("pure_callback")
+def _apply_pure_callback(equation: Equation) -> Any:
+    function = _wrap_callback(equation.params["callback"], "pure_callback")
     method = equation.params["vmap_method"]
     return pure_callback(
         function,
-        _structs(equation),
+        _result_structs(equation),
         *equation.tracers,
-        sharding=_sharding(equation),
+        sharding=_callback_sharding(equation),
         vmap_method=method,
     )
 
 
-@rule("io_callback")
-def _done(equation: Equation) -> Any:
-    function = _called(equation.params["callback"], "io_callback")
+@register_rule("io_callback")
+def _apply_io_callback(equation: Equation) -> Any:
+    function = _wrap_callback(equation.params["callback"], "io_callback")
     ordered = equation.params["ordered"]
     return io_callback(
         function,
-        _structs(equation),
+        _result_structs(equation),
         *equation.tracers,
-        sharding=_sharding(equation),
+        sharding=_callback_sharding(equation),
         ordered=ordered,
     )
 
 
-@rule("debug_callback", "debug_print")
-def _shown(equation: Equation) -> Any:
+@register_rule("debug_callback", "debug_print")
+def _apply_debug_callback(equation: Equation) -> Any:
     primitive, params = equation.source.primitive, equation.params
 
     def run(*args: Any) -> None:
@@ -72,8 +72,8 @@ def _shown(equation: Equation) -> Any:
     return []
 
 
-@rule("inspect_sharding")
-def _told(equation: Equation) -> Any:
+@register_rule("inspect_sharding")
+def _apply_inspect_sharding(equation: Equation) -> Any:
     """Call the callback with a sharding of shardir when the program is compiled."""
     (x,) = equation.tracers
     inspect_array_sharding(x, callback=equation.params["callback"])

@@ -2,34 +2,34 @@
 
 from typing import Any
 
-from shardir.frontend.interop.rules import Equation, rule, shaped
+from shardir.frontend.interop.rule_registry import Equation, register_function, register_rule
 from shardir.frontend.lax import linalg
 
-shaped("triangular_solve", linalg.triangular_solve, left_side="left_side", lower="lower",
+register_function("triangular_solve", linalg.triangular_solve, left_side="left_side", lower="lower",
        transpose_a="transpose_a", conjugate_a="conjugate_a",
        unit_diagonal="unit_diagonal")  # fmt: skip
-shaped("householder_product", linalg.householder_product)
-shaped("tridiagonal_solve", linalg.tridiagonal_solve)
-shaped("lu", linalg.lu)
-shaped("lu_pivots_to_permutation", linalg.lu_pivots_to_permutation,
+register_function("householder_product", linalg.householder_product)
+register_function("tridiagonal_solve", linalg.tridiagonal_solve)
+register_function("lu", linalg.lu)
+register_function("lu_pivots_to_permutation", linalg.lu_pivots_to_permutation,
        permutation_size="permutation_size")  # fmt: skip
 
 
-@rule("cholesky")
-def _cholesky(equation: Equation) -> Any:
+@register_rule("cholesky")
+def _apply_cholesky(equation: Equation) -> Any:
     return linalg.cholesky(*equation.tracers, symmetrize_input=False)
 
 
-@rule("qr")
-def _qr(equation: Equation) -> Any:
+@register_rule("qr")
+def _apply_qr(equation: Equation) -> Any:
     params = equation.params
     return linalg.qr(
         *equation.tracers, full_matrices=params["full_matrices"], pivoting=params["pivoting"]
     )
 
 
-@rule("svd")
-def _svd(equation: Equation) -> Any:
+@register_rule("svd")
+def _apply_svd(equation: Equation) -> Any:
     params = equation.params
     result = linalg.svd(
         *equation.tracers,
@@ -43,8 +43,8 @@ def _svd(equation: Equation) -> Any:
     return s, u, v
 
 
-@rule("eigh")
-def _eigh(equation: Equation) -> Any:
+@register_rule("eigh")
+def _apply_eigh(equation: Equation) -> Any:
     """Emit eigh on one triangle; JAX has symmetrized the matrix before this primitive."""
     params = equation.params
     return linalg.eigh(
@@ -55,8 +55,8 @@ def _eigh(equation: Equation) -> Any:
     )
 
 
-@rule("eig")
-def _eig(equation: Equation) -> Any:
+@register_rule("eig")
+def _apply_eig(equation: Equation) -> Any:
     params = equation.params
     return linalg.eig(
         *equation.tracers,

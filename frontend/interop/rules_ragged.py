@@ -3,13 +3,13 @@
 from typing import Any
 
 from shardir.frontend import lax
-from shardir.frontend.interop.rules import Equation, rule
-from shardir.frontend.operands import convert
-from shardir.frontend.tracer import Tracer
+from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.tracing.operands import convert
+from shardir.frontend.tracing.tracer import Tracer
 
 
-@rule("ragged_dot_general")
-def _ragged(equation: Equation) -> Any:
+@register_rule("ragged_dot_general")
+def _apply_ragged_dot(equation: Equation) -> Any:
     """Contract each group, with the rows of all other groups set to zero."""
     x, y, sizes = equation.tracers
     numbers = equation.params["ragged_dot_dimension_numbers"]
@@ -18,7 +18,7 @@ def _ragged(equation: Equation) -> Any:
     offset = equation.params.get("group_offset")
     if batch or sizes.ndim != 1 or offset is not None:
         raise equation.refuse("batches or an offset", "map it over the batch, or write an einsum")
-    parts = _parted(x, sizes, rows)
+    parts = _mask_groups(x, sizes, rows)
     inner = tuple(dim + 1 for dim in contracted)
     group = tuple(numbers.rhs_group_dimensions)
     dims = ((*((0,) if group else ()), *inner), (*group, *others)), ((), ())
@@ -26,7 +26,7 @@ def _ragged(equation: Equation) -> Any:
     return lax.dot_general(parts, y, dims, preferred_element_type=result_dtype)
 
 
-def _parted(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
+def _mask_groups(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
     """Return, per group in a leading dimension, `x` with zeros in the rows of other groups."""
     shape = (sizes.shape[0], *x.shape)
     ends = lax.cumsum(sizes, 0)
@@ -38,8 +38,8 @@ def _parted(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
     return result
 
 
-@rule("approx_top_k")
-def _nearly_largest(equation: Equation) -> Any:
+@register_rule("approx_top_k")
+def _apply_approx_top_k(equation: Equation) -> Any:
     """Return the exact largest (or smallest) elements, as JAX does on CPUs."""
     (x,) = equation.tracers
     params = equation.params

@@ -3,15 +3,15 @@
 from typing import Any
 
 from shardir.frontend import lax, random
-from shardir.frontend.interop.rules import Equation, rule
-from shardir.frontend.operands import broadcast, convert
-from shardir.frontend.random.keys import scheme
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.types import TensorType
+from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.random.keys import counter_scheme
+from shardir.frontend.tracing.operands import broadcast, convert
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
 
 
-def _check_kind(equation: Equation) -> None:
+def _check_key_implementation(equation: Equation) -> None:
     impl = equation.params.get("impl")
     name = str(getattr(impl, "name", impl))
     if name not in ("threefry2x32", "fry"):
@@ -20,9 +20,9 @@ def _check_kind(equation: Equation) -> None:
         )
 
 
-@rule("random_seed")
-def _seeded(equation: Equation) -> Any:
-    _check_kind(equation)
+@register_rule("random_seed")
+def _apply_random_seed(equation: Equation) -> Any:
+    _check_key_implementation(equation)
     (seeds,) = equation.tracers
     if not seeds.ndim:
         return random.key(seeds)
@@ -31,33 +31,33 @@ def _seeded(equation: Equation) -> Any:
     return random.wrap_key_data(words)
 
 
-@rule("random_wrap")
-def _wrapped(equation: Equation) -> Any:
-    _check_kind(equation)
+@register_rule("random_wrap")
+def _apply_random_wrap(equation: Equation) -> Any:
+    _check_key_implementation(equation)
     return random.wrap_key_data(*equation.tracers)
 
 
-@rule("random_unwrap")
-def _unwrapped(equation: Equation) -> Any:
+@register_rule("random_unwrap")
+def _apply_random_unwrap(equation: Equation) -> Any:
     return random.key_data(*equation.tracers)
 
 
-@rule("random_bits")
-def _drawn(equation: Equation) -> Any:
+@register_rule("random_bits")
+def _apply_random_bits(equation: Equation) -> Any:
     (keys,) = equation.tracers
     result = TensorType(equation.shape(), f"u{equation.params['bit_width']}")
-    return emit("random_bits", keys, scheme=scheme(), result=result)
+    return emit("random_bits", keys, scheme=counter_scheme(), result=result)
 
 
-@rule("random_split")
-def _split(equation: Equation) -> Any:
+@register_rule("random_split")
+def _apply_random_split(equation: Equation) -> Any:
     (keys,) = equation.tracers
     result = TensorType(equation.shape(), "key")
-    return emit("random_split", keys, scheme=scheme(), result=result)
+    return emit("random_split", keys, scheme=counter_scheme(), result=result)
 
 
-@rule("random_fold_in")
-def _folded(equation: Equation) -> Any:
+@register_rule("random_fold_in")
+def _apply_random_fold_in(equation: Equation) -> Any:
     keys, data = equation.aligned()
     wide = [
         x if x.shape == equation.shape() else lax.broadcast_in_dim(x, equation.shape(), ())
@@ -66,8 +66,8 @@ def _folded(equation: Equation) -> Any:
     return emit("random_fold_in", *wide)
 
 
-@rule("threefry2x32")
-def _hashed(equation: Equation) -> Any:
+@register_rule("threefry2x32")
+def _apply_threefry(equation: Equation) -> Any:
     """Emit the threefry hash of pairs of words under keys of two words."""
     shape = equation.shape()
     first, second, x, y = (broadcast(word, shape) for word in equation.aligned())
@@ -77,8 +77,8 @@ def _hashed(equation: Equation) -> Any:
     return [lax.index_in_dim(words, i, last, keepdims=False) for i in (0, 1)]
 
 
-@rule("random_gamma")
-def _gamma(equation: Equation) -> Any:
+@register_rule("random_gamma")
+def _apply_random_gamma(equation: Equation) -> Any:
     keys, shape = equation.tracers
     draw = random.loggamma if equation.params["log_space"] else random.gamma
     if keys.ndim:
@@ -86,6 +86,6 @@ def _gamma(equation: Equation) -> Any:
     return draw(keys, shape, shape.shape, shape.dtype)
 
 
-@rule("random_clone")
-def _cloned(equation: Equation) -> Any:
+@register_rule("random_clone")
+def _apply_random_clone(equation: Equation) -> Any:
     return equation.tracers

@@ -1,20 +1,11 @@
 """The namespace `shardir.lax`: functions that correspond closely to operations of the IR."""
 
 from shardir.frontend.lax import linalg as linalg
-from shardir.frontend.lax.annotate import (
-    composite as composite,
-    with_sharding_constraint as with_sharding_constraint,
-)
-from shardir.frontend.lax.approximate import (
+from shardir.frontend.lax.approximate_top_k import (
     approx_max_k as approx_max_k,
     approx_min_k as approx_min_k,
 )
-from shardir.frontend.lax.branches import (
-    cond as cond,
-    platform_dependent as platform_dependent,
-    switch as switch,
-)
-from shardir.frontend.lax.collectives import (
+from shardir.frontend.lax.collective_ops.collectives import (
     all_gather as all_gather,
     all_to_all as all_to_all,
     axis_index as axis_index,
@@ -37,7 +28,23 @@ from shardir.frontend.lax.contraction import (
     dot_general as dot_general,
     ragged_dot as ragged_dot,
 )
-from shardir.frontend.lax.convolution import (
+from shardir.frontend.lax.control_flow.branches import (
+    cond as cond,
+    platform_dependent as platform_dependent,
+    switch as switch,
+)
+from shardir.frontend.lax.control_flow.custom_solves import (
+    custom_linear_solve as custom_linear_solve,
+    custom_root as custom_root,
+)
+from shardir.frontend.lax.control_flow.loops import (
+    fori_loop as fori_loop,
+    map as map,
+    scan as scan,
+    while_loop as while_loop,
+)
+from shardir.frontend.lax.convolutions.conv_transpose import conv_transpose as conv_transpose
+from shardir.frontend.lax.convolutions.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
     conv as conv,
     conv_dimension_numbers as conv_dimension_numbers,
@@ -45,11 +52,39 @@ from shardir.frontend.lax.convolution import (
     conv_with_general_padding as conv_with_general_padding,
     padtype_to_pads as padtype_to_pads,
 )
-from shardir.frontend.lax.drawing import rng_uniform as rng_uniform
-from shardir.frontend.lax.elements import (
-    index_take as index_take,
-    scatter_apply as scatter_apply,
-    scatter_sub as scatter_sub,
+from shardir.frontend.lax.convolutions.result_shapes import (
+    conv_general_permutations as conv_general_permutations,
+    conv_general_shape_tuple as conv_general_shape_tuple,
+    conv_shape_tuple as conv_shape_tuple,
+    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
+    reduce_window_shape_tuple as reduce_window_shape_tuple,
+)
+from shardir.frontend.lax.convolutions.window_reductions import (
+    reduce as reduce,
+    reduce_window as reduce_window,
+    reduce_xor as reduce_xor,
+)
+from shardir.frontend.lax.data_movement import (
+    broadcast as broadcast,
+    broadcast_in_dim as broadcast_in_dim,
+    broadcast_shapes as broadcast_shapes,
+    broadcasted_iota as broadcasted_iota,
+    collapse as collapse,
+    concatenate as concatenate,
+    expand_dims as expand_dims,
+    full as full,
+    full_like as full_like,
+    iota as iota,
+    optimization_barrier as optimization_barrier,
+    pad as pad,
+    reshape as reshape,
+    rev as rev,
+    split as split,
+    squeeze as squeeze,
+    stack as stack,
+    tile as tile,
+    transpose as transpose,
+    unstack as unstack,
 )
 from shardir.frontend.lax.elementwise import (
     Precision as Precision,
@@ -127,7 +162,7 @@ from shardir.frontend.lax.elementwise import (
     tanh as tanh,
 )
 from shardir.frontend.lax.fourier import FftType as FftType, fft as fft
-from shardir.frontend.lax.indexing import (
+from shardir.frontend.lax.gather_scatter import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,
     ScatterDimensionNumbers as ScatterDimensionNumbers,
@@ -138,35 +173,7 @@ from shardir.frontend.lax.indexing import (
     scatter_min as scatter_min,
     scatter_mul as scatter_mul,
 )
-from shardir.frontend.lax.loops import (
-    fori_loop as fori_loop,
-    map as map,
-    scan as scan,
-    while_loop as while_loop,
-)
-from shardir.frontend.lax.movement import (
-    broadcast as broadcast,
-    broadcast_in_dim as broadcast_in_dim,
-    broadcast_shapes as broadcast_shapes,
-    broadcasted_iota as broadcasted_iota,
-    collapse as collapse,
-    concatenate as concatenate,
-    expand_dims as expand_dims,
-    full as full,
-    full_like as full_like,
-    iota as iota,
-    optimization_barrier as optimization_barrier,
-    pad as pad,
-    reshape as reshape,
-    rev as rev,
-    split as split,
-    squeeze as squeeze,
-    stack as stack,
-    tile as tile,
-    transpose as transpose,
-    unstack as unstack,
-)
-from shardir.frontend.lax.precision import reduce_precision as reduce_precision
+from shardir.frontend.lax.precision_reduction import reduce_precision as reduce_precision
 from shardir.frontend.lax.reductions import (
     argmax as argmax,
     argmin as argmin,
@@ -186,12 +193,21 @@ from shardir.frontend.lax.reductions import (
     sort_key_val as sort_key_val,
     top_k as top_k,
 )
-from shardir.frontend.lax.shapes import (
+from shardir.frontend.lax.scatter_helpers import (
+    index_take as index_take,
+    scatter_apply as scatter_apply,
+    scatter_sub as scatter_sub,
+)
+from shardir.frontend.lax.shape_functions import (
     broadcast_like as broadcast_like,
     broadcast_to_rank as broadcast_to_rank,
     dtype as dtype,
     empty as empty,
     shape_as_value as shape_as_value,
+)
+from shardir.frontend.lax.sharding_constraints import (
+    composite as composite,
+    with_sharding_constraint as with_sharding_constraint,
 )
 from shardir.frontend.lax.slicing import (
     dynamic_index_in_dim as dynamic_index_in_dim,
@@ -204,11 +220,7 @@ from shardir.frontend.lax.slicing import (
     slice as slice,
     slice_in_dim as slice_in_dim,
 )
-from shardir.frontend.lax.solves import (
-    custom_linear_solve as custom_linear_solve,
-    custom_root as custom_root,
-)
-from shardir.frontend.lax.special import (
+from shardir.frontend.lax.special_functions import (
     bessel_i0e as bessel_i0e,
     bessel_i1e as bessel_i1e,
     betainc as betainc,
@@ -217,16 +229,4 @@ from shardir.frontend.lax.special import (
     polygamma as polygamma,
     zeta as zeta,
 )
-from shardir.frontend.lax.transposed_convolution import conv_transpose as conv_transpose
-from shardir.frontend.lax.window_shapes import (
-    conv_general_permutations as conv_general_permutations,
-    conv_general_shape_tuple as conv_general_shape_tuple,
-    conv_shape_tuple as conv_shape_tuple,
-    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
-    reduce_window_shape_tuple as reduce_window_shape_tuple,
-)
-from shardir.frontend.lax.windows import (
-    reduce as reduce,
-    reduce_window as reduce_window,
-    reduce_xor as reduce_xor,
-)
+from shardir.frontend.lax.stateful_random import rng_uniform as rng_uniform

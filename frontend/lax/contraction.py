@@ -4,12 +4,12 @@ from string import ascii_letters
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.eager import public
-from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer
-from shardir.frontend.promotion import dtype_of
-from shardir.frontend.trace import emit
-from shardir.types import TensorType
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.ir.types import TensorType
 
 
 @public(static=("precision", "preferred_element_type"))
@@ -27,7 +27,7 @@ def dot(
     x, y = as_tracer(lhs), as_tracer(rhs)
     if x.ndim not in (1, 2) or y.ndim not in (1, 2):
         raise OperationTypeError(
-            point(
+            with_location(
                 f"lax.dot takes vectors and matrices, got shapes {x.shape} and {y.shape}; "
                 "use snp.matmul or lax.dot_general"
             )
@@ -49,7 +49,7 @@ def dot_general(
     """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
     The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
-    `precision` is accepted and ignored: products have the precision of the element type, or of
+    `machine_epsilon` is accepted and ignored: products have the precision of the element type, or of
     `preferred_element_type`.
     """
     x, y = as_tracer(lhs), as_tracer(rhs)
@@ -60,12 +60,14 @@ def dot_general(
     for one, other in ((contract_x, contract_y), (batch_x, batch_y)):
         if len(one) != len(other):
             raise OperationTypeError(
-                point(f"dimensions {tuple(one)} of lhs and {tuple(other)} of rhs go in pairs")
+                with_location(
+                    f"dimensions {tuple(one)} of lhs and {tuple(other)} of rhs go in pairs"
+                )
             )
         for i, j in zip(one, other, strict=True):
             if x.shape[i] != y.shape[j]:
                 raise OperationTypeError(
-                    point(
+                    with_location(
                         f"dimension {i} of shape {x.shape} and dimension {j} of shape {y.shape} "
                         "differ in size"
                     )
@@ -92,7 +94,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     rank = x.ndim
     if rank < 2 or y.ndim != rank:
         raise OperationTypeError(
-            point(
+            with_location(
                 "batch_matmul takes arrays of the same rank, at least 2, got shapes "
                 f"{x.shape} and {y.shape}"
             )
@@ -123,7 +125,7 @@ def ragged_dot(
     fits = x.ndim == 2 and y.ndim == 3 and x.shape[1] == y.shape[1]
     if not fits or sizes.shape != y.shape[:1]:
         raise OperationTypeError(
-            point(
+            with_location(
                 "ragged_dot takes shapes (rows, inner), (groups, inner, columns) and (groups,), "
                 f"got {x.shape}, {y.shape} and {sizes.shape}"
             )

@@ -10,28 +10,28 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.eager import public
-from shardir.frontend.locations import point
-from shardir.frontend.operands import (
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import (
     align,
     as_tracer,
     broadcast,
     convert,
     is_number,
-    kind_of,
+    operand_dtype,
     splat,
 )
-from shardir.frontend.promotion import dtype_of
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS, INTEGERS, TensorType
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import FLOATS, INTEGERS, TensorType
 
 
-def _aligned(name: str, *xs: Any) -> tuple[Tracer, ...]:
-    kinds = {kind_of(x)[0] for x in xs if not is_number(x)}
+def _align_one_dtype(name: str, *xs: Any) -> tuple[Tracer, ...]:
+    kinds = {operand_dtype(x)[0] for x in xs if not is_number(x)}
     if len(kinds) > 1:
         raise OperationTypeError(
-            point(
+            with_location(
                 f"lax.{name} takes operands of one element type, got "
                 f"{' and '.join(sorted(kinds))}; convert one with .astype, "
                 "or use shardir.numpy, which promotes"
@@ -40,69 +40,69 @@ def _aligned(name: str, *xs: Any) -> tuple[Tracer, ...]:
     return align(*xs)
 
 
-def _unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
+def _define_unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
     def unary(x: Any) -> Any:
         tracer = as_tracer(x)
         return emit(core, tracer, weak=tracer.weak_type)
 
-    return _called(name, meaning, unary)
+    return _document_public(name, meaning, unary)
 
 
-def _binary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
+def _define_binary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
     def binary(x: Any, y: Any) -> Any:
-        first, second = _aligned(name, x, y)
+        first, second = _align_one_dtype(name, x, y)
         return emit(core, first, second, weak=first.weak_type and second.weak_type)
 
-    return _called(name, f"{meaning}; of one element type", binary)
+    return _document_public(name, f"{meaning}; of one element type", binary)
 
 
-def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _document_public(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return, elementwise, {meaning}."
     return public()(function)
 
 
-abs = _unary("abs", "|x|; of a complex number its magnitude")
-neg = _unary("neg", "-x")
-sign = _unary("sign", "-1, 0 or 1 as x is below, at or above 0; x / |x| of complex numbers")
-floor = _unary("floor", "the largest integral value at or below x")
-ceil = _unary("ceil", "the smallest integral value at or above x")
-is_finite = _unary("is_finite", "whether x is neither infinite nor NaN")
-exp = _unary("exp", "e to the power of x")
-exp2 = _unary("exp2", "2 to the power of x")
-expm1 = _unary("expm1", "exp(x) - 1, exact for small x")
-log = _unary("log", "the natural logarithm of x")
-log1p = _unary("log1p", "log(1 + x), exact for small x")
-sqrt = _unary("sqrt", "the square root of x")
-rsqrt = _unary("rsqrt", "1 / sqrt(x)")
-cbrt = _unary("cbrt", "the cube root of x")
-logistic = _unary("logistic", "1 / (1 + exp(-x))")
-sin = _unary("sin", "the sine of x, in radians")
-cos = _unary("cos", "the cosine of x, in radians")
-tan = _unary("tan", "the tangent of x, in radians")
-asin = _unary("asin", "the angle in [-pi/2, pi/2] whose sine is x")
-acos = _unary("acos", "the angle in [0, pi] whose cosine is x")
-atan = _unary("atan", "the angle in [-pi/2, pi/2] whose tangent is x")
-sinh = _unary("sinh", "(exp(x) - exp(-x)) / 2")
-cosh = _unary("cosh", "(exp(x) + exp(-x)) / 2")
-tanh = _unary("tanh", "sinh(x) / cosh(x)")
-asinh = _unary("asinh", "the inverse of sinh")
-acosh = _unary("acosh", "the inverse of cosh; NaN of floats below 1")
-atanh = _unary("atanh", "the inverse of tanh; NaN of floats beyond -1 and 1")
-erf = _unary("erf", "the error function of x")
-erfc = _unary("erfc", "1 - erf(x), exact for large x")
-erf_inv = _unary("erf_inv", "the inverse of erf")
-lgamma = _unary("lgamma", "log(|gamma(x)|)")
-digamma = _unary("digamma", "the derivative of lgamma")
-real = _unary("real", "the real part of x")
-imag = _unary("imag", "the imaginary part of x")
-bitwise_not = _unary("bitwise_not", "the bitwise complement of x; of a bool, not x", "not")
-population_count = _unary("population_count", "the number of set bits of x", "popcnt")
-clz = _unary("clz", "the number of leading zero bits of x")
+abs = _define_unary("abs", "|x|; of a complex number its magnitude")
+neg = _define_unary("neg", "-x")
+sign = _define_unary("sign", "-1, 0 or 1 as x is below, at or above 0; x / |x| of complex numbers")
+floor = _define_unary("floor", "the largest integral value at or below x")
+ceil = _define_unary("ceil", "the smallest integral value at or above x")
+is_finite = _define_unary("is_finite", "whether x is neither infinite nor NaN")
+exp = _define_unary("exp", "e to the power of x")
+exp2 = _define_unary("exp2", "2 to the power of x")
+expm1 = _define_unary("expm1", "exp(x) - 1, exact for small x")
+log = _define_unary("log", "the natural logarithm of x")
+log1p = _define_unary("log1p", "log(1 + x), exact for small x")
+sqrt = _define_unary("sqrt", "the square root of x")
+rsqrt = _define_unary("rsqrt", "1 / sqrt(x)")
+cbrt = _define_unary("cbrt", "the cube root of x")
+logistic = _define_unary("logistic", "1 / (1 + exp(-x))")
+sin = _define_unary("sin", "the sine of x, in radians")
+cos = _define_unary("cos", "the cosine of x, in radians")
+tan = _define_unary("tan", "the tangent of x, in radians")
+asin = _define_unary("asin", "the angle in [-pi/2, pi/2] whose sine is x")
+acos = _define_unary("acos", "the angle in [0, pi] whose cosine is x")
+atan = _define_unary("atan", "the angle in [-pi/2, pi/2] whose tangent is x")
+sinh = _define_unary("sinh", "(exp(x) - exp(-x)) / 2")
+cosh = _define_unary("cosh", "(exp(x) + exp(-x)) / 2")
+tanh = _define_unary("tanh", "sinh(x) / cosh(x)")
+asinh = _define_unary("asinh", "the inverse of sinh")
+acosh = _define_unary("acosh", "the inverse of cosh; NaN of floats below 1")
+atanh = _define_unary("atanh", "the inverse of tanh; NaN of floats beyond -1 and 1")
+erf = _define_unary("erf", "the error function of x")
+erfc = _define_unary("erfc", "1 - erf(x), exact for large x")
+erf_inv = _define_unary("erf_inv", "the inverse of erf")
+lgamma = _define_unary("lgamma", "log(|gamma(x)|)")
+digamma = _define_unary("digamma", "the derivative of lgamma")
+real = _define_unary("real", "the real part of x")
+imag = _define_unary("imag", "the imaginary part of x")
+bitwise_not = _define_unary("bitwise_not", "the bitwise complement of x; of a bool, not x", "not")
+population_count = _define_unary("population_count", "the number of set bits of x", "popcnt")
+clz = _define_unary("clz", "the number of leading zero bits of x")
 
 
 @public()
@@ -115,8 +115,8 @@ def conj(x: Any) -> Any:
     return emit("conj", tracer, weak=tracer.weak_type)
 
 
-add = _binary("add", "x + y; the logical or of bools")
-sub = _binary("sub", "x - y")
+add = _define_binary("add", "x + y; the logical or of bools")
+sub = _define_binary("sub", "x - y")
 
 
 @public(static=("out_dtype",))
@@ -127,32 +127,38 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """
     if out_dtype is not None:
         x, y = (convert(as_tracer(each), dtype_of(out_dtype)) for each in (x, y))
-    first, second = _aligned("mul", x, y)
+    first, second = _align_one_dtype("mul", x, y)
     return emit("mul", first, second, weak=first.weak_type and second.weak_type)
 
 
-div = _binary("div", "x / y; the truncated quotient of integers")
-rem = _binary("rem", "the remainder of x / y, with the sign of x")
-pow = _binary("pow", "x to the power of y")
-atan2 = _binary("atan2", "the angle in [-pi, pi] of the point (y, x)")
-shift_left = _binary("shift_left", "x shifted left by y; 0 for y beyond the type's bits")
-shift_right_logical = _binary("shift_right_logical", "x shifted right by y, filled with zeros")
-shift_right_arithmetic = _binary(
+div = _define_binary("div", "x / y; the truncated quotient of integers")
+rem = _define_binary("rem", "the remainder of x / y, with the sign of x")
+pow = _define_binary("pow", "x to the power of y")
+atan2 = _define_binary("atan2", "the angle in [-pi, pi] of the point (y, x)")
+shift_left = _define_binary("shift_left", "x shifted left by y; 0 for y beyond the type's bits")
+shift_right_logical = _define_binary(
+    "shift_right_logical", "x shifted right by y, filled with zeros"
+)
+shift_right_arithmetic = _define_binary(
     "shift_right_arithmetic", "x shifted right by y, filled with its sign"
 )
-nextafter = _binary("nextafter", "the next representable number after x towards y")
-complex = _binary("complex", "x + iy, of two floats")
-eq = _binary("eq", "x == y")
-ne = _binary("ne", "x != y")
-lt = _binary("lt", "x < y")
-le = _binary("le", "x <= y")
-gt = _binary("gt", "x > y")
-ge = _binary("ge", "x >= y")
-max = _binary("max", "the larger one of x and y; NaN if one is NaN", "maximum")
-min = _binary("min", "the smaller one of x and y; NaN if one is NaN", "minimum")
-bitwise_and = _binary("bitwise_and", "the bitwise and of x and y; the logical and of bools", "and")
-bitwise_or = _binary("bitwise_or", "the bitwise or of x and y; the logical or of bools", "or")
-bitwise_xor = _binary("bitwise_xor", "the bitwise exclusive or of x and y", "xor")
+nextafter = _define_binary("nextafter", "the next representable number after x towards y")
+complex = _define_binary("complex", "x + iy, of two floats")
+eq = _define_binary("eq", "x == y")
+ne = _define_binary("ne", "x != y")
+lt = _define_binary("lt", "x < y")
+le = _define_binary("le", "x <= y")
+gt = _define_binary("gt", "x > y")
+ge = _define_binary("ge", "x >= y")
+max = _define_binary("max", "the larger one of x and y; NaN if one is NaN", "maximum")
+min = _define_binary("min", "the smaller one of x and y; NaN if one is NaN", "minimum")
+bitwise_and = _define_binary(
+    "bitwise_and", "the bitwise and of x and y; the logical and of bools", "and"
+)
+bitwise_or = _define_binary(
+    "bitwise_or", "the bitwise or of x and y; the logical or of bools", "or"
+)
+bitwise_xor = _define_binary("bitwise_xor", "the bitwise exclusive or of x and y", "xor")
 
 
 class Precision(Enum):
@@ -208,7 +214,7 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
         return emit("round", tracer, weak=weak)
     if rounding_method != RoundingMethod.AWAY_FROM_ZERO:
         raise OperationTypeError(
-            point(f"{rounding_method!r} is no rounding method; see lax.RoundingMethod")
+            with_location(f"{rounding_method!r} is no rounding method; see lax.RoundingMethod")
         )
     size = emit("abs", tracer)
     floor_of_size = emit("floor", size)
@@ -232,11 +238,11 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     which = as_tracer(pred)
     if which.value.type.dtype not in ("bool", *INTEGERS):
         raise OperationTypeError(
-            point(
+            with_location(
                 f"select takes a condition of bools, got {which.value.type}; compare it, as x > 0"
             )
         )
-    first, second = _aligned("select", on_true, on_false)
+    first, second = _align_one_dtype("select", on_true, on_false)
     which = convert(which, "bool")
     return emit("select", which, first, second, weak=first.weak_type and second.weak_type)
 
@@ -250,12 +256,12 @@ def select_n(which: Any, *cases: Any) -> Any:
     dtype = index.value.type.dtype
     if not cases or dtype not in ("bool", "i32") or (dtype == "bool" and len(cases) > 2):
         raise OperationTypeError(
-            point(
+            with_location(
                 f"select_n takes a bool for two cases or an i32 for any number, got "
                 f"{index.value.type} for {len(cases)}"
             )
         )
-    aligned = _aligned("select_n", *cases)
+    aligned = _align_one_dtype("select_n", *cases)
     weak = builtins.all(case.weak_type for case in aligned)
     if dtype == "bool":
         return emit("select", index, aligned[-1], aligned[0], weak=weak)
@@ -271,20 +277,20 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     """Clamp `x` to the range from `min` to `max`, which may be scalars."""
     value = as_tracer(x)
     name = value.value.type.dtype
-    low, high = (_bound(bound, name) for bound in (min, max))
+    low, high = (_convert_bound(bound, name) for bound in (min, max))
     if low.shape != high.shape:
         low, high = (broadcast(bound, value.shape) for bound in (low, high))
     return emit("clamp", low, value, high, weak=value.weak_type)
 
 
-def _bound(bound: Any, name: str) -> Tracer:
+def _convert_bound(bound: Any, name: str) -> Tracer:
     if is_number(bound):
         return splat(bound, TensorType((), name))
     tracer = as_tracer(bound)
     if tracer.value.type.dtype != name:
         if not tracer.weak_type:
             raise OperationTypeError(
-                point(
+                with_location(
                     f"lax.clamp takes operands of one element type, got {name} and "
                     f"{tracer.value.type.dtype}; convert one with .astype, or use snp.clip"
                 )
@@ -298,11 +304,11 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     if type(operand) is int and dtype_of(new_dtype) in FLOATS:
         # A float represents larger integral values than the default integer type.
         operand = float(operand)
-    return _converted(operand, new_dtype)
+    return _convert_traced(operand, new_dtype)
 
 
 @public(static=("new_dtype",), name="convert_element_type")
-def _converted(operand: Any, new_dtype: Any) -> Any:
+def _convert_traced(operand: Any, new_dtype: Any) -> Any:
     name = dtype_of(new_dtype)
     if type(operand) is int and name in INTEGERS:
         return splat(operand, TensorType((), name))
@@ -330,7 +336,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 @public()
 def stop_gradient(x: Any) -> Any:
     """Return the same values without derivatives; accepts containers."""
-    from shardir.frontend import tree
+    from shardir.frontend.pytree import tree
 
     def stop(leaf: Any) -> Any:
         tracer = as_tracer(leaf)

@@ -4,13 +4,13 @@ from enum import Enum
 from operator import index
 from typing import Any
 
-from shardir.frontend.eager import public
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer
-from shardir.frontend.trace import emit
-from shardir.opset import Symbol
-from shardir.types import REAL_OF
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.trace import emit
+from shardir.ir.operation import Symbol
+from shardir.ir.types import REAL_OF
 
 
 class FftType(Enum):
@@ -35,7 +35,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
     """
     v = as_tracer(x)
     lengths = tuple(map(index, fft_lengths))
-    kind = _kind(fft_type).name.lower()
+    kind = _parse_fft_type(fft_type).name.lower()
     if not lengths:
         return v
     shape = list(v.shape[v.ndim - len(lengths) :]) if len(lengths) <= v.ndim else []
@@ -44,7 +44,9 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
         expected[-1] = expected[-1] // 2 + 1
     if shape != expected:
         raise ShapeError(
-            point(f"fft of type {kind.upper()} and lengths {lengths} does not fit shape {v.shape}")
+            with_location(
+                f"fft of type {kind.upper()} and lengths {lengths} does not fit shape {v.shape}"
+            )
         )
     result = None
     if kind == "irfft" and v.value.type.dtype in REAL_OF:
@@ -53,11 +55,11 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
     return emit("fft", v, kind=Symbol(kind), rank=len(lengths), result=result)
 
 
-def _kind(given: Any) -> FftType:
+def _parse_fft_type(given: Any) -> FftType:
     if isinstance(given, FftType):
         return given
     try:
         return FftType[str(given).rpartition(".")[2].upper()]
     except KeyError:
         names = ", ".join(each.name for each in FftType)
-        raise ArgumentError(point(f"fft_type {given!r} is none of {names}")) from None
+        raise ArgumentError(with_location(f"fft_type {given!r} is none of {names}")) from None

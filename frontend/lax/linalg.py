@@ -6,24 +6,24 @@ Matrices are the last two dimensions; the dimensions before are batch dimensions
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.eager import public
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.complexes import conjugate_of
-from shardir.frontend.numpy.decomposing import (
-    adjoint,
-    hermitian,
+from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
+from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors
+from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
+    conjugate_transpose,
+    hermitian_part,
     identity_like,
-    permutation_of,
+    permutation_from_pivots,
     require_square,
-    scaled,
+    scale_matrix_axis,
+    transpose_matrices,
     triangular_solve as solve_triangular,
-    turned,
 )
-from shardir.frontend.numpy.linalg_factors import left_eigenvectors
-from shardir.frontend.operands import as_tracer
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 
 __all__ = [
     "cholesky", "cholesky_update", "eig", "eigh", "householder_product", "lu",
@@ -40,7 +40,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """
     v = as_tracer(x)
     require_square("cholesky", v)
-    return emit("cholesky", hermitian(v) if symmetrize_input else v)
+    return emit("cholesky", hermitian_part(v) if symmetrize_input else v)
 
 
 @public()
@@ -49,7 +49,9 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     r, w = as_tracer(r_matrix), as_tracer(w_vector)
     require_square("cholesky_update", r)
     column = w[:, None]
-    return adjoint(emit("cholesky", hermitian(as_tracer(adjoint(r) @ r + column * column.T))))
+    return conjugate_transpose(
+        emit("cholesky", hermitian_part(as_tracer(conjugate_transpose(r) @ r + column * column.T)))
+    )
 
 
 @public(static=("full_matrices", "pivoting", "use_magma"))
@@ -58,7 +60,9 @@ def qr(
 ) -> Any:
     """Return Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
     if pivoting:
-        raise ArgumentError(point("qr has no column pivoting; use svd for rank-deficient matrices"))
+        raise ArgumentError(
+            with_location("qr has no column pivoting; use svd for rank-deficient matrices")
+        )
     return emit("qr", as_tracer(x), full=full_matrices)
 
 
@@ -71,7 +75,7 @@ def svd(
 
     Without `compute_uv`, return only the singular values.
     """
-    from shardir.frontend.numpy.linalg_factors import svd as numpy_svd
+    from shardir.frontend.numpy.linear_algebra.factorizations import svd as numpy_svd
 
     v = as_tracer(x)
     result = numpy_svd(v, full_matrices, compute_uv, False, subset_by_index)
@@ -90,7 +94,7 @@ def eigh(
     """
     v = as_tracer(x)
     require_square("eigh", v)
-    read = hermitian(v) if symmetrize_input else v if lower else adjoint(v)
+    read = hermitian_part(v) if symmetrize_input else v if lower else conjugate_transpose(v)
     values, vectors = emit("eigh", read, vectors=True)
     if subset_by_index is not None:
         kept = slice(*subset_by_index)
@@ -129,7 +133,7 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
     """Return the permutation that results from exchanging row i with row `pivots[i]` in
     sequence.
     """
-    return permutation_of(as_tracer(pivots), permutation_size)
+    return permutation_from_pivots(as_tracer(pivots), permutation_size)
 
 
 @public(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
@@ -151,15 +155,19 @@ def triangular_solve(
         return found[..., 0] if left_side else found[..., 0, :]
     if x.value.type.dtype != y.value.type.dtype:
         raise OperationTypeError(
-            point(f"triangular_solve takes one element type, got {x.value.type}, {y.value.type}")
+            with_location(
+                f"triangular_solve takes one element type, got {x.value.type}, {y.value.type}"
+            )
         )
     if conjugate_a:
-        x = conjugate_of(x)
+        x = emit_conjugate(x)
     transpose = "transpose" if transpose_a == left_side else "no"
     if left_side:
         return solve_triangular(x, y, lower=lower, transpose=transpose, unit=unit_diagonal)
-    found = solve_triangular(x, turned(y), lower=lower, transpose=transpose, unit=unit_diagonal)
-    return turned(found)
+    found = solve_triangular(
+        x, transpose_matrices(y), lower=lower, transpose=transpose, unit=unit_diagonal
+    )
+    return transpose_matrices(found)
 
 
 @public()
@@ -176,7 +184,7 @@ def householder_product(a: Any, taus: Any) -> Any:
     result = identity_like(x, rows)[..., :columns]
     for i in reversed(range(factors.shape[-1])):
         v = vectors[..., i : i + 1]
-        result = result - factors[..., i, None, None] * v @ (adjoint(v) @ result)
+        result = result - factors[..., i, None, None] * v @ (conjugate_transpose(v) @ result)
     return result
 
 
@@ -188,7 +196,7 @@ def symmetric_product(
     """Return alpha a a^T + beta c for symmetric `c`."""
     a, c = as_tracer(a_matrix), as_tracer(c_matrix)
     del symmetrize_output  # The complete matrix is computed in any case.
-    return alpha * (a @ turned(a)) + beta * c
+    return alpha * (a @ transpose_matrices(a)) + beta * c
 
 
 @public()
@@ -199,15 +207,19 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
     and the last of `du` are not used.
     """
     from shardir.frontend import numpy as snp
-    from shardir.frontend.numpy.decomposing import solve
+    from shardir.frontend.numpy.linear_algebra.matrix_helpers import lu_factor_and_solve
 
     low, middle, high, y = map(as_tracer, (dl, d, du, b))
     size = middle.shape[-1]
     eye = identity_like(as_tracer(middle[..., None]), size)
     below = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
     above = as_tracer(snp.roll(eye, 1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype).T)
-    matrix = scaled(below, low, -2) + scaled(eye, middle, -2) + scaled(above, high, -2)
-    return solve(as_tracer(matrix), y)
+    matrix = (
+        scale_matrix_axis(below, low, -2)
+        + scale_matrix_axis(eye, middle, -2)
+        + scale_matrix_axis(above, high, -2)
+    )
+    return lu_factor_and_solve(as_tracer(matrix), y)
 
 
 @public(static=("is_hermitian", "max_iterations", "eps", "dynamic_shape"))
@@ -224,10 +236,10 @@ def qdwh(
 
     v = as_tracer(x)
     u, values, vh = emit("svd", v, full=False, vectors=True)
-    positive: Tracer = as_tracer(adjoint(scaled_rows(vh, values)) @ vh)
+    positive: Tracer = as_tracer(conjugate_transpose(scale_rows(vh, values)) @ vh)
     return u @ vh, positive, snp.asarray(0), snp.asarray(True)
 
 
-def scaled_rows(x: Tracer, by: Tracer) -> Tracer:
+def scale_rows(x: Tracer, by: Tracer) -> Tracer:
     """Multiply the rows of matrices by vectors."""
-    return scaled(x, by, -2)
+    return scale_matrix_axis(x, by, -2)

@@ -5,63 +5,84 @@ from inspect import signature
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.amounts import whole_of
-from shardir.frontend.eager import public
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.along import joined, piece, resized
-from shardir.frontend.numpy.axes import axes_of, axis_of
-from shardir.frontend.operands import as_tracer, reshape
-from shardir.frontend.promotion import dtype_of
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.types import TensorType
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import (
+    concatenate_parts,
+    replace_dim_size,
+    slice_dim,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
 
 
-def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _document_public(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = meaning
     # All parameters except the operand are static.
     return public(static=tuple(signature(function).parameters)[1:])(function)
 
 
-def _reduction(name: str, core: str) -> Callable[..., Any]:
+def _define_reduction(name: str, core: str) -> Callable[..., Any]:
     def reduce(operand: Any, axes: Any, *, out_sharding: Any = None) -> Any:
         x = as_tracer(operand)
-        return emit(core, x, dims=axes_of(axes, x.ndim), weak=x.weak_type)
+        return emit(core, x, dims=canonicalize_axes(axes, x.ndim), weak=x.weak_type)
 
-    return _called(name, f"Return the `{core}` of the elements along `axes`.", reduce)
-
-
-reduce_sum, reduce_prod = _reduction("reduce_sum", "sum"), _reduction("reduce_prod", "prod")
-reduce_max, reduce_min = _reduction("reduce_max", "max"), _reduction("reduce_min", "min")
-reduce_and, reduce_or = _reduction("reduce_and", "all"), _reduction("reduce_or", "any")
+    return _document_public(name, f"Return the `{core}` of the elements along `axes`.", reduce)
 
 
-def _position(name: str) -> Callable[..., Any]:
+reduce_sum, reduce_prod = (
+    _define_reduction("reduce_sum", "sum"),
+    _define_reduction("reduce_prod", "prod"),
+)
+reduce_max, reduce_min = (
+    _define_reduction("reduce_max", "max"),
+    _define_reduction("reduce_min", "min"),
+)
+reduce_and, reduce_or = (
+    _define_reduction("reduce_and", "all"),
+    _define_reduction("reduce_or", "any"),
+)
+
+
+def _define_arg_extreme(name: str) -> Callable[..., Any]:
     def position(operand: Any, axis: int, index_dtype: Any) -> Any:
         x = as_tracer(operand)
-        dim = axis_of(axis, x.ndim)
+        dim = canonicalize_axis(axis, x.ndim)
         shape = x.shape[:dim] + x.shape[dim + 1 :]
         return emit(name, x, dim=dim, result=TensorType(shape, dtype_of(index_dtype)))
 
-    return _called(name, f"Return the first index along `axis` of the {name[3:]}imum.", position)
+    return _document_public(
+        name, f"Return the first index along `axis` of the {name[3:]}imum.", position
+    )
 
 
-argmax, argmin = _position("argmax"), _position("argmin")
+argmax, argmin = _define_arg_extreme("argmax"), _define_arg_extreme("argmin")
 
 
-def _cumulative(name: str) -> Callable[..., Any]:
+def _define_cumulative(name: str) -> Callable[..., Any]:
     def cumulate(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         x = as_tracer(operand)
-        dim = axis_of(axis, x.ndim)
+        dim = canonicalize_axis(axis, x.ndim)
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
 
-    return _called(name, f"Return the `{name}` along `axis`, from its end if `reverse`.", cumulate)
+    return _document_public(
+        name, f"Return the `{name}` along `axis`, from its end if `reverse`.", cumulate
+    )
 
 
-cumsum, cumprod, cummax = _cumulative("cumsum"), _cumulative("cumprod"), _cumulative("cummax")
-cummin, cumlogsumexp = _cumulative("cummin"), _cumulative("cumlogsumexp")
+cumsum, cumprod, cummax = (
+    _define_cumulative("cumsum"),
+    _define_cumulative("cumprod"),
+    _define_cumulative("cummax"),
+)
+cummin, cumlogsumexp = _define_cumulative("cummin"), _define_cumulative("cumlogsumexp")
 
 
 @public(static=("dimension", "is_stable", "num_keys"))
@@ -70,8 +91,8 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     several = isinstance(operand, (list, tuple))
     arrays = [as_tracer(x) for x in (operand if several else [operand])]
     if not arrays:
-        raise OperationTypeError(point("sort takes at least one array"))
-    dim = axis_of(dimension, arrays[0].ndim)
+        raise OperationTypeError(with_location("sort takes at least one array"))
+    dim = canonicalize_axis(dimension, arrays[0].ndim)
     found = emit("sort", *arrays, dim=dim, keys=num_keys, stable=bool(is_stable))
     results = found if isinstance(found, tuple) else (found,)
     return results if several else results[0]
@@ -91,12 +112,12 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
     list.
     """
     x = as_tracer(operand)
-    dim, k = axis_of(axis, x.ndim), whole_of("k of top_k", k)
+    dim, k = canonicalize_axis(axis, x.ndim), check_integer("k of top_k", k)
     if not 0 <= k <= x.shape[dim]:
         raise OperationTypeError(
-            point(f"top_k cannot take {k} of dimension {dim} of shape {x.shape}")
+            with_location(f"top_k cannot take {k} of dimension {dim} of shape {x.shape}")
         )
-    from shardir.frontend.numpy.manipulation import moveaxis
+    from shardir.frontend.numpy.shaping.reshaping import moveaxis
 
     moved = moveaxis(x, dim, -1)
     values = moved.value.type.with_shape((*moved.shape[:-1], k))
@@ -115,22 +136,24 @@ def associative_scan(
     `fn` combines two containers like `elems` elementwise; it must be associative. The first result
     is the first element; with `reverse` the scan starts at the end.
     """
-    from shardir.frontend import tree
-    from shardir.frontend.lax.blocks import check_structure
-    from shardir.frontend.parameters import check_call
+    from shardir.frontend.lax.control_flow.body_tracing import check_structure
+    from shardir.frontend.pytree import tree
+    from shardir.frontend.tracing.parameters import check_call_signature
 
     what = "the function of associative_scan"
-    check_call(fn, what, (elems, elems))
+    check_call_signature(fn, what, (elems, elems))
     leaves, structure = tree.flatten(elems)
     tracers = [as_tracer(x) for x in leaves]
     if not tracers:
         return elems
-    dim = axis_of(axis, tracers[0].ndim)
+    dim = canonicalize_axis(axis, tracers[0].ndim)
     sizes = {x.shape[dim] for x in tracers}
     if len(sizes) > 1:
         shapes = " and ".join(str(x.shape) for x in tracers)
         raise OperationTypeError(
-            point(f"associative_scan takes arrays of one size along axis {axis}, got {shapes}")
+            with_location(
+                f"associative_scan takes arrays of one size along axis {axis}, got {shapes}"
+            )
         )
 
     def combine(first: Sequence[Tracer], second: Sequence[Tracer]) -> list[Tracer]:
@@ -141,31 +164,31 @@ def associative_scan(
         for given, result in zip(first, results, strict=True):
             if given.shape != result.shape:
                 raise ControlFlowError(
-                    point(
+                    with_location(
                         f"{what} must keep shapes, it returned {result.shape} for two {given.shape}"
                     )
                 )
         return results
 
     if reverse:
-        tracers = [_turned(x, dim) for x in tracers]
-    results = _running(combine, tracers, dim)
+        tracers = [_reverse(x, dim) for x in tracers]
+    results = _scan_by_halves(combine, tracers, dim)
     if reverse:
-        results = [_turned(x, dim) for x in results]
+        results = [_reverse(x, dim) for x in results]
     return tree.unflatten(structure, results)
 
 
-def _turned(x: Tracer, dim: int) -> Tracer:
+def _reverse(x: Tracer, dim: int) -> Tracer:
     result: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
     return result
 
 
-FEW_ELEMENTS = 4
+MAX_SEQUENTIAL_SCAN_ELEMENTS = 4
 """The number of elements up to which a scan combines one by one: with halves, more data would move
 between devices that share the axis, and one more combination is necessary."""
 
 
-def _running(
+def _scan_by_halves(
     combine: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
     xs: list[Tracer],
     dim: int,
@@ -178,54 +201,57 @@ def _running(
     size = xs[0].shape[dim]
     if size < 2:
         return xs
-    if size <= FEW_ELEMENTS:
-        return _one_by_one(combine, xs, dim)
+    if size <= MAX_SEQUENTIAL_SCAN_ELEMENTS:
+        return _scan_sequentially(combine, xs, dim)
     pairs = combine(
-        [_every_other(x, dim, 0, size // 2) for x in xs],
-        [_every_other(x, dim, 1, size // 2) for x in xs],
+        [_stride_two_slice(x, dim, 0, size // 2) for x in xs],
+        [_stride_two_slice(x, dim, 1, size // 2) for x in xs],
     )
-    ends = _running(combine, pairs, dim)
-    starts = [piece(x, dim, 0, 1) for x in xs]
+    ends = _scan_by_halves(combine, pairs, dim)
+    starts = [slice_dim(x, dim, 0, 1) for x in xs]
     inner = (size - 1) // 2
     if inner:
         between = combine(
-            [piece(end, dim, 0, inner) for end in ends],
-            [_every_other(x, dim, 2, inner) for x in xs],
+            [slice_dim(end, dim, 0, inner) for end in ends],
+            [_stride_two_slice(x, dim, 2, inner) for x in xs],
         )
-        starts = [joined((start, rest), dim) for start, rest in zip(starts, between, strict=True)]
-    return [_interleaved(a, b, dim) for a, b in zip(starts, ends, strict=True)]
+        starts = [
+            concatenate_parts((start, rest), dim)
+            for start, rest in zip(starts, between, strict=True)
+        ]
+    return [_interleave(a, b, dim) for a, b in zip(starts, ends, strict=True)]
 
 
-def _one_by_one(
+def _scan_sequentially(
     combine: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
     xs: list[Tracer],
     dim: int,
 ) -> list[Tracer]:
     """Combine each element with the result before it."""
-    rows = [[piece(x, dim, i, i + 1) for x in xs] for i in range(xs[0].shape[dim])]
+    rows = [[slice_dim(x, dim, i, i + 1) for x in xs] for i in range(xs[0].shape[dim])]
     results = rows[:1]
     for row in rows[1:]:
         results.append(combine(results[-1], row))
-    return [joined(column, dim) for column in zip(*results, strict=True)]
+    return [concatenate_parts(column, dim) for column in zip(*results, strict=True)]
 
 
-def _every_other(x: Tracer, dim: int, start: int, count: int) -> Tracer:
+def _stride_two_slice(x: Tracer, dim: int, start: int, count: int) -> Tracer:
     """Return `count` elements along `dim` from `start` on, with stride 2."""
     result: Tracer = emit(
         "slice",
         x,
-        starts=resized((0,) * x.ndim, dim, start),
-        strides=resized((1,) * x.ndim, dim, 2),
-        result=x.value.type.with_shape(resized(x.shape, dim, count)),
+        starts=replace_dim_size((0,) * x.ndim, dim, start),
+        strides=replace_dim_size((1,) * x.ndim, dim, 2),
+        result=x.value.type.with_shape(replace_dim_size(x.shape, dim, count)),
         weak=x.weak_type,
     )
     return result
 
 
-def _interleaved(first: Tracer, second: Tracer, dim: int) -> Tracer:
+def _interleave(first: Tracer, second: Tracer, dim: int) -> Tracer:
     """Interleave the elements of both; the first may have one more."""
     size = second.shape[dim]
     row = (*second.shape[: dim + 1], 1, *second.shape[dim + 1 :])
-    rows = [reshape(x, row) for x in (piece(first, dim, 0, size), second)]
-    both = reshape(joined(rows, dim + 1), resized(second.shape, dim, 2 * size))
-    return joined((both, piece(first, dim, size, first.shape[dim])), dim)
+    rows = [reshape(x, row) for x in (slice_dim(first, dim, 0, size), second)]
+    both = reshape(concatenate_parts(rows, dim + 1), replace_dim_size(second.shape, dim, 2 * size))
+    return concatenate_parts((both, slice_dim(first, dim, size, first.shape[dim])), dim)

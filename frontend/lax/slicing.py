@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.eager import public
-from shardir.frontend.lax.movement import expand_dims, squeeze
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.along import resized
-from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.updates import fitted
-from shardir.frontend.numpy.vectors import wrapped
-from shardir.frontend.operands import as_tracer, splat
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS, TensorType
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.data_movement import expand_dims, squeeze
+from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
+from shardir.frontend.numpy.indexing.updates import convert_lossless
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import replace_dim_size
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, splat
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INTEGERS, TensorType
 
 
 @public(static=("start_indices", "limit_indices", "strides"))
@@ -28,12 +28,16 @@ def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = N
     steps = tuple(strides) if strides is not None else (1,) * x.ndim
     if not len(starts) == len(limits) == len(steps) == x.ndim:
         raise OperationTypeError(
-            point(f"slice takes a start, a limit and a stride for each of {x.ndim} dimensions")
+            with_location(
+                f"slice takes a start, a limit and a stride for each of {x.ndim} dimensions"
+            )
         )
     for d, (start, stop, n) in enumerate(zip(starts, limits, x.shape, strict=True)):
         if not 0 <= start <= stop <= n:
             raise OperationTypeError(
-                point(f"slice from {start} up to {stop} is not within dimension {d} of size {n}")
+                with_location(
+                    f"slice from {start} up to {stop} is not within dimension {d} of size {n}"
+                )
             )
     spans = zip(starts, limits, steps, strict=True)
     shape = tuple(-(-(stop - start) // step) for start, stop, step in spans)
@@ -51,15 +55,15 @@ def slice_in_dim(
     Raise `OperationTypeError` for bounds outside of the dimension, and an end before the start.
     """
     x = as_tracer(operand)
-    dim = axis_of(axis, x.ndim)
+    dim = canonicalize_axis(axis, x.ndim)
     size = x.shape[dim]
     start = 0 if start_index is None else index(start_index)
     limit = size if limit_index is None else index(limit_index)
     return slice(
         x,
-        resized((0,) * x.ndim, dim, start + size if start < 0 else start),
-        resized(x.shape, dim, limit + size if limit < 0 else limit),
-        resized((1,) * x.ndim, dim, index(stride)),
+        replace_dim_size((0,) * x.ndim, dim, start + size if start < 0 else start),
+        replace_dim_size(x.shape, dim, limit + size if limit < 0 else limit),
+        replace_dim_size((1,) * x.ndim, dim, index(stride)),
     )
 
 
@@ -69,17 +73,17 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     `keepdims`.
     """
     x = as_tracer(operand)
-    dim = axis_of(axis, x.ndim)
+    dim = canonicalize_axis(axis, x.ndim)
     if not -x.shape[dim] <= index < x.shape[dim]:
         raise OperationTypeError(
-            point(f"index {index} is out of range for dimension {dim} of shape {x.shape}")
+            with_location(f"index {index} is out of range for dimension {dim} of shape {x.shape}")
         )
     at = index % x.shape[dim]
     one = slice_in_dim(x, at, at + 1, 1, dim)
     return one if keepdims else squeeze(one, (dim,))
 
 
-def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
+def _dynamic_starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
     """Return one start per dimension, counted from the front."""
     if isinstance(indices, (list, tuple)):
         given = list(indices)
@@ -87,12 +91,14 @@ def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
         packed = as_tracer(indices)
         if packed.ndim != 1:
             raise OperationTypeError(
-                point(f"{what} takes starts as a vector or a list, got {packed.value.type}")
+                with_location(f"{what} takes starts as a vector or a list, got {packed.value.type}")
             )
         given = [packed[i] for i in range(packed.shape[0])]
     if len(given) != len(shape):
         raise OperationTypeError(
-            point(f"{what} takes one start for each of {len(shape)} dimensions, got {len(given)}")
+            with_location(
+                f"{what} takes one start for each of {len(shape)} dimensions, got {len(given)}"
+            )
         )
     found: list[Tracer | int] = []
     for start, size in zip(given, shape, strict=True):
@@ -102,12 +108,12 @@ def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
         tracer = as_tracer(start)
         if tracer.ndim or tracer.value.type.dtype not in INTEGERS:
             raise OperationTypeError(
-                point(f"{what} starts at integers of rank 0, got {tracer.value.type}")
+                with_location(f"{what} starts at integers of rank 0, got {tracer.value.type}")
             )
         found.append(tracer)
     traced = [x for x in found if isinstance(x, Tracer)]
     sizes = [n for x, n in zip(found, shape, strict=True) if isinstance(x, Tracer)]
-    wrapped_starts = iter(wrapped(traced, sizes))
+    wrapped_starts = iter(wrap_negative_indices(traced, sizes))
     starts = [next(wrapped_starts) if isinstance(x, Tracer) else x for x in found]
     kind = next((x.value.type for x in starts if isinstance(x, Tracer)), TensorType((), "i32"))
     constants: dict[int, Tracer] = {}
@@ -117,7 +123,9 @@ def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
     return [x if isinstance(x, Tracer) else constants[x] for x in starts]
 
 
-def _known(indices: Any, shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
+def _static_starts(
+    indices: Any, shape: Sequence[int], sizes: Sequence[int]
+) -> tuple[int, ...] | None:
     """Return starts that are all concrete, clamped; `None` if one is traced or does not fit."""
     if not isinstance(indices, (list, tuple)) or not len(indices) == len(shape) == len(sizes):
         return None
@@ -140,10 +148,10 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
     """
     x = as_tracer(operand)
     result = x.value.type.with_shape(slice_sizes)
-    if (known := _known(start_indices, x.shape, result.shape)) is not None:
+    if (known := _static_starts(start_indices, x.shape, result.shape)) is not None:
         steps = (1,) * x.ndim
         return emit("slice", x, starts=known, strides=steps, result=result, weak=x.weak_type)
-    starts = _starts(start_indices, x.shape, "dynamic_slice")
+    starts = _dynamic_starts(start_indices, x.shape, "dynamic_slice")
     return emit("dynamic_slice", x, *starts, result=result, weak=x.weak_type)
 
 
@@ -154,8 +162,8 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
     Negative starts count from the end.
     """
     x = as_tracer(operand)
-    new = fitted(x, update)
-    starts = _starts(start_indices, x.shape, "dynamic_update_slice")
+    new = convert_lossless(x, update)
+    starts = _dynamic_starts(start_indices, x.shape, "dynamic_update_slice")
     return emit("dynamic_update_slice", x, new, *starts, weak=x.weak_type)
 
 
@@ -163,17 +171,17 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
     """Slice along one dimension at a traced start; see `dynamic_slice`."""
     x = as_tracer(operand)
-    dim = axis_of(axis, x.ndim)
+    dim = canonicalize_axis(axis, x.ndim)
     starts: list[Any] = [0] * x.ndim
     starts[dim] = start_index
-    return dynamic_slice(x, starts, resized(x.shape, dim, slice_size))
+    return dynamic_slice(x, starts, replace_dim_size(x.shape, dim, slice_size))
 
 
 @public(static=("axis", "keepdims"))
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
     """Return the slice at one traced index along a dimension, kept with size 1 if `keepdims`."""
     x = as_tracer(operand)
-    dim = axis_of(axis, x.ndim)
+    dim = canonicalize_axis(axis, x.ndim)
     one = dynamic_slice_in_dim(x, index, 1, dim)
     return one if keepdims else squeeze(one, (dim,))
 
@@ -183,7 +191,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
     """Update a slice along one dimension; see `dynamic_update_slice`."""
     x = as_tracer(operand)
     starts: list[Any] = [0] * x.ndim
-    starts[axis_of(axis, x.ndim)] = start_index
+    starts[canonicalize_axis(axis, x.ndim)] = start_index
     return dynamic_update_slice(x, update, starts)
 
 
@@ -192,5 +200,5 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     """Replace the slice at one traced index along a dimension."""
     x, new = as_tracer(operand), as_tracer(update)
     if new.ndim < x.ndim:
-        new = expand_dims(new, (axis_of(axis, x.ndim),))
+        new = expand_dims(new, (canonicalize_axis(axis, x.ndim),))
     return dynamic_update_slice_in_dim(x, new, index, axis)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.eager import public
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
 from shardir.frontend.nn.softmax import logsumexp, softmax
-from shardir.frontend.numpy.pointwise import inexact
-from shardir.frontend.operands import as_tracer, convert, promote_to
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 
 
 @public(static=("scale", "is_causal", "local_window_size", "implementation", "return_residual"))
@@ -36,17 +36,19 @@ def dot_product_attention(
     """
     if implementation not in (None, "xla"):
         raise ArgumentError(
-            point(f"attention has one implementation here, 'xla', got {implementation!r}")
+            with_location(f"attention has one implementation here, 'xla', got {implementation!r}")
         )
-    q, k, v = promote_to(inexact(query, key, value), query, key, value)
+    q, k, v = promote_to(inexact_kind(query, key, value), query, key, value)
     if not q.ndim == k.ndim == v.ndim or q.ndim not in (3, 4) or k.shape != v.shape:
         shapes = f"{q.shape}, {k.shape} and {v.shape}"
         raise ShapeError(
-            point(f"attention takes [batch, length, heads, size], got shapes {shapes}")
+            with_location(f"attention takes [batch, length, heads, size], got shapes {shapes}")
         )
     heads, groups = q.shape[-2], k.shape[-2]
     if heads % groups:
-        raise ShapeError(point(f"attention of {heads} heads of queries to {groups} heads of keys"))
+        raise ShapeError(
+            with_location(f"attention of {heads} heads of queries to {groups} heads of keys")
+        )
     batch = "b" if q.ndim == 4 else ""
     q = snp.reshape(q, (*q.shape[:-2], groups, heads // groups, q.shape[-1]))
     score_dtype = {"f16": "float32", "bf16": "float32"}.get(q.value.type.dtype)
@@ -58,12 +60,12 @@ def dot_product_attention(
     scores = snp.reshape(scores, (*scores.shape[:-4], heads, *lengths))
     if bias is not None:
         scores = convert(scores + bias, scores.value.type.dtype)
-    masks = [mask, *_windows(lengths, is_causal, local_window_size)]
-    counts = None if query_seq_lengths is None else _first(lengths[0], query_seq_lengths)
+    masks = [mask, *_window_masks(lengths, is_causal, local_window_size)]
+    counts = None if query_seq_lengths is None else _length_mask(lengths[0], query_seq_lengths)
     if counts is not None:
         masks.append(counts[..., None, :, None])
     if key_value_seq_lengths is not None:
-        masks.append(_first(lengths[1], key_value_seq_lengths)[..., None, None, :])
+        masks.append(_length_mask(lengths[1], key_value_seq_lengths)[..., None, None, :])
     masks = [each for each in masks if each is not None]
     if masks:
         lowest = float(np.finfo(scores.value.type.numpy).min) * 0.7
@@ -82,7 +84,7 @@ def dot_product_attention(
     return found
 
 
-def _windows(
+def _window_masks(
     lengths: tuple[int, int], causal: bool, window: int | tuple[int, int] | None
 ) -> list[Any]:
     """Return masks of the keys that each query may attend to by distance, [t, s]."""
@@ -94,6 +96,6 @@ def _windows(
     return masks
 
 
-def _first(length: int, counts: Any) -> Any:
+def _length_mask(length: int, counts: Any) -> Any:
     """Return whether each position is among the first `counts` of its batch, [batch, length]."""
     return snp.arange(length) < as_tracer(counts)[..., None]

@@ -12,12 +12,12 @@ from math import exp, prod, sqrt
 from typing import Any
 
 from shardir.frontend import numpy as jnp, random
-from shardir.frontend.amounts import real_of, sizes_of
+from shardir.frontend.argument_checks import check_integers, check_real
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.axes import axis_of, shape_of
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
 from shardir.frontend.quoting import brief
-from shardir.frontend.resharding import laid_out
+from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.source_locations import with_location
 
 __all__ = [
     "Initializer",
@@ -45,14 +45,14 @@ __all__ = [
 Initializer = Callable[..., Any]
 Axes = int | Sequence[int]
 
-CLIPPED = 0.87962566103423978
+TRUNCATED_NORMAL_STDDEV = 0.87962566103423978
 """The standard deviation of a standard normal number truncated to [-2, 2]."""
 
-CLIPPED_COMPLEX = 0.95311164380491208
+TRUNCATED_COMPLEX_NORMAL_STDDEV = 0.95311164380491208
 """The standard deviation of a standard normal complex number with modulus at most 2."""
 
 
-def _placing(init: Initializer) -> Initializer:
+def _add_out_sharding(init: Initializer) -> Initializer:
     """Add the parameter `out_sharding` to an initializer, which states the sharding of the
     result.
     """
@@ -60,29 +60,29 @@ def _placing(init: Initializer) -> Initializer:
     @wraps(init)
     def init_with_sharding(*args: Any, out_sharding: Any = None, **options: Any) -> Any:
         *given, last = args if len(args) == 4 else (*args, out_sharding)
-        return laid_out(init(*given, **options), last)
+        return apply_out_sharding(init(*given, **options), last)
 
     return init_with_sharding
 
 
-@_placing
+@_add_out_sharding
 def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
     """Return zeros; the key is not used."""
-    return jnp.zeros(shape, _float(dtype))
+    return jnp.zeros(shape, _float_dtype(dtype))
 
 
-@_placing
+@_add_out_sharding
 def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
     """Return ones; the key is not used."""
-    return jnp.ones(shape, _float(dtype))
+    return jnp.ones(shape, _float_dtype(dtype))
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """Return an initializer with one value for all elements."""
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        return jnp.full(shape, value, dtype=_float(dtype))
+        return jnp.full(shape, value, dtype=_float_dtype(dtype))
 
     return init
 
@@ -90,9 +90,9 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Return an initializer of uniform numbers in [0, scale)."""
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        drawn = random.uniform(key, shape, _float(dtype))
+        drawn = random.uniform(key, shape, _float_dtype(dtype))
         return drawn * jnp.asarray(scale, drawn.dtype)
 
     return init
@@ -101,9 +101,9 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Return an initializer of normal numbers with mean 0."""
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        drawn = random.normal(key, shape, _float(dtype))
+        drawn = random.normal(key, shape, _float_dtype(dtype))
         return drawn * jnp.asarray(stddev, drawn.dtype)
 
     return init
@@ -117,9 +117,9 @@ def truncated_normal(
     `lower` and `upper` are in units of `stddev`, which is the standard deviation before truncation.
     """
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        drawn = random.truncated_normal(key, lower, upper, shape, _float(dtype))
+        drawn = random.truncated_normal(key, lower, upper, shape, _float_dtype(dtype))
         return drawn * jnp.asarray(stddev, drawn.dtype)
 
     return init
@@ -147,48 +147,50 @@ def variance_scaling(
         "fan_geo_avg": lambda ins, outs: sqrt(ins * outs),
     }
     draws: dict[str, Callable[..., Any]] = {
-        "normal": _normal,
-        "truncated_normal": _truncated,
-        "uniform": _uniform,
+        "normal": _scaled_normal,
+        "truncated_normal": _scaled_truncated_normal,
+        "uniform": _scaled_uniform,
     }
-    if not real_of("scale of variance_scaling", scale) >= 0:
-        raise ArgumentError(point(f"scale of variance_scaling is at least 0, got {brief(scale)}"))
+    if not check_real("scale of variance_scaling", scale) >= 0:
+        raise ArgumentError(
+            with_location(f"scale of variance_scaling is at least 0, got {brief(scale)}")
+        )
     for label, axes in {"in_axis": in_axis, "out_axis": out_axis, "batch_axis": batch_axis}.items():
-        sizes_of(f"{label} of variance_scaling", _listed(axes))
-    _known("mode", mode, counts)
-    _known("distribution", distribution, draws)
+        check_integers(f"{label} of variance_scaling", _as_axes(axes))
+    _check_choice("mode", mode, counts)
+    _check_choice("distribution", distribution, draws)
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        ins, outs = _fans(shape_of(shape), in_axis, out_axis, batch_axis)
+        ins, outs = _fans(canonicalize_shape(shape), in_axis, out_axis, batch_axis)
         variance = scale / max(1.0, counts[mode](ins, outs))
-        return draws[distribution](key, shape, _float(dtype), variance)
+        return draws[distribution](key, shape, _float_dtype(dtype), variance)
 
     return init
 
 
-def _normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+def _scaled_normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
     drawn = random.normal(key, shape, dtype)
     return drawn * jnp.asarray(sqrt(variance), drawn.dtype)
 
 
-def _truncated(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+def _scaled_truncated_normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        drawn = _around(key, shape, dtype, lambda u: -jnp.log(1 - u * (1 - exp(-4.0))))
-        return drawn * jnp.asarray(sqrt(variance) / CLIPPED_COMPLEX, drawn.dtype)
+        drawn = _random_complex(key, shape, dtype, lambda u: -jnp.log(1 - u * (1 - exp(-4.0))))
+        return drawn * jnp.asarray(sqrt(variance) / TRUNCATED_COMPLEX_NORMAL_STDDEV, drawn.dtype)
     drawn = random.truncated_normal(key, -2, 2, shape, dtype)
-    return drawn * jnp.asarray(sqrt(variance) / CLIPPED, drawn.dtype)
+    return drawn * jnp.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
 
 
-def _uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+def _scaled_uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        drawn = _around(key, shape, dtype, lambda u: 2 * u)
+        drawn = _random_complex(key, shape, dtype, lambda u: 2 * u)
         return drawn * jnp.asarray(sqrt(variance), drawn.dtype)
     drawn = random.uniform(key, shape, dtype, -1)
     return drawn * jnp.asarray(sqrt(3 * variance), drawn.dtype)
 
 
-def _around(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> Any:
+def _random_complex(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> Any:
     """Return complex numbers with uniform angle and squared modulus `square(u)`, u uniform."""
     keys = random.split(key)
     real = jnp.finfo(dtype).dtype
@@ -197,14 +199,14 @@ def _around(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> A
     return modulus.astype(dtype) * jnp.exp(1j * angle.astype(dtype))
 
 
-def _known(word: str, given: str, known: dict[str, Any]) -> None:
+def _check_choice(word: str, given: str, known: dict[str, Any]) -> None:
     if not isinstance(given, str) or given not in known:
         raise ArgumentError(
-            point(f"{word} of variance_scaling is one of {', '.join(known)}, got {given!r}")
+            with_location(f"{word} of variance_scaling is one of {', '.join(known)}, got {given!r}")
         )
 
 
-def _float(dtype: Any) -> Any:
+def _float_dtype(dtype: Any) -> Any:
     return jnp.result_type(float) if dtype is None else dtype
 
 
@@ -212,26 +214,30 @@ def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[f
     """Return the number of inputs and outputs of a layer of this shape."""
     if len(shape) <= 1 and ins == -2:
         raise ShapeError(
-            point(
+            with_location(
                 f"an initializer that scales with the layer needs a shape of two dimensions or "
                 f"more, got {shape}; use normal or uniform for biases, or name in_axis"
             )
         )
-    for i in (i for axes in (ins, outs, batch) for i in _listed(axes)):
+    for i in (i for axes in (ins, outs, batch) for i in _as_axes(axes)):
         if not -len(shape) <= i < len(shape):
             raise ArgumentError(
-                point(f"an initializer has the axis {i}, which the shape {shape} does not have")
+                with_location(
+                    f"an initializer has the axis {i}, which the shape {shape} does not have"
+                )
             )
-    sizes = [prod(shape[i] for i in _listed(axes)) for axes in (ins, outs, batch)]
+    sizes = [prod(shape[i] for i in _as_axes(axes)) for axes in (ins, outs, batch)]
     window = prod(shape) / max(prod(sizes), 1)
     return sizes[0] * window, sizes[1] * window
 
 
-def _listed(axes: Axes) -> Sequence[int]:
+def _as_axes(axes: Axes) -> Sequence[int]:
     return axes if isinstance(axes, Sequence) else (axes,)
 
 
-def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
+def _define_variance_scaling(
+    name: str, scale: float, mode: str, distribution: str
+) -> Callable[..., Initializer]:
     def make(
         in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
     ) -> Initializer:
@@ -242,12 +248,18 @@ def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[.
     return make
 
 
-xavier_uniform = glorot_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform")
-xavier_normal = glorot_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal")
-lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform")
-lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal")
-kaiming_uniform = he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
-kaiming_normal = he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
+xavier_uniform = glorot_uniform = _define_variance_scaling(
+    "glorot_uniform", 1.0, "fan_avg", "uniform"
+)
+xavier_normal = glorot_normal = _define_variance_scaling(
+    "glorot_normal", 1.0, "fan_avg", "truncated_normal"
+)
+lecun_uniform = _define_variance_scaling("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal = _define_variance_scaling("lecun_normal", 1.0, "fan_in", "truncated_normal")
+kaiming_uniform = he_uniform = _define_variance_scaling("he_uniform", 2.0, "fan_in", "uniform")
+kaiming_normal = he_normal = _define_variance_scaling(
+    "he_normal", 2.0, "fan_in", "truncated_normal"
+)
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
@@ -256,18 +268,18 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     All dimensions except `column_axis` are combined to rows.
     """
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        sizes = shape_of(shape)
+        sizes = canonicalize_shape(shape)
         if len(sizes) < 2:
             raise ArgumentError(
-                point(f"orthogonal needs a shape of two dimensions or more, got {sizes}")
+                with_location(f"orthogonal needs a shape of two dimensions or more, got {sizes}")
             )
-        axis = axis_of(column_axis, len(sizes))
+        axis = canonicalize_axis(column_axis, len(sizes))
         columns = sizes[axis]
         rows = prod(sizes) // max(columns, 1)
         tall = (rows, columns) if rows > columns else (columns, rows)
-        q, r = jnp.linalg.qr(random.normal(key, tall, _float(dtype)))
+        q, r = jnp.linalg.qr(random.normal(key, tall, _float_dtype(dtype)))
         diagonal = jnp.diag(r)
         q = q * (diagonal / jnp.abs(diagonal))
         if rows < columns:
@@ -286,17 +298,17 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     et al., "Dynamical Isometry and a Mean Field Theory of CNNs", 2018.
     """
 
-    @_placing
+    @_add_out_sharding
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        sizes = shape_of(shape)
+        sizes = canonicalize_shape(shape)
         if len(sizes) not in (3, 4, 5) or sizes[-1] < sizes[-2]:
             raise ArgumentError(
-                point(
+                with_location(
                     "delta_orthogonal needs a shape (window..., inputs, outputs) of three to five "
                     f"dimensions with no fewer outputs than inputs, got {sizes}"
                 )
             )
-        name = _float(dtype)
+        name = _float_dtype(dtype)
         matrix = orthogonal(scale, column_axis, name)(key, (sizes[-1], sizes[-1]))
         middle = tuple((size - 1) // 2 for size in sizes[:-2])
         return jnp.zeros(sizes, name).at[middle].set(matrix[: sizes[-2]])

@@ -9,60 +9,70 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.eager import public
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.locations import point
-from shardir.frontend.nn.activations import floating
-from shardir.frontend.numpy.axes import axes_of, axis_of
-from shardir.frontend.numpy.layout import back, spread
-from shardir.frontend.numpy.pointwise import inexact, like, same, truth
-from shardir.frontend.numpy.reductions import kept, only, reduced, size_of
-from shardir.frontend.operands import as_tracer, convert, promote_to
-from shardir.frontend.promotion import dtype_of
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.types import TensorType
+from shardir.frontend.nn.activations import promote_to_float
+from shardir.frontend.numpy.reductions.basic_reductions import (
+    emit_reduction,
+    mask_elements,
+    reduction_size,
+    restore_reduced_dims,
+)
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_back, broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    as_bool,
+    constant_like,
+    emit_elementwise,
+    inexact_kind,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
 
 
-def _relative(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer | None]:
+def _subtract_max(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer | None]:
     """Subtract the largest element over `dims`; excluded elements become -inf.
 
     Return also whether each reduction has an included element (`None`: all have).
     """
-    included = only(x, where, -np.inf)
-    top: Tracer = emit("stop_gradient", reduced("max", included, dims, False))
+    included = mask_elements(x, where, -np.inf)
+    top: Tracer = emit("stop_gradient", emit_reduction("max", included, dims, False))
     has_included = None
     if where is not None:
-        has_included = reduced(
-            "any", as_tracer(snp.broadcast_to(truth(where), x.shape)), dims, False
+        has_included = emit_reduction(
+            "any", as_tracer(snp.broadcast_to(as_bool(where), x.shape)), dims, False
         )
-        top = same("select", has_included, top, like(top, 0))
-    return same("sub", included, back(top, x, dims)), has_included
+        top = emit_elementwise("select", has_included, top, constant_like(top, 0))
+    return emit_elementwise("sub", included, broadcast_back(top, x, dims)), has_included
 
 
 @public(static=("axis",))
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """Return exp(x) divided by its sum along `axis`; 0 for elements that `where` excludes."""
-    x = floating(x)
-    dims = axes_of(axis, x.ndim)
-    shifted, has_included = _relative(x, dims, where)
-    parts = same("exp", shifted)
-    total = reduced("sum", parts, dims, False)
+    x = promote_to_float(x)
+    dims = canonicalize_axes(axis, x.ndim)
+    shifted, has_included = _subtract_max(x, dims, where)
+    parts = emit_elementwise("exp", shifted)
+    total = emit_reduction("sum", parts, dims, False)
     if has_included is not None:
-        total = same("select", has_included, total, like(total, 1))
-    return same("div", parts, back(total, x, dims))
+        total = emit_elementwise("select", has_included, total, constant_like(total, 1))
+    return emit_elementwise("div", parts, broadcast_back(total, x, dims))
 
 
 @public(static=("axis",))
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """Return log(softmax(x)) without underflow; -inf for elements that `where` excludes."""
-    x = floating(x)
-    dims = axes_of(axis, x.ndim)
-    shifted, has_included = _relative(x, dims, where)
-    total = reduced("sum", same("exp", shifted), dims, False)
+    x = promote_to_float(x)
+    dims = canonicalize_axes(axis, x.ndim)
+    shifted, has_included = _subtract_max(x, dims, where)
+    total = emit_reduction("sum", emit_elementwise("exp", shifted), dims, False)
     if has_included is not None:
-        total = same("select", has_included, total, like(total, 1))
-    return same("sub", shifted, back(same("log", total), x, dims))
+        total = emit_elementwise("select", has_included, total, constant_like(total, 1))
+    return emit_elementwise("sub", shifted, broadcast_back(emit_elementwise("log", total), x, dims))
 
 
 @public(static=("axis", "keepdims", "return_sign"))
@@ -75,28 +85,28 @@ def logsumexp(
     The result is NaN if the sum is negative; `return_sign` returns (log of its absolute value,
     sign).
     """
-    kind = inexact(a) if b is None else inexact(a, b)
+    kind = inexact_kind(a) if b is None else inexact_kind(a, b)
     (x,) = promote_to(kind, a)
     if b is not None:
         x = snp.broadcast_to(x, snp.broadcast_shapes(x.shape, snp.shape(b)))
-    dims = axes_of(axis, x.ndim)
-    included = only(x, where, -np.inf)
+    dims = canonicalize_axes(axis, x.ndim)
+    included = mask_elements(x, where, -np.inf)
     if b is not None:
-        included = only(included, snp.not_equal(b, 0), -np.inf)
-    top = reduced("max", included, dims, False)
+        included = mask_elements(included, snp.not_equal(b, 0), -np.inf)
+    top = emit_reduction("max", included, dims, False)
     # The difference of infinities would be NaN.
-    top = same("select", same("is_finite", top), top, like(top, 0))
+    top = emit_elementwise("select", emit_elementwise("is_finite", top), top, constant_like(top, 0))
     top = emit("stop_gradient", top)
-    parts = same("exp", same("sub", included, back(top, x, dims)))
-    total = reduced("sum", parts if b is None else parts * b, dims, False)
-    signs = same("sign", total) if return_sign else None
-    size = same("abs", total) if return_sign else total
-    found = same("add", same("log", size), top)
+    parts = emit_elementwise("exp", emit_elementwise("sub", included, broadcast_back(top, x, dims)))
+    total = emit_reduction("sum", parts if b is None else parts * b, dims, False)
+    signs = emit_elementwise("sign", total) if return_sign else None
+    size = emit_elementwise("abs", total) if return_sign else total
+    found = emit_elementwise("add", emit_elementwise("log", size), top)
     if keepdims:
-        found = kept(found, x, dims)
+        found = restore_reduced_dims(found, x, dims)
     if signs is None:
         return found
-    return found, kept(signs, x, dims) if keepdims else signs
+    return found, restore_reduced_dims(signs, x, dims) if keepdims else signs
 
 
 @public(static=("axis", "keepdims"))
@@ -104,10 +114,10 @@ def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = No
     """Return log(mean(exp(a))) along `axis`."""
     total = as_tracer(logsumexp(a, axis, None, keepdims, False, where))
     x = as_tracer(a)
-    dims = axes_of(axis, x.ndim)
+    dims = canonicalize_axes(axis, x.ndim)
     if where is None:
-        return total - float(np.log(size_of(x, dims)))
-    ones = snp.broadcast_to(convert(truth(where), total.value.type.dtype), x.shape)
+        return total - float(np.log(reduction_size(x, dims)))
+    ones = snp.broadcast_to(convert(as_bool(where), total.value.type.dtype), x.shape)
     return total - snp.log(snp.sum(ones, axis, keepdims=keepdims))
 
 
@@ -122,13 +132,13 @@ def standardize(
     ("stable" and "fast").
     """
     if algorithm not in ("stable", "fast"):
-        raise ArgumentError(point(f"algorithm is 'stable' or 'fast', got {algorithm!r}"))
-    x = floating(x)
+        raise ArgumentError(with_location(f"algorithm is 'stable' or 'fast', got {algorithm!r}"))
+    x = promote_to_float(x)
     if mean is None:
         mean = snp.mean(x, axis, keepdims=True, where=where)
     if variance is None:
         variance = snp.mean(snp.square(x - mean), axis, keepdims=True, where=where)
-    return (x - mean) * same("rsqrt", floating(variance + epsilon))
+    return (x - mean) * emit_elementwise("rsqrt", promote_to_float(variance + epsilon))
 
 
 @public(static=("num_classes", "dtype", "axis"))
@@ -140,9 +150,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """
     x = as_tracer(x)
     count = index(num_classes)
-    dim = axis_of(axis, x.ndim + 1)
+    dim = canonicalize_axis(axis, x.ndim + 1)
     shape = (*x.shape[:dim], count, *x.shape[dim:])
     name = dtype_of(float if dtype is None else dtype)
     classes: Tracer = emit("iota", dim=dim, result=TensorType(shape, x.value.type.dtype))
-    indices = spread(x, shape, [d for d in range(len(shape)) if d != dim])
-    return convert(same("eq", indices, classes), name)
+    indices = broadcast_in_dim(x, shape, [d for d in range(len(shape)) if d != dim])
+    return convert(emit_elementwise("eq", indices, classes), name)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from shardir.frontend.numpy.arithmetic import power
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.numpy.dtypes import bool_
-from shardir.frontend.operators import Operators
+from shardir.frontend.numpy.elementwise.arithmetic import power
 
 bool = bool_
 pow = power

@@ -9,28 +9,20 @@ from typing import TYPE_CHECKING, Any, Final, final
 import ml_dtypes
 import numpy as np
 
-from shardir.frontend import promotion
-from shardir.frontend.amounts import is_one_of
-from shardir.frontend.composing import composed
-from shardir.frontend.eager import public
+from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.creation import asarray
-from shardir.frontend.operands import as_tracer, convert, kind_of
-from shardir.frontend.placing import device_put
-from shardir.frontend.promotion import KEY, DType, dtype_of, no_element_type, user_dtype
+from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief
-from shardir.frontend.refusals import FOREIGN
-from shardir.frontend.tree_checks import check_ends
-from shardir.types import (
-    COMPLEX,
-    FLOATS,
-    INEXACT,
-    INTEGERS,
-    NUMPY_DTYPES,
-    SIGNED,
-    UNSIGNED,
-)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
+from shardir.frontend.tracing.promotion import KEY, DType, dtype_of, invalid_dtype_error, user_dtype
+from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, SIGNED, UNSIGNED
 
 pi: Final = float(np.pi)
 e: Final = float(np.e)
@@ -46,17 +38,19 @@ floating, complexfloating = np.floating, np.complexfloating
 character, flexible, object_ = np.character, np.flexible, np.object_
 
 
-class _OfNumPy(type):
+class _NumpyDtypeMeta(type):
     """The metaclass of `dtype`: a call returns a NumPy dtype, and `isinstance` tests for one."""
 
     def __call__(cls, dtype: Any, *args: Any, **options: Any) -> np.dtype[Any]:
         if not args and not options and not isinstance(dtype, (list, dict)):
-            return _numpy(dtype)
+            return _numpy_dtype(dtype)
         try:
             result: np.dtype[Any] = np.dtype(dtype, *args, **options)
-        except FOREIGN as error:
+        except FOREIGN_ERRORS as error:
             described = ", ".join(map(brief, (dtype, *args, *options.values())))
-            raise ArgumentError(point(f"dtype does not take ({described}): {error}")) from error
+            raise ArgumentError(
+                with_location(f"dtype does not take ({described}): {error}")
+            ) from error
         return result
 
     def __instancecheck__(cls, x: object) -> bool:
@@ -70,7 +64,7 @@ if TYPE_CHECKING:
     dtype = np.dtype
 else:
 
-    class dtype(metaclass=_OfNumPy):
+    class dtype(metaclass=_NumpyDtypeMeta):
         """`dtype(x)` is the element type that `x` names; raises `NotAnArrayError` if it
         names none.
         """
@@ -104,7 +98,7 @@ class ScalarType:
         if not isinstance(other, (str, type, np.dtype, ScalarType)):
             return False
         try:
-            return bool(self.dtype == _numpy(other))
+            return bool(self.dtype == _numpy_dtype(other))
         except (TypeError, ValueError):
             return False
 
@@ -125,7 +119,7 @@ int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
-@composed()
+@composed_function()
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
     """Convert `x` to another element type: floats are truncated to integers, wide integers wrap.
 
@@ -140,7 +134,7 @@ def _astype(x: Any, dtype: Any) -> Any:
     return convert(as_tracer(x), dtype_of(float if dtype is None else dtype))
 
 
-def _numpy(spec: Any) -> np.dtype[Any]:
+def _numpy_dtype(spec: Any) -> np.dtype[Any]:
     """Return the NumPy dtype of `spec` without narrowing of 64-bit types; raise
     `NotAnArrayError`.
     """
@@ -150,7 +144,7 @@ def _numpy(spec: Any) -> np.dtype[Any]:
     try:
         named: np.dtype[Any] = np.dtype(found)
     except (TypeError, ValueError):
-        raise no_element_type(spec) from None
+        raise invalid_dtype_error(spec) from None
     return named
 
 
@@ -183,9 +177,11 @@ def finfo(dtype: Any) -> Any:
 
     Raise `ArgumentError` for another type.
     """
-    kind = _numpy(dtype)
+    kind = _numpy_dtype(dtype)
     if dtype_of(kind) not in INEXACT:
-        raise ArgumentError(point(f"finfo takes floating-point types, got {kind}; use iinfo"))
+        raise ArgumentError(
+            with_location(f"finfo takes floating-point types, got {kind}; use iinfo")
+        )
     return Finfo(kind)
 
 
@@ -194,9 +190,11 @@ def iinfo(dtype: Any) -> Any:
 
     Raise `ArgumentError` for another type.
     """
-    kind = _numpy(dtype)
+    kind = _numpy_dtype(dtype)
     if dtype_of(kind) not in INTEGERS:
-        raise ArgumentError(point(f"iinfo takes integer types, got {kind}; use finfo for floats"))
+        raise ArgumentError(
+            with_location(f"iinfo takes integer types, got {kind}; use finfo for floats")
+        )
     return np.iinfo(kind)
 
 
@@ -206,11 +204,11 @@ def result_type(*operands: Any) -> DType:
     Python scalars and the types `int`, `float` and `complex` are weakly typed.
     """
     if not operands:
-        raise ArgumentError(point("result_type takes at least one array or element type"))
+        raise ArgumentError(with_location("result_type takes at least one array or element type"))
     try:
-        name, _ = promotion.result_type(*map(_kind, operands))
+        name, _ = promotion.result_type(*map(_dtype_and_weak_type, operands))
     except RecursionError:
-        check_ends(operands)
+        check_acyclic(operands)
         raise
     return user_dtype(name)
 
@@ -220,56 +218,56 @@ def promote_types(type1: Any, type2: Any) -> DType:
     return result_type(type1, type2)
 
 
-def _kind(x: Any) -> tuple[str, bool]:
+def _dtype_and_weak_type(x: Any) -> tuple[str, bool]:
     if isinstance(x, (list, tuple)):
         if not x:
             return dtype_of(float), False
-        return promotion.result_type(*map(_kind, x))[0], False
+        return promotion.result_type(*map(_dtype_and_weak_type, x))[0], False
     if isinstance(x, type) and x in (int, float, complex):
         return dtype_of(x), True
     if isinstance(x, (str, type, np.dtype, ScalarType)) or x is KEY:
         return dtype_of(x), False
-    return kind_of(x)
+    return operand_dtype(x)
 
 
-CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+CASTING_RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Return whether NumPy's rule `casting` permits a conversion between the element types."""
-    if not is_one_of(casting, CASTINGS):
-        described = ", ".join(map(repr, CASTINGS))
+    if not is_one_of(casting, CASTING_RULES):
+        described = ", ".join(map(repr, CASTING_RULES))
         raise ArgumentError(
-            point(f"casting of can_cast is {brief(casting)}; the rules are {described}")
+            with_location(f"casting of can_cast is {brief(casting)}; the rules are {described}")
         )
-    return bool(np.can_cast(_numpy(from_), _numpy(to), casting))
+    return bool(np.can_cast(_numpy_dtype(from_), _numpy_dtype(to), casting))
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Return whether an element type equals another one, or belongs to a family such as
     `floating`.
     """
-    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2 in _FAMILIES:
-        if isinstance(arg1, type) and arg1 in _FAMILIES:
+    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2 in _DTYPE_FAMILIES:
+        if isinstance(arg1, type) and arg1 in _DTYPE_FAMILIES:
             return issubclass(arg1, arg2)
         if arg1 is KEY:
             return issubclass(prng_key, arg2)
-        found = _numpy(arg1)
+        found = _numpy_dtype(arg1)
         family = np.floating if found == NUMPY_DTYPES["bf16"] else found.type
         return issubclass(family, arg2)
     if arg1 is KEY or arg2 is KEY:
         return arg1 is arg2
-    if isinstance(arg1, type) and arg1 in _FAMILIES:
+    if isinstance(arg1, type) and arg1 in _DTYPE_FAMILIES:
         return False
-    return bool(_numpy(arg1) == _numpy(arg2))
+    return bool(_numpy_dtype(arg1) == _numpy_dtype(arg2))
 
 
-_FAMILIES = (
+_DTYPE_FAMILIES = (
     *(generic, number, inexact, integer, signedinteger, unsignedinteger),
     *(floating, complexfloating, character, flexible, extended, prng_key),
 )
 
-_KINDS = {
+_ISDTYPE_KINDS = {
     "bool": ("bool",),
     "signed integer": SIGNED,
     "unsigned integer": UNSIGNED,
@@ -286,12 +284,12 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
-    if isinstance(kind, str) and kind in _KINDS:
-        return _numpy(dtype) in [NUMPY_DTYPES[name] for name in _KINDS[kind]]
+    if isinstance(kind, str) and kind in _ISDTYPE_KINDS:
+        return _numpy_dtype(dtype) in [NUMPY_DTYPES[name] for name in _ISDTYPE_KINDS[kind]]
     try:
-        return bool(_numpy(dtype) == _numpy(kind))
+        return bool(_numpy_dtype(dtype) == _numpy_dtype(kind))
     except TypeError:
-        known = ", ".join(map(repr, _KINDS))
+        known = ", ".join(map(repr, _ISDTYPE_KINDS))
         raise ArgumentError(
-            point(f"{kind!r} is no kind of element type; the kinds are {known}")
+            with_location(f"{kind!r} is no kind of element type; the kinds are {known}")
         ) from None

@@ -11,85 +11,94 @@ from math import prod, sqrt
 from operator import index
 from typing import Any
 
-from shardir.frontend import promotion
-from shardir.frontend.amounts import whole_of
-from shardir.frontend.eager import public
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.along import joined
-from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.complexes import conjugate_of, is_complex
-from shardir.frontend.numpy.creation import arange
-from shardir.frontend.numpy.layout import transposed
-from shardir.frontend.numpy.pointwise import like, same
-from shardir.frontend.numpy.rolling import roll
-from shardir.frontend.operands import as_tracer, convert, is_number, splat
-from shardir.frontend.placing import device_put
-from shardir.frontend.refusals import refusing
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
-from shardir.opset import Symbol
-from shardir.types import COMPLEX_OF, REAL_OF
+from shardir.frontend.numpy.creation.filling import arange
+from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate, is_complex
+from shardir.frontend.numpy.shaping.rolling import roll
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts
+from shardir.frontend.numpy.tracer_helpers.dimension_order import transpose_dims
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    constant_like,
+    emit_elementwise,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import as_tracer, convert, is_number, splat
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.operation import Symbol
+from shardir.ir.types import COMPLEX_OF, REAL_OF
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
     "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-NORMS = ("backward", "ortho", "forward")
-ONE = ("n", "axis", "norm")
-SEVERAL = ("s", "axes", "norm")
+FFT_NORMS = ("backward", "ortho", "forward")
+ONE_AXIS_STATIC_ARGNAMES = ("n", "axis", "norm")
+AXES_STATIC_ARGNAMES = ("s", "axes", "norm")
 
 
 def transform(kind: str, name: str, a: Any, s: Any, axes: Any, norm: Any) -> Tracer:
     """Emit one kind of transform along some axes, the last axis first."""
-    x = _numbers(kind, name, as_tracer(a))
-    dims = _dims(name, x, s, axes)
-    if norm not in (None, *NORMS):
-        norms = ", ".join(map(repr, NORMS))
-        raise ArgumentError(point(f"{name} takes norm {norms} or None, got {norm!r}"))
+    x = _convert_operand(kind, name, as_tracer(a))
+    dims = _transformed_dims(name, x, s, axes)
+    if norm not in (None, *FFT_NORMS):
+        norms = ", ".join(map(repr, FFT_NORMS))
+        raise ArgumentError(with_location(f"{name} takes norm {norms} or None, got {norm!r}"))
     sizes = [x.shape[d] for d in dims] if s is None else [index(n) for n in s]
     if kind == "irfft" and s is None and dims:
         sizes[-1] = 2 * (x.shape[dims[-1]] - 1)
     for size in sizes:
         if size < 1:
-            raise ShapeError(point(f"{name} of {size} elements; a transform needs at least one"))
+            raise ShapeError(
+                with_location(f"{name} of {size} elements; a transform needs at least one")
+            )
     if not dims:
         return x
     for d, size in zip(dims, sizes, strict=True):
         last = kind == "irfft" and d == dims[-1]
-        x = _resized(x, d, size // 2 + 1 if last else size)
-    result = _transformed(kind, x, dims, sizes)
-    return _scaled(result, kind, prod(sizes), norm or "backward")
+        x = _resize_dim(x, d, size // 2 + 1 if last else size)
+    result = _transform_in_groups(kind, x, dims, sizes)
+    return _normalize(result, kind, prod(sizes), norm or "backward")
 
 
-def _numbers(kind: str, name: str, x: Tracer) -> Tracer:
+def _convert_operand(kind: str, name: str, x: Tracer) -> Tracer:
     """Convert the operand to the element type that the transform requires."""
-    dtype = promotion.inexact(x.value.type.dtype)
+    dtype = promotion.inexact_dtype(x.value.type.dtype)
     if dtype in ("f16", "bf16"):
         dtype = "f32"
     if kind == "rfft":
         if dtype in REAL_OF:
-            raise ArgumentError(point(f"{name} takes real numbers, got {x.value.type}; use fft"))
+            raise ArgumentError(
+                with_location(f"{name} takes real numbers, got {x.value.type}; use fft")
+            )
         return convert(x, dtype)
     return convert(x, COMPLEX_OF.get(dtype, dtype))
 
 
-def _dims(name: str, x: Tracer, s: Any, axes: Any) -> list[int]:
+def _transformed_dims(name: str, x: Tracer, s: Any, axes: Any) -> list[int]:
     if axes is None:
         count = x.ndim if s is None else len(s)
         axes = range(x.ndim - count, x.ndim)
-    dims = [axis_of(axis, x.ndim) for axis in axes]
+    dims = [canonicalize_axis(axis, x.ndim) for axis in axes]
     if len(set(dims)) != len(dims):
-        raise AxisError(point(f"axes {tuple(axes)} of {name} name one dimension twice"))
+        raise AxisError(with_location(f"axes {tuple(axes)} of {name} name one dimension twice"))
     if s is not None and len(s) != len(dims):
         raise ArgumentError(
-            point(f"{name} takes one length for each axis, got s={tuple(s)} for axes {tuple(axes)}")
+            with_location(
+                f"{name} takes one length for each axis, got s={tuple(s)} for axes {tuple(axes)}"
+            )
         )
     return dims
 
 
-def _resized(x: Tracer, dim: int, size: int) -> Tracer:
+def _resize_dim(x: Tracer, dim: int, size: int) -> Tracer:
     """Truncate a dimension, or pad it with zeros."""
     old = x.shape[dim]
     if old == size:
@@ -101,7 +110,7 @@ def _resized(x: Tracer, dim: int, size: int) -> Tracer:
     return result
 
 
-def _transformed(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]) -> Tracer:
+def _transform_in_groups(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]) -> Tracer:
     """Transform at most three dimensions at a time, transposed to the end and back.
 
     The half spectrum of a real transform is along its last axis, which is transformed first
@@ -109,7 +118,7 @@ def _transformed(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]
     """
     rest = [d for d in range(x.ndim) if d not in dims]
     order = (*rest, *dims)
-    x = transposed(x, order)
+    x = transpose_dims(x, order)
     near = min(len(dims), 3)
     groups = [list(range(x.ndim - near, x.ndim))]
     for end in range(x.ndim - near, len(rest), -3):
@@ -118,26 +127,26 @@ def _transformed(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]
     if kind == "irfft":
         groups.reverse()
     for group in groups:
-        x = _at_end(kind if group[-1] == x.ndim - 1 else plain, x, group, sizes[-1])
+        x = _transform_group(kind if group[-1] == x.ndim - 1 else plain, x, group, sizes[-1])
     back = [order.index(d) for d in range(x.ndim)]
-    return transposed(x, back)
+    return transpose_dims(x, back)
 
 
-def _at_end(kind: str, x: Tracer, group: list[int], size: int) -> Tracer:
+def _transform_group(kind: str, x: Tracer, group: list[int], size: int) -> Tracer:
     """Transform a group of consecutive dimensions, transposed to the end and back."""
     after = list(range(group[-1] + 1, x.ndim))
     before = list(range(group[0]))
-    x = transposed(x, (*before, *after, *group))
+    x = transpose_dims(x, (*before, *after, *group))
     result = None
     if kind == "irfft":
         kept = x.value.type.with_shape((*x.shape[:-1], size))
         result = kept.with_dtype(REAL_OF[kept.dtype])
     transformed: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
     order = (*before, *after, *group)
-    return transposed(transformed, [order.index(d) for d in range(x.ndim)])
+    return transpose_dims(transformed, [order.index(d) for d in range(x.ndim)])
 
 
-def _scaled(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
+def _normalize(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
     inverse = kind in ("ifft", "irfft")
     if norm == "ortho":
         factor = sqrt(count) if inverse else 1 / sqrt(count)
@@ -145,100 +154,102 @@ def _scaled(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
         factor = float(count) if inverse else 1 / count
     else:
         return x
-    return same("mul", x, like(x, factor))
+    return emit_elementwise("mul", x, constant_like(x, factor))
 
 
-@public(static=ONE)
+@public(static=ONE_AXIS_STATIC_ARGNAMES)
 def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """Return the discrete Fourier transform along one axis."""
-    return transform("fft", "fft", a, _one(n), (axis,), norm)
+    return transform("fft", "fft", a, _as_lengths(n), (axis,), norm)
 
 
-@public(static=ONE)
+@public(static=ONE_AXIS_STATIC_ARGNAMES)
 def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """Return the inverse discrete Fourier transform along one axis."""
-    return transform("ifft", "ifft", a, _one(n), (axis,), norm)
+    return transform("ifft", "ifft", a, _as_lengths(n), (axis,), norm)
 
 
-@public(static=ONE)
+@public(static=ONE_AXIS_STATIC_ARGNAMES)
 def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """Return the non-negative frequencies of the transform of real elements along one axis."""
-    return transform("rfft", "rfft", a, _one(n), (axis,), norm)
+    return transform("rfft", "rfft", a, _as_lengths(n), (axis,), norm)
 
 
-@public(static=ONE)
+@public(static=ONE_AXIS_STATIC_ARGNAMES)
 def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """Return the inverse of `rfft`; `n` is the length of the result, by default an even number."""
-    return transform("irfft", "irfft", a, _one(n), (axis,), norm)
+    return transform("irfft", "irfft", a, _as_lengths(n), (axis,), norm)
 
 
-@public(static=ONE)
+@public(static=ONE_AXIS_STATIC_ARGNAMES)
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """Return the real transform of a Hermitian signal, of which the first half is given."""
     x = as_tracer(a)
-    flipped = conjugate_of(x) if is_complex(x) else x
-    return transform("irfft", "hfft", flipped, _one(n), (axis,), _swapped(norm))
+    flipped = emit_conjugate(x) if is_complex(x) else x
+    return transform("irfft", "hfft", flipped, _as_lengths(n), (axis,), _inverse_norm(norm))
 
 
-@public(static=ONE)
+@public(static=ONE_AXIS_STATIC_ARGNAMES)
 def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """Return the inverse of `hfft`."""
-    return conjugate_of(transform("rfft", "ihfft", a, _one(n), (axis,), _swapped(norm)))
+    return emit_conjugate(
+        transform("rfft", "ihfft", a, _as_lengths(n), (axis,), _inverse_norm(norm))
+    )
 
 
-def _one(n: Any) -> Any:
+def _as_lengths(n: Any) -> Any:
     return None if n is None else (n,)
 
 
-def _swapped(norm: Any) -> Any:
+def _inverse_norm(norm: Any) -> Any:
     return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
     """Return the discrete Fourier transform along two axes."""
-    return transform("fft", "fft2", a, s, _two("fft2", axes), norm)
+    return transform("fft", "fft2", a, s, _check_two_axes("fft2", axes), norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
     """Return the inverse discrete Fourier transform along two axes."""
-    return transform("ifft", "ifft2", a, s, _two("ifft2", axes), norm)
+    return transform("ifft", "ifft2", a, s, _check_two_axes("ifft2", axes), norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
     """Return the transform of real elements along two axes, of the last the non-negative
     frequencies.
     """
-    return transform("rfft", "rfft2", a, s, _two("rfft2", axes), norm)
+    return transform("rfft", "rfft2", a, s, _check_two_axes("rfft2", axes), norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
     """Return the inverse of `rfft2`."""
-    return transform("irfft", "irfft2", a, s, _two("irfft2", axes), norm)
+    return transform("irfft", "irfft2", a, s, _check_two_axes("irfft2", axes), norm)
 
 
-def _two(name: str, axes: Any) -> Any:
+def _check_two_axes(name: str, axes: Any) -> Any:
     if len(axes) != 2:
-        raise ArgumentError(point(f"{name} takes two axes, got {tuple(axes)}"))
+        raise ArgumentError(with_location(f"{name} takes two axes, got {tuple(axes)}"))
     return axes
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """Return the discrete Fourier transform along some axes, or all."""
     return transform("fft", "fftn", a, s, axes, norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """Return the inverse discrete Fourier transform along some axes, or all."""
     return transform("ifft", "ifftn", a, s, axes, norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """Return the transform of real elements along some axes, or all.
 
@@ -247,40 +258,42 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     return transform("rfft", "rfftn", a, s, axes, norm)
 
 
-@public(static=SEVERAL)
+@public(static=AXES_STATIC_ARGNAMES)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """Return the inverse of `rfftn`."""
     return transform("irfft", "irfftn", a, s, axes, norm)
 
 
-@refusing
+@with_argument_errors
 def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """Return the frequencies of the elements of `fft` for n samples with distance `d`."""
     return _frequencies("fftfreq", n, d, dtype, device, False)
 
 
-@refusing
+@with_argument_errors
 def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """Return the frequencies of the elements of `rfft` for n samples with distance `d`."""
     return _frequencies("rfftfreq", n, d, dtype, device, True)
 
 
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Any:
-    count = whole_of(f"the number of elements of {name}", n, least=0)
+    count = check_integer(f"the number of elements of {name}", n, least=0)
     if count < 1:
-        raise ArgumentError(point(f"{name} of n={count} elements; there has to be at least one"))
-    result = _counted(count, d, float if dtype is None else dtype, half)
+        raise ArgumentError(
+            with_location(f"{name} of n={count} elements; there has to be at least one")
+        )
+    result = _emit_frequencies(count, d, float if dtype is None else dtype, half)
     return result if device is None else device_put(result, device)
 
 
 @public(static=("count", "dtype", "half"), name="fftfreq")
-def _counted(count: int, d: Any, dtype: Any, half: bool) -> Any:
+def _emit_frequencies(count: int, d: Any, dtype: Any, half: bool) -> Any:
     name = promotion.dtype_of(dtype)
     if half:
         cycles = as_tracer(arange(count // 2 + 1))
     else:
         pieces = [arange((count + 1) // 2), arange(-(count // 2), 0)]
-        cycles = joined([as_tracer(piece) for piece in pieces], 0)
+        cycles = concatenate_parts([as_tracer(piece) for piece in pieces], 0)
     distance = d if is_number(d) else convert(as_tracer(d), name)
     return convert(cycles, name) / (distance * count)
 
@@ -288,19 +301,21 @@ def _counted(count: int, d: Any, dtype: Any, half: bool) -> Any:
 @public(static=("axes",))
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Move the frequency 0 to the middle of each axis."""
-    return _shifted(x, axes, 1)
+    return _shift_frequencies(x, axes, 1)
 
 
 @public(static=("axes",))
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """Undo `fftshift`."""
-    return _shifted(x, axes, -1)
+    return _shift_frequencies(x, axes, -1)
 
 
-def _shifted(x: Any, axes: Any, sign: int) -> Any:
+def _shift_frequencies(x: Any, axes: Any, sign: int) -> Any:
     v = as_tracer(x)
     if axes is None:
         axes = range(v.ndim)
-    dims = [axis_of(axis, v.ndim) for axis in (axes if hasattr(axes, "__iter__") else (axes,))]
+    dims = [
+        canonicalize_axis(axis, v.ndim) for axis in (axes if hasattr(axes, "__iter__") else (axes,))
+    ]
     steps = tuple(v.shape[d] // 2 if sign > 0 else -(v.shape[d] // 2) for d in dims)
     return roll(v, steps, tuple(dims)) if dims else v

@@ -6,29 +6,12 @@ can be traced, batched, differentiated and sharded; optimizers are chains of gra
 transformations.
 """
 
-from shardir.frontend.optim.chaining import (
-    EmptyState as EmptyState,
-    Transformation as Transformation,
-    apply_updates as apply_updates,
-    chain as chain,
-    identity as identity,
-    stateless as stateless,
-)
 from shardir.frontend.optim.clipping import (
     clip as clip,
     clip_by_global_norm as clip_by_global_norm,
     global_norm as global_norm,
 )
-from shardir.frontend.optim.optimizers import (
-    adagrad as adagrad,
-    adam as adam,
-    adamw as adamw,
-    lion as lion,
-    momentum as momentum,
-    rmsprop as rmsprop,
-    sgd as sgd,
-)
-from shardir.frontend.optim.scaling import (
+from shardir.frontend.optim.gradient_scaling import (
     add_decayed_weights as add_decayed_weights,
     scale as scale,
     scale_by_adam as scale_by_adam,
@@ -39,6 +22,15 @@ from shardir.frontend.optim.scaling import (
     scale_by_schedule as scale_by_schedule,
     trace as trace,
 )
+from shardir.frontend.optim.optimizers import (
+    adagrad as adagrad,
+    adam as adam,
+    adamw as adamw,
+    lion as lion,
+    momentum as momentum,
+    rmsprop as rmsprop,
+    sgd as sgd,
+)
 from shardir.frontend.optim.schedules import (
     constant_schedule as constant_schedule,
     cosine_decay_schedule as cosine_decay_schedule,
@@ -48,4 +40,12 @@ from shardir.frontend.optim.schedules import (
     piecewise_constant_schedule as piecewise_constant_schedule,
     polynomial_schedule as polynomial_schedule,
     warmup_cosine_decay_schedule as warmup_cosine_decay_schedule,
+)
+from shardir.frontend.optim.transformations import (
+    EmptyState as EmptyState,
+    Transformation as Transformation,
+    apply_updates as apply_updates,
+    chain as chain,
+    identity as identity,
+    stateless as stateless,
 )

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from shardir.frontend import numpy as snp, tree
-from shardir.frontend.optim.chaining import Transformation, stateless
-from shardir.frontend.optim.checks import check_numbers
+from shardir.frontend import numpy as snp
+from shardir.frontend.optim.argument_checks import check_numbers
+from shardir.frontend.optim.transformations import Transformation, stateless
+from shardir.frontend.pytree import tree
 
 
 def global_norm(updates: Any) -> Any:

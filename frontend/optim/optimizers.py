@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from shardir.frontend.optim.chaining import Transformation, chain, identity
-from shardir.frontend.optim.scaling import (
+from shardir.frontend.optim.gradient_scaling import (
     Mask,
     add_decayed_weights,
     scale_by_adam,
@@ -13,6 +12,7 @@ from shardir.frontend.optim.scaling import (
     scale_by_root_of_squares,
     trace,
 )
+from shardir.frontend.optim.transformations import Transformation, chain, identity
 
 
 def sgd(

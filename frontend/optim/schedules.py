@@ -8,12 +8,12 @@ from math import pi
 from typing import Any
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.amounts import real_of
+from shardir.frontend.argument_checks import check_real
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.locations import point
-from shardir.frontend.optim.checks import check_numbers, listed
+from shardir.frontend.optim.argument_checks import check_numbers, require_list
+from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.quoting import brief
-from shardir.frontend.tree_checks import check_function
+from shardir.frontend.source_locations import with_location
 
 Schedule = Callable[[Any], Any]
 
@@ -34,8 +34,8 @@ def polynomial_schedule(
 
     The transition takes `transition_steps` steps and begins at `transition_begin`.
     """
-    _positive("transition_steps", transition_steps)
-    _numbers(
+    _check_positive_steps("transition_steps", transition_steps)
+    _check_schedule_numbers(
         init_value=init_value,
         end_value=end_value,
         power=power,
@@ -69,8 +69,8 @@ def exponential_decay(
 
     The value does not pass `end_value`.
     """
-    _positive("transition_steps", transition_steps)
-    _numbers(
+    _check_positive_steps("transition_steps", transition_steps)
+    _check_schedule_numbers(
         init_value=init_value,
         decay_rate=decay_rate,
         transition_begin=transition_begin,
@@ -96,8 +96,8 @@ def cosine_decay_schedule(
 
     Loshchilov, Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
     """
-    _positive("decay_steps", decay_steps)
-    _numbers(init_value=init_value, alpha=alpha, exponent=exponent)
+    _check_positive_steps("decay_steps", decay_steps)
+    _check_schedule_numbers(init_value=init_value, alpha=alpha, exponent=exponent)
 
     def schedule(count: Any) -> Any:
         done = snp.minimum(snp.asarray(count), decay_steps) / decay_steps
@@ -111,17 +111,17 @@ def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
     """Return `init_value`, multiplied by a scale from each boundary on."""
-    _numbers(init_value=init_value)
+    _check_schedule_numbers(init_value=init_value)
     given = {} if boundaries_and_scales is None else boundaries_and_scales
     if not isinstance(given, Mapping):
         raise ArgumentError(
-            point(
+            with_location(
                 "piecewise_constant_schedule takes a dictionary from boundaries to scales, got "
                 f"{brief(given)}"
             )
         )
     for boundary, scale in given.items():
-        _numbers(**{"a boundary": boundary, "a scale": scale})
+        _check_schedule_numbers(**{"a boundary": boundary, "a scale": scale})
     scales = sorted(given.items())
 
     def schedule(count: Any) -> Any:
@@ -135,13 +135,13 @@ def piecewise_constant_schedule(
 
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """Return a schedule that applies schedules in sequence, each counting from its boundary."""
-    for each in listed("schedules of join_schedules", schedules):
+    for each in require_list("schedules of join_schedules", schedules):
         check_function("join_schedules", each)
-    for boundary in listed("boundaries of join_schedules", boundaries):
-        _numbers(**{"a boundary": boundary})
+    for boundary in require_list("boundaries of join_schedules", boundaries):
+        _check_schedule_numbers(**{"a boundary": boundary})
     if len(boundaries) != len(schedules) - 1:
         raise ArgumentError(
-            point(
+            with_location(
                 f"join_schedules got {len(schedules)} schedules and {len(boundaries)} boundaries; "
                 "give one boundary between each two schedules"
             )
@@ -169,8 +169,8 @@ def warmup_cosine_decay_schedule(
 
     `decay_steps` is the number of all steps, including those of the linear part.
     """
-    _numbers(init_value=init_value, end_value=end_value, decay_steps=decay_steps)
-    peak, warmup = real_of("peak_value", peak_value), real_of("warmup_steps", warmup_steps)
+    _check_schedule_numbers(init_value=init_value, end_value=end_value, decay_steps=decay_steps)
+    peak, warmup = check_real("peak_value", peak_value), check_real("warmup_steps", warmup_steps)
     alpha = 0.0 if peak == 0 else end_value / peak_value
     decay = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
     if warmup == 0:
@@ -179,10 +179,12 @@ def warmup_cosine_decay_schedule(
     return join_schedules([warmup_part, decay], [warmup_steps])
 
 
-def _numbers(**values: Any) -> None:
+def _check_schedule_numbers(**values: Any) -> None:
     check_numbers("a schedule", **values)
 
 
-def _positive(word: str, steps: int) -> None:
-    if real_of(f"{word} of a schedule", steps) <= 0:
-        raise ArgumentError(point(f"{word} of a schedule is {steps}; it must be at least 1"))
+def _check_positive_steps(word: str, steps: int) -> None:
+    if check_real(f"{word} of a schedule", steps) <= 0:
+        raise ArgumentError(
+            with_location(f"{word} of a schedule is {steps}; it must be at least 1")
+        )

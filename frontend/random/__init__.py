@@ -5,13 +5,7 @@ never on shardings. The algorithms are JAX's (threefry2x32 of Salmon et al., "Pa
 numbers: as easy as 1, 2, 3", SC'11), bit for bit for integers and uniform numbers.
 """
 
-from shardir.frontend.random.counting import (
-    binomial as binomial,
-    geometric as geometric,
-    multinomial as multinomial,
-    poisson as poisson,
-)
-from shardir.frontend.random.distributions import (
+from shardir.frontend.random.continuous_distributions import (
     bernoulli as bernoulli,
     categorical as categorical,
     cauchy as cauchy,
@@ -27,7 +21,20 @@ from shardir.frontend.random.distributions import (
     truncated_normal as truncated_normal,
     weibull_min as weibull_min,
 )
-from shardir.frontend.random.gammas import (
+from shardir.frontend.random.derived_distributions import (
+    double_sided_maxwell as double_sided_maxwell,
+    maxwell as maxwell,
+    multivariate_normal as multivariate_normal,
+    triangular as triangular,
+    wald as wald,
+)
+from shardir.frontend.random.discrete_distributions import (
+    binomial as binomial,
+    geometric as geometric,
+    multinomial as multinomial,
+    poisson as poisson,
+)
+from shardir.frontend.random.gamma_distributions import (
     ball as ball,
     beta as beta,
     chisquare as chisquare,
@@ -49,13 +56,10 @@ from shardir.frontend.random.keys import (
     split as split,
     wrap_key_data as wrap_key_data,
 )
-from shardir.frontend.random.orthogonally import orthogonal as orthogonal
-from shardir.frontend.random.shapes import (
-    double_sided_maxwell as double_sided_maxwell,
-    maxwell as maxwell,
-    multivariate_normal as multivariate_normal,
-    triangular as triangular,
-    wald as wald,
+from shardir.frontend.random.orthogonal_matrices import orthogonal as orthogonal
+from shardir.frontend.random.permutations import choice as choice, permutation as permutation
+from shardir.frontend.random.uniform_numbers import (
+    bits as bits,
+    randint as randint,
+    uniform as uniform,
 )
-from shardir.frontend.random.shuffling import choice as choice, permutation as permutation
-from shardir.frontend.random.uniformly import bits as bits, randint as randint, uniform as uniform

@@ -6,27 +6,27 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.config import config
-from shardir.frontend.eager import public
-from shardir.frontend.errors import KeyKindError, NumberError, RandomError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.axes import shape_of
-from shardir.frontend.operands import abstract_of, as_tracer, constant, convert
-from shardir.frontend.promotion import KEY, KeyType
-from shardir.frontend.trace import current, emit
-from shardir.frontend.tracer import Tracer
-from shardir.opset import Symbol
-from shardir.types import INTEGERS, TensorType
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import KeyImplementationError, NumberRangeError, RandomError
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, constant, convert
+from shardir.frontend.tracing.promotion import KEY, KeyType
+from shardir.frontend.tracing.trace import current_trace, emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.operation import Symbol
+from shardir.ir.types import INTEGERS, TensorType
 
-Shape = int | Sequence[int]
-IMPLEMENTATION = "threefry2x32"
+IntOrShape = int | Sequence[int]
+PRNG_IMPLEMENTATION = "threefry2x32"
 
 
-def scheme() -> Symbol:
+def counter_scheme() -> Symbol:
     """Return the counter scheme that the setting `threefry_partitionable` selects."""
     return Symbol("partitionable" if config.threefry_partitionable else "original")
 
 
-def keys_of(key: Any) -> tuple[Tracer, bool]:
+def as_typed_keys(key: Any) -> tuple[Tracer, bool]:
     """Return typed keys, and whether they were given as two 32-bit words each (`PRNGKey`)."""
     tracer = as_tracer(key)
     type = tracer.value.type
@@ -35,19 +35,21 @@ def keys_of(key: Any) -> tuple[Tracer, bool]:
     if type.dtype == "u32" and type.shape and type.shape[-1] == 2:
         typed = emit("bitcast", tracer, result=TensorType(type.shape[:-1], "key"))
         return typed, True
-    raise _no_key(type)
+    raise _not_a_key_error(type)
 
 
-def _no_key(kind: TensorType) -> RandomError:
-    return RandomError(point(f"expected a random key, got {kind}; make one with random.key(seed)"))
+def _not_a_key_error(kind: TensorType) -> RandomError:
+    return RandomError(
+        with_location(f"expected a random key, got {kind}; make one with random.key(seed)")
+    )
 
 
-def single_key(key: Any) -> Tracer:
+def require_single_key(key: Any) -> Tracer:
     """Return one typed key; raise `RandomError` for an array of keys."""
-    found, _ = keys_of(key)
+    found, _ = as_typed_keys(key)
     if found.ndim:
         raise RandomError(
-            point(
+            with_location(
                 f"expected one random key, got an array of keys of shape {found.shape}; "
                 "take one of them, or draw from each with lax.map"
             )
@@ -55,39 +57,39 @@ def single_key(key: Any) -> Tracer:
     return found
 
 
-def _words(key: Tracer) -> Tracer:
+def _key_words(key: Tracer) -> Tracer:
     words: Tracer = emit("bitcast", key, result=TensorType((*key.shape, 2), "u32"))
     return words
 
 
 @public(name="wrap_key_data")
-def _wrapped(words: Any) -> Any:
-    return keys_of(words)[0]
+def _wrap_key_data(words: Any) -> Any:
+    return as_typed_keys(words)[0]
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Convert words to keys: u32[..., 2] to key[...]."""
-    _check(impl, dtype)
-    return _wrapped(key_bits_array)
+    _check_implementation(impl, dtype)
+    return _wrap_key_data(key_bits_array)
 
 
 @public()
 def key_data(keys: Any) -> Any:
     """Convert keys to words: key[...] to u32[..., 2]."""
-    return _words(keys_of(keys)[0])
+    return _key_words(as_typed_keys(keys)[0])
 
 
 def key_impl(keys: Any) -> str:
     """Return the name of the PRNG algorithm of keys; raise `RandomError` for other arrays."""
     kind = abstract_of(keys, "the key of key_impl").type
     if kind.dtype != "key" and (kind.dtype != "u32" or kind.shape[-1:] != (2,)):
-        raise _no_key(kind)
-    return IMPLEMENTATION
+        raise _not_a_key_error(kind)
+    return PRNG_IMPLEMENTATION
 
 
 def key_dtype(impl: Any = None) -> KeyType:
     """Return the element type of keys of a PRNG algorithm, of which there is one."""
-    _check(impl, None)
+    _check_implementation(impl, None)
     return KEY
 
 
@@ -98,11 +100,11 @@ def clone(key: Any) -> Any:
 
 
 @public(name="PRNGKey")
-def _seeded(seed: Any) -> Any:
+def _seed_key(seed: Any) -> Any:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
     if dtype not in INTEGERS or seed.ndim:
-        raise KeyKindError(point(f"a seed is an integer, got {seed.value.type}"))
+        raise KeyImplementationError(with_location(f"a seed is an integer, got {seed.value.type}"))
     low = convert(seed, "u32")
     if dtype in ("i64", "u64"):
         wide = convert(seed, "u64")
@@ -117,15 +119,15 @@ def _seeded(seed: Any) -> Any:
 def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Return a key as two 32-bit words, u32[2]; `key` returns a typed key.
 
-    Raise `NumberError` for a seed of more than 64 bits, and `KeyKindError` for a seed that is not
+    Raise `NumberRangeError` for a seed of more than 64 bits, and `KeyImplementationError` for a seed that is not
     an integer.
     """
-    _check(impl, dtype)
+    _check_implementation(impl, dtype)
     if isinstance(seed, int):
         seed = int(seed)
         if not -(2**63) <= seed < 2**63:
-            raise NumberError(
-                point(
+            raise NumberRangeError(
+                with_location(
                     f"the seed {seed} does not fit into 64 bits; take the remainder, "
                     "as seed % 2**63"
                 )
@@ -135,25 +137,29 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
         words = np.array(
             [unsigned >> 32 if config.enable_x64 else 0, unsigned & 0xFFFF_FFFF], np.uint32
         )
-        if current() is not None:
+        if current_trace() is not None:
             return constant(words)
-        from shardir.frontend.array import from_numpy
+        from shardir.frontend.arrays.array import from_numpy
 
         return from_numpy(words)
-    return _seeded(seed)
+    return _seed_key(seed)
 
 
-def _check(impl: Any, dtype: Any) -> None:
+def _check_implementation(impl: Any, dtype: Any) -> None:
     if impl is not None and dtype is not None:
-        raise RandomError(point("impl and dtype have the same meaning; give one of them"))
+        raise RandomError(with_location("impl and dtype have the same meaning; give one of them"))
     requested = dtype if impl is None else impl
     if requested is None or isinstance(requested, KeyType):
         return
     if not isinstance(requested, str):
-        raise KeyKindError(point(f"the kind of a key is a string, got {requested!r}"))
-    if requested not in (IMPLEMENTATION, "fry"):
+        raise KeyImplementationError(
+            with_location(f"the kind of a key is a string, got {requested!r}")
+        )
+    if requested not in (PRNG_IMPLEMENTATION, "fry"):
         raise RandomError(
-            point(f"random keys of {requested!r} are unknown; they are for {IMPLEMENTATION!r}")
+            with_location(
+                f"random keys of {requested!r} are unknown; they are for {PRNG_IMPLEMENTATION!r}"
+            )
         )
 
 
@@ -166,30 +172,30 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 @public(static=("num", "scheme"))
 def _split(key: Any, num: tuple[int, ...], scheme: str) -> Any:
-    found, raw = keys_of(key)
+    found, raw = as_typed_keys(key)
     if found.ndim:
         raise RandomError(
-            point(f"split takes one key, got an array of keys of shape {found.shape}")
+            with_location(f"split takes one key, got an array of keys of shape {found.shape}")
         )
     result = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
-    return _words(result) if raw else result
+    return _key_words(result) if raw else result
 
 
-def split(key: Any, num: Shape = 2) -> Any:
+def split(key: Any, num: IntOrShape = 2) -> Any:
     """Return `num` new keys (an integer or a shape), derived from one key."""
-    return _split(key, shape_of(num), str(scheme()))
+    return _split(key, canonicalize_shape(num), str(counter_scheme()))
 
 
 @public()
 def fold_in(key: Any, data: Any) -> Any:
     """Return a new key, derived from a key and an integer."""
-    found, raw = keys_of(key)
+    found, raw = as_typed_keys(key)
     if found.ndim:
         raise RandomError(
-            point(f"fold_in takes one key, got an array of keys of shape {found.shape}")
+            with_location(f"fold_in takes one key, got an array of keys of shape {found.shape}")
         )
     number = as_tracer(data)
     if number.ndim or number.value.type.dtype not in INTEGERS:
-        raise RandomError(point(f"fold_in takes an integer, got {number.value.type}"))
+        raise RandomError(with_location(f"fold_in takes an integer, got {number.value.type}"))
     result = emit("random_fold_in", found, convert(number, "u32"))
-    return _words(result) if raw else result
+    return _key_words(result) if raw else result

@@ -5,23 +5,26 @@ Arguments that permit SciPy to overwrite operands or to skip checks are accepted
 
 from typing import Any
 
-from shardir.frontend.eager import public
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.decomposing import (
-    adjoint,
-    hermitian,
+from shardir.frontend.numpy.linear_algebra.linalg import (
+    det as _det,
+    inv as _inv,
+    solve as _solve,
+    svd as _svd,
+)
+from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
+    conjugate_transpose,
+    emit_lu as factored,
+    hermitian_part,
     identity_like,
-    lu as factored,
     lu_solve as lu_solved,
-    matrices,
-    permutation_of,
-    scaled,
-    square,
+    permutation_from_pivots,
+    promote_matrices,
+    promote_square_matrices,
+    scale_matrix_axis,
     triangular_solve,
 )
-from shardir.frontend.numpy.linalg import det as _det, inv as _inv, solve as _solve, svd as _svd
-from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.linalg_functions import (
     expm as expm,
@@ -30,7 +33,7 @@ from shardir.frontend.scipy.linalg_functions import (
     solve_sylvester as solve_sylvester,
     sqrtm as sqrtm,
 )
-from shardir.frontend.scipy.linalg_matrices import (
+from shardir.frontend.scipy.special_matrices import (
     block_diag as block_diag,
     circulant as circulant,
     companion as companion,
@@ -47,8 +50,10 @@ from shardir.frontend.scipy.linalg_matrices import (
     pascal as pascal,
     toeplitz as toeplitz,
 )
-from shardir.frontend.trace import emit
-from shardir.frontend.tracer import Tracer
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 
 __all__ = [
     "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion",
@@ -58,8 +63,15 @@ __all__ = [
     "solve_triangular", "sqrtm", "svd", "toeplitz",
 ]  # fmt: skip
 
-CHECKS = ("overwrite_a", "overwrite_b", "check_finite")
-TRANSPOSES = {0: "no", "N": "no", 1: "transpose", "T": "transpose", 2: "adjoint", "C": "adjoint"}
+IGNORED_PARAMETERS = ("overwrite_a", "overwrite_b", "check_finite")
+TRANSPOSE_CODES = {
+    0: "no",
+    "N": "no",
+    1: "transpose",
+    "T": "transpose",
+    2: "adjoint",
+    "C": "adjoint",
+}
 
 
 @public(static=("lower", "overwrite_a", "check_finite"))
@@ -67,9 +79,9 @@ def cholesky(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
     """Return the triangular factor of Hermitian positive definite matrices: upper, or `lower`."""
-    (x,) = square("cholesky", a)
-    factor: Tracer = emit("cholesky", hermitian(x))
-    return factor if lower else adjoint(factor)
+    (x,) = promote_square_matrices("cholesky", a)
+    factor: Tracer = emit("cholesky", hermitian_part(x))
+    return factor if lower else conjugate_transpose(factor)
 
 
 def cho_factor(
@@ -85,37 +97,41 @@ def cho_solve(
     """Return the solution x of a x = b from the factor of `a`; `b` is a vector or a matrix of
     columns.
     """
-    factor, lower = _both("cho_solve", "c_and_lower", "cho_factor", c_and_lower)
+    factor, lower = _check_pair("cho_solve", "c_and_lower", "cho_factor", c_and_lower)
     if getattr(lower, "shape", ()) != ():
-        raise ArgumentError(point(f"lower of cho_solve is one truth value, got {brief(lower)}"))
+        raise ArgumentError(
+            with_location(f"lower of cho_solve is one truth value, got {brief(lower)}")
+        )
     return _cho_solve(factor, b, bool(lower))
 
 
 @public(static=("lower",), name="cho_solve")
 def _cho_solve(factor: Any, b: Any, lower: bool) -> Any:
-    x, y, vector = _columns("cho_solve", factor, b)
+    x, y, vector = _promote_system("cho_solve", factor, b)
     first, second = ("no", "adjoint") if lower else ("adjoint", "no")
     half = triangular_solve(x, y, lower=lower, transpose=first)
-    return _unlifted(triangular_solve(x, half, lower=lower, transpose=second), vector)
+    return _restore_rank(triangular_solve(x, half, lower=lower, transpose=second), vector)
 
 
-def _columns(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer, bool]:
+def _promote_system(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer, bool]:
     """Return square matrices, right-hand sides as columns, and whether `b` is a vector."""
     y = as_tracer(b)
     vector = y.ndim == 1
-    x, right = square(name, a, reshape(y, (*y.shape, 1)) if vector else y)
+    x, right = promote_square_matrices(name, a, reshape(y, (*y.shape, 1)) if vector else y)
     if right.shape[-2] != x.shape[-1]:
         raise ShapeError(
-            point(f"{name} of {x.shape[-1]} equations takes as many rows, got shape {y.shape}")
+            with_location(
+                f"{name} of {x.shape[-1]} equations takes as many rows, got shape {y.shape}"
+            )
         )
     return x, right, vector
 
 
-def _unlifted(found: Tracer, vector: bool) -> Tracer:
+def _restore_rank(found: Tracer, vector: bool) -> Tracer:
     return reshape(found, found.shape[:-1]) if vector else found
 
 
-@public(static=("full_matrices", "compute_uv", *CHECKS[::2], "lapack_driver"))
+@public(static=("full_matrices", "compute_uv", *IGNORED_PARAMETERS[::2], "lapack_driver"))
 def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
     check_finite: bool = True, lapack_driver: str = "gesdd",
@@ -140,7 +156,7 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return _inv(a)
 
 
-@public(static=("lower", "eigvals_only", *CHECKS, "turbo", "eigvals", "type"))
+@public(static=("lower", "eigvals_only", *IGNORED_PARAMETERS, "turbo", "eigvals", "type"))
 def eigh(
     a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False,
     overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
@@ -152,33 +168,33 @@ def eigh(
     if `lower`.
     """
     if eigvals is not None or type != 1:
-        raise ArgumentError(point("eigh finds all eigenvalues, of type 1: a v = value b v"))
-    (x,) = square("eigh", a)
-    x = x if lower else adjoint(x)
+        raise ArgumentError(with_location("eigh finds all eigenvalues, of type 1: a v = value b v"))
+    (x,) = promote_square_matrices("eigh", a)
+    x = x if lower else conjugate_transpose(x)
     if b is None:
         result = emit("eigh", x, vectors=not eigvals_only)
         return result if eigvals_only else tuple(result)
-    (weight,) = square("eigh", b)
-    factor: Tracer = emit("cholesky", hermitian(weight))
-    half = triangular_solve(factor, _whole(x), lower=True)
-    inner = adjoint(triangular_solve(factor, adjoint(half), lower=True))
+    (weight,) = promote_square_matrices("eigh", b)
+    factor: Tracer = emit("cholesky", hermitian_part(weight))
+    half = triangular_solve(factor, _hermitian_from_lower(x), lower=True)
+    inner = conjugate_transpose(triangular_solve(factor, conjugate_transpose(half), lower=True))
     if eigvals_only:
-        return emit("eigh", hermitian(inner), vectors=False)
-    values, vectors = emit("eigh", hermitian(inner), vectors=True)
+        return emit("eigh", hermitian_part(inner), vectors=False)
+    values, vectors = emit("eigh", hermitian_part(inner), vectors=True)
     return values, triangular_solve(factor, vectors, lower=True, transpose="adjoint")
 
 
-def _whole(x: Tracer) -> Tracer:
+def _hermitian_from_lower(x: Tracer) -> Tracer:
     """Return Hermitian matrices from their lower triangles."""
     from shardir.frontend import numpy as snp
 
-    return as_tracer(snp.tril(x) + adjoint(as_tracer(snp.tril(x, -1))))
+    return as_tracer(snp.tril(x) + conjugate_transpose(as_tracer(snp.tril(x, -1))))
 
 
 @public(static=("overwrite_a", "check_finite"))
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the operand of `lu_solve`: L and U in one matrix, and the pivots."""
-    (x,) = matrices("lu_factor", a)
+    (x,) = promote_matrices("lu_factor", a)
     packed, pivots, _ = factored(x)
     return packed, pivots
 
@@ -190,31 +206,35 @@ def lu_solve(
 
     `trans` 1 transposes, 2 takes the conjugate transpose.
     """
-    packed, pivots = _both("lu_solve", "lu_and_piv", "lu_factor", lu_and_piv)
-    return _lu_solve(packed, pivots, b, _transpose("lu_solve", trans))
+    packed, pivots = _check_pair("lu_solve", "lu_and_piv", "lu_factor", lu_and_piv)
+    return _lu_solve(packed, pivots, b, _parse_transpose("lu_solve", trans))
 
 
-def _both(name: str, parameter: str, maker: str, given: Any) -> tuple[Any, Any]:
+def _check_pair(name: str, parameter: str, maker: str, given: Any) -> tuple[Any, Any]:
     """Return both parts of a factorization; raise `ArgumentError` for another object."""
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         raise ArgumentError(
-            point(f"{name} takes as {parameter} the pair that {maker} returns, got {brief(given)}")
+            with_location(
+                f"{name} takes as {parameter} the pair that {maker} returns, got {brief(given)}"
+            )
         )
     return given[0], given[1]
 
 
-def _transpose(name: str, trans: Any) -> str:
-    if not isinstance(trans, (int, str)) or trans not in TRANSPOSES:
-        accepted = ", ".join(map(repr, TRANSPOSES))
-        raise ArgumentError(point(f"{name} takes as trans one of {accepted}, got {trans!r}"))
-    return TRANSPOSES[trans]
+def _parse_transpose(name: str, trans: Any) -> str:
+    if not isinstance(trans, (int, str)) or trans not in TRANSPOSE_CODES:
+        accepted = ", ".join(map(repr, TRANSPOSE_CODES))
+        raise ArgumentError(
+            with_location(f"{name} takes as trans one of {accepted}, got {trans!r}")
+        )
+    return TRANSPOSE_CODES[trans]
 
 
 @public(static=("transpose",), name="lu_solve")
 def _lu_solve(packed: Any, pivots: Any, b: Any, transpose: str) -> Any:
-    x, y, vector = _columns("lu_solve", packed, b)
-    order = permutation_of(as_tracer(pivots), x.shape[-1])
-    return _unlifted(lu_solved(x, order, y, transpose), vector)
+    x, y, vector = _promote_system("lu_solve", packed, b)
+    order = permutation_from_pivots(as_tracer(pivots), x.shape[-1])
+    return _restore_rank(lu_solved(x, order, y, transpose), vector)
 
 
 @public(static=("permute_l", "overwrite_a", "check_finite"))
@@ -224,7 +244,7 @@ def lu(
     """Return P, L and U, whose product is the matrix; with `permute_l` return P L and U."""
     from shardir.frontend import numpy as snp
 
-    (x,) = matrices("lu", a)
+    (x,) = promote_matrices("lu", a)
     packed, _, order = factored(x)
     rows, columns = x.shape[-2:]
     size = min(rows, columns)
@@ -242,15 +262,19 @@ def qr(
 ) -> Any:  # fmt: skip
     """Return Q and R, whose product is the matrix; `mode` is "full", "economic" or "r" (only R)."""
     if mode not in ("full", "economic", "r"):
-        raise ArgumentError(point(f"qr has the modes 'full', 'economic' and 'r', not {mode!r}"))
+        raise ArgumentError(
+            with_location(f"qr has the modes 'full', 'economic' and 'r', not {mode!r}")
+        )
     if pivoting:
-        raise ArgumentError(point("qr has no column pivoting; use svd for rank-deficient matrices"))
-    (x,) = matrices("qr", a)
+        raise ArgumentError(
+            with_location("qr has no column pivoting; use svd for rank-deficient matrices")
+        )
+    (x,) = promote_matrices("qr", a)
     q, r = emit("qr", x, full=mode != "economic")
     return (r,) if mode == "r" else (q, r)
 
 
-@public(static=("lower", *CHECKS, "debug", "assume_a"))
+@public(static=("lower", *IGNORED_PARAMETERS, "debug", "assume_a"))
 def solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     debug: bool = False, check_finite: bool = True, assume_a: str = "gen",
@@ -258,14 +282,16 @@ def solve(
     """Return the solution x of a x = b; `assume_a` "pos" states that `a` is positive definite."""
     if assume_a not in ("gen", "sym", "her", "pos"):
         raise ArgumentError(
-            point(f"solve assumes 'gen', 'sym', 'her' or 'pos' of a matrix, not {assume_a!r}")
+            with_location(
+                f"solve assumes 'gen', 'sym', 'her' or 'pos' of a matrix, not {assume_a!r}"
+            )
         )
     if assume_a != "pos":
         return _solve(a, b)
-    x, y, vector = _columns("solve", a, b)
-    factor: Tracer = emit("cholesky", x if lower else adjoint(x))
+    x, y, vector = _promote_system("solve", a, b)
+    factor: Tracer = emit("cholesky", x if lower else conjugate_transpose(x))
     half = triangular_solve(factor, y, lower=True)
-    return _unlifted(triangular_solve(factor, half, lower=True, transpose="adjoint"), vector)
+    return _restore_rank(triangular_solve(factor, half, lower=True, transpose="adjoint"), vector)
 
 
 @public(static=("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite"))
@@ -277,10 +303,10 @@ def solve_triangular(
 
     `trans` 1 transposes, 2 takes the conjugate transpose.
     """
-    transpose = _transpose("solve_triangular", trans)
-    x, y, vector = _columns("solve_triangular", a, b)
+    transpose = _parse_transpose("solve_triangular", trans)
+    x, y, vector = _promote_system("solve_triangular", a, b)
     found = triangular_solve(x, y, lower=lower, transpose=transpose, unit=unit_diagonal)
-    return _unlifted(found, vector)
+    return _restore_rank(found, vector)
 
 
 @public(static=("eigvals_only", "select", "select_range", "tol"))
@@ -293,17 +319,17 @@ def eigh_tridiagonal(
     `d` is the diagonal, `e` the diagonal beside it.
     """
     if select != "a" or select_range is not None:
-        raise ArgumentError(point("eigh_tridiagonal finds all eigenvalues: select='a'"))
+        raise ArgumentError(with_location("eigh_tridiagonal finds all eigenvalues: select='a'"))
     from shardir.frontend import numpy as snp
 
     main, side = as_tracer(d), as_tracer(e)
     size = main.shape[-1]
-    (eye,) = matrices("eigh_tridiagonal", identity_like(as_tracer(main[..., None]), size))
+    (eye,) = promote_matrices("eigh_tridiagonal", identity_like(as_tracer(main[..., None]), size))
     below = as_tracer(snp.pad(side, [(0, 0)] * (side.ndim - 1) + [(1, 0)]))
     under = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
     result = emit(
         "eigh",
-        as_tracer(scaled(eye, main, -2) + scaled(under, below, -2)),
+        as_tracer(scale_matrix_axis(eye, main, -2) + scale_matrix_axis(under, below, -2)),
         vectors=not eigvals_only,
     )
     return result if eigvals_only else tuple(result)

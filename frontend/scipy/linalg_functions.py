@@ -4,30 +4,30 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.amounts import whole_of
-from shardir.frontend.eager import public
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.decomposing import (
-    adjoint,
+from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
+    conjugate_transpose,
     identity_like,
-    matrices,
+    lu_factor_and_solve,
+    promote_matrices,
+    promote_square_matrices,
     real_dtype,
-    scaled,
-    solve,
-    square,
+    scale_matrix_axis,
 )
-from shardir.frontend.operands import as_tracer
-from shardir.frontend.trace import emit
-from shardir.types import NUMPY_DTYPES
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.trace import emit
+from shardir.ir.types import NUMPY_DTYPES
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
-PADE = (
+PADE_COEFFICIENTS = (
     64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
     129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0,
     960960.0, 16380.0, 182.0, 1.0,
 )  # fmt: skip
-RADIUS = {"f32": 3.925724783138660, "f64": 5.371920351148152}
+PADE_RADIUS = {"f32": 3.925724783138660, "f64": 5.371920351148152}
 """The largest 1-norm for which the approximation has the precision of the type."""
 
 
@@ -38,42 +38,44 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     """
     from shardir.frontend import numpy as snp
 
-    (x,) = square("expm", A)
+    (x,) = promote_square_matrices("expm", A)
     size = abs(x).sum(-2).max(-1) if x.shape[-1] else snp.zeros(x.shape[:-2])
-    radius = RADIUS[real_dtype(x)]
-    max_count = whole_of("max_squarings of expm", max_squarings, 0)
+    radius = PADE_RADIUS[real_dtype(x)]
+    max_count = check_integer("max_squarings of expm", max_squarings, 0)
     squarings = snp.maximum(snp.ceil(snp.log2(size / radius)), 0)
     x = as_tracer(x / snp.exp2(squarings)[..., None, None])
-    result = _pade(x)
+    result = _pade_approximant(x)
     for i in range(min(max_count, np.finfo(NUMPY_DTYPES[real_dtype(x)]).maxexp)):
         squares_again = (squarings > i)[..., None, None]
         result = snp.where(squares_again, result @ result, result)
     return snp.where((squarings > float(max_count))[..., None, None], snp.nan, result)
 
 
-def _pade(x: Any) -> Any:
+def _pade_approximant(x: Any) -> Any:
     """Return the quotient of two polynomials of degree 13, with few matrix products."""
     eye = identity_like(x, x.shape[-1])
     second = x @ x
     fourth = second @ second
     sixth = fourth @ second
-    b = PADE
+    b = PADE_COEFFICIENTS
     odd = sixth @ (b[13] * sixth + b[11] * fourth + b[9] * second)
     odd = x @ (odd + b[7] * sixth + b[5] * fourth + b[3] * second + b[1] * eye)
     even = sixth @ (b[12] * sixth + b[10] * fourth + b[8] * second)
     even = even + b[6] * sixth + b[4] * fourth + b[2] * second + b[0] * eye
-    return solve(as_tracer(even - odd), as_tracer(even + odd))
+    return lu_factor_and_solve(as_tracer(even - odd), as_tracer(even + odd))
 
 
 @public(static=("method", "compute_expm"))
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
-    """Return the exponential, and its derivative in the direction `E`."""
+    """Return the exponential, and its derivative in the direction `E_TWO_PARTS`."""
     from shardir.frontend import numpy as snp
 
-    x, direction = square("expm_frechet", A, E)
+    x, direction = promote_square_matrices("expm_frechet", A, E)
     if x.shape != direction.shape:
         raise ShapeError(
-            point(f"expm_frechet takes matrices of one shape, got {x.shape}, {direction.shape}")
+            with_location(
+                f"expm_frechet takes matrices of one shape, got {x.shape}, {direction.shape}"
+            )
         )
     rows = x.shape[-1]
     top = snp.concatenate([x, direction], axis=-1)
@@ -90,10 +92,12 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     """
     from shardir.frontend import numpy as snp
 
-    (x,) = square("sqrtm", A)
+    (x,) = promote_square_matrices("sqrtm", A)
     values, vectors = emit("eig", x, vectors=True)
-    root = scaled(vectors, as_tracer(snp.sqrt(values)), -1)
-    return adjoint(solve(adjoint(vectors), adjoint(root)))
+    root = scale_matrix_axis(vectors, as_tracer(snp.sqrt(values)), -1)
+    return conjugate_transpose(
+        lu_factor_and_solve(conjugate_transpose(vectors), conjugate_transpose(root))
+    )
 
 
 @public(static=("side", "method", "eps", "max_iterations"))
@@ -106,12 +110,12 @@ def polar(
     Their product is `a`, with the positive semidefinite factor on the `side` "right" or "left".
     """
     if side not in ("right", "left"):
-        raise ArgumentError(point(f"polar has the sides 'right' and 'left', not {side!r}"))
-    (x,) = matrices("polar", a)
+        raise ArgumentError(with_location(f"polar has the sides 'right' and 'left', not {side!r}"))
+    (x,) = promote_matrices("polar", a)
     u, values, vh = emit("svd", x, full=False, vectors=True)
     if side == "right":
-        return u @ vh, adjoint(scaled(vh, values, -2)) @ vh
-    return u @ vh, scaled(u, values, -1) @ adjoint(u)
+        return u @ vh, conjugate_transpose(scale_matrix_axis(vh, values, -2)) @ vh
+    return u @ vh, scale_matrix_axis(u, values, -1) @ conjugate_transpose(u)
 
 
 @public(static=("method", "tol"))
@@ -119,13 +123,13 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     """Return the solution x of A x + x B = C, by one system of linear equations."""
     from shardir.frontend import numpy as snp
 
-    a, b, c = square("solve_sylvester", A, B, C)
+    a, b, c = promote_square_matrices("solve_sylvester", A, B, C)
     if any(x.ndim != 2 for x in (a, b, c)) or c.shape != (a.shape[0], b.shape[0]):
         shapes = ", ".join(str(x.shape) for x in (a, b, c))
         raise ShapeError(
-            point(f"solve_sylvester takes matrices (m, m), (n, n), (m, n), got {shapes}")
+            with_location(f"solve_sylvester takes matrices (m, m), (n, n), (m, n), got {shapes}")
         )
     rows, columns = c.shape
     system = snp.kron(a, identity_like(b, columns)) + snp.kron(identity_like(a, rows), b.T)
-    found = solve(as_tracer(system), as_tracer(c.reshape(rows * columns, 1)))
+    found = lu_factor_and_solve(as_tracer(system), as_tracer(c.reshape(rows * columns, 1)))
     return found.reshape(rows, columns)

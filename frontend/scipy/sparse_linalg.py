@@ -10,17 +10,18 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
-from shardir.frontend import lax, numpy as snp, tree
+from shardir.frontend import lax, numpy as snp
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.locations import point
-from shardir.frontend.operands import abstract_of
-from shardir.frontend.promotion import inexact, user_dtype
-from shardir.types import COMPLEX
+from shardir.frontend.pytree import tree
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of
+from shardir.frontend.tracing.promotion import inexact_dtype, user_dtype
+from shardir.ir.types import COMPLEX
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
-Operator = Callable[[Any], Any]
-Method = Callable[..., Any]
+LinearOperator = Callable[[Any], Any]
+SolverMethod = Callable[..., Any]
 
 
 def cg(
@@ -37,7 +38,7 @@ def cg(
 
     M. Hestenes and E. Stiefel, Methods of conjugate gradients for solving linear systems, 1952.
     """
-    return _solved("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, True)
+    return _solve("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, True)
 
 
 def bicgstab(
@@ -50,7 +51,7 @@ def bicgstab(
 
     H. van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, 1992.
     """
-    return _solved("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False)
+    return _solve("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False)
 
 
 def gmres(
@@ -67,22 +68,24 @@ def gmres(
     """
     if solve_method not in ("batched", "incremental"):
         raise ArgumentError(
-            point(f"solve_method of gmres is 'batched' or 'incremental', got {solve_method!r}")
+            with_location(
+                f"solve_method of gmres is 'batched' or 'incremental', got {solve_method!r}"
+            )
         )
     size = sum(leaf.size for leaf in map(snp.asarray, tree.leaves(b)))
     method = partial(_minimal_residuals, restart=min(restart, size))
-    return _solved("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
+    return _solve("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
 
 
-def _solved(
-    name: str, method: Method, A: Any, b: Any, x0: Any, tol: Any, atol: Any,
+def _solve(
+    name: str, method: SolverMethod, A: Any, b: Any, x0: Any, tol: Any, atol: Any,
     maxiter: int | None, M: Any, hermitian: bool,
 ) -> tuple[Any, None]:  # fmt: skip
     b = tree.map(_as_inexact, b)
     x0 = tree.map(snp.zeros_like, b) if x0 is None else x0
     if tree.structure(x0) != tree.structure(b) or _shapes(x0) != _shapes(b):
         raise ArgumentError(
-            point(
+            with_location(
                 f"x0 of {name} is not like b: its shapes are {_shapes(x0)}, those of b "
                 f"{_shapes(b)}; they must be containers of arrays of the same shapes"
             )
@@ -91,7 +94,7 @@ def _solved(
     steps = 10 * sum(leaf.size for leaf in tree.leaves(b)) if maxiter is None else maxiter
     precondition = _operator(f"M of {name}", (lambda x: x) if M is None else M)
 
-    def solve(matvec: Operator, right: Any) -> Any:
+    def solve(matvec: LinearOperator, right: Any) -> Any:
         return method(matvec, right, x0, tol, atol, steps, precondition)
 
     kinds = {abstract_of(leaf).type.dtype for leaf in tree.leaves(b)}
@@ -107,113 +110,115 @@ def _solved(
 
 def _as_inexact(x: Any) -> Any:
     array = snp.asarray(x)
-    return array.astype(user_dtype(inexact(abstract_of(array).type.dtype)))
+    return array.astype(user_dtype(inexact_dtype(abstract_of(array).type.dtype)))
 
 
 def _shapes(x: Any) -> list[tuple[int, ...]]:
     return [tuple(snp.shape(leaf)) for leaf in tree.leaves(x)]
 
 
-def _operator(what: str, given: Any) -> Operator:
+def _operator(what: str, given: Any) -> LinearOperator:
     """Return the function that multiplies by a matrix, or the given function."""
     if callable(given):
         return given  # type: ignore[no-any-return]
     shape = abstract_of(given, what).type.shape
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ArgumentError(
-            point(f"{what} is a square matrix or a function, got an array of shape {shape}")
+            with_location(f"{what} is a square matrix or a function, got an array of shape {shape}")
         )
     return partial(snp.matmul, given)
 
 
-def _plus(x: Any, scale: Any, y: Any) -> Any:
+def _axpy(x: Any, scale: Any, y: Any) -> Any:
     """Return x + scale * y."""
     return tree.map(lambda one, other: one + scale.astype(other.dtype) * other, x, y)
 
 
-def _minus(x: Any, y: Any) -> Any:
+def _subtract(x: Any, y: Any) -> Any:
     return tree.map(lambda one, other: one - other, x, y)
 
 
-def _inner(x: Any, y: Any) -> Any:
+def _inner_product(x: Any, y: Any) -> Any:
     """Return the inner product, with the first vector conjugated."""
     return reduce(add, map(snp.vdot, tree.leaves(x), tree.leaves(y)))
 
 
-def _square(x: Any) -> Any:
+def _squared_norm(x: Any) -> Any:
     """Return the square of the norm, a real number."""
     return reduce(add, (snp.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
 
 
-def _bound(b: Any, tol: Any, atol: Any) -> Any:
+def _squared_tolerance(b: Any, tol: Any, atol: Any) -> Any:
     """Return the square of the largest accepted norm of a residual."""
-    square = _square(b)
+    square = _squared_norm(b)
     return snp.maximum(snp.square(snp.asarray(tol, square.dtype)) * square,
                        snp.square(snp.asarray(atol, square.dtype)))  # fmt: skip
 
 
-def _quotient(x: Any, y: Any) -> Any:
+def _safe_quotient(x: Any, y: Any) -> Any:
     """Return x / y, or 0 if y is 0."""
     return snp.where(y == 0, 0, x / snp.where(y == 0, 1, y))
 
 
 def _conjugate_gradients(
-    A: Operator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: Operator
+    A: LinearOperator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
 ) -> Any:
-    bound = _bound(b, tol, atol)
+    bound = _squared_tolerance(b, tol, atol)
 
     def is_unconverged(state: Any) -> Any:
         _, residual, _, _, count = state
-        return (_square(residual) > bound) & (count < steps)
+        return (_squared_norm(residual) > bound) & (count < steps)
 
     def step(state: Any) -> Any:
         x, residual, direction, gamma, count = state
         image = A(direction)
-        alpha = gamma / _inner(direction, image)
-        x, residual = _plus(x, alpha, direction), _plus(residual, -alpha, image)
+        alpha = gamma / _inner_product(direction, image)
+        x, residual = _axpy(x, alpha, direction), _axpy(residual, -alpha, image)
         refined = M(residual)
-        next_gamma = _inner(residual, refined)
-        return x, residual, _plus(refined, next_gamma / gamma, direction), next_gamma, count + 1
+        next_gamma = _inner_product(residual, refined)
+        return x, residual, _axpy(refined, next_gamma / gamma, direction), next_gamma, count + 1
 
-    residual = _minus(b, A(x0))
+    residual = _subtract(b, A(x0))
     first = M(residual)
     return lax.while_loop(
-        is_unconverged, step, (x0, residual, first, _inner(residual, first), snp.int32(0))
+        is_unconverged, step, (x0, residual, first, _inner_product(residual, first), snp.int32(0))
     )[0]
 
 
 def _biconjugate_gradients(
-    A: Operator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: Operator
+    A: LinearOperator, b: Any, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
 ) -> Any:
-    bound = _bound(b, tol, atol)
+    bound = _squared_tolerance(b, tol, atol)
 
     def is_unconverged(state: Any) -> Any:
         # `count` is negative after a breakdown, in which a step would divide by zero.
         _, residual, *_, count = state
-        return (_square(residual) > bound) & (count < steps) & (count >= 0)
+        return (_squared_norm(residual) > bound) & (count < steps) & (count >= 0)
 
     def step(state: Any) -> Any:
         x, residual, shadow, direction, image, alpha, omega, rho, count = state
-        next_rho = _inner(shadow, residual)
-        beta = _quotient(next_rho * alpha, rho * omega)
-        direction = _plus(residual, beta, _plus(direction, -omega, image))
+        next_rho = _inner_product(shadow, residual)
+        beta = _safe_quotient(next_rho * alpha, rho * omega)
+        direction = _axpy(residual, beta, _axpy(direction, -omega, image))
         refined = M(direction)
         image = A(refined)
-        alpha = _quotient(next_rho, _inner(shadow, image))
-        half = _plus(residual, -alpha, image)
+        alpha = _safe_quotient(next_rho, _inner_product(shadow, image))
+        half = _axpy(residual, -alpha, image)
         half_refined = M(half)
         half_image = A(half_refined)
-        omega = _quotient(_inner(half_image, half), _inner(half_image, half_image))
+        omega = _safe_quotient(
+            _inner_product(half_image, half), _inner_product(half_image, half_image)
+        )
         # If the first half step was sufficient, the second would only add rounding errors.
-        omega = snp.where(_square(half) < bound, 0, omega)
-        x = _plus(_plus(x, alpha, refined), omega, half_refined)
-        residual = _plus(half, -omega, half_image)
-        broken = (next_rho == 0) | (alpha == 0) | ((omega == 0) & (_square(residual) > bound))
+        omega = snp.where(_squared_norm(half) < bound, 0, omega)
+        x = _axpy(_axpy(x, alpha, refined), omega, half_refined)
+        residual = _axpy(half, -omega, half_image)
+        broken = (next_rho == 0) | (alpha == 0) | ((omega == 0) & (_squared_norm(residual) > bound))
         return (x, residual, shadow, direction, image, alpha, omega, next_rho,
                 snp.where(broken, -1, count + 1))  # fmt: skip
 
-    residual = _minus(b, A(x0))
-    one = snp.ones_like(_inner(residual, residual))
+    residual = _subtract(b, A(x0))
+    one = snp.ones_like(_inner_product(residual, residual))
     state = (
         x0,
         residual,
@@ -231,14 +236,22 @@ def _biconjugate_gradients(
 
 
 def _minimal_residuals(
-    A: Operator, b: Any, x0: Any, tol: Any, atol: Any, rounds: int, M: Operator, *, restart: int
+    A: LinearOperator,
+    b: Any,
+    x0: Any,
+    tol: Any,
+    atol: Any,
+    rounds: int,
+    M: LinearOperator,
+    *,
+    restart: int,
 ) -> Any:
-    norm = snp.sqrt(_square(b))
+    norm = snp.sqrt(_squared_norm(b))
     bound = snp.maximum(snp.asarray(tol, norm.dtype) * norm, snp.asarray(atol, norm.dtype))
 
     def residual(x: Any) -> tuple[Any, Any]:
-        rest = M(_minus(b, A(x)))
-        return rest, snp.sqrt(_square(rest))
+        rest = M(_subtract(b, A(x)))
+        return rest, snp.sqrt(_squared_norm(rest))
 
     def is_unconverged(state: Any) -> Any:
         _, _, size, count = state
@@ -250,13 +263,13 @@ def _minimal_residuals(
             lambda r: (
                 snp.zeros((restart + 1, *r.shape), r.dtype)
                 .at[0]
-                .set(_quotient(r, size.astype(r.dtype)))
+                .set(_safe_quotient(r, size.astype(r.dtype)))
             ),
             rest,
         )
-        kind = _inner(rest, rest).dtype
+        kind = _inner_product(rest, rest).dtype
         table = snp.zeros((restart + 1, restart), kind)
-        basis, table = lax.fori_loop(0, restart, partial(_extend, A, M), (basis, table))
+        basis, table = lax.fori_loop(0, restart, partial(_arnoldi_step, A, M), (basis, table))
         right = snp.zeros((restart + 1,), kind).at[0].set(size.astype(kind))
         weights = snp.linalg.lstsq(table, right)[0]
         x = tree.map(
@@ -267,14 +280,14 @@ def _minimal_residuals(
     return lax.while_loop(is_unconverged, cycle, (x0, *residual(x0), snp.int32(0)))[0]
 
 
-def _extend(A: Operator, M: Operator, k: Any, state: Any) -> Any:
+def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Any, state: Any) -> Any:
     """Add the image of the k-th vector to an orthonormal basis (Arnoldi), and to the table.
 
     The orthogonalization is applied twice. A vector in the span of the basis becomes 0.
     """
     basis, table = state
     image = M(A(tree.map(lambda v: v[k], basis)))
-    before = snp.sqrt(_square(image))
+    before = snp.sqrt(_squared_norm(image))
     column: Any = 0
     for _ in range(2):
         parts = reduce(
@@ -290,8 +303,10 @@ def _extend(A: Operator, M: Operator, k: Any, state: Any) -> Any:
             basis,
         )
         column = column + parts
-    size = snp.sqrt(_square(image))
+    size = snp.sqrt(_squared_norm(image))
     size = snp.where(size <= snp.finfo(size.dtype).eps * before, 0, size)
-    basis = tree.map(lambda v, w: v.at[k + 1].set(_quotient(w, size.astype(w.dtype))), basis, image)
+    basis = tree.map(
+        lambda v, w: v.at[k + 1].set(_safe_quotient(w, size.astype(w.dtype))), basis, image
+    )
     column = column.at[k + 1].set(size.astype(column.dtype))
     return basis, table.at[:, k].set(column.astype(table.dtype))

@@ -7,17 +7,27 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.custom_jvp import custom_jvp
-from shardir.frontend.eager import public
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.nn.softmax import (
     log_softmax as log_softmax,
     logsumexp as logsumexp,
     softmax as softmax,
 )
-from shardir.frontend.numpy.pointwise import floats as _floats, inexact, like, ordered, pointwise
-from shardir.frontend.scipy.bessel import i0 as i0, i0e as i0e, i1 as i1, i1e as i1e
-from shardir.frontend.scipy.entropies import divergence, relative_entropy
-from shardir.frontend.scipy.gammas import (
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    apply_elementwise,
+    constant_like,
+    inexact_kind,
+    promote_args_inexact as _floats,
+    require_real,
+)
+from shardir.frontend.scipy.special_functions.bessel import (
+    i0 as i0,
+    i0e as i0e,
+    i1 as i1,
+    i1e as i1e,
+)
+from shardir.frontend.scipy.special_functions.entropies import kl_divergence, relative_entropy
+from shardir.frontend.scipy.special_functions.gamma_family import (
     beta as beta,
     betaln as betaln,
     digamma as digamma,
@@ -29,13 +39,17 @@ from shardir.frontend.scipy.gammas import (
     poch as poch,
     psi as psi,
 )
-from shardir.frontend.scipy.incomplete import gammainc as gammainc, gammaincc as gammaincc
-from shardir.frontend.scipy.incomplete_beta import betainc as betainc
-from shardir.frontend.scipy.narrow import in_double, in_single
-from shardir.frontend.scipy.normal import log_normal_below, normal_below
-from shardir.frontend.scipy.odds import log_odds
-from shardir.frontend.scipy.quantiles import normal_quantile
-from shardir.frontend.scipy.zetas import polygamma as polygamma, zeta as zeta
+from shardir.frontend.scipy.special_functions.incomplete_beta import betainc as betainc
+from shardir.frontend.scipy.special_functions.incomplete_gamma import (
+    gammainc as gammainc,
+    gammaincc as gammaincc,
+)
+from shardir.frontend.scipy.special_functions.logit import logit_of_float
+from shardir.frontend.scipy.special_functions.normal_distribution import log_normal_cdf, normal_cdf
+from shardir.frontend.scipy.special_functions.normal_quantile import normal_quantile
+from shardir.frontend.scipy.special_functions.precision import compute_in_double, compute_in_single
+from shardir.frontend.scipy.special_functions.zeta import polygamma as polygamma, zeta as zeta
+from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 __all__ = [
     "beta", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "exprel",
@@ -48,31 +62,31 @@ __all__ = [
 @public()
 def erf(x: Any) -> Any:
     """Return the error function, elementwise."""
-    return pointwise("erf", x, kind=inexact(x))
+    return apply_elementwise("erf", x, kind=inexact_kind(x))
 
 
 @public()
 def erfc(x: Any) -> Any:
     """Return 1 - erf(x), elementwise, accurate for large x."""
-    return pointwise("erfc", x, kind=inexact(x))
+    return apply_elementwise("erfc", x, kind=inexact_kind(x))
 
 
 @public()
 def erfinv(x: Any) -> Any:
     """Return the inverse of `erf`, elementwise."""
-    return pointwise("erf_inv", x, kind=inexact(x))
+    return apply_elementwise("erf_inv", x, kind=inexact_kind(x))
 
 
 @public()
 def expit(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)), elementwise."""
-    return pointwise("logistic", x, kind=inexact(x))
+    return apply_elementwise("logistic", x, kind=inexact_kind(x))
 
 
 @public()
 def logit(x: Any) -> Any:
     """Return log(x / (1 - x)), elementwise, accurate around 1/2, where it is small."""
-    return in_single(log_odds)(*_floats(x))
+    return compute_in_single(logit_of_float)(*_floats(x))
 
 
 @public()
@@ -81,8 +95,8 @@ def xlogy(x: Any, y: Any) -> Any:
     x, y = _floats(x, y)
     # Elsewhere the logarithm is finite: x times it is 0 for x = 0, and it is the derivative in x.
     is_zero = (x == 0) & ((y <= 0) | (y == snp.inf))
-    product = x * snp.log(snp.where(is_zero, like(y, 1), y))
-    return snp.where(is_zero, like(x, 0), product)
+    product = x * snp.log(snp.where(is_zero, constant_like(y, 1), y))
+    return snp.where(is_zero, constant_like(x, 0), product)
 
 
 @public()
@@ -90,37 +104,37 @@ def xlog1py(x: Any, y: Any) -> Any:
     """Return x log(1 + y), elementwise, 0 if x is 0 and y is not NaN."""
     x, y = _floats(x, y)
     is_zero = (x == 0) & ((y <= -1) | (y == snp.inf))
-    product = x * snp.log1p(snp.where(is_zero, like(y, 0), y))
-    return snp.where(is_zero, like(x, 0), product)
+    product = x * snp.log1p(snp.where(is_zero, constant_like(y, 0), y))
+    return snp.where(is_zero, constant_like(x, 0), product)
 
 
 @public()
 def entr(x: Any) -> Any:
     """Return -x log(x), elementwise, -inf for negative x."""
     (x,) = _floats(x)
-    safe = snp.where(x > 0, x, like(x, 1))
-    return snp.where(x < 0, -snp.inf, snp.where(x == 0, like(x, 0), -x * snp.log(safe)))
+    safe = snp.where(x > 0, x, constant_like(x, 1))
+    return snp.where(x < 0, -snp.inf, snp.where(x == 0, constant_like(x, 0), -x * snp.log(safe)))
 
 
 @public()
 def rel_entr(p: Any, q: Any) -> Any:
     """Return p log(p / q), elementwise, 0 if p is 0 and q is not negative, inf for other signs."""
-    p, q = _floats(*ordered("rel_entr", p, q))
-    return in_double(partial(relative_entropy, wide=p.dtype == np.float64))(p, q)
+    p, q = _floats(*require_real("rel_entr", p, q))
+    return compute_in_double(partial(relative_entropy, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
 def kl_div(p: Any, q: Any) -> Any:
     """Return p log(p / q) - p + q, elementwise."""
-    p, q = _floats(*ordered("kl_div", p, q))
-    return in_double(partial(divergence, wide=p.dtype == np.float64))(p, q)
+    p, q = _floats(*require_real("kl_div", p, q))
+    return compute_in_double(partial(kl_divergence, wide=p.dtype == np.float64))(p, q)
 
 
 @public()
 def exprel(x: Any) -> Any:
     """Return (exp(x) - 1) / x, elementwise, 1 at 0."""
     (x,) = _floats(x)
-    safe = snp.where(x == 0, like(x, 1), x)
+    safe = snp.where(x == 0, constant_like(x, 1), x)
     # If the exponential overflows, the quotient may be finite; an infinite x is limited as well.
     half = snp.exp(0.5 * safe)
     large = half / snp.minimum(safe, float(np.finfo(np.float32).max)) * half
@@ -131,7 +145,7 @@ def exprel(x: Any) -> Any:
 
 @custom_jvp
 def _ndtr(x: Any) -> Any:
-    return in_single(normal_below)(x)
+    return compute_in_single(normal_cdf)(x)
 
 
 @_ndtr.defjvp
@@ -143,12 +157,12 @@ def _ndtr_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def ndtr(x: Any) -> Any:
     """Return the probability that a standard normal number is at most x, elementwise."""
-    return _ndtr(*_floats(*ordered("ndtr", x)))
+    return _ndtr(*_floats(*require_real("ndtr", x)))
 
 
 @custom_jvp
 def _log_ndtr(x: Any) -> Any:
-    return in_single(log_normal_below)(x)
+    return compute_in_single(log_normal_cdf)(x)
 
 
 @_log_ndtr.defjvp
@@ -161,12 +175,12 @@ def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def log_ndtr(x: Any) -> Any:
     """Return the logarithm of `ndtr`, elementwise, accurate for large negative x."""
-    return _log_ndtr(*_floats(*ordered("log_ndtr", x)))
+    return _log_ndtr(*_floats(*require_real("log_ndtr", x)))
 
 
 @custom_jvp
 def _ndtri(p: Any) -> Any:
-    return in_single(normal_quantile)(p)
+    return compute_in_single(normal_quantile)(p)
 
 
 @_ndtri.defjvp
@@ -178,4 +192,4 @@ def _ndtri_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def ndtri(p: Any) -> Any:
     """Return the inverse of `ndtr`, elementwise."""
-    return _ndtri(*_floats(*ordered("ndtri", p)))
+    return _ndtri(*_floats(*require_real("ndtri", p)))

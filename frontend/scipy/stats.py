@@ -1,6 +1,6 @@
 """The namespace `shardir.scipy.stats`: probability distributions."""
 
-from shardir.frontend.scipy.continuous import (
+from shardir.frontend.scipy.distributions.continuous import (
     beta as beta,
     cauchy as cauchy,
     chi2 as chi2,
@@ -13,7 +13,7 @@ from shardir.frontend.scipy.continuous import (
     t as t,
     uniform as uniform,
 )
-from shardir.frontend.scipy.discrete import (
+from shardir.frontend.scipy.distributions.discrete_and_multivariate import (
     bernoulli as bernoulli,
     dirichlet as dirichlet,
     geom as geom,

@@ -16,13 +16,13 @@ explain(program, "h")        the origin of each axis of a value, and why other a
 They propagate with a record (`passes.propagation.record`) and evaluate it.
 """
 
-from shardir.passes.explain import text as text
-from shardir.passes.explain.causes import explain_collective as explain_collective
+from shardir.passes.explain import report_text as report_text
+from shardir.passes.explain.collective_causes import explain_collective as explain_collective
 from shardir.passes.explain.communication import communication as communication
+from shardir.passes.explain.conflicts import conflicts as conflicts
 from shardir.passes.explain.coverage import coverage as coverage
-from shardir.passes.explain.disagreements import conflicts as conflicts
-from shardir.passes.explain.edits import what_if as what_if
 from shardir.passes.explain.explanation import explain as explain
-from shardir.passes.explain.order import order_sensitive as order_sensitive
-from shardir.passes.explain.program import ExplainError as ExplainError
+from shardir.passes.explain.order_sensitivity import order_sensitive as order_sensitive
+from shardir.passes.explain.propagated_program import ExplainError as ExplainError
 from shardir.passes.explain.summary import summarize as summarize
+from shardir.passes.explain.what_if import what_if as what_if

@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-from shardir.communication import Collective, Total, axes_word, collectives, total, totals
-from shardir.ir import Module
-from shardir.passes.explain.data import Report
-from shardir.passes.explain.history import Places
-from shardir.text.literals import show_name
+from shardir.cost.communication import (
+    Collective,
+    CommunicationTotal,
+    format_axes,
+    list_collectives,
+    sum_by,
+    sum_collectives,
+)
+from shardir.ir.module import Module
+from shardir.passes.explain.history import SourceLocations
+from shardir.passes.explain.reports import Report
+from shardir.text.literals import format_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,34 +25,36 @@ class Communication(Report):
     """
 
     rows: tuple[Collective, ...]
-    by_kind: tuple[tuple[str, Total], ...]
-    by_axes: tuple[tuple[str, Total], ...]
-    by_line: tuple[tuple[str, Total], ...]
-    total: Total
+    by_kind: tuple[tuple[str, CommunicationTotal], ...]
+    by_axes: tuple[tuple[str, CommunicationTotal], ...]
+    by_line: tuple[tuple[str, CommunicationTotal], ...]
+    total: CommunicationTotal
 
 
-def communication(module: Module, *, places: Places | None = None) -> Communication:
+def communication(module: Module, *, places: SourceLocations | None = None) -> Communication:
     """Return the collectives of the first function of a partitioned program.
 
     `places` are lines of the text that the program was read from, for operations without a source
     line.
     """
-    rows = [located(row, module.main.name, places or {}) for row in collectives(module)]
+    rows = [
+        with_source_line(row, module.main.name, places or {}) for row in list_collectives(module)
+    ]
     return Communication(
         tuple(rows),
-        tuple(totals(rows, lambda each: each.kind).items()),
-        tuple(totals(rows, axes_word).items()),
-        tuple(totals(rows, lambda each: str(each.loc) if each.loc else "").items()),
-        total(rows),
+        tuple(sum_by(rows, lambda each: each.kind).items()),
+        tuple(sum_by(rows, format_axes).items()),
+        tuple(sum_by(rows, lambda each: str(each.loc) if each.loc else "").items()),
+        sum_collectives(rows),
     )
 
 
-def located(row: Collective, function: str, places: Places) -> Collective:
+def with_source_line(row: Collective, function: str, places: SourceLocations) -> Collective:
     """Return a collective with the line of the value it serves: passes only add suffixes to
     names."""
     name = row.value
     while row.loc is None and name:
-        found = places.get((function, f"%{show_name(name)}"))
+        found = places.get((function, f"%{format_name(name)}"))
         if found is not None:
             return replace(row, loc=found)
         name = name.rpartition(".")[0]

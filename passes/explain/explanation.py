@@ -1,14 +1,14 @@
 """Explanation of the sharding of one value."""
 
-from shardir.errors import suggestion
-from shardir.ir import Value
+from shardir.errors import suggest_name
+from shardir.ir.module import Value
 from shardir.passes.explain.absences import absences
-from shardir.passes.explain.data import Chain, Explanation
-from shardir.passes.explain.history import History, Places, spelled
-from shardir.passes.explain.origins import chains
-from shardir.passes.explain.program import ExplainError, Program, tell
-from shardir.passes.propagate import Propagate
-from shardir.text.literals import show_name
+from shardir.passes.explain.axis_origins import axis_chains
+from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
+from shardir.passes.explain.propagated_program import ExplainError, Program, propagate_with_history
+from shardir.passes.explain.reports import Chain, Explanation
+from shardir.passes.propagation.propagate import Propagate
+from shardir.text.literals import format_name
 
 
 def explain(
@@ -17,32 +17,32 @@ def explain(
     *,
     function: str | None = None,
     propagate: Propagate | None = None,
-    places: Places | None = None,
+    places: SourceLocations | None = None,
 ) -> Explanation:
     """Return the origin of each axis of a value, and why each other axis of the mesh is absent.
 
     `value` is its name (`h` or `%h`), `function` the function that contains it (the first by
     default). Raises `ExplainError` if there is no such value.
     """
-    history = tell(program, propagate, places).history(function)
-    return explanation(history, find(history, value))
+    history = propagate_with_history(program, propagate, places).history(function)
+    return explanation(history, find_value(history, value))
 
 
-def find(history: History, name: str) -> Value:
+def find_value(history: FunctionHistory, name: str) -> Value:
     """Return the value with a name in the prepared function."""
     bare = name.removeprefix("%").strip('"')
     for each, value in history.values.items():
-        if bare in (each, show_name(each)):
+        if bare in (each, format_name(each)):
             return value
-    names = [f"%{show_name(each)}" for each in history.values]
-    hint = suggestion(f"%{bare}", names) or "`shardir opt` prints the program with all names"
+    names = [f"%{format_name(each)}" for each in history.values]
+    hint = suggest_name(f"%{bare}", names) or "`shardir opt` prints the program with all names"
     raise ExplainError(f"@{history.name} has no value called {name!r}; {hint}")
 
 
-def explanation(history: History, value: Value) -> Explanation:
+def explanation(history: FunctionHistory, value: Value) -> Explanation:
     written = history.story.written[value]
     return Explanation(
-        spelled(value),
+        value_text(value),
         history.printer.typed(written.type, written.sharding),
         history.name,
         history.loc_of_value(value.name),
@@ -51,7 +51,7 @@ def explanation(history: History, value: Value) -> Explanation:
     )
 
 
-def chains_of(history: History, value: Value) -> list[Chain]:
+def chains_of(history: FunctionHistory, value: Value) -> list[Chain]:
     """Return the chains of all axes of a value."""
     sharding = history.story.written[value].sharding
     if sharding is None:
@@ -61,5 +61,5 @@ def chains_of(history: History, value: Value) -> list[Chain]:
         chain
         for dim, cut in enumerate(sharding.dims)
         for axis in cut.axes
-        for chain in chains(history, cell, dim, axis)
+        for chain in axis_chains(history, cell, dim, axis)
     ]

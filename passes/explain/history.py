@@ -10,42 +10,42 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
-from shardir.factors import FactorRule
-from shardir.ir import Block, Loc, Module, Op, Value
-from shardir.mesh import Mesh
-from shardir.passes.explain.data import Annotation, Subject
-from shardir.passes.program import values_of
-from shardir.passes.propagation.constants import GROUP
-from shardir.passes.propagation.draft import CONSTRAINT, MANUAL
-from shardir.passes.propagation.projection import View, project
-from shardir.passes.propagation.record import Said, Step, Story
-from shardir.passes.reasons import loop_name
-from shardir.placement import Axis, Sharding
-from shardir.text.literals import show_name
-from shardir.text.printer import Printer, show_axis
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Loc, Module, Op, Value
+from shardir.ir.sharding import Axis, Sharding
+from shardir.op_rules.factors import FactorRule
+from shardir.passes.explain.reports import Annotation, Subject
+from shardir.passes.propagation.draft import MANUAL_COMPUTATION, SHARDING_CONSTRAINT
+from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
+from shardir.passes.propagation.record import PropagationHistory, PropagationStep, StatedSharding
+from shardir.passes.propagation.split_constants import SHARDING_GROUP
+from shardir.passes.resharding.explanations import factor_name
+from shardir.passes.rewriting import all_values
+from shardir.text.literals import format_name
+from shardir.text.printer import Printer, format_axis
 
-Places = Mapping[tuple[str, str], Loc]
+SourceLocations = Mapping[tuple[str, str], Loc]
 """Source locations by function, and value (`%x`) or result (`result 0`)."""
 
 Derived = TypeVar("Derived")
-At = tuple[Step, int]
+TensorVisit = tuple[PropagationStep, int]
 """A visit of an operation, and the number of one of its tensors."""
 
 
-class History:
+class FunctionHistory:
     """The propagation record of one function; `module` is the propagated module."""
 
-    def __init__(self, module: Module, story: Story, places: Places) -> None:
+    def __init__(self, module: Module, story: PropagationHistory, places: SourceLocations) -> None:
         self.story = story
         self.name = story.function.name
         self.places = places
         self.printer = Printer(module.meshes)
         self.meshes = {mesh.name: mesh for mesh in module.meshes}
         self.function = next(f for f in module.functions if f.name == self.name)
-        self.said: dict[int, Said] = {said.cell: said for said in story.said}
-        self.made: dict[str, Value] = {v.name: v for v in values_of(self.function.body)}
+        self.said: dict[int, StatedSharding] = {said.cell: said for said in story.said}
+        self.made: dict[str, Value] = {v.name: v for v in all_values(self.function.body)}
         self._derived: dict[object, Any] = {}
-        self._views: dict[tuple[int, int, int], View] = {}
+        self._views: dict[tuple[int, int, int], ProjectedTensor] = {}
         self._annotations: dict[int, Annotation] = {}
 
     @cached_property
@@ -59,10 +59,10 @@ class History:
         return changes
 
     @cached_property
-    def looks(self) -> dict[int, list[At]]:
+    def final_visits(self) -> dict[int, list[TensorVisit]]:
         """For each cell the final visits of the operations it takes part in."""
-        looks: dict[int, list[At]] = {}
-        for step in self.story.standing:
+        looks: dict[int, list[TensorVisit]] = {}
+        for step in self.story.final_visits:
             for tensor, cell in enumerate(step.cells):
                 looks.setdefault(cell, []).append((step, tensor))
         return looks
@@ -73,10 +73,10 @@ class History:
         return self.story.final
 
     @cached_property
-    def mute(self) -> dict[int, list[Op]]:
+    def impassable(self) -> dict[int, list[Op]]:
         """For each cell the operations without a rule that it takes part in."""
         mute: dict[int, list[Op]] = {}
-        for op in self.story.mute:
+        for op in self.story.impassable:
             for value in op.tensors:
                 mute.setdefault(self.story.cells.get(value, 1 << 60), []).append(op)
         return mute
@@ -96,7 +96,7 @@ class History:
                 around.update((value.name, manual) for value in block.values())
             for op in block.ops:
                 for inner in op.blocks:
-                    enter(inner, (*manual, op) if op.name == MANUAL else manual)
+                    enter(inner, (*manual, op) if op.name == MANUAL_COMPUTATION else manual)
 
         enter(self.function.body, ())
         return around
@@ -106,11 +106,11 @@ class History:
         """The values of the prepared function, by name."""
         return {value.name: value for value in self.story.cells}
 
-    def views(self, step: Step) -> list[View]:
+    def views(self, step: PropagationStep) -> list[ProjectedTensor]:
         """Return the tensors of a step in terms of its factors, before the step."""
         return [self.view(step, tensor) for tensor in range(len(step.cells))]
 
-    def view(self, step: Step, tensor: int) -> View:
+    def view(self, step: PropagationStep, tensor: int) -> ProjectedTensor:
         """Return one tensor of a step; results are cached, because programs are repetitive.
 
         The record keeps rules and shardings alive, so their identity serves as the key.
@@ -119,11 +119,11 @@ class History:
         key = id(step.rule), tensor, id(sharding)
         found = self._views.get(key)
         if found is None:
-            found = project(step.rule.tensors[tensor], sharding, sizes_of(step.rule))
+            found = project_to_factors(step.rule.tensors[tensor], sharding, sizes_of(step.rule))
             self._views[key] = found
         return found
 
-    def derived(self, make: "Callable[[History], Derived]") -> Derived:
+    def derived(self, make: "Callable[[FunctionHistory], Derived]") -> Derived:
         """Return `make(self)`, which is computed once."""
         found: Derived | None = self._derived.get(make)
         if found is None:
@@ -136,40 +136,40 @@ class History:
         return self.meshes[sharding.mesh] if sharding else next(iter(self.meshes.values()))
 
     def axis(self, axis: Axis, mesh: Mesh) -> str:
-        return show_axis(axis, mesh)
+        return format_axis(axis, mesh)
 
-    def tensor(self, step: Step, tensor: int) -> str:
+    def tensor(self, step: PropagationStep, tensor: int) -> str:
         """Return the name of a tensor of a step; the last cell may be a result of the function."""
         if step.cells[tensor] < 0:
             return f"result {-1 - step.cells[tensor]}"
-        return spelled(step.tensors[tensor])
+        return value_text(step.tensors[tensor])
 
-    def op(self, step: Step) -> str:
+    def op(self, step: PropagationStep) -> str:
         """Return the name of an operation, by its first result."""
         if step.op is None:
             return f"result {-1 - step.cells[-1]} of @{self.name}"
         if step.edge is not None:
-            return f"{spelled(step.edge.targets[0])} of {step.op.name}"
+            return f"{value_text(step.edge.targets[0])} of {step.op.name}"
         return op_text(step.op)
 
-    def loop(self, step: Step, factor: int) -> str:
+    def loop(self, step: PropagationStep, factor: int) -> str:
         """Return the name of a factor of an operation."""
-        if step.op is not None and step.edge is None and step.op.name != GROUP:
-            return loop_name(step.op, step.rule, factor)
+        if step.op is not None and step.edge is None and step.op.name != SHARDING_GROUP:
+            return factor_name(step.op, step.rule, factor)
         for tensor, mapping in enumerate(step.rule.tensors):
             for dim, factors in enumerate(mapping):
                 if factor in factors:
                     return f"dimension {dim} of {self.tensor(step, tensor)}"
         return "a factor"
 
-    def loc(self, step: Step) -> Loc | None:
+    def loc(self, step: PropagationStep) -> Loc | None:
         if step.op is None:
             return self.places.get((self.name, f"result {-1 - step.cells[-1]}"))
         return self.loc_of_op(step.op)
 
     def loc_of_op(self, op: Op) -> Loc | None:
         if op.loc is None and op.results:
-            return self.places.get((self.name, spelled(op.results[0])))
+            return self.places.get((self.name, value_text(op.results[0])))
         return op.loc
 
     def loc_of_value(self, name: str) -> Loc | None:
@@ -177,16 +177,16 @@ class History:
         maker = self.makers.get(name)
         if maker is not None and maker.loc is not None:
             return maker.loc
-        return self.places.get((self.name, f"%{show_name(name)}"))
+        return self.places.get((self.name, f"%{format_name(name)}"))
 
-    def speaker(self, said: Said, op: Op) -> Value:
+    def annotating_value(self, said: StatedSharding, op: Op) -> Value:
         """Return the value through which a constraint or a manual computation annotates another."""
-        if op.name != MANUAL:
+        if op.name != MANUAL_COMPUTATION:
             return op.result
         cells = [self.story.cells.get(operand) for operand in op.operands]
         return op.blocks[0].params[cells.index(said.cell)] if said.cell in cells else op.results[0]
 
-    def annotation(self, said: Said) -> Annotation:
+    def annotation(self, said: StatedSharding) -> Annotation:
         """Return the annotation of a stated sharding, as it is written in the program."""
         if self.said.get(said.cell) is not said:
             return self._annotation(said)
@@ -195,7 +195,7 @@ class History:
             found = self._annotations[said.cell] = self._annotation(said)
         return found
 
-    def _annotation(self, said: Said) -> Annotation:
+    def _annotation(self, said: StatedSharding) -> Annotation:
         if said.value is None:
             number = -1 - said.cell
             type = self.story.function.body.returns[number].type
@@ -204,30 +204,30 @@ class History:
             return Annotation(Subject.RESULT, str(number), text, self.name, loc)
         value, subject = said.value, Subject.VALUE
         if said.constraint is not None:
-            value = self.speaker(said, said.constraint)
+            value = self.annotating_value(said, said.constraint)
         maker = self.makers.get(value.name)
-        if maker is not None and maker.name == MANUAL:
+        if maker is not None and maker.name == MANUAL_COMPUTATION:
             text = self.printer.typed(value.type, said.sharding)
-            return Annotation(subject, spelled(value), text, self.name, self.loc_of_op(maker))
-        if said.constraint is not None or (maker is not None and maker.name == CONSTRAINT):
+            return Annotation(subject, value_text(value), text, self.name, self.loc_of_op(maker))
+        if said.constraint is not None or (maker is not None and maker.name == SHARDING_CONSTRAINT):
             subject = Subject.CONSTRAINT
         elif value in self.story.function.body.params:
             subject = Subject.ARGUMENT
         text = self.printer.typed(value.type, value.sharding)
         return Annotation(
-            subject, spelled(value), text, self.name, self.loc_of_value(value.name)
+            subject, value_text(value), text, self.name, self.loc_of_value(value.name)
         )  # fmt: skip
 
 
-def spelled(value: Value) -> str:
-    return f"%{show_name(value.name)}"
+def value_text(value: Value) -> str:
+    return f"%{format_name(value.name)}"
 
 
 def op_text(op: Op) -> str:
     """Return `%c = dot`, or the sharding group of a `sharding_group`."""
-    if op.name == GROUP:
+    if op.name == SHARDING_GROUP:
         return f"sharding group {op.attrs['group']}"
-    return f"{', '.join(map(spelled, op.results))} = {op.name}" if op.results else op.name
+    return f"{', '.join(map(value_text, op.results))} = {op.name}" if op.results else op.name
 
 
 def sizes_of(rule: FactorRule) -> tuple[int, ...]:
@@ -239,6 +239,6 @@ def dims_of(rule: FactorRule, tensor: int, factor: int) -> list[int]:
     return [dim for dim, factors in enumerate(rule.tensors[tensor]) if factor in factors]
 
 
-def moment(step: Step) -> str:
+def step_time(step: PropagationStep) -> str:
     """Return when a step happened: `round 2`, or `round 2 of priority 1`."""
     return f"round {step.round}" + (f" of priority {step.priority}" if step.priority else "")

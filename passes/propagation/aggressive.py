@@ -12,19 +12,24 @@ tensors keep their shardings, and a reshard is inserted later.
 from collections.abc import Callable, Sequence
 from math import prod
 
-from shardir.axes import is_prefix, is_strict_prefix, truncate
-from shardir.passes.propagation.conflicts import across, agreed_axes, note_behind, within
-from shardir.passes.propagation.directions import Directions
-from shardir.passes.propagation.projection import View
-from shardir.passes.propagation.record import Reason, Refuse
-from shardir.placement import Axes, Axis, size_of
+from shardir.ir.sharding import Axes, Axis, count_positions
+from shardir.ir.sub_axes import is_prefix, is_strict_prefix, truncate_axes
+from shardir.passes.propagation.directions import FactorDirections
+from shardir.passes.propagation.factor_conflicts import (
+    agreed_axes,
+    part_along_factor,
+    part_free_of_other_factors,
+    record_axes_behind,
+)
+from shardir.passes.propagation.factor_projection import ProjectedTensor
+from shardir.passes.propagation.record import RefusalReason, Refuse
 
 
 def propagate_aggressive(
-    views: Sequence[View],
+    views: Sequence[ProjectedTensor],
     operands: int,
     sizes: tuple[int, ...],
-    directions: Directions,
+    directions: FactorDirections,
     elementwise: bool,
     refuse: Refuse | None = None,
 ) -> set[int]:
@@ -35,7 +40,7 @@ def propagate_aggressive(
     ]
     if not any(requested):
         return set()
-    order = preference(views, sizes, requested, elementwise)
+    order = preference_order(views, sizes, requested, elementwise)
     changed = set()
     for number in (*range(operands, len(views)), *range(operands)):
         view = views[number]
@@ -44,9 +49,11 @@ def propagate_aggressive(
             cut = view.cuts.get(factor)
             if cut is None or not is_strict_prefix(cut.axes, requested[factor]):
                 continue
-            axes = _possible(requested[factor], number, view, factor, sizes[factor], gained, refuse)
+            axes = _possible_axes(
+                requested[factor], number, view, factor, sizes[factor], gained, refuse
+            )
             if elementwise and number < operands:
-                axes = _as_result(axes, number, views[operands:], factor, refuse)
+                axes = _truncate_to_results(axes, number, views[operands:], factor, refuse)
             if is_strict_prefix(cut.axes, axes):
                 cut.axes = axes
                 gained.add(factor)
@@ -54,22 +61,25 @@ def propagate_aggressive(
     return changed
 
 
-def preference(
-    views: Sequence[View], sizes: tuple[int, ...], requested: Sequence[Axes], elementwise: bool
+def preference_order(
+    views: Sequence[ProjectedTensor],
+    sizes: tuple[int, ...],
+    requested: Sequence[Axes],
+    elementwise: bool,
 ) -> list[int]:
     """Return the factors with requested axes, in order of preference."""
     largest = largest_sources(views, sizes, requested)
 
     def rank(factor: int) -> tuple[int, int, int, int]:
         size, number = largest[factor]
-        pieces = size_of(requested[factor]) if elementwise else 0
+        pieces = count_positions(requested[factor]) if elementwise else 0
         return -size, -pieces, number, factor
 
     return sorted((factor for factor, request in enumerate(requested) if request), key=rank)
 
 
 def largest_sources(
-    views: Sequence[View], sizes: tuple[int, ...], requested: Sequence[Axes]
+    views: Sequence[ProjectedTensor], sizes: tuple[int, ...], requested: Sequence[Axes]
 ) -> dict[int, tuple[int, int]]:
     """Return for each factor the size and number of the largest tensor with all its requested axes.
 
@@ -85,10 +95,10 @@ def largest_sources(
     return largest
 
 
-def _possible(
+def _possible_axes(
     axes: Axes,
     number: int,
-    view: View,
+    view: ProjectedTensor,
     factor: int,
     size: int,
     gained: set[int],
@@ -98,27 +108,27 @@ def _possible(
     cut = view.cuts[factor]
 
     def can(axis: Axis, pieces: int) -> Axis | None:
-        part, reason = within(axis, view, cut, pieces, size)
+        part, reason = part_along_factor(axis, view, cut, pieces, size)
         if refuse and reason:
             refuse(factor, number, axis, reason)
         return part
 
     def free(axis: Axis, pieces: int) -> Axis | None:
-        part = across(axis, view, factor)
+        part = part_free_of_other_factors(axis, view, factor)
         if refuse and part != axis:
             lost = any(a.overlaps(axis) for other in gained for a in view.cuts[other].axes)
-            refuse(factor, number, axis, Reason.LOST if lost else Reason.USED)
+            refuse(factor, number, axis, RefusalReason.LOST if lost else RefusalReason.USED)
         return part
 
-    kept = truncate(axes, can)
-    kept = truncate(kept, free) if is_strict_prefix(cut.axes, kept) else cut.axes
+    kept = truncate_axes(axes, can)
+    kept = truncate_axes(kept, free) if is_strict_prefix(cut.axes, kept) else cut.axes
     if refuse and kept != axes:
-        note_behind(axes, kept, factor, number, refuse)
+        record_axes_behind(axes, kept, factor, number, refuse)
     return kept
 
 
-def _as_result(
-    axes: Axes, number: int, results: Sequence[View], factor: int, refuse: Refuse | None
+def _truncate_to_results(
+    axes: Axes, number: int, results: Sequence[ProjectedTensor], factor: int, refuse: Refuse | None
 ) -> Axes:
     """Truncate axes to those that every result takes.
 
@@ -131,12 +141,13 @@ def _as_result(
             if refuse:
                 for axis in axes[max(len(cut.axes) - 1, 0) :]:
                     if axis not in cut.axes:
-                        refuse(factor, number, axis, Reason.RESULT)
+                        refuse(factor, number, axis, RefusalReason.RESULT)
             axes = cut.axes
     return axes
 
 
-Propagate = Callable[
-    [Sequence[View], int, tuple[int, ...], Directions, bool, Refuse | None], set[int]
+PropagationStrategy = Callable[
+    [Sequence[ProjectedTensor], int, tuple[int, ...], FactorDirections, bool, Refuse | None],
+    set[int],
 ]
 """Type of `propagate_basic` and `propagate_aggressive`."""

@@ -7,19 +7,24 @@ tensor that has the factor and fewer axes.
 
 from collections.abc import Sequence
 
-from shardir.axes import is_strict_prefix, truncate
-from shardir.passes.propagation.conflicts import across, agreed_axes, note_behind, within
-from shardir.passes.propagation.directions import Directions
-from shardir.passes.propagation.projection import View
-from shardir.passes.propagation.record import Reason, Refuse
-from shardir.placement import Axes, Axis
+from shardir.ir.sharding import Axes, Axis
+from shardir.ir.sub_axes import is_strict_prefix, truncate_axes
+from shardir.passes.propagation.directions import FactorDirections
+from shardir.passes.propagation.factor_conflicts import (
+    agreed_axes,
+    part_along_factor,
+    part_free_of_other_factors,
+    record_axes_behind,
+)
+from shardir.passes.propagation.factor_projection import ProjectedTensor
+from shardir.passes.propagation.record import RefusalReason, Refuse
 
 
 def propagate_basic(
-    views: Sequence[View],
+    views: Sequence[ProjectedTensor],
     operands: int,
     sizes: tuple[int, ...],
-    directions: Directions,
+    directions: FactorDirections,
     elementwise: bool,
     refuse: Refuse | None = None,
 ) -> set[int]:
@@ -28,7 +33,7 @@ def propagate_basic(
     for factor, direction in enumerate(directions):
         axes = agreed_axes(views, operands, factor, direction, refuse)
         if axes:
-            axes = _unopposed(axes, views, factor, sizes[factor], refuse)
+            axes = _truncate_at_conflicts(axes, views, factor, sizes[factor], refuse)
         for number, view in enumerate(views):
             cut = view.cuts.get(factor)
             if cut is not None and is_strict_prefix(cut.axes, axes):
@@ -37,17 +42,17 @@ def propagate_basic(
     return changed
 
 
-def _unopposed(
-    axes: Axes, views: Sequence[View], factor: int, size: int, refuse: Refuse | None
+def _truncate_at_conflicts(
+    axes: Axes, views: Sequence[ProjectedTensor], factor: int, size: int, refuse: Refuse | None
 ) -> Axes:
     def keep(axis: Axis, pieces: int) -> Axis | None:
         part = axis
         for number, view in enumerate(views):
-            free = across(part, view, factor)
-            reason = None if free == part else Reason.USED
+            free = part_free_of_other_factors(part, view, factor)
+            reason = None if free == part else RefusalReason.USED
             cut = view.cuts.get(factor)
             if free and cut is not None:
-                free, why = within(free, view, cut, pieces, size)
+                free, why = part_along_factor(free, view, cut, pieces, size)
                 reason = why or reason
             if refuse and reason:
                 refuse(factor, number, axis, reason)
@@ -56,9 +61,9 @@ def _unopposed(
             part = free
         return part
 
-    kept = truncate(axes, keep)
+    kept = truncate_axes(axes, keep)
     if refuse and kept != axes:
         for number, view in enumerate(views):
             if factor in view.cuts:
-                note_behind(axes, kept, factor, number, refuse)
+                record_axes_behind(axes, kept, factor, number, refuse)
     return kept

@@ -3,7 +3,7 @@
 from enum import IntFlag
 
 
-class Direction(IntFlag):
+class PropagationDirection(IntFlag):
     """Set of directions: union is `|`, intersection is `&`."""
 
     NONE = 0
@@ -12,5 +12,5 @@ class Direction(IntFlag):
     BOTH = 3
 
 
-Directions = tuple[Direction, ...]
+FactorDirections = tuple[PropagationDirection, ...]
 """Direction of each factor of an operation."""

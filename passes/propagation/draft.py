@@ -12,30 +12,30 @@ recent first, as MLIR does, and this order is visible where axes conflict.
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from shardir.build import Names
-from shardir.ir import Block, Edge, Function, Loc, Op, Value
-from shardir.opset import OPS
-from shardir.placement import Sharding
+from shardir.ir.builder import UniqueNames
+from shardir.ir.module import Block, DataFlowEdge, Function, Loc, Op, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Sharding
 
-CONSTRAINT = "sharding_constraint"
-MANUAL = "manual_computation"
-User = Op | Block
+SHARDING_CONSTRAINT = "sharding_constraint"
+MANUAL_COMPUTATION = "manual_computation"
+ValueUser = Op | Block
 """A user of a value: an operation, or a block that returns it."""
-Use = tuple[User, int]
+OperandUse = tuple[ValueUser, int]
 """A user, and the index of the operand or returned value."""
 
 
-class Draft:
+class FunctionDraft:
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.uses: dict[Value, list[Use]] = {}
-        self.behind: dict[Value, list[Op]] = {}
+        self.uses: dict[Value, list[OperandUse]] = {}
+        self.moved_behind: dict[Value, list[Op]] = {}
         """Operations that were moved directly behind the edge that a value owns."""
         self._ops: dict[Block, list[Op]] = {}
-        self._inputs: dict[User, list[Value]] = {}
-        self.remarks: dict[Op, str] = {}
+        self._inputs: dict[ValueUser, list[Value]] = {}
+        self.new_whys: dict[Op, str] = {}
         """New texts of `why` of operations."""
-        self._names: Names | None = None
+        self._names: UniqueNames | None = None
         self._add_uses(function.body)
 
     def _add_uses(self, block: Block) -> None:
@@ -48,14 +48,14 @@ class Draft:
         for i, value in enumerate(block.returns):
             uses.setdefault(value, []).append((block, i))
 
-    def uses_of(self, value: Value) -> list[Use]:
+    def uses_of(self, value: Value) -> list[OperandUse]:
         return self.uses.get(value, [])
 
     def ops(self, block: Block) -> list[Op] | tuple[Op, ...]:
         """Return the current operations of a block."""
         return self._ops.get(block, block.ops)
 
-    def inputs(self, user: User) -> list[Value] | tuple[Value, ...]:
+    def inputs(self, user: ValueUser) -> list[Value] | tuple[Value, ...]:
         """Return the current operands of an operation, or returned values of a block."""
         changed = self._inputs.get(user)
         if changed is not None:
@@ -78,13 +78,13 @@ class Draft:
             for inner in op.blocks:
                 yield from self.values(inner)
 
-    def edges(self, op: Op) -> tuple[Edge, ...]:
+    def edges(self, op: Op) -> tuple[DataFlowEdge, ...]:
         """Return the edges of an operation between current values."""
-        if op.name == MANUAL:
+        if op.name == MANUAL_COMPUTATION:
             (body,) = op.blocks
             into = zip(self.inputs(op), body.params, strict=True)
             out = zip(self.inputs(body), op.results, strict=True)
-            return tuple(Edge((source,), (target,)) for source, target in (*into, *out))
+            return tuple(DataFlowEdge((source,), (target,)) for source, target in (*into, *out))
         if op.spec.edges is None:
             return ()
         blocks = tuple(Block(b.params, (), tuple(self.inputs(b))) for b in op.blocks)
@@ -110,7 +110,7 @@ class Draft:
         enter(self.function.body)
         return homes
 
-    def rewire(self, use: Use, value: Value) -> None:
+    def rewire(self, use: OperandUse, value: Value) -> None:
         """Make one user use `value` instead of its former operand."""
         user, i = use
         inputs = self._inputs.setdefault(user, list(self.inputs(user)))
@@ -146,9 +146,9 @@ class Draft:
     def constraint(self, value: Value, sharding: Sharding, loc: Loc | None) -> Op:
         """Return a new constraint of a value, without inserting it."""
         if self._names is None:
-            self._names = Names([each.name for each in self.values()])
+            self._names = UniqueNames([each.name for each in self.values()])
         result = Value(value.type, self._names.fresh(value.name), sharding)
-        return Op(OPS[CONSTRAINT], (value,), (result,), loc=loc)
+        return Op(OPS[SHARDING_CONSTRAINT], (value,), (result,), loc=loc)
 
     def add(self, op: Op, block: Block) -> None:
         """Record a new operation: its uses, its definition, its block."""
@@ -171,7 +171,7 @@ class Draft:
                 op.attrs,
                 tuple([block(b) for b in op.blocks]),
                 op.loc,
-                self.remarks.get(op, op.why),
+                self.new_whys.get(op, op.why),
             )
 
         def block(old: Block) -> Block:

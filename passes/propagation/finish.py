@@ -10,9 +10,9 @@ their boundaries where they are requested.
 from dataclasses import replace
 from enum import Enum
 
-from shardir.axes import dividing_prefix
-from shardir.mesh import Mesh
-from shardir.placement import Axes, Dim, Sharding, size_of
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Axes, DimSharding, Sharding, count_positions
+from shardir.ir.sub_axes import take_dividing_prefix
 
 
 def without_unit_axes(sharding: Sharding) -> Sharding:
@@ -21,9 +21,9 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
     if all(axis.size > 1 for axis in (*parts, *sharding.replicated, *sharding.unreduced)):
         return sharding
 
-    def without(dim: Dim) -> Dim:
+    def without(dim: DimSharding) -> DimSharding:
         axes = sharding_axes(dim.axes)
-        return Dim(axes, dim.open, dim.priority if axes or dim.open else None)
+        return DimSharding(axes, dim.open, dim.priority if axes or dim.open else None)
 
     return replace(
         sharding,
@@ -38,7 +38,7 @@ def sharding_axes(axes: Axes) -> Axes:
     return tuple(axis for axis in axes if axis.size > 1)
 
 
-class Border(Enum):
+class BoundaryKind(Enum):
     """Kind of boundary that a value is at."""
 
     NONE = "nothing: it is inside of a function"
@@ -46,16 +46,16 @@ class Border(Enum):
     FUNCTION = "a function and its callers"
 
 
-BORDERS = ("even", "stated", "uneven")
-"""Axes that do not divide parameters and results: trimmed (`even`), kept if stated (`stated`), or
+BOUNDARY_MODES = ("even", "stated", "uneven")
+"""Axes that do not divide parameters and results: trimmed (`trim_padding`), kept if stated (`stated`), or
 kept (`uneven`)."""
 
 
-def at_the_border(
+def trim_at_boundary(
     sharding: Sharding,
     shape: tuple[int, ...],
     mesh: Mesh,
-    border: Border,
+    border: BoundaryKind,
     stated: Sharding | None = None,
     uneven: str = "even",
 ) -> Sharding:
@@ -63,18 +63,18 @@ def at_the_border(
 
     Boundary values of manual computations may be sharded along sub-axes.
     """
-    if border is Border.NONE:
+    if border is BoundaryKind.NONE:
         return sharding
     dims = []
     for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True)):
         axes = dim.axes
-        if uneven != "uneven" and size % size_of(axes):
-            axes = dividing_prefix(axes, size)
+        if uneven != "uneven" and size % count_positions(axes):
+            axes = take_dividing_prefix(axes, size)
             own = stated.dims[d].axes if stated and uneven == "stated" else ()
-            if size_of(own) > size_of(axes):
+            if count_positions(own) > count_positions(axes):
                 axes = own
-        if dim.open and border is Border.FUNCTION:
+        if dim.open and border is BoundaryKind.FUNCTION:
             whole = [axis.is_whole(mesh) for axis in axes]
             axes = axes[: whole.index(False)] if False in whole else axes
-        dims.append(Dim(axes, dim.open))
+        dims.append(DimSharding(axes, dim.open))
     return replace(sharding, dims=tuple(dims))

@@ -17,16 +17,16 @@ round 0  elementwise operations, reshape, transpose, edges and transfers between
 from enum import Enum
 from functools import cache
 
-from shardir.factors import FactorRule, Kind
-from shardir.ir import Op
-from shardir.passes.propagation.directions import Direction, Directions
+from shardir.ir.module import Op
+from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
 
-ROUNDS = 5
-LAST = ROUNDS - 1
+ROUND_COUNT = 5
+LAST_ROUND = ROUND_COUNT - 1
 """The round in which all directions are allowed; the only one without operation priorities."""
 
 
-class Traffic(Enum):
+class PriorityKind(Enum):
     """Kind of an operation with respect to priorities."""
 
     THROUGH = "elementwise, reshape, transpose, edge, transfer between memories"
@@ -38,11 +38,15 @@ class Traffic(Enum):
     BACK = "barrier that lets backward"
 
 
-BARRIERS = {"none": Traffic.NOWHERE, "forward": Traffic.ONWARD, "backward": Traffic.BACK}
-FIXED = {
-    Traffic.NOWHERE: Direction.NONE,
-    Traffic.ONWARD: Direction.FORWARD,
-    Traffic.BACK: Direction.BACKWARD,
+BARRIER_KINDS = {
+    "none": PriorityKind.NOWHERE,
+    "forward": PriorityKind.ONWARD,
+    "backward": PriorityKind.BACK,
+}
+BARRIER_DIRECTIONS = {
+    PriorityKind.NOWHERE: PropagationDirection.NONE,
+    PriorityKind.ONWARD: PropagationDirection.FORWARD,
+    PriorityKind.BACK: PropagationDirection.BACKWARD,
 }
 """Directions of a barrier in every round."""
 
@@ -53,16 +57,16 @@ ELEMENTWISE = ("stablehlo.reduce_precision", "stablehlo.round_nearest_afz")
 """Opaque operations that MLIR declares elementwise."""
 
 
-def traffic(op: Op) -> Traffic:
+def priority_kind(op: Op) -> PriorityKind:
     if op.name == "propagation_barrier":
-        return BARRIERS[op.attrs["direction"]]
+        return BARRIER_KINDS[op.attrs["direction"]]
     if is_elementwise(op) or op.name in ("reshape", "transpose"):
-        return Traffic.THROUGH
+        return PriorityKind.THROUGH
     if op.name == "opaque" and op.attrs["operation"] in TRANSFERS:
-        return Traffic.THROUGH
+        return PriorityKind.THROUGH
     if op.name in ("dynamic_slice", "dynamic_update_slice"):
-        return Traffic.SLICE
-    return Traffic.BROADCAST if op.name == "broadcast" else Traffic.OTHER
+        return PriorityKind.SLICE
+    return PriorityKind.BROADCAST if op.name == "broadcast" else PriorityKind.OTHER
 
 
 def is_elementwise(op: Op) -> bool:
@@ -75,31 +79,39 @@ def is_elementwise(op: Op) -> bool:
     return op.spec.elementwise
 
 
-def directions(rule: FactorRule, kind: Traffic, *, single_use: bool, round: int) -> Directions:
+def round_directions(
+    rule: FactorRule, kind: PriorityKind, *, single_use: bool, round: int
+) -> FactorDirections:
     """Return the directions along each factor in a round.
 
     `single_use` states that no operand of rank above 0 has another use.
     """
     return tuple(
-        Direction.NONE
+        PropagationDirection.NONE
         if factor.blocked
-        else _direction(kind, factor.kind is Kind.PASS, single_use, round)
+        else _direction(kind, factor.kind is FactorKind.PASS, single_use, round)
         for factor in rule.factors
     )
 
 
 @cache
-def _direction(kind: Traffic, passes: bool, single_use: bool, round: int) -> Direction:
-    if kind in FIXED:
-        return FIXED[kind]
-    allowed = Direction.NONE
+def _direction(
+    kind: PriorityKind, passes: bool, single_use: bool, round: int
+) -> PropagationDirection:
+    if kind in BARRIER_DIRECTIONS:
+        return BARRIER_DIRECTIONS[kind]
+    allowed = PropagationDirection.NONE
     if round >= 1 or single_use:
-        if kind is Traffic.THROUGH:
-            allowed |= Direction.BOTH
-        elif kind is Traffic.SLICE:
-            allowed |= Direction.FORWARD
+        if kind is PriorityKind.THROUGH:
+            allowed |= PropagationDirection.BOTH
+        elif kind is PriorityKind.SLICE:
+            allowed |= PropagationDirection.FORWARD
     if round >= 3 or (round == 2 and passes):
-        allowed |= Direction.BACKWARD if kind is Traffic.BROADCAST else Direction.BOTH
-    if round >= LAST:
-        allowed |= Direction.BOTH
+        allowed |= (
+            PropagationDirection.BACKWARD
+            if kind is PriorityKind.BROADCAST
+            else PropagationDirection.BOTH
+        )
+    if round >= LAST_ROUND:
+        allowed |= PropagationDirection.BOTH
     return allowed

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from shardir.factors import FactorRule
-from shardir.ir import Edge, Function, Op, Value
-from shardir.passes.propagation.directions import Directions
-from shardir.placement import Axes, Axis, Sharding
+from shardir.ir.module import DataFlowEdge, Function, Op, Value
+from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.op_rules.factors import FactorRule
+from shardir.passes.propagation.directions import FactorDirections
 
 
-class Reason(Enum):
+class RefusalReason(Enum):
     """Why an axis does not shard a dimension.
 
     Every point at which the algorithm stops is one of these; the last five apply where propagation
@@ -71,15 +71,15 @@ class Refusal:
     factor: int
     tensor: int
     axis: Axis
-    reason: Reason
+    reason: RefusalReason
 
 
-Refuse = Callable[[int, int, Axis, Reason], None]
+Refuse = Callable[[int, int, Axis, RefusalReason], None]
 """Called with a factor, a tensor, an axis and the reason why it stopped there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PropagationStep:
     """One visit of an operation, or of one of its edges.
 
     `op` is `None` for the connection of a function result with the returned value. `before` and
@@ -89,11 +89,11 @@ class Step:
     """
 
     op: Op | None
-    edge: Edge | None
+    edge: DataFlowEdge | None
     priority: int
     round: int
     rule: FactorRule
-    directions: Directions
+    directions: FactorDirections
     tensors: tuple[Value, ...]
     cells: tuple[int, ...]
     before: tuple[Sharding | None, ...]
@@ -103,7 +103,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StatedSharding:
     """A sharding that the program states, as far as propagation considers it.
 
     `value` is the annotated value, `None` for a function result; `constraint` is the operation that
@@ -117,7 +117,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Story:
+class PropagationHistory:
     """The history of one propagation of one function.
 
     Its operations and values are those of the prepared function: with constants duplicated and
@@ -128,12 +128,12 @@ class Story:
     """The original function."""
     cells: dict[Value, int] = field(default_factory=dict)
     """The cell of each value; values that an edge connects share a cell."""
-    said: list[Said] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    said: list[StatedSharding] = field(default_factory=list)
+    steps: list[PropagationStep] = field(default_factory=list)
     """The visits that changed a sharding, in order."""
-    standing: list[Step] = field(default_factory=list)
+    final_visits: list[PropagationStep] = field(default_factory=list)
     """A final visit of every operation, with the axes that it still refuses."""
-    mute: list[Op] = field(default_factory=list)
+    impassable: list[Op] = field(default_factory=list)
     """Operations through which axes cannot propagate."""
     final: dict[int, Sharding | None] = field(default_factory=dict)
     """The final sharding of each cell."""
@@ -142,7 +142,7 @@ class Story:
 
 
 @dataclass(slots=True)
-class Record:
+class PropagationRecord:
     """The history of one propagation of a module, by function."""
 
-    stories: dict[str, Story] = field(default_factory=dict)
+    histories: dict[str, PropagationHistory] = field(default_factory=dict)

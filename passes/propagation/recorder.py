@@ -4,21 +4,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from shardir.factors import FactorRule
-from shardir.ir import Op, Value
-from shardir.passes.propagation.directions import Direction, Directions
-from shardir.passes.propagation.draft import Draft
+from shardir.ir.module import Op, Value
+from shardir.ir.sharding import REPLICATED_DIM, Sharding
+from shardir.op_rules.factors import FactorRule
+from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
+from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import without_unit_axes
-from shardir.passes.propagation.groups import Group
-from shardir.passes.propagation.levels import Run, State
-from shardir.passes.propagation.network import Network, Node, edge_rule
-from shardir.passes.propagation.priorities import LAST, Traffic, directions
-from shardir.passes.propagation.record import Gain, Reason, Record, Refusal, Said, Step, Story
-from shardir.passes.propagation.step import Outcome, Shardings
-from shardir.placement import WHOLE, Sharding
+from shardir.passes.propagation.priorities import LAST_ROUND, PriorityKind, round_directions
+from shardir.passes.propagation.propagation_levels import PropagationRun, PropagationState
+from shardir.passes.propagation.propagation_network import (
+    NetworkNode,
+    PropagationNetwork,
+    edge_rule,
+)
+from shardir.passes.propagation.record import (
+    Gain,
+    PropagationHistory,
+    PropagationRecord,
+    PropagationStep,
+    Refusal,
+    RefusalReason,
+    StatedSharding,
+)
+from shardir.passes.propagation.sharding_groups import ShardingGroup
+from shardir.passes.propagation.step import ShardingTable, StepOutcome
 
 
-class Tie(NamedTuple):
+class GroupTie(NamedTuple):
     """Two members of a sharding group: the sharding of one is set on the other.
 
     `op` is the operation that puts the other into the group.
@@ -29,13 +41,15 @@ class Tie(NamedTuple):
     cells: tuple[int, int]
 
 
-def _ties(group: Group, value: Value, network: Network) -> Iterator[Tie]:
-    for member, op in zip(group.members, group.sayings, strict=True):
+def _group_ties(
+    group: ShardingGroup, value: Value, network: PropagationNetwork
+) -> Iterator[GroupTie]:
+    for member, op in zip(group.members, group.group_operations, strict=True):
         if member is not value:
-            yield Tie(op, (value, member), (network.cells[value], network.cells[member]))
+            yield GroupTie(op, (value, member), (network.cells[value], network.cells[member]))
 
 
-class Spoken(NamedTuple):
+class AnnotationSources(NamedTuple):
     """The source of annotations for other values: a constraint, or another member of the sharding
     group."""
 
@@ -43,52 +57,52 @@ class Spoken(NamedTuple):
     members: Mapping[Value, Value]
 
 
-class Recorder:
+class PropagationRecorder:
     """Translates node and cell numbers of one function to the steps of a history."""
 
     def __init__(
         self,
-        record: Record,
-        draft: Draft,
-        network: Network,
-        shardings: Shardings,
+        record: PropagationRecord,
+        draft: FunctionDraft,
+        network: PropagationNetwork,
+        shardings: ShardingTable,
         said: Mapping[Value, Sharding],
-        spoken: Spoken,
-        groups: Sequence[Group],
-        state: State,
+        spoken: AnnotationSources,
+        groups: Sequence[ShardingGroup],
+        state: PropagationState,
     ) -> None:
         """Create a recorder.
 
         `said` holds the stated shardings of values, `spoken` their source if it is another value,
         and `state` is the state of the run.
         """
-        self.story = record.stories[draft.function.name] = Story(draft.function)
+        self.story = record.histories[draft.function.name] = PropagationHistory(draft.function)
         self.returned = tuple(draft.inputs(draft.function.body))
         self.network = network
-        self.known: dict[tuple[int, Traffic, bool, int], Directions] = {}
+        self.known: dict[tuple[int, PriorityKind, bool, int], FactorDirections] = {}
         self.shardings = shardings
-        self.story.mute += network.mute
+        self.story.impassable += network.impassable
         self.story.cells.update(network.cells)
         self.state = state
         self.ties = {
-            network.cells[value]: tuple(_ties(group, value, network))
+            network.cells[value]: tuple(_group_ties(group, value, network))
             for group in groups
             for value in group.members
         }
-        self.said: dict[int, Said] = {}
+        self.said: dict[int, StatedSharding] = {}
         for value in (*network.owners, *network.cells):
             cell = network.cells[value]
             if value in said and cell not in self.said:
                 speaker = spoken.members.get(value, value)
                 constraint = spoken.constraints.get(speaker)
-                self.said[cell] = Said(cell, said[value], speaker, constraint)
+                self.said[cell] = StatedSharding(cell, said[value], speaker, constraint)
         for i, sharding in enumerate(draft.function.results):
             if sharding:
-                self.said[-1 - i] = Said(-1 - i, without_unit_axes(sharding), None)
+                self.said[-1 - i] = StatedSharding(-1 - i, without_unit_axes(sharding), None)
         self.story.said += self.said.values()
 
     def step(
-        self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
+        self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: StepOutcome
     ) -> None:
         """Record a step that changed a sharding; nodes below 0 are the function's results."""
         step = self.at(priority, round, number, state, outcome)
@@ -105,8 +119,13 @@ class Recorder:
                 )
 
     def tied(
-        self, tie: Tie, priority: int, round: int, now: Sharding | None, before: Sharding | None
-    ) -> Step:
+        self,
+        tie: GroupTie,
+        priority: int,
+        round: int,
+        now: Sharding | None,
+        before: Sharding | None,
+    ) -> PropagationStep:
         """Return the step that gives the sharding of one group member to another."""
         type = tie.tensors[0].type
         rule = edge_rule((type, type), (False, False))
@@ -115,28 +134,34 @@ class Recorder:
             for factor, dim in enumerate(now.dims if now else ())
             if before is None or before.dims[factor].axes != dim.axes
         )
-        return Step(
-            tie.op, None, priority, round, rule, _both(rule), tie.tensors, tie.cells,
+        return PropagationStep(
+            tie.op, None, priority, round, rule, _all_directions(rule), tie.tensors, tie.cells,
             (now, before), (now, now), gains, (),
         )  # fmt: skip
 
-    def finish(self, state: State, run: Run, written: Mapping[Value, Value]) -> None:
+    def finish(
+        self, state: PropagationState, run: PropagationRun, written: Mapping[Value, Value]
+    ) -> None:
         """Record the refusals in the final state when all directions are allowed, and the final
         values."""
-        ways = run.directions(LAST)
+        ways = run.directions(LAST_ROUND)
         last = run.strategies[-1]
         for number, node in enumerate(self.network.nodes):
             cells = node.state(state.cells)
             outcome = node.stepper.ask(last, ways[number], cells)
-            self.story.standing.append(self.at(run.priority, LAST, number, cells, outcome))
-        for i, (value, stepper) in enumerate(zip(self.returned, run.meets, strict=True)):
+            self.story.final_visits.append(
+                self.at(run.priority, LAST_ROUND, number, cells, outcome)
+            )
+        for i, (value, stepper) in enumerate(zip(self.returned, run.result_steppers, strict=True)):
             cells = state.cells[self.network.cells[value]], state.results[i]
-            outcome = stepper.ask(last, _both(stepper.rule), cells)
-            self.story.standing.append(self.at(run.priority, LAST, -1 - i, cells, outcome))
+            outcome = stepper.ask(last, _all_directions(stepper.rule), cells)
+            self.story.final_visits.append(
+                self.at(run.priority, LAST_ROUND, -1 - i, cells, outcome)
+            )
         for ties in self.ties.values():
             for tie in ties:
                 one, other = (self.shardings[state.cells[cell]] for cell in tie.cells)
-                self.story.standing.append(self.tied(tie, run.priority, LAST, one, other))
+                self.story.final_visits.append(self.tied(tie, run.priority, LAST_ROUND, one, other))
         for cell, number in enumerate(state.cells):
             self.story.final[cell] = self.shardings[number]
         for i, number in enumerate(state.results):
@@ -144,8 +169,8 @@ class Recorder:
         self.story.written.update(written)
 
     def at(
-        self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
-    ) -> Step:
+        self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: StepOutcome
+    ) -> PropagationStep:
         """Return a visit of a node, or of the connection of a function result and the returned
         value."""
         before = tuple([self.shardings[n] for n in state])
@@ -157,7 +182,7 @@ class Recorder:
         if number < 0:
             value = self.returned[-1 - number]
             rule = edge_rule((value.type, value.type), (False, False))
-            op, edge, ways = None, None, _both(rule)
+            op, edge, ways = None, None, _all_directions(rule)
             tensors, cells = (value, value), (self.network.cells[value], number)
         else:
             node = self.network.nodes[number]
@@ -165,18 +190,18 @@ class Recorder:
             ways = self.directions(node, round)
             tensors, cells = node.tensors, node.cells
         refusals = tuple([self.named(r, rule, before, cells) for r in outcome.refusals])
-        return Step(
+        return PropagationStep(
             op, edge, priority, round, rule, ways, tensors, cells, before, tuple(after),
             outcome.gains, refusals,
         )  # fmt: skip
 
-    def directions(self, node: Node, round: int) -> Directions:
+    def directions(self, node: NetworkNode, round: int) -> FactorDirections:
         """Return the directions of a node; they are cached, because programs are repetitive."""
         rule = node.stepper.rule
         key = id(rule), node.kind, node.single_use, round
         found = self.known.get(key)
         if found is None:
-            found = directions(rule, node.kind, single_use=node.single_use, round=round)
+            found = round_directions(rule, node.kind, single_use=node.single_use, round=round)
             self.known[key] = found
         return found
 
@@ -192,22 +217,22 @@ class Recorder:
         A dimension of a later priority is closed and its axes replicated meanwhile, which a step
         cannot distinguish from an annotation.
         """
-        if refusal.reason not in (Reason.REPLICATED, Reason.CLOSED):
+        if refusal.reason not in (RefusalReason.REPLICATED, RefusalReason.CLOSED):
             return refusal
         said, now = self.said.get(cells[refusal.tensor]), before[refusal.tensor]
         if said is None or now is None:
             return refusal
         later = [dim for dim in said.sharding.dims if dim.priority]
-        if refusal.reason is Reason.REPLICATED:
+        if refusal.reason is RefusalReason.REPLICATED:
             early = any(refusal.axis.overlaps(axis) for dim in later for axis in dim.axes)
         else:
             mapping = rule.tensors[refusal.tensor]
             early = any(
-                there in later and refusal.factor in factors and dim == WHOLE
+                there in later and refusal.factor in factors and dim == REPLICATED_DIM
                 for there, factors, dim in zip(said.sharding.dims, mapping, now.dims, strict=True)
             )
-        return replace(refusal, reason=Reason.PRIORITY) if early else refusal
+        return replace(refusal, reason=RefusalReason.PRIORITY) if early else refusal
 
 
-def _both(rule: FactorRule) -> Directions:
-    return (Direction.BOTH,) * len(rule.factors)
+def _all_directions(rule: FactorRule) -> FactorDirections:
+    return (PropagationDirection.BOTH,) * len(rule.factors)

@@ -16,41 +16,43 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from shardir.passes.propagation.aggressive import Propagate
-from shardir.passes.propagation.directions import Direction, Directions
-from shardir.passes.propagation.levels import Run, State
-from shardir.passes.propagation.network import Network
-from shardir.passes.propagation.priorities import LAST, ROUNDS
-from shardir.passes.propagation.step import Memo, Stepper
+from shardir.passes.propagation.aggressive import PropagationStrategy
+from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
+from shardir.passes.propagation.priorities import LAST_ROUND, ROUND_COUNT
+from shardir.passes.propagation.propagation_levels import PropagationRun, PropagationState
+from shardir.passes.propagation.propagation_network import PropagationNetwork
+from shardir.passes.propagation.step import RuleStepper, StepMemo
 
-Read = Callable[[int], int]
+CellReader = Callable[[int], int]
 """Returns the sharding of a cell; function results are cells behind all others."""
 
 
 @dataclass(slots=True)
-class Phase:
+class ReplayPhase:
     """One pass of the worklist, or of the results (`memos` is `None` then).
 
-    `first` is the number of its first unit. `large` maps a cell to the units that read it, beyond
+    `first` is the number of its first unit. `additional_units` maps a cell to the units that read it, beyond
     those whose own operation has it.
     """
 
-    propagate: Propagate
-    directions: Sequence[Directions]
-    memos: list[Memo | None] | None
+    propagate: PropagationStrategy
+    directions: Sequence[FactorDirections]
+    memos: list[StepMemo | None] | None
     first: int
     count: int
-    large: dict[int, list[int]] = field(default_factory=dict)
+    additional_units: dict[int, list[int]] = field(default_factory=dict)
 
 
-class Replay:
+class PropagationReplay:
     """A recorded run of a function, unit by unit; `state` is the initial state.
 
     Priorities, groups, manual computations, several meshes, and orders other than the default one
     are not supported: such functions are propagated again.
     """
 
-    def __init__(self, network: Network, run: Run, state: State) -> None:
+    def __init__(
+        self, network: PropagationNetwork, run: PropagationRun, state: PropagationState
+    ) -> None:
         self.network = network
         self.run = run
         self.size = len(state.cells)
@@ -73,12 +75,15 @@ class Replay:
             for unit in range(phase.count):
                 self._record(phase, unit)
 
-    def _phases(self) -> Iterator[Phase]:
+    def _phases(self) -> Iterator[ReplayPhase]:
         run, first = self.run, 0
         count = len(self.network.nodes)
         prioritise = run.level in ("op-priority", "user-priority")
-        both = [(Direction.BOTH,) * len(stepper.rule.factors) for stepper in run.meets]
-        for round in range(ROUNDS) if prioritise else (LAST,):
+        both = [
+            (PropagationDirection.BOTH,) * len(stepper.rule.factors)
+            for stepper in run.result_steppers
+        ]
+        for round in range(ROUND_COUNT) if prioritise else (LAST_ROUND,):
             ways = run.directions(round)
             for propagate in run.strategies:
                 memos = [
@@ -88,10 +93,10 @@ class Replay:
                 for each, its_ways, number in (
                     (None, both, len(both)), (memos, ways, count), (None, both, len(both))
                 ):  # fmt: skip
-                    yield Phase(propagate, its_ways, each, first, number)
+                    yield ReplayPhase(propagate, its_ways, each, first, number)
                     first += number
 
-    def _record(self, phase: Phase, unit: int) -> None:
+    def _record(self, phase: ReplayPhase, unit: int) -> None:
         if phase.memos is not None:
             memo = phase.memos[unit]
             if memo is None:
@@ -110,9 +115,11 @@ class Replay:
             self.times[cell].append(number)
             self.numbers[cell].append(sharding)
         for cell in looked:
-            phase.large.setdefault(cell, []).append(unit)
+            phase.additional_units.setdefault(cell, []).append(unit)
 
-    def _work(self, phase: Phase, unit: int, read: Read) -> tuple[dict[int, int], dict[int, None]]:
+    def _work(
+        self, phase: ReplayPhase, unit: int, read: CellReader
+    ) -> tuple[dict[int, int], dict[int, None]]:
         """Return the changes of a unit, and the cells it reads beyond those of its own
         operation."""
         if phase.memos is None:
@@ -147,9 +154,9 @@ class Replay:
                         waiting.append(other)
         return changed, looked
 
-    def _meet(self, phase: Phase, unit: int, read: Read) -> dict[int, int]:
+    def _meet(self, phase: ReplayPhase, unit: int, read: CellReader) -> dict[int, int]:
         cells = self.run.returned[unit], self.size + unit
-        stepper: Stepper = self.run.meets[unit]
+        stepper: RuleStepper = self.run.result_steppers[unit]
         state = read(cells[0]), read(cells[1])
         outcome = stepper.ask(phase.propagate, phase.directions[unit], state)
         return {cells[tensor]: sharding for tensor, sharding in outcome.updates}
@@ -180,15 +187,15 @@ class Replay:
                 break
         return other
 
-    def _units(self, phase: Phase, cell: int, start: int) -> list[int]:
+    def _units(self, phase: ReplayPhase, cell: int, start: int) -> list[int]:
         """Return the units of a phase from `start` on that read a cell."""
         if phase.memos is None:
             units = self.meets_of.get(cell, [])
             return units[bisect_left(units, start) :]
-        units, large = self.nodes_of.get(cell, []), phase.large.get(cell, [])
+        units, large = self.nodes_of.get(cell, []), phase.additional_units.get(cell, [])
         return [*units[bisect_left(units, start) :], *large[bisect_left(large, start) :]]
 
-    def _repeat(self, phase: Phase, unit: int, other: dict[int, int]) -> list[int]:
+    def _repeat(self, phase: ReplayPhase, unit: int, other: dict[int, int]) -> list[int]:
         """Repeat a unit where `other` cells differ; return those that differ afterwards."""
         number = phase.first + unit
 

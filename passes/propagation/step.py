@@ -9,27 +9,31 @@ key a tuple of small integers and a repeated step a dictionary lookup.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shardir.axes import is_prefix
-from shardir.factors import FactorRule
-from shardir.ir import Module
-from shardir.mesh import Mesh
-from shardir.passes.propagation.aggressive import Propagate
-from shardir.passes.propagation.directions import Direction, Directions
-from shardir.passes.propagation.projection import View, project, unproject
-from shardir.passes.propagation.record import Gain, Reason, Refusal, Refuse
-from shardir.placement import Axis, Sharding
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module
+from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.sub_axes import is_prefix
+from shardir.op_rules.factors import FactorRule
+from shardir.passes.propagation.aggressive import PropagationStrategy
+from shardir.passes.propagation.directions import FactorDirections, PropagationDirection
+from shardir.passes.propagation.factor_projection import (
+    ProjectedTensor,
+    project_to_dims,
+    project_to_factors,
+)
+from shardir.passes.propagation.record import Gain, Refusal, RefusalReason, Refuse
 
-NOTHING = 0
+NO_SHARDING = 0
 """Number of "no sharding" among the shardings."""
 
 
-class Shardings:
+class ShardingTable:
     """Numbering of shardings, and their meshes."""
 
     def __init__(self, module: Module) -> None:
         self.meshes: Mapping[str, Mesh] = {mesh.name: mesh for mesh in module.meshes}
         self._all: list[Sharding | None] = [None]
-        self._numbers: dict[Sharding | None, int] = {None: NOTHING}
+        self._numbers: dict[Sharding | None, int] = {None: NO_SHARDING}
 
     def number(self, sharding: Sharding | None) -> int:
         number = self._numbers.get(sharding)
@@ -41,7 +45,7 @@ class Shardings:
     def __getitem__(self, number: int) -> Sharding | None:
         return self._all[number]
 
-    def common_mesh(self, shardings: Sequence[Sharding | None]) -> str | Reason | None:
+    def common_mesh(self, shardings: Sequence[Sharding | None]) -> str | RefusalReason | None:
         """Return the mesh of all shardings, or the reason why there is none; `None` without any
         sharding.
 
@@ -59,14 +63,14 @@ class Shardings:
                 continue
             elif (mesh.axes, mesh.device_ids) != (common.axes, common.device_ids):
                 single = mesh.is_maximal or common.is_maximal
-                return Reason.SINGLE_DEVICE if single else Reason.MESHES
+                return RefusalReason.SINGLE_DEVICE if single else RefusalReason.MESHES
         if common is None:
             return None
-        return Reason.SINGLE_DEVICE if common.is_maximal else common.name
+        return RefusalReason.SINGLE_DEVICE if common.is_maximal else common.name
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """`updates` are (tensor, number of its new sharding), operands first."""
 
     updates: tuple[tuple[int, int], ...]
@@ -74,30 +78,32 @@ class Outcome:
     refusals: tuple[Refusal, ...]
 
 
-Memo = dict[tuple[int, ...], Outcome]
+StepMemo = dict[tuple[int, ...], StepOutcome]
 
 
-class Stepper:
+class RuleStepper:
     """A factor rule and the memoized outcomes for combinations of shardings.
 
     `explain` records refusals.
     """
 
     def __init__(
-        self, rule: FactorRule, shardings: Shardings, *, elementwise: bool, explain: bool
+        self, rule: FactorRule, shardings: ShardingTable, *, elementwise: bool, explain: bool
     ) -> None:
         self.rule = rule
         self._shardings = shardings
         self._elementwise = elementwise
         self._explain = explain
         self._sizes = tuple(factor.size for factor in rule.factors)
-        self._memos: dict[tuple[Propagate, Directions], Memo] = {}
+        self._memos: dict[tuple[PropagationStrategy, FactorDirections], StepMemo] = {}
 
-    def memo(self, propagate: Propagate, directions: Directions) -> Memo:
+    def memo(self, propagate: PropagationStrategy, directions: FactorDirections) -> StepMemo:
         """Return the memoized outcomes of a strategy and directions."""
         return self._memos.setdefault((propagate, directions), {})
 
-    def ask(self, propagate: Propagate, directions: Directions, state: tuple[int, ...]) -> Outcome:
+    def ask(
+        self, propagate: PropagationStrategy, directions: FactorDirections, state: tuple[int, ...]
+    ) -> StepOutcome:
         """Return the outcome for tensors whose shardings have the numbers in `state`."""
         memo = self.memo(propagate, directions)
         outcome = memo.get(state)
@@ -106,20 +112,20 @@ class Stepper:
         return outcome
 
     def _compute(
-        self, propagate: Propagate, directions: Directions, state: tuple[int, ...]
-    ) -> Outcome:
+        self, propagate: PropagationStrategy, directions: FactorDirections, state: tuple[int, ...]
+    ) -> StepOutcome:
         before = [self._shardings[number] for number in state]
         mesh = self._shardings.common_mesh(before)
         refusals: dict[Refusal, None] = {}
 
-        def refuse(factor: int, tensor: int, axis: Axis, reason: Reason) -> None:
+        def refuse(factor: int, tensor: int, axis: Axis, reason: RefusalReason) -> None:
             refusals[Refusal(factor, tensor, axis, reason)] = None
 
         if not isinstance(mesh, str):
             if self._explain and mesh is not None:
-                for number, axis in _used(before):
+                for number, axis in _used_axes(before):
                     refuse(-1, number, axis, mesh)
-            return Outcome((), (), tuple(refusals))
+            return StepOutcome((), (), tuple(refusals))
         views = self._views(before)
         operands = len(self.rule.operands)
         changed = propagate(
@@ -132,7 +138,7 @@ class Stepper:
         )
         updates = []
         for number in sorted(changed):
-            new = unproject(views[number], self._sizes, mesh)
+            new = project_to_dims(views[number], self._sizes, mesh)
             if new != before[number] and not (before[number] is None and not any(new.axes)):
                 updates.append((number, self._shardings.number(new)))
         gains: tuple[Gain, ...] = ()
@@ -141,27 +147,31 @@ class Stepper:
             _note_overflow(old, refuse)
             self._note_directions(old, directions, refuse)
             gains = self._gains(old, views, changed, updates, refuse)
-        return Outcome(tuple(updates), gains, tuple(refusals))
+        return StepOutcome(tuple(updates), gains, tuple(refusals))
 
-    def _views(self, shardings: Sequence[Sharding | None]) -> list[View]:
+    def _views(self, shardings: Sequence[Sharding | None]) -> list[ProjectedTensor]:
         return [
-            project(mapping, sharding, self._sizes)
+            project_to_factors(mapping, sharding, self._sizes)
             for mapping, sharding in zip(self.rule.tensors, shardings, strict=True)
         ]
 
     def _note_directions(
-        self, views: Sequence[View], directions: Directions, refuse: Refuse
+        self, views: Sequence[ProjectedTensor], directions: FactorDirections, refuse: Refuse
     ) -> None:
         """Record the axes that tensors lack because of the directions."""
         operands = len(self.rule.operands)
         for factor, direction in enumerate(directions):
-            if direction is Direction.BOTH:
+            if direction is PropagationDirection.BOTH:
                 continue
             blocked = self.rule.factors[factor].blocked
-            reason = Reason.BLOCKED if blocked else Reason.DIRECTION
+            reason = RefusalReason.BLOCKED if blocked else RefusalReason.DIRECTION
             for source, view in enumerate(views):
                 cut = view.cuts.get(factor)
-                way = Direction.FORWARD if source < operands else Direction.BACKWARD
+                way = (
+                    PropagationDirection.FORWARD
+                    if source < operands
+                    else PropagationDirection.BACKWARD
+                )
                 if cut is None or not cut.axes or direction & way:
                     continue
                 for number, other in enumerate(views):
@@ -171,18 +181,20 @@ class Stepper:
 
     def _gains(
         self,
-        old: Sequence[View],
-        new: Sequence[View],
+        old: Sequence[ProjectedTensor],
+        new: Sequence[ProjectedTensor],
         changed: set[int],
         updates: Sequence[tuple[int, int]],
         refuse: Refuse,
     ) -> tuple[Gain, ...]:
         """Return the axes that each factor of each tensor gained, and their sources.
 
-        Axes that `unproject` dropped are no gain: they would have resulted in strided shards.
+        Axes that `project_to_dims` dropped are no gain: they would have resulted in strided shards.
         """
         made = {
-            number: project(self.rule.tensors[number], self._shardings[sharding], self._sizes)
+            number: project_to_factors(
+                self.rule.tensors[number], self._shardings[sharding], self._sizes
+            )
             for number, sharding in updates
         }
         gains = []
@@ -195,26 +207,28 @@ class Stepper:
                 if kept is None or kept.axes != cut.axes:
                     for axis in cut.axes:
                         if axis not in old[number].cuts[factor].axes:
-                            refuse(factor, number, axis, Reason.STRIDED)
+                            refuse(factor, number, axis, RefusalReason.STRIDED)
                 else:
-                    gains.append(Gain(factor, number, cut.axes, _source(factor, cut.axes, old)))
+                    gains.append(
+                        Gain(factor, number, cut.axes, _source_tensor(factor, cut.axes, old))
+                    )
         return tuple(gains)
 
 
-def _note_overflow(views: Sequence[View], refuse: Refuse) -> None:
+def _note_overflow(views: Sequence[ProjectedTensor], refuse: Refuse) -> None:
     """Record that overflowing axes cannot propagate."""
     for number, view in enumerate(views):
         for factor, cut in view.cuts.items():
             for axis in cut.overflow:
-                refuse(factor, number, axis, Reason.SPILL)
+                refuse(factor, number, axis, RefusalReason.SPILL)
 
 
-def _used(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:
+def _used_axes(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:
     return [(i, axis) for i, sharding in enumerate(shardings) if sharding for axis in
             sharding.used()]  # fmt: skip
 
 
-def _source(factor: int, axes: tuple[Axis, ...], old: Sequence[View]) -> int:
+def _source_tensor(factor: int, axes: tuple[Axis, ...], old: Sequence[ProjectedTensor]) -> int:
     """Return the tensor that had all of `axes` along `factor`, else most of them."""
     best, length = 0, -1
     for number, view in enumerate(old):

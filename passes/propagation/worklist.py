@@ -8,23 +8,23 @@ conflict: `lifo` is the order of MLIR and Shardy, `fifo` visits the program in w
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from shardir.passes.propagation.aggressive import Propagate
-from shardir.passes.propagation.directions import Directions
-from shardir.passes.propagation.network import Network
-from shardir.passes.propagation.step import Memo, Outcome
+from shardir.passes.propagation.aggressive import PropagationStrategy
+from shardir.passes.propagation.directions import FactorDirections
+from shardir.passes.propagation.propagation_network import PropagationNetwork
+from shardir.passes.propagation.step import StepMemo, StepOutcome
 
-Watch = Callable[[int, tuple[int, ...], Outcome], None]
+StepObserver = Callable[[int, tuple[int, ...], StepOutcome], None]
 """Called with a node, the previous shardings of its tensors, and the changes."""
 
 
-def settle(
-    network: Network,
+def run_worklist(
+    network: PropagationNetwork,
     states: list[int],
-    propagate: Propagate,
-    directions: Sequence[Directions],
+    propagate: PropagationStrategy,
+    directions: Sequence[FactorDirections],
     *,
     order: str,
-    watch: Watch | None = None,
+    watch: StepObserver | None = None,
     changed: Callable[[int], None] | None = None,
 ) -> None:
     """Propagate until nothing changes; `states` holds the shardings of the cells, and is updated.
@@ -33,7 +33,7 @@ def settle(
     each cell whose sharding changes.
     """
     nodes, wakes, groups = network.nodes, network.wakes, network.groups
-    memos: list[Memo | None] = [
+    memos: list[StepMemo | None] = [
         node.stepper.memo(propagate, ways) if any(ways) else None
         for node, ways in zip(nodes, directions, strict=True)
     ]

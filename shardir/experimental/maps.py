@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
-TABLE = {"shardir.frontend.mesh": ("Mesh",)}
+TABLE = {"shardir.frontend.shardings.mesh": ("Mesh",)}
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.mesh import Mesh as Mesh
+    from shardir.frontend.shardings.mesh import Mesh as Mesh
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
-TABLE = {"shardir.frontend.mesh": ("create_device_mesh",)}
+TABLE = {"shardir.frontend.shardings.mesh": ("create_device_mesh",)}
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.mesh import create_device_mesh as create_device_mesh
+    from shardir.frontend.shardings.mesh import create_device_mesh as create_device_mesh
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.multihost": (
+    "shardir.frontend.distributed.multihost": (
         "assert_equal",
         "broadcast_one_to_all",
         "global_array_to_host_local_array",
@@ -17,7 +17,7 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.multihost import (
+    from shardir.frontend.distributed.multihost import (
         assert_equal as assert_equal,
         broadcast_one_to_all as broadcast_one_to_all,
         global_array_to_host_local_array as global_array_to_host_local_array,

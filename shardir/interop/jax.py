@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.interop.importing": ("ImportedFunction", "from_jax"),
-    "shardir.frontend.interop.rules": ("ImportedProgramError", "UnknownPrimitiveError"),
+    "shardir.frontend.interop.imported_function": ("ImportedFunction", "from_jax"),
+    "shardir.frontend.interop.rule_registry": ("ImportedProgramError", "UnknownPrimitiveError"),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.interop.importing import (
+    from shardir.frontend.interop.imported_function import (
         ImportedFunction as ImportedFunction,
         from_jax as from_jax,
     )
-    from shardir.frontend.interop.rules import (
+    from shardir.frontend.interop.rule_registry import (
         ImportedProgramError as ImportedProgramError,
         UnknownPrimitiveError as UnknownPrimitiveError,
     )

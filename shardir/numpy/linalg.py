@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_module
 
 if TYPE_CHECKING:
-    from shardir.frontend.numpy.linalg import *
+    from shardir.frontend.numpy.linear_algebra.linalg import *
 else:
-    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy.linalg")
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy.linear_algebra.linalg")

@@ -1,6 +1,6 @@
 """The operations, one module per family. Importing this package declares them all."""
 
-from shardir.ops.annotate import (
+from shardir.ops.communication.annotations import (
     checkpoint_name as checkpoint_name,
     data_flow_edge as data_flow_edge,
     optimization_barrier as optimization_barrier,
@@ -9,8 +9,8 @@ from shardir.ops.annotate import (
     sharding_constraint as sharding_constraint,
     sharding_group as sharding_group,
 )
-from shardir.ops.bits import bitcast as bitcast
-from shardir.ops.collective import (
+from shardir.ops.communication.async_collectives import START_OPS as START_OPS, done as done
+from shardir.ops.communication.collectives import (
     all_gather as all_gather,
     all_reduce as all_reduce,
     all_slice as all_slice,
@@ -19,19 +19,26 @@ from shardir.ops.collective import (
     collective_permute as collective_permute,
     reduce_scatter as reduce_scatter,
 )
-from shardir.ops.control import case as case, scan as scan, while_ as while_
-from shardir.ops.convolution import convolution as convolution
-from shardir.ops.create import constant as constant, iota as iota
-from shardir.ops.cumulative import (
-    cumlogsumexp as cumlogsumexp,
-    cummax as cummax,
-    cummin as cummin,
-    cumprod as cumprod,
-    cumsum as cumsum,
+from shardir.ops.contraction.convolution import convolution as convolution
+from shardir.ops.contraction.dot import dot as dot
+from shardir.ops.control_flow.control_flow import case as case, scan as scan, while_ as while_
+from shardir.ops.control_flow.derivative_regions import (
+    checkpoint as checkpoint,
+    custom_jvp as custom_jvp,
+    custom_vjp as custom_vjp,
 )
-from shardir.ops.decompositions import lu as lu, qr as qr
-from shardir.ops.eigen import eig as eig, eigh as eigh, svd as svd
-from shardir.ops.elementwise import (
+from shardir.ops.control_flow.fused import fused as fused
+from shardir.ops.control_flow.host_callbacks import (
+    callback as callback,
+    inspect_sharding as inspect_sharding,
+    pure_callback as pure_callback,
+)
+from shardir.ops.control_flow.manual_computation import (
+    manual_computation as manual_computation,
+    vary as vary,
+)
+from shardir.ops.elementwise.bitcast import bitcast as bitcast
+from shardir.ops.elementwise.elementwise import (
     abs_ as abs_,
     acos as acos,
     acosh as acosh,
@@ -100,21 +107,15 @@ from shardir.ops.elementwise import (
     tanh as tanh,
     xor as xor,
 )
-from shardir.ops.fft import fft as fft
-from shardir.ops.fused import fused as fused
-from shardir.ops.host import (
-    callback as callback,
-    inspect_sharding as inspect_sharding,
-    pure_callback as pure_callback,
-)
-from shardir.ops.index import gather as gather, scatter as scatter
-from shardir.ops.least_squares import least_squares as least_squares
-from shardir.ops.linalg import dot as dot
-from shardir.ops.manual import manual_computation as manual_computation, vary as vary
+from shardir.ops.indexing.gather_scatter import gather as gather, scatter as scatter
+from shardir.ops.linalg.eigen import eig as eig, eigh as eigh, svd as svd
+from shardir.ops.linalg.factorizations import lu as lu, qr as qr
+from shardir.ops.linalg.fft import fft as fft
+from shardir.ops.linalg.least_squares import least_squares as least_squares
+from shardir.ops.linalg.pinv import pinv as pinv
+from shardir.ops.linalg.triangular import cholesky as cholesky, triangular_solve as triangular_solve
 from shardir.ops.opaque import opaque as opaque
-from shardir.ops.overlap import STARTED as STARTED, done as done
-from shardir.ops.pinv import pinv as pinv
-from shardir.ops.random import (
+from shardir.ops.random.random_bits import (
     random_bits as random_bits,
     random_bits_at as random_bits_at,
     random_fold_in as random_fold_in,
@@ -122,7 +123,14 @@ from shardir.ops.random import (
     random_split as random_split,
     random_split_at as random_split_at,
 )
-from shardir.ops.reduce import (
+from shardir.ops.reductions.cumulative import (
+    cumlogsumexp as cumlogsumexp,
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    cumsum as cumsum,
+)
+from shardir.ops.reductions.reduce import (
     all_ as all_,
     any_ as any_,
     argmax as argmax,
@@ -132,28 +140,23 @@ from shardir.ops.reduce import (
     prod as prod,
     sum_ as sum_,
 )
-from shardir.ops.regions import (
-    checkpoint as checkpoint,
-    custom_jvp as custom_jvp,
-    custom_vjp as custom_vjp,
+from shardir.ops.reductions.sort import sort as sort, top_k as top_k
+from shardir.ops.reductions.window import (
+    reduce_window as reduce_window,
+    select_and_scatter as select_and_scatter,
 )
-from shardir.ops.rolling import roll as roll
-from shardir.ops.shape import (
+from shardir.ops.shape.create import constant as constant, iota as iota
+from shardir.ops.shape.rearrangements import (
     broadcast as broadcast,
     concatenate as concatenate,
     reshape as reshape,
     reverse as reverse,
     transpose as transpose,
 )
-from shardir.ops.slicing import (
+from shardir.ops.shape.roll import roll as roll
+from shardir.ops.shape.slicing import (
     dynamic_slice as dynamic_slice,
     dynamic_update_slice as dynamic_update_slice,
     pad as pad,
     slice_ as slice_,
-)
-from shardir.ops.sort import sort as sort, top_k as top_k
-from shardir.ops.triangular import cholesky as cholesky, triangular_solve as triangular_solve
-from shardir.ops.window import (
-    reduce_window as reduce_window,
-    select_and_scatter as select_and_scatter,
 )

@@ -7,12 +7,12 @@ are known; shardings do not propagate through it unless it is declared pointwise
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from shardir.errors import OpaqueOperationError, counted
-from shardir.factor_text import parse_rule, show_shardy
-from shardir.factors import FactorRule, pointwise as pointwise_rule
-from shardir.ir import Loc, Module
-from shardir.opset import Attr, define
-from shardir.types import TensorType
+from shardir.errors import OpaqueOperationError, count_noun
+from shardir.ir.module import Loc, Module
+from shardir.ir.operation import Attr, define_op
+from shardir.ir.types import TensorType
+from shardir.op_rules.factor_rule_text import parse_rule, show_shardy
+from shardir.op_rules.factors import FactorRule, pointwise_rule
 
 
 def _type(
@@ -45,7 +45,7 @@ def _factors(
     return pointwise_rule([x.shape for x in xs], [y.shape for y in results])
 
 
-opaque = define("opaque", type=_type, factors=_factors, effect=True)
+opaque = define_op("opaque", type=_type, factors=_factors, effect=True)
 """An operation of another dialect, named `operation`.
 
 Its text is `head`, `attributes` (except its sharding, which the results have) and `types`; a single
@@ -54,27 +54,27 @@ is the text of its factor rule, if it has one.
 """
 
 
-STATED = "sdy.sharding_rule"
+RULE_ATTRIBUTE = "sdy.sharding_rule"
 """The attribute that contains the factor rule in the text of an operation."""
 
 
-def states_rule(attrs: Mapping[str, Attr]) -> bool:
+def has_rule_in_text(attrs: Mapping[str, Attr]) -> bool:
     """Return whether the text of an operation contains its factor rule."""
-    return STATED in attrs["attributes"]
+    return RULE_ATTRIBUTE in attrs["attributes"]
 
 
-def with_rule(attrs: Mapping[str, Attr], rule: FactorRule) -> dict[str, Attr]:
+def add_rule(attrs: Mapping[str, Attr], rule: FactorRule) -> dict[str, Attr]:
     """Return the attributes of an opaque operation with a rule that the user registered.
 
     The rule is also added to the operation's text, so that other tools use it.
     """
     custom = ", custom" if attrs["operation"].startswith("stablehlo.custom_call") else ""
-    rule_text = f"{STATED} = #sdy.op_sharding_rule<{show_shardy(rule)}{custom}>"
+    rule_text = f"{RULE_ATTRIBUTE} = #sdy.op_sharding_rule<{show_shardy(rule)}{custom}>"
     texts = [text for text in (attrs["attributes"], rule_text) if text]
     return {**attrs, "attributes": ", ".join(texts), "rule": str(rule)}
 
 
-class Unknown(NamedTuple):
+class OpaqueOperation(NamedTuple):
     """The description of an opaque operation."""
 
     operation: str
@@ -83,21 +83,21 @@ class Unknown(NamedTuple):
     pointwise: bool
 
 
-def unknown_operations(module: Module) -> tuple[Unknown, ...]:
+def unknown_operations(module: Module) -> tuple[OpaqueOperation, ...]:
     """Return the opaque operations of a module in program order."""
-    return tuple(_unknown(module))
+    return tuple(_opaque_operations(module))
 
 
-def _unknown(module: Module) -> Iterator[Unknown]:
+def _opaque_operations(module: Module) -> Iterator[OpaqueOperation]:
     for function in module.functions:
         for op in function.body.walk():
             if op.spec is opaque:
                 attrs = op.attrs
                 reason, known = attrs.get("reason", ""), attrs.get("pointwise", False)
-                yield Unknown(attrs["operation"], reason, op.loc, known)
+                yield OpaqueOperation(attrs["operation"], reason, op.loc, known)
 
 
-def refuse_unknown(module: Module) -> None:
+def check_no_opaque_operations(module: Module) -> None:
     """Raise `OpaqueOperationError` if a module has opaque operations, which cannot run."""
     unknown = unknown_operations(module)
     if not unknown:
@@ -106,7 +106,7 @@ def refuse_unknown(module: Module) -> None:
     where = f" at {first.loc}" if first.loc else ""
     why = f": {first.reason}" if first.reason else ""
     others = len(unknown) - 1
-    more = f" (and {counted(others, 'other operation')} like it)" if others else ""
+    more = f" (and {count_noun(others, 'other operation')} like it)" if others else ""
     raise OpaqueOperationError(
         f"{first.operation}{where} is carried through as text, and cannot run{why}{more}; put "
         "operations of StableHLO in its place"

@@ -13,46 +13,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.opset import Dense, Symbol
-from shardir.types import (
-    COMPLEX,
-    FLOATS,
-    NUMPY_DTYPES,
-    REAL_OF,
-    TensorType,
-    dtype_name,
-)
+from shardir.ir.operation import Dense, Symbol
+from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TensorType, dtype_name
 
-LISTED = 64
+MAX_LISTED_ELEMENTS = 64
 """The number of elements above which arrays are written in base64."""
 
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _NAME = re.compile(r"[\w.]+")
-_TAKEN = ("true", "false", "inf", "nan")
+_RESERVED_WORDS = ("true", "false", "inf", "nan")
 
 
-def quote(text: str) -> str:
+def quote_string(text: str) -> str:
     """Return a string literal without line breaks."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
-def unquote(literal: str) -> str:
+def unquote_string(literal: str) -> str:
     """Return the string of a literal; raise `ValueError` for an invalid escape."""
     text: str = json.loads(literal)
     return text
 
 
-def show_name(name: str) -> str:
+def format_name(name: str) -> str:
     """Return a name as written after `%` or `@`, quoted if necessary."""
-    return name if _NAME.fullmatch(name) else quote(name)
+    return name if _NAME.fullmatch(name) else quote_string(name)
 
 
-def show_word(word: str) -> str:
+def format_word(word: str) -> str:
     """Return an axis name, quoted if necessary."""
-    return word if _WORD.fullmatch(word) else quote(word)
+    return word if _WORD.fullmatch(word) else quote_string(word)
 
 
-def show_number(number: complex) -> str:
+def format_number(number: complex) -> str:
     """Return the text of a Python number, which parses to the same type and value."""
     if isinstance(number, bool):
         return "true" if number else "false"
@@ -60,23 +53,23 @@ def show_number(number: complex) -> str:
         return int.__repr__(number)
     if isinstance(number, float):
         return float.__repr__(number)
-    return f"complex({show_number(number.real)}, {show_number(number.imag)})"
+    return f"complex({format_number(number.real)}, {format_number(number.imag)})"
 
 
-def show_symbol(symbol: Symbol) -> str:
+def format_symbol(symbol: Symbol) -> str:
     """Return a bare word, quoted if it would not parse as one."""
-    plain = _WORD.fullmatch(symbol) and symbol not in _TAKEN
-    return str(symbol) if plain else quote(symbol)
+    plain = _WORD.fullmatch(symbol) and symbol not in _RESERVED_WORDS
+    return str(symbol) if plain else quote_string(symbol)
 
 
-def show_dense(dense: Dense) -> str:
+def format_dense(dense: Dense) -> str:
     """Return `dense(f32, [1.0, 2.0])`, or `dense(f32[100], "...")` with the bytes in base64."""
     array = dense.array
     dtype = dtype_name(array.dtype)
-    if 0 < array.size <= LISTED:
+    if 0 < array.size <= MAX_LISTED_ELEMENTS:
         texts, numbers = _elements(array.ravel(), dtype)
         if np.array(numbers, array.dtype).tobytes() == array.tobytes():
-            return f"dense({dtype}, {_nested(texts, array.shape)})"
+            return f"dense({dtype}, {_nest_texts(texts, array.shape)})"
     data = b64encode(array.tobytes()).decode()
     return f'dense({TensorType(array.shape, dtype)}, "{data}")'
 
@@ -89,15 +82,15 @@ def _elements(flat: npt.NDArray[Any], dtype: str) -> tuple[list[str], list[Any]]
         return [f"complex({re}, {im})" for re, im in pairs], list(map(complex, reals[1], imags[1]))
     numbers: list[Any] = flat.tolist()
     if dtype not in FLOATS:
-        return list(map(show_number, numbers)), numbers
+        return list(map(format_number, numbers)), numbers
     if dtype == "f64":
         texts = list(map(repr, numbers))
     else:
-        texts = [_short(x, number) for x, number in zip(flat, numbers, strict=True)]
+        texts = [_shortest_text(x, number) for x, number in zip(flat, numbers, strict=True)]
     return texts, list(map(float, texts))
 
 
-def _short(x: Any, number: float) -> str:
+def _shortest_text(x: Any, number: float) -> str:
     """Return the shortest text that parses to `x` in its own precision."""
     text = repr(number)
     if len(text) > 6:
@@ -106,7 +99,7 @@ def _short(x: Any, number: float) -> str:
     return text if any(c in text for c in ".en") else f"{text}.0"
 
 
-def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
+def _nest_texts(texts: list[str], shape: tuple[int, ...]) -> str:
     if not shape:
         return texts[0]
     for size in reversed(shape):
@@ -114,12 +107,12 @@ def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
     return texts[0]
 
 
-def dense_of(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
+def make_dense(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
     """Return an array from a shape and numbers; raise `ValueError` for an invalid element."""
-    allowed = _ALLOWED.get(dtype, (int,))
+    allowed = _ELEMENT_TYPES.get(dtype, (int,))
     if not set(map(type, flat)) <= set(allowed):
         wrong = next(number for number in flat if type(number) not in allowed)
-        raise ValueError(f"{show_any(wrong)} is not an element of {dtype}")
+        raise ValueError(f"{_format_any(wrong)} is not an element of {dtype}")
     if dtype in FLOATS:
         try:
             flat = list(map(float, flat))  # Extension dtypes do not accept long integers.
@@ -137,29 +130,29 @@ def dense_of(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
     return Dense(array.reshape(shape))
 
 
-_ALLOWED: dict[str, tuple[type, ...]] = {
+_ELEMENT_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     **dict.fromkeys(FLOATS, (int, float)),
     **dict.fromkeys(COMPLEX, (int, float, complex)),
 }
 
 
-def show_any(item: object) -> str:
-    return show_number(item) if isinstance(item, (bool, int, float, complex)) else repr(item)
+def _format_any(item: object) -> str:
+    return format_number(item) if isinstance(item, (bool, int, float, complex)) else repr(item)
 
 
-def flattened(items: Any) -> tuple[tuple[int, ...], list[Any]]:
+def flatten_lists(items: Any) -> tuple[tuple[int, ...], list[Any]]:
     """Return the shape and the elements of nested lists; raise `ValueError` if they are ragged."""
     if not isinstance(items, tuple | list):
         return (), [items]
-    rows = [flattened(item) for item in items]
+    rows = [flatten_lists(item) for item in items]
     if len({shape for shape, _ in rows}) > 1:
         raise ValueError("the rows of an array have one shape")
     inner = rows[0][0] if rows else ()
     return (len(rows), *inner), [number for _, row in rows for number in row]
 
 
-def dense_from(type: TensorType, data: str) -> Dense:
+def decode_dense(type: TensorType, data: str) -> Dense:
     """Return an array from the base64 of its bytes; raise `ValueError` for invalid data."""
     try:
         content = b64decode(data, validate=True)

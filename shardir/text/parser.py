@@ -10,32 +10,32 @@ from dataclasses import dataclass, field
 from lark import Token
 
 from shardir import ops as ops  # declares the operations
-from shardir.build import infer
-from shardir.errors import OperationTypeError, ParseError, counted, suggestion
-from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
-from shardir.opset import OPS, Attr, OpSpec
-from shardir.signature import signature_of
+from shardir.errors import OperationTypeError, ParseError, count_noun, suggest_name
+from shardir.ir.builder import infer_types
+from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, SpmdInterface, Value
+from shardir.ir.operation import OPS, Attr, OpSpec
+from shardir.ir.signature import signature_of
+from shardir.ir.types import TensorType
 from shardir.text import syntax
-from shardir.text.meanings import Meanings, Typed
-from shardir.types import TensorType
+from shardir.text.resolver import ShardedType, SyntaxResolver
 
 
 def parse(text: str, file: str = "<text>") -> Module:
     """Parse a module; raise `ParseError` at the first error."""
     if not isinstance(text, str):
         raise ParseError(f"a program is text, got {text!r}", "", 1, 1, 1, file)
-    source = syntax.Source(text, file)
+    source = syntax.IrSource(text, file)
     try:
         return _module(source, source.module())
     except RecursionError:
         raise source.error("this text is nested too deeply", 0, 1) from None
 
 
-def _module(source: syntax.Source, written: syntax.Module) -> Module:
-    meanings = Meanings(source)
+def _module(source: syntax.IrSource, written: syntax.ModuleSyntax) -> Module:
+    meanings = SyntaxResolver(source)
     functions: dict[str, Function] = {}
     for item in written.items:
-        if isinstance(item, syntax.Mesh):
+        if isinstance(item, syntax.MeshSyntax):
             if functions:
                 raise source.fail("meshes come before functions", item.name)
             meanings.mesh(item)
@@ -43,28 +43,30 @@ def _module(source: syntax.Source, written: syntax.Module) -> Module:
         name = meanings.name(item.name)
         if name in functions:
             raise source.fail(f"two functions are called @{name}", item.name)
-        functions[name] = _Reader(source, meanings, item).function()
+        functions[name] = _FunctionParser(source, meanings, item).function()
     return Module(tuple(meanings.meshes.values()), tuple(functions.values()))
 
 
 @dataclass(slots=True)
-class _Call:
+class _PendingOp:
     """An operation while its parts are being resolved."""
 
     names: list[Token]
     at: Token
     operands: list[Value] = field(default_factory=list)
     attrs: dict[str, Attr] = field(default_factory=dict)
-    types: list[syntax.Type] = field(default_factory=list)
+    types: list[syntax.TypeSyntax] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     loc: Loc | None = None
     why: str = ""
 
 
-class _Reader:
+class _FunctionParser:
     """Resolves one function."""
 
-    def __init__(self, source: syntax.Source, meanings: Meanings, written: syntax.Function) -> None:
+    def __init__(
+        self, source: syntax.IrSource, meanings: SyntaxResolver, written: syntax.FunctionSyntax
+    ) -> None:
         self.source, self.meanings, self.written = source, meanings, written
         self.values: dict[str, Value] = {}
         self.ended: set[str] = set()
@@ -75,24 +77,24 @@ class _Reader:
         params = self.params(written.params)
         outer_params = [self.outer(p.outer, p.name) for p in written.params]
         typed = [self.meanings.typed(r.type) for r in written.results]
-        at = [_token(r.type) for r in written.results]
+        at = [_token_of_type(r.type) for r in written.results]
         outer_results = [self.outer(r.outer, t) for r, t in zip(written.results, at, strict=True)]
         body = self.block(written.body, params)
         if len(body.returns) != len(typed):
             raise self.source.fail(
-                f"@{name} returns {counted(len(body.returns), 'value')}, "
-                f"but states {counted(len(typed), 'result')}",
+                f"@{name} returns {count_noun(len(body.returns), 'value')}, "
+                f"but states {count_noun(len(typed), 'result')}",
                 written.body.end,
             )
         for value, (type, _), token in zip(body.returns, typed, at, strict=True):
             if value.type != type:
                 message = f"@{name} returns %{value.name} of type {value.type}, not {type}"
                 raise self.source.fail(message, token)
-        interface = Interface(_present(outer_params), _present(outer_results))
+        interface = SpmdInterface(_without_none(outer_params), _without_none(outer_results))
         shardings = tuple(sharding for _, sharding in typed)
         return Function(name, body, shardings, interface if written.spmd else None)
 
-    def outer(self, written: syntax.Type | None, at: Token) -> Global | None:
+    def outer(self, written: syntax.TypeSyntax | None, at: Token) -> GlobalTensor | None:
         """Return the global tensor of a parameter or result of a per-device function."""
         if written is None and self.written.spmd:
             raise self.source.fail(
@@ -103,24 +105,25 @@ class _Reader:
             return None
         if not self.written.spmd:
             raise self.source.fail(
-                "only the parameters and results of a spmd function are shards", _token(written)
+                "only the parameters and results of a spmd function are shards",
+                _token_of_type(written),
             )
         return self.meanings.outer(written)
 
-    def params(self, written: list[syntax.Param]) -> tuple[Value, ...]:
+    def params(self, written: list[syntax.ParamSyntax]) -> tuple[Value, ...]:
         return tuple(self.define(p.name, self.meanings.typed(p.type)) for p in written)
 
-    def block(self, written: syntax.Block, params: tuple[Value, ...]) -> Block:
+    def block(self, written: syntax.BlockSyntax, params: tuple[Value, ...]) -> Block:
         ops = tuple(self.op(op) for op in written.ops)
         return Block(params, ops, tuple(self.use(value) for value in written.values))
 
-    def inner(self, written: syntax.Block) -> Block:
+    def inner(self, written: syntax.BlockSyntax) -> Block:
         """Return a block of an operation; its values go out of scope at its end."""
         for param in written.params:
             if param.outer is not None:
                 raise self.source.fail(
                     "only the parameters and results of a spmd function are shards",
-                    _token(param.outer),
+                    _token_of_type(param.outer),
                 )
         self.scopes.append([])
         block = self.block(written, self.params(written.params))
@@ -129,13 +132,13 @@ class _Reader:
             del self.values[name]
         return block
 
-    def op(self, written: syntax.Op) -> Op:
+    def op(self, written: syntax.OpSyntax) -> Op:
         """Return an operation; its parts are in text order."""
         parts = written.parts
         split = 0
         while parts[split].type == "VALUE":
             split += 1
-        call = _Call(parts[:split], parts[split])
+        call = _PendingOp(parts[:split], parts[split])
         spec = self.spec(call.at)
         for part in parts[split + 1 :]:
             kind = type(part)
@@ -143,13 +146,13 @@ class _Reader:
                 if call.attrs:
                     raise self.source.fail("operands come before attributes", part)
                 call.operands.append(self.use(part))
-            elif kind is syntax.Attribute:
+            elif kind is syntax.AttributeSyntax:
                 self.attribute(call, spec, part)
-            elif kind is Token or kind is syntax.Marked:
+            elif kind is Token or kind is syntax.AnnotatedType:
                 call.types.append(part)
-            elif kind is syntax.Block:
+            elif kind is syntax.BlockSyntax:
                 call.blocks.append(self.inner(part))
-            elif kind is syntax.Loc:
+            elif kind is syntax.LocSyntax:
                 call.loc = self.loc(part)
             else:
                 call.why = self.meanings.string(part.text)
@@ -167,12 +170,12 @@ class _Reader:
     def spec(self, name: Token) -> OpSpec:
         spec = OPS.get(name)
         if spec is None:
-            hint = suggestion(name, OPS)
+            hint = suggest_name(name, OPS)
             message = f"no operation is called {str(name)!r}"
             raise self.source.fail(f"{message}; {hint}" if hint else message, name)
         return spec
 
-    def attribute(self, call: _Call, spec: OpSpec, written: syntax.Attribute) -> None:
+    def attribute(self, call: _PendingOp, spec: OpSpec, written: syntax.AttributeSyntax) -> None:
         name = str(written.name)
         if name in call.attrs:
             raise self.source.fail(f"attribute {name!r} is given twice", written.name)
@@ -183,14 +186,14 @@ class _Reader:
             raise self.source.fail(str(error), written.name) from None
         call.attrs[name] = attr
 
-    def result_types(self, call: _Call, spec: OpSpec) -> list[Typed]:
+    def result_types(self, call: _PendingOp, spec: OpSpec) -> list[ShardedType]:
         """Return the stated result types, after checking that the type rule infers them."""
         fail, names, types = self.source.fail, call.names, call.types
         if len(names) != len(types):
-            at = names[len(types)] if len(names) > len(types) else _token(types[len(names)])
+            at = names[len(types)] if len(names) > len(types) else _token_of_type(types[len(names)])
             raise fail(
-                f"{spec.name} names {counted(len(names), 'result')}, "
-                f"but states {counted(len(types), 'type')}",
+                f"{spec.name} names {count_noun(len(names), 'result')}, "
+                f"but states {count_noun(len(types), 'type')}",
                 at,
             )
         typed = [self.meanings.typed(type) for type in types]
@@ -200,15 +203,17 @@ class _Reader:
             return typed
         if len(inferred) != len(stated):
             at = names[min(len(inferred), len(names) - 1)] if names else call.at
-            raise fail(f"{spec.name} has {counted(len(inferred), 'result')}, not {len(names)}", at)
+            raise fail(
+                f"{spec.name} has {count_noun(len(inferred), 'result')}, not {len(names)}", at
+            )
         wrong = next(i for i, type in enumerate(stated) if type != inferred[i])
         raise fail(
             f"the result of {spec.name} is {inferred[wrong]}, not {stated[wrong]}",
-            _token(types[wrong]),
+            _token_of_type(types[wrong]),
         )
 
     def inferred(
-        self, call: _Call, spec: OpSpec, stated: tuple[TensorType, ...]
+        self, call: _PendingOp, spec: OpSpec, stated: tuple[TensorType, ...]
     ) -> tuple[TensorType, ...]:
         result = stated[0] if len(stated) == 1 else stated
         try:
@@ -216,23 +221,23 @@ class _Reader:
             signature.check_operands(len(call.operands))
             signature.check_given(call.attrs)
             signature.check_blocks(len(call.blocks))
-            return infer(spec, call.operands, result, call.attrs, tuple(call.blocks))
+            return infer_types(spec, call.operands, result, call.attrs, tuple(call.blocks))
         except OperationTypeError as error:
             raise self.source.fail(str(error), call.at) from None
         except Exception:  # Attributes of a kind that the rule does not expect.
             message = f"{spec.name}: the attributes are not of the right kind"
             raise self.source.fail(message, call.at) from None
 
-    def loc(self, written: syntax.Loc) -> Loc:
+    def loc(self, written: syntax.LocSyntax) -> Loc:
         integer = self.meanings.integer
         return Loc(
             self.meanings.string(written.file), integer(written.line), integer(written.column)
         )
 
-    def define(self, token: Token, typed: Typed) -> Value:
+    def define(self, token: Token, typed: ShardedType) -> Value:
         name = self.meanings.name(token)
         if name in self.values or name in self.ended:
-            first = next(t for t in _definitions(self.written) if t == token)
+            first = next(t for t in _definition_tokens(self.written) if t == token)
             raise self.source.fail(
                 f"{token} is defined twice, first on line {self.source.line(first)}", token
             )
@@ -247,18 +252,18 @@ class _Reader:
         name = self.meanings.name(token)
         if name in self.ended:
             reason = "is defined in a block that has ended; let the block yield it"
-        elif any(t == token for t in _definitions(self.written)):
+        elif any(t == token for t in _definition_tokens(self.written)):
             reason = "is used before it is defined"
         else:
-            hint = suggestion(token, [f"%{other}" for other in self.values])
+            hint = suggest_name(token, [f"%{other}" for other in self.values])
             reason = "is not defined" + (f"; {hint}" if hint else "")
         raise self.source.fail(f"{token} {reason}", token)
 
 
-def _definitions(written: syntax.Function) -> Iterator[Token]:
+def _definition_tokens(written: syntax.FunctionSyntax) -> Iterator[Token]:
     """Yield the definitions of values of a function in text order."""
 
-    def of(block: syntax.Block) -> Iterator[Token]:
+    def of(block: syntax.BlockSyntax) -> Iterator[Token]:
         yield from (param.name for param in block.params)
         for op in block.ops:
             for part in op.parts:
@@ -266,15 +271,15 @@ def _definitions(written: syntax.Function) -> Iterator[Token]:
                     break
                 yield part
             for part in op.parts:
-                if type(part) is syntax.Block:
+                if type(part) is syntax.BlockSyntax:
                     yield from of(part)
 
     return of(written.body)
 
 
-def _token(written: syntax.Type) -> Token:
+def _token_of_type(written: syntax.TypeSyntax) -> Token:
     return written if isinstance(written, Token) else written.tensor
 
 
-def _present(outer: list[Global | None]) -> tuple[Global, ...]:
+def _without_none(outer: list[GlobalTensor | None]) -> tuple[GlobalTensor, ...]:
     return tuple(g for g in outer if g is not None)

@@ -9,42 +9,42 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shardir.build import Names
-from shardir.ir import Block, Function, Global, Module, Op, Value
-from shardir.mesh import Mesh
-from shardir.opset import Attr, Dense, Symbol
-from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.ir.builder import UniqueNames
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value
+from shardir.ir.operation import Attr, Dense, Symbol
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
+from shardir.ir.types import TensorType
 from shardir.text.literals import (
-    quote,
-    show_dense,
-    show_name,
-    show_number,
-    show_symbol,
-    show_word,
+    format_dense,
+    format_name,
+    format_number,
+    format_symbol,
+    format_word,
+    quote_string,
 )
-from shardir.types import TensorType
 
-AXES = ("axes", "in_axes", "out_axes", "source", "target")
+AXIS_ATTRIBUTES = ("axes", "in_axes", "out_axes", "source", "target")
 """The attributes whose words are mesh axes."""
 
 
-def show(module: Module, *, locations: bool = False) -> str:
+def print_module(module: Module, *, locations: bool = False) -> str:
     """Return the module as text; with `locations`, including origins and reasons of operations."""
     printer = Printer(module.meshes, locations)
-    meshes = "\n".join(map(show_mesh, module.meshes))
+    meshes = "\n".join(map(print_mesh, module.meshes))
     functions = ("\n".join(printer.function(f)) for f in module.functions)
     text = "\n\n".join(filter(None, [meshes, *functions]))
     return f"{text}\n" if text else ""
 
 
-def show_mesh(mesh: Mesh) -> str:
-    axes = ", ".join(f"{show_word(name)}={size}" for name, size in mesh.axes)
+def print_mesh(mesh: Mesh) -> str:
+    axes = ", ".join(f"{format_word(name)}={size}" for name, size in mesh.axes)
     devices = f" devices=[{', '.join(map(str, mesh.device_ids))}]" if mesh.device_ids else ""
-    return f"mesh @{show_name(mesh.name)} = [{axes}]{devices}"
+    return f"mesh @{format_name(mesh.name)} = [{axes}]{devices}"
 
 
 @dataclass
-class Line:
+class OpLine:
     """The text of an operation in parts, so that errors can underline a part."""
 
     results: list[str]
@@ -92,13 +92,13 @@ class Printer:
         params = [self.param(p, names) for p in body.params]
         results = self.results(function)
         if spmd:
-            params = _outer(params, [self.outer(g) for g in spmd.params])
-            results = _outer(results, [self.outer(g) for g in spmd.results])
-        head = f"{'spmd ' if spmd else ''}func @{show_name(function.name)}("
+            params = _append_global_types(params, [self.outer(g) for g in spmd.params])
+            results = _append_global_types(results, [self.outer(g) for g in spmd.results])
+        head = f"{'spmd ' if spmd else ''}func @{format_name(function.name)}("
         tail = f") -> ({', '.join(results)}) {{"
         lines = [head, *(f"  {param}," for param in params), tail] if params else [head + tail]
         self._ops(body, names, "  ", lines)
-        lines.append(f"  {_leave('return', body, names)}")
+        lines.append(f"  {_terminator('return', body, names)}")
         lines.append("}")
         return lines
 
@@ -110,12 +110,12 @@ class Printer:
         asked = list(function.results) + [None] * len(function.body.returns)
         return [self.typed(v.type, s) for v, s in zip(function.body.returns, asked, strict=False)]
 
-    def outer(self, outer: Global) -> str:
+    def outer(self, outer: GlobalTensor) -> str:
         return self.typed(outer.type, outer.sharding, outer=True)
 
-    def op(self, op: Op, names: Mapping[Value, str]) -> Line:
+    def op(self, op: Op, names: Mapping[Value, str]) -> OpLine:
         """Return the line of an operation without its blocks."""
-        return Line(
+        return OpLine(
             [names[v] for v in op.results],
             op.spec.name,
             [names[v] for v in op.operands],
@@ -136,13 +136,13 @@ class Printer:
                     params = ", ".join(self.param(p, names) for p in block.params)
                     lines.append(f"{inner}({params}) =>")
                 self._ops(block, names, inner, lines)
-                lines.append(f"{inner}{_leave('yield', block, names)}")
+                lines.append(f"{inner}{_terminator('yield', block, names)}")
                 lines.append(f"{indent}}}")
 
     @staticmethod
     def _origin(op: Op) -> str:
-        loc = f" loc({quote(op.loc.file)}:{op.loc.line}:{op.loc.column})" if op.loc else ""
-        return loc + (f" why({quote(op.why)})" if op.why else "")
+        loc = f" loc({quote_string(op.loc.file)}:{op.loc.line}:{op.loc.column})" if op.loc else ""
+        return loc + (f" why({quote_string(op.why)})" if op.why else "")
 
     def typed(self, type: TensorType, sharding: Sharding | None, *, outer: bool = False) -> str:
         """Return a type with its sharding; a global type (`outer`) always shows one."""
@@ -155,7 +155,7 @@ class Printer:
         if sharding is None:
             return str(type)
         mesh = next((mesh for mesh in self.meshes if mesh.name == sharding.mesh), None)
-        dims = list(sharding.dims) + [Dim()] * (type.rank - len(sharding.dims))
+        dims = list(sharding.dims) + [DimSharding()] * (type.rank - len(sharding.dims))
         sizes = [*map(str, type.shape), *["?"] * (len(dims) - type.rank)]
         cuts = [f"{n}{self._dim(dim, mesh)}" for n, dim in zip(sizes, dims, strict=True)]
         text = f"{type.dtype}[{', '.join(cuts)}]"
@@ -170,10 +170,10 @@ class Printer:
         return (
             text
             if is_shown and sharding.mesh == first
-            else f"{text} on @{show_name(sharding.mesh)}"
+            else f"{text} on @{format_name(sharding.mesh)}"
         )
 
-    def _dim(self, dim: Dim, mesh: Mesh | None) -> str:
+    def _dim(self, dim: DimSharding, mesh: Mesh | None) -> str:
         priority = "" if dim.priority is None else f" p{dim.priority}"
         if not dim.axes:
             return f"@-{priority}" if not dim.open else f"@?{priority}" if priority else ""
@@ -182,57 +182,60 @@ class Printer:
         return f"@{cut}{'?' if dim.open else ''}{priority}"
 
     def _axes(self, axes: Axes, mesh: Mesh | None) -> str:
-        return ", ".join(show_axis(axis, mesh) for axis in axes)
+        return ", ".join(format_axis(axis, mesh) for axis in axes)
 
     def attr(self, key: str, attr: Attr) -> str:
         match attr:
             case tuple() | list():
                 return f"[{', '.join(self.attr(key, item) for item in attr)}]"
             case Axis():
-                return show_axis(attr, mesh_of(attr.name, self.meshes) if key in AXES else None)
+                return format_axis(
+                    attr,
+                    find_mesh_with_axis(attr.name, self.meshes) if key in AXIS_ATTRIBUTES else None,
+                )
             case Symbol():
-                return show_symbol(attr)
+                return format_symbol(attr)
             case str():
-                return quote(attr)
+                return quote_string(attr)
             case Dense():
-                return show_dense(attr)
+                return format_dense(attr)
             case np.generic():
                 return self.attr(key, attr.item())
             case bool() | int() | float() | complex():
-                return show_number(attr)
+                return format_number(attr)
             case _:
-                return quote(repr(attr))
+                return quote_string(repr(attr))
 
 
-def mesh_of(axis: str, meshes: tuple[Mesh, ...]) -> Mesh | None:
+def find_mesh_with_axis(axis: str, meshes: tuple[Mesh, ...]) -> Mesh | None:
     """Return the first mesh that has an axis of this name."""
     return next((mesh for mesh in meshes if axis in mesh.sizes), None)
 
 
-def show_axis(axis: Axis, mesh: Mesh | None) -> str:
+def format_axis(axis: Axis, mesh: Mesh | None) -> str:
     """Return `data` for a full axis of the mesh, else `data:(pre)size`."""
-    name = show_word(axis.name)
+    name = format_word(axis.name)
     if mesh and axis.name in mesh.sizes and axis.is_whole(mesh):
         return name
     return f"{name}:({axis.pre}){axis.size}"
 
 
-def _outer(local: list[str], outer: list[str]) -> list[str]:
+def _append_global_types(local: list[str], outer: list[str]) -> list[str]:
     return [f"{text} of {outer[i]}" if i < len(outer) else text for i, text in enumerate(local)]
 
 
-def _leave(word: str, block: Block, names: Mapping[Value, str]) -> str:
+def _terminator(word: str, block: Block, names: Mapping[Value, str]) -> str:
     return " ".join([word, ", ".join(names[v] for v in block.returns)]).rstrip()
 
 
-class _Spellings(dict[Value, str]):
+class _ValueTexts(dict[Value, str]):
     """The text of each value; a value without a definition gets a name on first use."""
 
     def __init__(self) -> None:
-        self.names = Names()
+        self.names = UniqueNames()
 
     def __missing__(self, value: Value) -> str:
-        self[value] = text = f"%{show_name(self.names.fresh(value.name))}"
+        self[value] = text = f"%{format_name(self.names.fresh(value.name))}"
         return text
 
 
@@ -241,15 +244,15 @@ def unique_names(function: Function) -> Mapping[Value, str]:
 
     The first value with a name keeps it; generated names give way to it.
     """
-    spellings, nameless = _Spellings(), []
+    spellings, nameless = _ValueTexts(), []
     taken: set[str] = set()
     for value in _definitions(function.body):
         if not value.name or value.name in taken:
             nameless.append(value)
         elif value not in spellings:
             taken.add(value.name)
-            spellings[value] = f"%{show_name(value.name)}"
-    spellings.names = Names(sorted(taken))
+            spellings[value] = f"%{format_name(value.name)}"
+    spellings.names = UniqueNames(sorted(taken))
     for value in nameless:
         spellings[value]
     return spellings

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from lark import Lark, Token
 
-from shardir.text import source
+from shardir.text import source_text
 
 
-class Axis(NamedTuple):
+class AxisSyntax(NamedTuple):
     """An axis: `data`, or `data:(pre)size`."""
 
     name: Token
@@ -22,17 +22,17 @@ class Axis(NamedTuple):
     size: Token | None = None
 
 
-class List(NamedTuple):
+class ListSyntax(NamedTuple):
     items: list[Any]
 
 
-class Complex(NamedTuple):
+class ComplexSyntax(NamedTuple):
     at: Token
     real: Token
     imag: Token
 
 
-class Dense(NamedTuple):
+class DenseSyntax(NamedTuple):
     """An array `dense(f32, [1.0, 2.0])`; its list is one token, which `IrSource.list` parses."""
 
     at: Token
@@ -40,7 +40,7 @@ class Dense(NamedTuple):
     items: Any
 
 
-class Blob(NamedTuple):
+class DenseBytesSyntax(NamedTuple):
     """An array `dense(f32[100], "base64")`."""
 
     at: Token
@@ -48,152 +48,164 @@ class Blob(NamedTuple):
     data: Token
 
 
-Attr = Token | Axis | List | Complex | Dense | Blob
+AttrSyntax = Token | AxisSyntax | ListSyntax | ComplexSyntax | DenseSyntax | DenseBytesSyntax
 
 
-class Attribute(NamedTuple):
+class AttributeSyntax(NamedTuple):
     name: Token
-    attr: Attr
+    attr: AttrSyntax
 
 
-class Mark(NamedTuple):
+class TypeAnnotation(NamedTuple):
     """An annotation after the brackets of a type: `replicated(x)`, `unreduced(x)`, `on @m`."""
 
     word: Token
     items: list[Any]
 
 
-class Marked(NamedTuple):
+class AnnotatedType(NamedTuple):
     tensor: Token
-    marks: list[Mark]
+    marks: list[TypeAnnotation]
 
 
-Type = Token | Marked
+TypeSyntax = Token | AnnotatedType
 
 
-class Cut(NamedTuple):
+class DimAxesSyntax(NamedTuple):
     """The axes of a dimension after `@`."""
 
-    axes: list[Axis]
+    axes: list[AxisSyntax]
 
 
-class Dim(NamedTuple):
+class DimSyntax(NamedTuple):
     size: Token
-    cut: Cut | None
+    cut: DimAxesSyntax | None
     open: bool
     priority: Token | None
 
 
-class Tensor(NamedTuple):
+class TensorSyntax(NamedTuple):
     dtype: Token
-    dims: list[Dim]
+    dims: list[DimSyntax]
 
 
-class Extent(NamedTuple):
+class MeshAxisSyntax(NamedTuple):
     name: Token
     size: Token
 
 
-class Mesh(NamedTuple):
+class MeshSyntax(NamedTuple):
     name: Token
-    extents: list[Extent]
-    devices: List | None
+    extents: list[MeshAxisSyntax]
+    devices: ListSyntax | None
 
 
-class Param(NamedTuple):
+class ParamSyntax(NamedTuple):
     name: Token
-    type: Type
-    outer: Type | None
+    type: TypeSyntax
+    outer: TypeSyntax | None
 
 
-class Result(NamedTuple):
-    type: Type
-    outer: Type | None
+class ResultSyntax(NamedTuple):
+    type: TypeSyntax
+    outer: TypeSyntax | None
 
 
-class Outer(NamedTuple):
-    type: Type
+class GlobalSyntax(NamedTuple):
+    type: TypeSyntax
 
 
-class Loc(NamedTuple):
+class LocSyntax(NamedTuple):
     file: Token
     line: Token
     column: Token
 
 
-class Why(NamedTuple):
+class WhySyntax(NamedTuple):
     text: Token
 
 
-class Op(NamedTuple):
+class OpSyntax(NamedTuple):
     """An operation: result names, name, arguments, types, loc, why, blocks, in text order."""
 
     parts: list[Any]
 
 
-class Block(NamedTuple):
+class BlockSyntax(NamedTuple):
     """A block; `end` is the word `yield` or `return` before the returned values."""
 
-    params: list[Param]
-    ops: list[Op]
+    params: list[ParamSyntax]
+    ops: list[OpSyntax]
     end: Token
     values: list[Token]
 
 
-class Function(NamedTuple):
+class FunctionSyntax(NamedTuple):
     spmd: bool
     name: Token
-    params: list[Param]
-    results: list[Result]
-    body: Block
+    params: list[ParamSyntax]
+    results: list[ResultSyntax]
+    body: BlockSyntax
 
 
-class Module(NamedTuple):
-    items: list[Mesh | Function]
+class ModuleSyntax(NamedTuple):
+    items: list[MeshSyntax | FunctionSyntax]
 
 
 Children = list[Any]
 
 
-class _Records:
+class _SyntaxTransformer:
     """Functions that convert the parts of each grammar rule to its record."""
 
     params = results = head = devices = staticmethod(lambda parts: parts)
-    module, op, list, cut = (staticmethod(record) for record in (Module, Op, List, Cut))
+    module, op, list, cut = (
+        staticmethod(record) for record in (ModuleSyntax, OpSyntax, ListSyntax, DimAxesSyntax)
+    )
     extent, loc, attribute, why, axis, complex, dense, blob, outer = (
         staticmethod(lambda parts, record=record: record(*parts))
-        for record in (Extent, Loc, Attribute, Why, Axis, Complex, Dense, Blob, Outer)
+        for record in (
+            MeshAxisSyntax,
+            LocSyntax,
+            AttributeSyntax,
+            WhySyntax,
+            AxisSyntax,
+            ComplexSyntax,
+            DenseSyntax,
+            DenseBytesSyntax,
+            GlobalSyntax,
+        )
     )
 
     @staticmethod
-    def mesh(parts: Children) -> Mesh:
+    def mesh(parts: Children) -> MeshSyntax:
         name, *rest = parts
-        devices = rest.pop()[0] if rest and not isinstance(rest[-1], Extent) else None
-        return Mesh(name, rest, devices)
+        devices = rest.pop()[0] if rest and not isinstance(rest[-1], MeshAxisSyntax) else None
+        return MeshSyntax(name, rest, devices)
 
     @staticmethod
-    def function(parts: Children) -> Function:
+    def function(parts: Children) -> FunctionSyntax:
         name, params, results, body = parts[-4:]
-        return Function(len(parts) > 4, name, params, results, body._replace(params=params))
+        return FunctionSyntax(len(parts) > 4, name, params, results, body._replace(params=params))
 
     @staticmethod
-    def param(parts: Children) -> Param:
-        return Param(parts[0], parts[1], parts[2].type if len(parts) > 2 else None)
+    def param(parts: Children) -> ParamSyntax:
+        return ParamSyntax(parts[0], parts[1], parts[2].type if len(parts) > 2 else None)
 
     @staticmethod
-    def result(parts: Children) -> Result:
-        return Result(parts[0], parts[1].type if len(parts) > 1 else None)
+    def result(parts: Children) -> ResultSyntax:
+        return ResultSyntax(parts[0], parts[1].type if len(parts) > 1 else None)
 
     @staticmethod
-    def body(parts: Children) -> Block:
-        end = next(i for i, part in enumerate(parts) if not isinstance(part, Op))
-        return Block([], parts[:end], parts[end], parts[end + 1 :])
+    def body(parts: Children) -> BlockSyntax:
+        end = next(i for i, part in enumerate(parts) if not isinstance(part, OpSyntax))
+        return BlockSyntax([], parts[:end], parts[end], parts[end + 1 :])
 
     @staticmethod
-    def block(parts: Children) -> Block:
+    def block(parts: Children) -> BlockSyntax:
         if isinstance(parts[0], list):
-            return _Records.body(parts[1:])._replace(params=parts[0][0])
-        return _Records.body(parts)
+            return _SyntaxTransformer.body(parts[1:])._replace(params=parts[0][0])
+        return _SyntaxTransformer.body(parts)
 
     @staticmethod
     def word(parts: Children) -> Token:
@@ -201,23 +213,25 @@ class _Records:
         return token
 
     @staticmethod
-    def marked(parts: Children) -> Marked:
-        return Marked(parts[0], parts[1:])
+    def marked(parts: Children) -> AnnotatedType:
+        return AnnotatedType(parts[0], parts[1:])
 
     @staticmethod
-    def mark(parts: Children) -> Mark:
-        return Mark(parts[0], parts[1:])
+    def mark(parts: Children) -> TypeAnnotation:
+        return TypeAnnotation(parts[0], parts[1:])
 
     @staticmethod
-    def tensor(parts: Children) -> Tensor:
-        return Tensor(parts[0], parts[1:])
+    def tensor(parts: Children) -> TensorSyntax:
+        return TensorSyntax(parts[0], parts[1:])
 
     @staticmethod
-    def dim(parts: Children) -> Dim:
+    def dim(parts: Children) -> DimSyntax:
         size, *rest = parts
-        cut = rest.pop(0) if rest and isinstance(rest[0], Cut) else None
+        cut = rest.pop(0) if rest and isinstance(rest[0], DimAxesSyntax) else None
         open = bool(rest) and rest[0].type == "OPEN"
-        return Dim(size, cut, open, rest[-1] if rest and rest[-1].type == "PRIORITY" else None)
+        return DimSyntax(
+            size, cut, open, rest[-1] if rest and rest[-1].type == "PRIORITY" else None
+        )
 
 
 @cache
@@ -227,11 +241,11 @@ def _grammar() -> Lark:
         parser="lalr",
         start=["module", "tensor", "list"],
         maybe_placeholders=False,
-        transformer=_Records(),
+        transformer=_SyntaxTransformer(),
     )
 
 
-_WORDS = {
+_TERMINAL_NAMES = {
     "VALUE": "a value such as %x",
     "SYMBOL": "a name such as @f",
     "TYPE": "a type such as f32[64, 128]",
@@ -245,28 +259,28 @@ _WORDS = {
 }  # fmt: skip
 
 
-class Source(source.Source):
+class IrSource(source_text.SourceText):
     """A text of IR."""
 
-    words = _WORDS
+    words = _TERMINAL_NAMES
     hidden = ("BLANK", "COMMENT")
 
     @staticmethod
     def grammar() -> Lark:
         return _grammar()
 
-    def module(self) -> Module:
+    def module(self) -> ModuleSyntax:
         """Return the syntax of the module; raise `ParseError` for a syntax error."""
-        module: Module = self.parse("module", self.text, 0)
+        module: ModuleSyntax = self.parse("module", self.text, 0)
         return module
 
-    def list(self, token: Token) -> List:
+    def list(self, token: Token) -> ListSyntax:
         """Return the syntax of a list."""
         # Leading blanks preserve the positions of the tokens in the whole text.
-        items: List = self.parse("list", " " * (token.start_pos or 0) + str(token), 0)
+        items: ListSyntax = self.parse("list", " " * (token.start_pos or 0) + str(token), 0)
         return items
 
-    def tensor(self, token: Token) -> Tensor:
+    def tensor(self, token: Token) -> TensorSyntax:
         """Return the syntax of a type."""
-        tensor: Tensor = self.parse("tensor", str(token), token.start_pos or 0)
+        tensor: TensorSyntax = self.parse("tensor", str(token), token.start_pos or 0)
         return tensor

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from shardir.backends.cpu import BACKEND
-from shardir.interpret import mesh_of
-from shardir.ir import Module
-from shardir.shards import cut, join
+from shardir.backends.numpy import BACKEND
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.interpret.shards import assemble_shards, slice_shard
+from shardir.ir.module import Module
 
 Array = npt.NDArray[Any]
 
@@ -18,13 +18,13 @@ def computed(module: Module, arguments: list[Array]) -> list[Array]:
     spmd = module.main.spmd
     if spmd is None:
         return [shards[0] for shards in program([[argument] for argument in arguments])]
-    mesh = mesh_of(module)
+    mesh = spmd_mesh_of(module)
     shards = [
-        [cut(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
+        [slice_shard(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
         for argument, outer in zip(arguments, spmd.params, strict=True)
     ]
     results = program(shards)
     return [
-        join(parts, outer.type, outer.sharding, mesh)
+        assemble_shards(parts, outer.type, outer.sharding, mesh)
         for parts, outer in zip(results, spmd.results, strict=True)
     ]

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.agreement import agree, rounding
 from shardir.backends import get_backend
 from shardir.backends.base import UnknownBackendError
-from shardir.backends.cpu import BACKEND
-from shardir.backends.cpu.kernels import kernel_of
-from shardir.build import substitute
+from shardir.backends.numpy import BACKEND
+from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.errors import NoRule
-from shardir.interpret import run
-from shardir.ir import Module
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.builder import substitute
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
-from shardir.sampling import random_arguments
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from tests.backends.computed import computed
 from tests.samples import SAMPLES
@@ -34,7 +34,7 @@ EXAMPLES = max(settings().max_examples // 4, 25)
 def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
     module = Module((), (sample.function(),))
     arguments = [np.asarray(a) for a in sample.arrays()]
-    assert agree(run(module, arguments), computed(module, arguments), rounding(module))
+    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
 
 
 @settings(max_examples=EXAMPLES)
@@ -45,10 +45,10 @@ def test_partitioned_programs_run_as_interpreted(data: st.DataObject) -> None:
     body = module.main.body
     cuts = {p: replace(p, sharding=data.draw(shardings(mesh, p.type.shape))) for p in body.params}
     function = replace(module.main, body=substitute(body, cuts))
-    program = Pipeline.parse(DEFAULT)(replace(module, functions=(function,)))
+    program = Pipeline.parse(DEFAULT_PIPELINE)(replace(module, functions=(function,)))
     arguments = random_arguments(program, whole=True)
     want, got = run(program, arguments), computed(program, arguments)
-    assert agree(want, got, rounding(module))
+    assert are_close(want, got, tolerance_of(module))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_contractions_are_einsums(dims: str, dtype: str) -> None:
         f'  %z = dot(%x, %y, dims="{dims}") : {text[2]}\n  return %z\n}}\n'
     )
     arguments = random_arguments(module, whole=True)
-    assert agree(run(module, arguments), computed(module, arguments), rounding(module))
+    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
 
 
 REPLICATED = """\
@@ -153,7 +153,7 @@ def test_devices_may_part_ways_and_meet_again() -> None:
 
 
 def test_threads_may_call_one_program() -> None:
-    module = Pipeline.parse(DEFAULT)(
+    module = Pipeline.parse(DEFAULT_PIPELINE)(
         parse(
             "mesh @m = [x=4]\n\nfunc @f(\n  %a: f32[1024@x, 256],\n) -> (f32[1024, 256]) {\n"
             "  %b = tanh(%a) : f32[1024, 256]\n  return %b\n}\n"
@@ -198,5 +198,5 @@ func @f(
         kernel_of(unknown)
     assert str(caught.value) == (
         "reshard %b: target 'cpu' has no lowering for it; write it with other operations, or "
-        "register a lowering in backends/cpu/kernels.py"
+        "register a lowering in backends/numpy/kernel_table.py"
     )

@@ -3,13 +3,13 @@
 import pytest
 
 from shardir.errors import (
-    MOST_CHARACTERS,
-    MOST_IN_A_LINE,
+    MAX_LINE_CHARACTERS,
+    MAX_MESSAGE_CHARACTERS,
     ParseError,
     ShardirError,
     VerifyError,
-    bounded,
-    suggestion,
+    bound_message,
+    suggest_name,
 )
 from shardir.text.parser import parse
 
@@ -32,7 +32,7 @@ END = "\n  return %y\n}\n"
 def test_messages_about_long_texts_are_short(line: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(HEAD + line + END)
-    assert len(str(caught.value)) < 2 * MOST_IN_A_LINE
+    assert len(str(caught.value)) < 2 * MAX_LINE_CHARACTERS
 
 
 def test_a_long_line_is_shown_around_the_place() -> None:
@@ -60,12 +60,12 @@ def test_control_characters_are_escaped() -> None:
 def test_every_error_of_ours_is_bounded() -> None:
     assert str(ShardirError("a\x00b\x7f\u202e\ud800\n\tc")) == "a\\x00b\\x7f\\u202e\\ud800\n\tc"
     long = str(VerifyError("x" * 10**6))
-    assert len(long) < MOST_IN_A_LINE + 100
+    assert len(long) < MAX_LINE_CHARACTERS + 100
     assert "[... 999084 characters ...]" in long
-    assert len(bounded("fault\n" * 10**5)) < MOST_CHARACTERS + 100
-    assert bounded("plain\ntext") == "plain\ntext"
+    assert len(bound_message("fault\n" * 10**5)) < MAX_MESSAGE_CHARACTERS + 100
+    assert bound_message("plain\ntext") == "plain\ntext"
 
 
 def test_long_names_are_not_compared() -> None:
-    assert suggestion("nega", ["neg"]) == "did you mean 'neg'?"
-    assert suggestion("neg" * 10**6, ["neg" * 10**6 + "x"]) == ""
+    assert suggest_name("nega", ["neg"]) == "did you mean 'neg'?"
+    assert suggest_name("neg" * 10**6, ["neg" * 10**6 + "x"]) == ""

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from shardir.errors import DrawError
-from shardir.graph import critical_path, graph_of, to_dot, to_svg
-from shardir.ir import Module, Op
+from shardir.graph import build_graph, critical_path, to_dot, to_svg
+from shardir.ir.module import Module, Op
 from shardir.text.parser import parse
 from tests.strategies import any_modules
 
@@ -43,7 +43,7 @@ def test_edges_lead_from_makers_to_users() -> None:
     block = parse(PROGRAM).main.body
     x, p = block.params
     a, b, c, d, f = block.ops
-    graph = graph_of(block)
+    graph = build_graph(block)
 
     assert list(graph) == [x, p, a, b, c, d, f]
     assert set(graph.edges) == {(x, a), (a, b), (x, c), (p, d), (c, d), (x, d), (b, f), (d, f)}
@@ -54,7 +54,7 @@ def test_captured_values_are_nodes_of_an_inner_block() -> None:
     block = parse(PROGRAM).main.body
     c, d = block.ops[2:4]
 
-    assert list(graph_of(d.blocks[0])) == [c.result, *d.blocks[0].ops]
+    assert list(build_graph(d.blocks[0])) == [c.result, *d.blocks[0].ops]
 
 
 def test_values_that_flow_together_share_an_edge() -> None:
@@ -68,7 +68,7 @@ func @f(
 }
 """
     barrier, add = parse(text).main.body.ops
-    graph = graph_of(parse(text).main.body)
+    graph = build_graph(parse(text).main.body)
 
     assert [len(values) for *_, values in graph.edges.data("values")] == [1, 2]
     assert barrier.results == tuple(reversed(add.operands))
@@ -76,7 +76,7 @@ func @f(
 
 @given(any_modules())
 def test_the_graph_of_a_program_has_no_cycles(module: Module) -> None:
-    graph = graph_of(module.main.body)
+    graph = build_graph(module.main.body)
     order = {node: i for i, node in enumerate(graph)}
 
     assert nx.is_directed_acyclic_graph(graph)
@@ -95,7 +95,7 @@ def test_the_critical_path_is_the_heaviest() -> None:
 def test_the_critical_path_is_a_path_that_no_other_outweighs(module: Module) -> None:
     block = module.main.body
     path = critical_path(block, lambda op: len(op.name))
-    graph = graph_of(block)
+    graph = build_graph(block)
 
     assert all(graph.has_edge(a, b) for a, b in pairwise(path))
     for node in graph:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import shardir.stablehlo.reader_types as stablehlo_types
-import shardir.text.meanings as meanings
+import shardir.stablehlo.reading.types as stablehlo_types
+import shardir.text.resolver as meanings
 from shardir.errors import ParseError
-from shardir.ir import Module
+from shardir.ir.module import Module
 from shardir.stablehlo.reader import read
-from shardir.text.numbers import numbers_of
+from shardir.text.number_lists import parse_number_list
 from shardir.text.parser import parse
 
 
@@ -67,18 +67,18 @@ def test_a_list_means_the_same_to_both(seed: int, monkeypatch: pytest.MonkeyPatc
             (read, theirs(element.get(dtype, dtype), rows, "2x2x")),
         ]
     fast = [outcome(*each) for each in texts]
-    monkeypatch.setattr(meanings, "numbers_of", lambda text, words: None)
-    monkeypatch.setattr(stablehlo_types, "numbers_of", lambda text: None)
+    monkeypatch.setattr(meanings, "parse_number_list", lambda text, words: None)
+    monkeypatch.setattr(stablehlo_types, "parse_number_list", lambda text: None)
     assert fast == [outcome(*each) for each in texts]
 
 
 def test_what_is_plain() -> None:
-    assert numbers_of("[[1, 2.5], [-3e1, 4]]") == ((2, 2), [1, 2.5, -30.0, 4])
-    assert numbers_of("[true, false]") == ((2,), [True, False])
-    assert numbers_of("[[], []]") == ((2, 0), [])
-    assert numbers_of("[inf, -inf]", words=True) == ((2,), [float("inf"), float("-inf")])
+    assert parse_number_list("[[1, 2.5], [-3e1, 4]]") == ((2, 2), [1, 2.5, -30.0, 4])
+    assert parse_number_list("[true, false]") == ((2,), [True, False])
+    assert parse_number_list("[[], []]") == ((2, 0), [])
+    assert parse_number_list("[inf, -inf]", words=True) == ((2,), [float("inf"), float("-inf")])
     for text in ("[inf]", "[1, [2]]", "[[1], [2, 3]]", "1", '["a"]', "[null]", "[1", "[٣]"):
-        assert numbers_of(text) is None
+        assert parse_number_list(text) is None
 
 
 @pytest.mark.parametrize("kind", ["ours", "theirs", "bits among numbers", "bytes"])
@@ -98,8 +98,8 @@ def test_a_long_list_is_not_read_by_the_grammar(kind: str, monkeypatch: pytest.M
     def refuse(*args: Any) -> None:
         raise AssertionError("the grammar reads numbers one by one")
 
-    monkeypatch.setattr("shardir.text.syntax.Source.list", refuse)
-    monkeypatch.setattr("shardir.stablehlo.reader_types.Types._flat", refuse)
+    monkeypatch.setattr("shardir.text.syntax.IrSource.list", refuse)
+    monkeypatch.setattr("shardir.stablehlo.reading.types.TypeParser._flat", refuse)
     assert outcome(*texts[kind]) == ("float32", array.tobytes())
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from shardir.equality import difference, equal
 from shardir.errors import ParseError
+from shardir.ir.equality import are_equal, find_difference
 from shardir.text.parser import parse
-from shardir.verify import faults, verify
+from shardir.verify.verifier import find_faults, verify
 
 PROGRAM = """\
 mesh @m = [x=2, y=4]
@@ -50,14 +50,14 @@ def test_text_says_all_of_it(text: str) -> None:
     module = parse(text)
     verify(module)
     assert str(module) == text
-    assert equal(module, parse(text))
+    assert are_equal(module, parse(text))
 
 
 def test_two_that_are_cut_in_other_ways_differ() -> None:
     other = PROGRAM.replace("[[[x], []], [[]]]", "[[[x], []], [[x]]]").replace(
         "%q: f32[8]", "%q: f32[4]"
     )
-    found = difference(parse(PROGRAM), parse(other))
+    found = find_difference(parse(PROGRAM), parse(other))
     assert found is not None
     assert found.startswith("@f: the attributes differ")
 
@@ -124,4 +124,4 @@ def test_cuts_must_fit(old: str, new: str, says: str) -> None:
     ],
 )  # fmt: skip
 def test_the_verifier_knows_what_is_local(text: str, old: str, new: str, says: str) -> None:
-    assert [fault.message for fault in faults(parse(text.replace(old, new, 1)))] == [says]
+    assert [fault.message for fault in find_faults(parse(text.replace(old, new, 1)))] == [says]

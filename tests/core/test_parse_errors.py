@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from shardir.errors import ParseError
 from shardir.text.parser import parse
-from shardir.text.printer import show
+from shardir.text.printer import print_module
 from tests.strategies import any_modules
 
 FUNCTION = """\
@@ -342,7 +342,7 @@ PIECES = WORDS.split()
 @st.composite
 def mutilated(draw: st.DrawFn) -> str:
     """The text of a module with a few tokens lost, replaced, added, swapped or reversed."""
-    tokens: list[str] = TOKENS.findall(show(draw(any_modules()), locations=True))
+    tokens: list[str] = TOKENS.findall(print_module(draw(any_modules()), locations=True))
     for _ in range(draw(st.integers(1, 3))):
         if not tokens:
             break
@@ -367,5 +367,5 @@ def test_nothing_but_a_parse_error_escapes(text: str) -> None:
         module = parse(text)
     except ParseError:
         return
-    again = show(module, locations=True)
-    assert show(parse(again), locations=True) == again
+    again = print_module(module, locations=True)
+    assert print_module(parse(again), locations=True) == again

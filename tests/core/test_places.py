@@ -1,6 +1,6 @@
 """Where a text defines its values: columns and lines, blocks included."""
 
-from shardir.text.places import places
+from shardir.text.definition_locations import find_definition_locations
 
 TEXT = """\
 mesh @m = [a=2]
@@ -22,7 +22,7 @@ func @f(
 
 
 def test_every_definition_has_a_place() -> None:
-    found = places(TEXT, "f.ir")
+    found = find_definition_locations(TEXT, "f.ir")
 
     assert {name: (loc.line, loc.column) for (_, name), loc in found.items()} == {
         "%x": (4, 3),

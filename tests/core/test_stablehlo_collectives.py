@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.interpret import run
+from shardir.interpret.interpreter import run
 from shardir.ops.opaque import unknown_operations
-from shardir.passes import ReshardExactly
-from shardir.passes.pipeline import DEFAULT, Pipeline
+from shardir.passes import InsertExplicitReshards
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
-from shardir.text.printer import show
+from shardir.text.printer import print_module
 
 MANUAL = """\
 sdy.mesh @m = <["x"=2, "y"=2]>
@@ -70,7 +70,7 @@ func @f(
   return %y
 }
 """)
-    text = show(ReshardExactly()(module))
+    text = print_module(InsertExplicitReshards()(module))
     assert "%x.whole = reshard(%x) : f32[16@-]" in text
     assert "%y = slice(%x.whole, starts=[0], strides=[1]) : f32[8@-]" in text
 
@@ -97,7 +97,7 @@ def computed(operation: str, *, scalar: bool = False, order: str = "") -> Any:
     text = text.replace("LOCAL", "tensor<1xui32>" if scalar else "tensor<4x3xf32>")
     module = read(text)
     assert not unknown_operations(module)
-    (result,) = run(Pipeline.parse(DEFAULT)(module), [X])
+    (result,) = run(Pipeline.parse(DEFAULT_PIPELINE)(module), [X])
     return result
 
 

@@ -13,7 +13,7 @@ from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from shardir.interpret import evaluate
+from shardir.interpret.interpreter import evaluate
 from shardir.ops.opaque import unknown_operations
 from shardir.stablehlo.reader import read
 

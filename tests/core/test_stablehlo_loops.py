@@ -3,11 +3,11 @@
 import pytest
 
 from shardir.errors import ParseError
-from shardir.factor_text import parse_rule
+from shardir.op_rules.factor_rule_text import parse_rule
 from shardir.passes import Propagate
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
-from shardir.text.printer import show as show_ir
+from shardir.text.printer import print_module as show_ir
 
 PROGRAM = """\
 sdy.mesh @m = <["x"=2]>

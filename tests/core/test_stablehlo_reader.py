@@ -3,11 +3,11 @@
 import pytest
 
 from shardir.errors import ParseError
-from shardir.mesh import Mesh
+from shardir.ir.mesh import Mesh
 from shardir.passes import Propagate
-from shardir.stablehlo.reader import parts_of, read
-from shardir.text.printer import show as show_ir
-from shardir.verify import verify
+from shardir.stablehlo.reader import read, split_modules
+from shardir.text.printer import print_module as show_ir
+from shardir.verify.verifier import verify
 from tests.stablehlo_text import MLP
 
 
@@ -286,7 +286,7 @@ def test_the_generic_spelling_of_a_module() -> None:
 
 
 def test_parts_of_a_file_keep_their_lines() -> None:
-    parts = parts_of("// -----\nfunc.func @f() { return }\n// -----\n\nfunc.func @g() { }\n")
+    parts = split_modules("// -----\nfunc.func @f() { return }\n// -----\n\nfunc.func @g() { }\n")
     assert [part.strip() for part in parts] == [
         "func.func @f() { return }",
         "func.func @g() { }",

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from shardir.equality import difference
-from shardir.interpret import run
-from shardir.ir import Module
-from shardir.opset import OPS
+from shardir.interpret.interpreter import run
+from shardir.ir.equality import find_difference
+from shardir.ir.module import Module
+from shardir.ir.operation import OPS
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
-from shardir.stablehlo.writer import RULES, ExportError
-from shardir.verify import verify
+from shardir.stablehlo.writing.writer import WRITERS, ExportError
+from shardir.verify.verifier import verify
 from tests.exact import must_be_exact
 from tests.samplers import sampled
 from tests.samples import SAMPLES
@@ -36,7 +36,7 @@ def test_an_operation_comes_back(sample: Sample) -> None:
     again = read(show(module))
 
     verify(again)
-    assert difference(usual(module), usual(again)) is None
+    assert find_difference(usual(module), usual(again)) is None
 
 
 @pytest.mark.parametrize("sample", COMPUTED, ids=lambda sample: sample.id)
@@ -49,7 +49,7 @@ def test_a_paraphrase_computes_the_same(sample: Sample) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-2 if want.dtype.itemsize < 4 else 1e-5)
 
 
-NAMES = [name for name in sampled(spmd=False) if OPS[name] in RULES and name not in PARAPHRASED]
+NAMES = [name for name in sampled(spmd=False) if OPS[name] in WRITERS and name not in PARAPHRASED]
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
@@ -62,10 +62,10 @@ def test_random_modules_come_back(module: Module) -> None:
         return
     again = read(text)
     verify(again)
-    assert difference(again, read(show(again))) is None
+    assert find_difference(again, read(show(again))) is None
     exact = all(map(comes_back, module.main.body.walk()))
     if exact and not _keys(module) and not _on_one_device(module):
-        assert difference(usual(module), usual(again)) is None
+        assert find_difference(usual(module), usual(again)) is None
 
 
 @settings(max_examples=60)

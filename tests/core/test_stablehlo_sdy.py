@@ -2,15 +2,15 @@
 
 import pytest
 
-from shardir.equality import difference
 from shardir.errors import ParseError
-from shardir.placement import Axis, Sharding
+from shardir.ir.equality import find_difference
+from shardir.ir.sharding import Axis, Sharding
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
-from shardir.stablehlo.writer import ExportError
+from shardir.stablehlo.writing.writer import ExportError
 from shardir.text.parser import parse
-from shardir.text.printer import show as show_ir
-from shardir.verify import verify
+from shardir.text.printer import print_module as show_ir
+from shardir.verify.verifier import verify
 
 MANUAL = """\
 sdy.mesh @m = <["x"=2, "y"=2]>
@@ -50,7 +50,7 @@ func @main(
 }
 """
     )
-    assert difference(module, read(show(module))) is None
+    assert find_difference(module, read(show(module))) is None
 
 
 def test_a_part_of_an_axis_cannot_be_manual_there() -> None:
@@ -117,6 +117,6 @@ func.func @main(%t: !stablehlo.token {sdy.sharding = #sdy.sharding<@m, []>}, %a:
 """)
     verify(module)
 
-    assert difference(module, parse(show_ir(module))) is None
-    assert difference(module, read(show(module))) is None
+    assert find_difference(module, parse(show_ir(module))) is None
+    assert find_difference(module, read(show(module))) is None
     assert module.main.body.params[0].type.nbytes == 0

@@ -8,7 +8,7 @@ from shardir.ops.opaque import unknown_operations
 from shardir.passes import Pipeline
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 from tests.stablehlo_text import MLP
 
 UNKNOWN = """\

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.build import Builder
-from shardir.equality import difference
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.mesh import Mesh
-from shardir.opset import OPS, Dense, OpSpec, Symbol
-from shardir.placement import Axis, Sharding
+from shardir.ir.builder import Builder
+from shardir.ir.equality import find_difference
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.operation import OPS, Dense, OpSpec, Symbol
+from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.types import DTYPES, TensorType
 from shardir.text.parser import parse
-from shardir.text.printer import show
-from shardir.types import DTYPES, TensorType
-from shardir.verify import verify
+from shardir.text.printer import print_module
+from shardir.verify.verifier import verify
 from tests.samplers import SAMPLERS
 from tests.strategies import any_modules, modules
 
@@ -127,18 +127,18 @@ def test_printing_what_was_parsed_gives_the_text_back(text: str) -> None:
 
 @given(any_modules())
 def test_every_module_prints_and_parses_back(module: Module) -> None:
-    text = show(module, locations=True)
+    text = print_module(module, locations=True)
     again = parse(text)
 
-    assert difference(module, again, locations=True) is None
-    assert show(again, locations=True) == text
+    assert find_difference(module, again, locations=True) is None
+    assert print_module(again, locations=True) == text
 
 
 @given(any_modules())
 def test_without_locations_the_rest_comes_back(module: Module) -> None:
     again = parse(str(module))
 
-    assert difference(module, again) is None
+    assert find_difference(module, again) is None
     assert all(op.loc is None and op.why == "" for op in again.main.body.walk())
 
 
@@ -147,7 +147,7 @@ def test_every_operation_prints_and_parses_back(name: str) -> None:
     @settings(max_examples=10)
     @given(modules(ops=[name], size=2))
     def check(module: Module) -> None:
-        assert difference(module, parse(str(module))) is None
+        assert find_difference(module, parse(str(module))) is None
 
     check()
 
@@ -207,7 +207,7 @@ def test_every_attribute_comes_back_to_the_bit(attrs: dict[str, Any]) -> None:
         op = Op(spec, (), (), attrs, (BARE,))
         module = Module((MESH,), (Function("f", Block((), (op,), ()), ()),))
 
-        assert difference(module, parse(str(module))) is None
+        assert find_difference(module, parse(str(module))) is None
 
 
 def test_an_operation_without_results_or_operands() -> None:
@@ -299,7 +299,7 @@ func @f(
 """
     module = parse(text)
 
-    assert show(module, locations=True) == text
+    assert print_module(module, locations=True) == text
     assert "loc" not in str(module)
     assert "why" not in str(module)
 
@@ -334,7 +334,7 @@ def test_a_broken_module_prints_too() -> None:
     op = replace(body.ops[0], operands=(ghost, ghost), attrs={"what": np.float32(1), "set": {1}})
     broken = replace(body, ops=(op,), returns=(ghost,))
 
-    text = show(Module((), (replace(module.main, body=broken, results=(sharding,)),)))
+    text = print_module(Module((), (replace(module.main, body=broken, results=(sharding,)),)))
 
     assert '  %0 = dot(%ghost, %ghost, what=1.0, set="{1}") : f32[64, 256]\n' in text
     assert "-> (f32[2@q:(1)2, ?@q:(1)2] on @none)" in text

@@ -2,7 +2,7 @@
 
 import sys
 
-from shardir.frontend.cli import main
+from shardir.frontend.cli.main import main
 
 
 def run(*words: str) -> int:

@@ -9,9 +9,7 @@ import shardir as sd
 from shardir.errors import (
     InterpretError,
 )
-from shardir.frontend.errors import (
-    NumberError,
-)
+from shardir.frontend.errors import NumberRangeError
 
 X = np.ones(3, np.float32)
 
@@ -35,7 +33,9 @@ def test_what_numpy_widens_is_the_declared_type_again() -> None:
     assert made(np.int64(7), "int32") == made(7, "uint8") == made(7, "float32") == 7
     with pytest.raises(InterpretError, match=r"^lambda returned float64\[\], .* return i32\[\]; "):
         made(1.5, "int32")
-    with pytest.raises(NumberError, match=r"^the result of lambda has the number 1099511627776, "):
+    with pytest.raises(
+        NumberRangeError, match=r"^the result of lambda has the number 1099511627776, "
+    ):
         made(np.int64(2**40), "int32")
     with sd.enable_x64(), pytest.raises(InterpretError, match="returned float64"):
         made(np.float64(0.5), "float32")

@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_the_library_that_is_needed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardir.frontend.saving.find_spec", lambda name: None)
+    monkeypatch.setattr("shardir.frontend.checkpoint.save.find_spec", lambda name: None)
     with pytest.raises(CheckpointError, match=r"is not installed; pip install 'shardir\[check"):
         save(tmp_path / "a", W)
     with pytest.raises(CheckpointError, match="safetensors is not installed"):

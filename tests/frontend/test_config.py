@@ -24,9 +24,9 @@ from shardir.frontend.config import (
     uneven,
     verify,
 )
+from shardir.frontend.dispatch.runnable import default_pipeline
 from shardir.frontend.errors import SettingError, UnknownSetting
-from shardir.frontend.runnable import pipeline
-from shardir.frontend.settings import settings_of
+from shardir.frontend.settings import read_environment
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
@@ -69,7 +69,7 @@ def test_the_environment_overrides_the_defaults() -> None:
 
 
 def test_an_empty_variable_is_no_setting() -> None:
-    assert settings_of({"SHARDIR_DUMP": "", "SHARDIR_VERIFY": "1"}) == {"verify": True}
+    assert read_environment({"SHARDIR_DUMP": "", "SHARDIR_VERIFY": "1"}) == {"verify": True}
 
 
 def test_a_block_overrides_what_is_around_it_and_restores() -> None:
@@ -206,7 +206,7 @@ def test_a_value_that_a_setting_does_not_take(name: str, value: object, message:
 
 def test_a_bad_environment_variable_is_named() -> None:
     with pytest.raises(SettingError) as caught:
-        settings_of({"SHARDIR_CPU_DEVICES": "many"})
+        read_environment({"SHARDIR_CPU_DEVICES": "many"})
     assert str(caught.value) == (
         "the environment variable SHARDIR_CPU_DEVICES is 'many'; it must be an integer of at least "
         "1"
@@ -230,7 +230,7 @@ def test_programs_move_as_shardy_has_it() -> None:
         with config(shardy_exact=exact):
             compiled = sd.jit(chosen, out_shardings=out).lower(*args).compile()
             assert (compiled(*args) == 1).all()
-            assert ("insert-explicit-reshards" in str(pipeline())) is exact
+            assert ("insert-explicit-reshards" in str(default_pipeline())) is exact
         received.append(sum(each.nbytes for each in compiled.collectives()))
     assert received[0] <= received[1]
 

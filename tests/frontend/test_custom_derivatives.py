@@ -24,7 +24,7 @@ from shardir import (
 )
 from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend import numpy as snp
-from shardir.frontend.symbolic_zero import SymbolicZero
+from shardir.frontend.transforms.symbolic_zero import SymbolicZero
 from tests.refusing import first_line
 
 

@@ -121,7 +121,7 @@ def test_what_is_lowered_answers_every_question() -> None:
 
 def test_nobody_pays_for_questions_that_are_not_asked() -> None:
     code = (
-        "import sys, shardir.frontend.stages, shardir.frontend.cli\n"
+        "import sys, shardir.frontend.dispatch.stages, shardir.frontend.cli.main\n"
         "assert 'shardir.passes.explain' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,10 +11,10 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.backends.cpu.native.runtime import memory
-from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
-from shardir.frontend.entering import entered
-from shardir.frontend.errors import NumberError
+from shardir.backends.cpu.errors import OutOfMemoryError
+from shardir.backends.cpu.threads import memory
+from shardir.frontend.arrays.native_import import import_natively
+from shardir.frontend.errors import NumberRangeError
 from tests.counting import count_calls
 from tests.frontend.answered import (
     A,
@@ -249,7 +249,7 @@ def test_numbers_of_numpy_are_read_as_they_are() -> None:
                 assert made.dtype == wanted.dtype
                 np.testing.assert_array_equal(made, wanted)
                 np.testing.assert_array_equal(np.signbit(made), np.signbit(wanted))
-        with pytest.raises(NumberError, match="4294967296"):
+        with pytest.raises(NumberRangeError, match="4294967296"):
             snp.add(whole, np.int64(2**32))
         for place in (np.int64(0), np.int64(2), np.int32(1)):
             np.testing.assert_array_equal(X[place], A[place])
@@ -308,7 +308,7 @@ def test_integers_that_do_not_fit_are_told_in_every_call() -> None:
                     np.testing.assert_array_equal(snp.add(array, array), np.full(size, 2))
                 array[place] = beyond
                 for _ in range(3):
-                    with pytest.raises(NumberError, match=str(beyond)):
+                    with pytest.raises(NumberRangeError, match=str(beyond)):
                         snp.add(array, array)
                 array[place] = beyond - 1 if beyond > 0 else beyond + 1
                 assert int(snp.ravel(array)[place]) == array[place]
@@ -353,7 +353,7 @@ def test_memory_of_entering_arrays_is_limited() -> None:
     for _ in range(3):
         np.testing.assert_array_equal(snp.ravel(array)[:3], [1, 1, 1])
     kept: list[Any] = []
-    with memory.limited(1 << 20), pytest.raises(OutOfMemoryError, match="no memory for"):
+    with memory.limit_memory(1 << 20), pytest.raises(OutOfMemoryError, match="no memory for"):
         kept.extend(snp.ravel(array) for _ in range(1000))
     kept.clear()
     np.testing.assert_array_equal(snp.ravel(array)[:3], [1, 1, 1])
@@ -365,14 +365,14 @@ def test_arrays_are_made_of_numpys_by_machine_code() -> None:
         array = (A > 3 if kind is bool else A).astype(kind)
         wanted = snp.asarray(array.tolist(), dtype=kind)
         made = [snp.asarray(array), snp.array(array), sd.device_put(array)]
-        made.append(entered(array, made[0].signature, made[0].sharding))
+        made.append(import_natively(array, made[0].signature, made[0].sharding))
         array[:] = array[::-1]
         for each in made:
             assert each.dtype == wanted.dtype
             np.testing.assert_array_equal(each, wanted)
     for array in (np.zeros((0, 3)), np.zeros(()), np.zeros((2, 0), np.int8)):
         assert snp.asarray(array).shape == array.shape
-    with pytest.raises(NumberError, match="4294967296"):
+    with pytest.raises(NumberRangeError, match="4294967296"):
         snp.asarray(np.array([1, 2**32]))
     with sd.enable_x64():
         assert int(snp.asarray(np.array([1, 2**32]))[1]) == 2**32

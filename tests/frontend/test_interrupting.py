@@ -8,8 +8,8 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
-from shardir.backends.cpu.native.runtime import memory
-from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.backends.cpu.errors import OutOfMemoryError
+from shardir.backends.cpu.threads import memory
 from shardir.frontend.errors import DeletedArrayError
 from tests.signals import Interrupted, alarm
 
@@ -45,7 +45,7 @@ def test_running_out_of_memory_leaves_everything_as_it_was() -> None:
         lambda x: (x + 1, jnp.broadcast_to(x[0], (1 << 20, 1 << 10)) * 2), donate_argnums=0
     )
     with (
-        memory.limited(1 << 30),
+        memory.limit_memory(1 << 30),
         pytest.raises(OutOfMemoryError, match=r"^no memory for 4.0 GiB: "),
     ):
         outer(x)

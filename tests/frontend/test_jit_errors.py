@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend.devices import devices
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
     ArgumentError,
     IncompatibleDevicesError,
@@ -13,12 +14,11 @@ from shardir.frontend.errors import (
     NotAnArrayError,
     ShardingError,
 )
-from shardir.frontend.jit import jit
-from shardir.frontend.mesh import make_mesh
-from shardir.frontend.partition_spec import P
-from shardir.frontend.placing import device_put
-from shardir.frontend.positional_sharding import PositionalSharding
-from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.shardings.devices import devices
+from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.partition_spec import P
+from shardir.frontend.shardings.positional_sharding import PositionalSharding
+from shardir.frontend.shardings.sharding import NamedSharding
 from tests.refusing import first_line
 
 MESH = make_mesh((4, 2), ("data", "model"))

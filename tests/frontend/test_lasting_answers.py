@@ -13,11 +13,11 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.backends.cpu.native.runtime.answering import Answers, Static
-from shardir.backends.cpu.native.runtime.memory import statistics
-from shardir.frontend import answers
-from shardir.frontend.array import Array
-from shardir.frontend.errors import DeletedArrayError, NumberError
+from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+from shardir.backends.cpu.threads.memory import statistics
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.dispatch import native_call_cache
+from shardir.frontend.errors import DeletedArrayError, NumberRangeError
 from tests.counting import count_calls
 from tests.frontend.answered import (
     WHOLE,
@@ -70,10 +70,12 @@ def test_a_function_keeps_the_answers_that_were_there_first() -> None:
     fun = sd.jit(lambda x: x + 1)
     for _ in range(3):
         fun(X)
-    first, facts = fun._answers, answers._facts()
+    first, facts = fun._answers, native_call_cache._type_offsets()
     assert first is not None
     assert facts is not None
-    others = Answers(first.code, facts, answers._AROUND, type(fun).__call__, Static())
+    others = CallCache(
+        first.code, facts, native_call_cache._TRACE_CONTEXT, type(fun).__call__, StaticArguments()
+    )
     seen = weakref.ref(others.table)
     assert others.install(fun) is fun._answers is first
     del others
@@ -108,7 +110,7 @@ def test_nothing_is_held_or_let_go() -> None:
         snp.add(X, Y), X * 2.5, 3 - X, X[1:2], X.reshape(4, 3), snp.zeros_like(X), plus(X, Y)
         snp.sum(X, axis=0), snp.split(X, 2, axis=1), scaled(X, 3), snp.concatenate([X, Y])
         for array, number in ((X, gone), (WHOLE, 2**40)):
-            with pytest.raises((DeletedArrayError, NumberError)):
+            with pytest.raises((DeletedArrayError, NumberRangeError)):
                 array + number
 
     for _ in range(3):

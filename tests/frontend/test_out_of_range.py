@@ -7,7 +7,7 @@ import pytest
 
 import shardir.numpy as snp
 from shardir import random
-from shardir.frontend.errors import IndexingError, NumberError
+from shardir.frontend.errors import IndexingError, NumberRangeError
 
 
 def test_a_known_index_out_of_range_updates_what_the_mode_says() -> None:
@@ -44,7 +44,7 @@ def test_a_known_index_out_of_range_reads_what_the_mode_says() -> None:
     ],
 )
 def test_a_number_that_a_narrow_type_does_not_have_is_refused(make: Any, message: str) -> None:
-    with pytest.raises(NumberError, match=message):
+    with pytest.raises(NumberRangeError, match=message):
         make()
 
 

@@ -8,12 +8,11 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
-from shardir.backends.cpu.native.data import Phase
-from shardir.backends.cpu.native.llvm import object_cache
-from shardir.backends.cpu.native.runtime import kernels
-from shardir.backends.cpu.native.runtime.kernels import TOGETHER
-from shardir.backends.cpu.native.runtime.program import load
-from shardir.reporting import compiling, report
+from shardir.backends.cpu.codegen import kernel_table, object_cache
+from shardir.backends.cpu.codegen.kernel_table import MAX_KERNELS_PER_MODULE
+from shardir.backends.cpu.dispatch.program_table import load_program
+from shardir.backends.cpu.kernel_api import Phase
+from shardir.compilation_progress import report, report_compilation_of
 from tests.backends.cpu.native.runtime.samples import _multiply_add, kernel
 
 
@@ -21,9 +20,9 @@ from tests.backends.cpu.native.runtime.samples import _multiply_add, kernel
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No code on disk."""
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
-    object_cache.folder.cache_clear()
+    object_cache.cache_folder.cache_clear()
     yield
-    object_cache.folder.cache_clear()
+    object_cache.cache_folder.cache_clear()
 
 
 def test_passes_are_reported_with_their_number() -> None:
@@ -52,16 +51,16 @@ def test_passes_are_reported_with_their_number() -> None:
 def test_kernels_are_reported_as_they_are_made(
     fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "allowed", lambda: 1)
+    monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 1)
     seen: list[sd.Progress] = []
-    count = 2 * TOGETHER + 3
+    count = 2 * MAX_KERNELS_PER_MODULE + 3
     kinds = [kernel(f"progress_{number}", _multiply_add) for number in range(count)]
-    with sd.progress(seen.append), compiling("many"):
-        load([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
-        load([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
+    with sd.progress(seen.append), report_compilation_of("many"):
+        load_program([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
+        load_program([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
     assert [(each.program, each.stage, each.done, each.total) for each in seen] == [
-        ("many", "kernels", TOGETHER, count),
-        ("many", "kernels", 2 * TOGETHER, count),
+        ("many", "kernels", MAX_KERNELS_PER_MODULE, count),
+        ("many", "kernels", 2 * MAX_KERNELS_PER_MODULE, count),
         ("many", "kernels", count, count),
     ]
 
@@ -70,7 +69,7 @@ def test_nobody_is_told_outside() -> None:
     seen: list[sd.Progress] = []
     with sd.progress(seen.append):
         report("kernels", 1, 1)  # of no program
-    with compiling("program"):
+    with report_compilation_of("program"):
         report("kernels", 1, 1)
     assert seen == []
 

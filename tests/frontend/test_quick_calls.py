@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.backends.cpu.native.runtime.memory import statistics
+from shardir.backends.cpu.threads.memory import statistics
 from shardir.backends.storage import Storage
-from shardir.frontend import tree
-from shardir.frontend.array import Array, from_numpy
+from shardir.frontend.arrays.array import Array, from_numpy
+from shardir.frontend.arrays.device_transfer import block_until_ready, device_put
 from shardir.frontend.config import config, enable_x64
-from shardir.frontend.devices import devices
+from shardir.frontend.dispatch.jit import JitFunction, jit
 from shardir.frontend.errors import DeletedArrayError, LeakedTracerError, NotAnArrayError
-from shardir.frontend.jit import JitFunction, jit
-from shardir.frontend.mesh import make_mesh
-from shardir.frontend.partition_spec import P
-from shardir.frontend.placing import block_until_ready, device_put
-from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.pytree import tree
+from shardir.frontend.shardings.devices import devices
+from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.partition_spec import P
+from shardir.frontend.shardings.sharding import NamedSharding
 from tests.counting import count_calls
 from tests.threads import at_once
 

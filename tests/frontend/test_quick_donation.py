@@ -8,11 +8,11 @@ import pytest
 
 import shardir.numpy as snp
 from shardir import lax
-from shardir.frontend import tree
-from shardir.frontend.array import Array
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.errors import ArgumentError, DeletedArrayError
-from shardir.frontend.jit import jit
-from shardir.frontend.runnable import Runnable
+from shardir.frontend.pytree import tree
 from tests.counting import count_calls
 from tests.signals import Interrupted, alarm
 from tests.threads import at_once

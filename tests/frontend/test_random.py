@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir import threefry
 from shardir.frontend import numpy as snp, random
-from shardir.frontend.array import from_numpy
+from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.config import config
+from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import RandomError, ShapeError
-from shardir.frontend.jit import jit
-from shardir.frontend.mesh import make_mesh
-from shardir.frontend.partition_spec import PartitionSpec
-from shardir.frontend.promotion import KEY
-from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.tracing.promotion import KEY
+from shardir.ops.random import threefry
 from tests.namespace import eagerly, run, same
 
 DATA = Path(__file__).parents[1] / "data"
@@ -323,7 +323,9 @@ def test_the_original_scheme_is_written_out(dtype: str, shape: tuple[int, ...]) 
         assert "random_hash" in text
         width = np.dtype(dtype).itemsize * 8
         indices = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
-        wanted = threefry.bits(np.array(3, np.uint64), indices, indices.size, width, "original")
+        wanted = threefry.random_bits(
+            np.array(3, np.uint64), indices, indices.size, width, "original"
+        )
         same(np.asarray(program(key)), wanted)
 
 

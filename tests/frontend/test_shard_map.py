@@ -30,7 +30,7 @@ from shardir import (
     vmap,
 )
 from shardir.experimental.shard_map import shard_map as older_shard_map
-from shardir.interpret import run
+from shardir.interpret.interpreter import run
 
 Array = npt.NDArray[np.float32]
 rng = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from shardir import (
     make_mesh,
     shard_map,
 )
-from shardir.frontend.mesh import current_mesh
+from shardir.frontend.shardings.mesh import current_mesh
 
 X = np.arange(32.0, dtype="float32").reshape(8, 4)
 

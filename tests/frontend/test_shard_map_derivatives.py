@@ -19,7 +19,7 @@ import shardir.numpy as snp
 from shardir import PartitionSpec as P, lax
 from shardir.errors import DifferentiateError
 from shardir.frontend.errors import ShardingError
-from shardir.interpret import run
+from shardir.interpret.interpreter import run
 from tests.frontend.device_bodies import AXIS, CASES, COUNT, Case, Local, random_case
 from tests.frontend.device_derivatives import (
     W,

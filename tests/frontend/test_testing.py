@@ -10,11 +10,12 @@ import pytest
 import shardir
 import shardir.numpy as np_
 from shardir import PartitionSpec as P, lax, testing
-from shardir.build import Builder
-from shardir.frontend import runnable, testing as home
-from shardir.ir import Module
+from shardir.frontend import testing as home
+from shardir.frontend.dispatch import runnable
+from shardir.ir.builder import Builder
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 
 W1, W2, X = (np.ones(shape, np.float32) for shape in [(64, 128), (128, 32), (256, 64)])
@@ -118,7 +119,7 @@ def test_equivalent_programs_pass() -> None:
     )
     testing.assert_equivalent(model, args, placed("data", "model"))
     testing.assert_equivalent(TEXT)
-    testing.assert_equivalent(Pipeline.parse(DEFAULT)(parse(TEXT)))
+    testing.assert_equivalent(Pipeline.parse(DEFAULT_PIPELINE)(parse(TEXT)))
     key = shardir.random.key(0)
     testing.assert_equivalent(lambda key: shardir.random.split(key), (key,))
 
@@ -142,8 +143,8 @@ def halved(module: Module) -> Module:
 def test_a_program_that_computes_something_else_does_not_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = runnable.pipeline()
-    monkeypatch.setattr(home, "pipeline", lambda: lambda module: halved(whole(module)))
+    whole = runnable.default_pipeline()
+    monkeypatch.setattr(home, "default_pipeline", lambda: lambda module: halved(whole(module)))
     with pytest.raises(testing.DifferentResultsError) as error:
         testing.assert_equivalent(TEXT)
     assert re.sub(r"by [0-9.e-]+,", "by much,", str(error.value)) == (

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend.devices import devices, virtual_devices
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.mesh import Mesh, make_mesh
-from shardir.frontend.partition_spec import P
-from shardir.frontend.positional_sharding import PositionalSharding
-from shardir.frontend.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from shardir.frontend.shardings.devices import devices, virtual_devices
+from shardir.frontend.shardings.mesh import Mesh, make_mesh
+from shardir.frontend.shardings.partition_spec import P
+from shardir.frontend.shardings.positional_sharding import PositionalSharding
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.visualize import (
-    ASCII,
+    ASCII_TRANSLATION,
     draw_sharding,
     visualize_array_sharding,
     visualize_sharding,
@@ -174,4 +174,4 @@ def test_lines_are_ascii_where_the_output_has_no_others(monkeypatch: pytest.Monk
     plain, drawn = drawings
     assert plain.splitlines()[0] == "+----------+"
     assert drawn.splitlines()[0] == "┌──────────┐"
-    assert plain == drawn.translate(ASCII)
+    assert plain == drawn.translate(ASCII_TRANSLATION)

@@ -9,7 +9,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.frontend.errors import NumberError
+from shardir.frontend.errors import NumberRangeError
 
 HALF, ALL = 2**31, 2**32 - 1
 ZEROS = np.zeros(2, np.uint32)
@@ -73,7 +73,7 @@ def test_a_number_reaches_its_type(case: int) -> None:
     ],
 )
 def test_a_number_that_the_type_does_not_hold(make: Callable[[], Any], says: str) -> None:
-    with pytest.raises(NumberError, match=says):
+    with pytest.raises(NumberRangeError, match=says):
         make()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shardir.frontend.errors import SettingError
-from shardir.interop.in_place_of_jax import scripts, settings
+from shardir.interop.jax_shim import jax_config, script_runner
 
 SCRIPT = """
 import jax
@@ -30,14 +30,14 @@ f(jnp.ones(2))
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> dict[str, Any]:
-    for name in (*settings.OBEYED, "JAX_DISABLE_JIT", "XLA_FLAGS"):
+    for name in (*jax_config.ENVIRONMENT_SETTINGS, "JAX_DISABLE_JIT", "XLA_FLAGS"):
         monkeypatch.delenv(name, raising=False)
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
-    monkeypatch.setattr(settings, "_reported", set())
+    monkeypatch.setattr(jax_config, "_reported_variables", set())
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    return scripts.run_script(path)
+    return script_runner.run_script(path)
 
 
 def test_variables_that_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_variables_that_are_ignored_are_reported_once(
     run(tmp_path, monkeypatch, JAX_DEBUG_NANS="1", JAX_LOG_COMPILES="1", JAX_ENABLE_X64="0")
     line = "shardir ignores environment variables of JAX: JAX_DEBUG_NANS, JAX_LOG_COMPILES\n"
     assert capsys.readouterr().err == line
-    settings.obey_environment()
+    jax_config.apply_environment()
     assert capsys.readouterr().err == ""
 
 

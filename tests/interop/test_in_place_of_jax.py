@@ -21,9 +21,14 @@ from shardir.interop.in_place_of_jax import (
     run_script,
     shardir_as_jax,
 )
-from shardir.interop.in_place_of_jax.facade import of_jax
-from shardir.interop.in_place_of_jax.names import EMPTY, GUARDS, MOVED, NOTHING
-from shardir.interop.in_place_of_jax.nearest import INSTEAD
+from shardir.interop.jax_shim.module_facade import look_up_jax
+from shardir.interop.jax_shim.renamed import (
+    CONTAINER_MODULES,
+    MOVED_NAMES,
+    NO_OP_CONTEXTS,
+    NO_OP_FUNCTIONS,
+)
+from shardir.interop.jax_shim.suggestions import ALTERNATIVES
 
 ROOT = Path(__file__).parents[2]
 
@@ -232,10 +237,10 @@ def test_a_name_that_is_not_there(name: str) -> None:
 
 
 def test_the_tables_speak_of_what_is_there() -> None:
-    for full in (*MOVED, *GUARDS, *NOTHING, *EMPTY):
-        assert of_jax(full) is not None
-    for near in INSTEAD.values():
-        assert (of_jax(near) if near.startswith("jax.") else import_from(near)) is not None
+    for full in (*MOVED_NAMES, *NO_OP_CONTEXTS, *NO_OP_FUNCTIONS, *CONTAINER_MODULES):
+        assert look_up_jax(full) is not None
+    for near in ALTERNATIVES.values():
+        assert (look_up_jax(near) if near.startswith("jax.") else import_from(near)) is not None
 
 
 def import_from(name: str) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from shardir.frontend.config import config
 from shardir.interop.in_place_of_jax import Program
-from shardir.interop.in_place_of_jax.settings import program_settings
+from shardir.interop.jax_shim.jax_config import program_settings
 
 
 def run(text: str, **settings: object) -> dict[str, Any]:

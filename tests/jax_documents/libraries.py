@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.interop.in_place_of_jax.facade import of_jax
+from shardir.interop.jax_shim.module_facade import look_up_jax
 
 PLACING = frozenset(
     [
@@ -49,7 +49,7 @@ class Mixed(ModuleType):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
         if full in PLACING:
-            return of_jax(full)
+            return look_up_jax(full)
         if any(each.startswith(f"{full}.") for each in PLACING):
             return Mixed(full)
         found = getattr(import_module(self.__name__), name, None)

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from shardir.interop.in_place_of_jax import Program
-from shardir.interop.in_place_of_jax.settings import program_settings
+from shardir.interop.jax_shim.jax_config import program_settings
 from tests.jax_documents.cells import Cell, cells_of, supplied
 from tests.jax_documents.comparing import verdict
 from tests.jax_documents.libraries import Watched, bring_mixed, called_outside, needs_jax

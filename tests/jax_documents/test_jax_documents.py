@@ -187,7 +187,7 @@ def test_numbers_may_be_rounded() -> None:
     assert verdict("[1.0000001 2]", ["[1. 2]"]) == "same output but for rounding"
     assert verdict("[1.1 2]", ["[1. 2]"]) == "other output"
     assert verdict("", ["prose"]) == ""
-    classes = "<class 'shardir.frontend.array.Array'>", ["<class 'a.b.ShardedDeviceArray'>"]
+    classes = "<class 'shardir.frontend.arrays.array.Array'>", ["<class 'a.b.ShardedDeviceArray'>"]
     assert verdict(*classes) == "same output"
 
 

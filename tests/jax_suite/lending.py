@@ -104,7 +104,7 @@ def _call_privately(library: Any) -> None:
     library.Array._committed = property(lambda array: array.committed)
     library.Array._value = property(np.asarray)
     library.Array._base_array = property(library.random.key_data)
-    library.Array._check_if_deleted = lambda array: array.contents()
+    library.Array._check_if_deleted = lambda array: array.checked_storage()
     library.Array._fully_replicated_shard = lambda array: array.addressable_data(0)
     sharding = library.sharding.Sharding
     sharding._device_assignment = property(lambda known: known.device_assignment)

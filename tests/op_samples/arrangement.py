@@ -3,7 +3,7 @@
 import numpy as np
 
 from shardir import ops
-from shardir.opset import Dense, Symbol
+from shardir.ir.operation import Dense, Symbol
 from tests.sampling import Sample, between, exactly, t
 
 CREATE = [

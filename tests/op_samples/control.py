@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from shardir import ops
-from shardir.build import Builder
-from shardir.ir import Block, Value
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Value
 from tests.sampling import Sample, anything, exactly, t
 
 LINE = t("f32", 4)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from shardir import ops
-from shardir.types import TensorType
+from shardir.ir.types import TensorType
 from tests.sampling import Array, Sample, anything, between, exactly, t
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shardir import ops
-from shardir.opset import OpSpec
+from shardir.ir.operation import OpSpec
 from tests.sampling import Sample, Source, between, exactly, t
 
 SHAPE = (4, 6)

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import assume, currently_in_test_context, note, strategies as st
 
-from shardir.agreement import agree, rounding, steady
-from shardir.interpret import run
-from shardir.ir import Block, Module, Op, Value
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Block, Module, Op, Value
+from shardir.ir.sharding import Sharding
 from shardir.passes import Pipeline
-from shardir.placement import Sharding
-from shardir.sampling import random_arguments
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 from tests.shardings import shardings
 
 Array = npt.NDArray[Any]
@@ -68,9 +68,9 @@ def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = No
     if arguments is None:
         arguments = random_arguments(module, whole=True)
     want, got = run(module, arguments), run(program, arguments)
-    tolerance = rounding(module)
-    if not agree(want, got, tolerance):
+    tolerance = tolerance_of(module)
+    if not are_close(want, got, tolerance):
         # A comparison, a rounding or a division by nothing makes much of the last bit.
-        assume(steady(module, arguments, want, tolerance))
+        assume(is_stable(module, arguments, want, tolerance))
         for a, b in zip(want, got, strict=True):
             np.testing.assert_array_equal(b, a)

@@ -10,9 +10,9 @@ from typing import Any
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.communication import collectives
-from shardir.frontend.devices import virtual_devices
-from shardir.ir import Module
+from shardir.cost.communication import list_collectives
+from shardir.frontend.shardings.devices import virtual_devices
+from shardir.ir.module import Module
 from shardir.lax import conv_general_dilated, with_sharding_constraint
 from shardir.nn import gelu, log_softmax, one_hot, relu, softmax
 from shardir.sharding import NamedSharding, PartitionSpec as P
@@ -75,7 +75,7 @@ def trained(
 def counted(module: Module, axes: tuple[str, ...] | None = None) -> dict[str, int]:
     """Collectives that a program executes, by kind; as in Alpa without sums of single numbers."""
     count: Counter[str] = Counter()
-    for each in collectives(module):
+    for each in list_collectives(module):
         assert each.executions is not None
         single = each.kind == "all-reduce" and each.nbytes == 4
         if not single and axes in (None, each.axes):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from shardir import parse
-from shardir.ir import Function, Module
-from shardir.verify import verify
+from shardir.ir.module import Function, Module
+from shardir.verify.verifier import verify
 
 
 def function(text: str) -> Function:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 
-from shardir.agreement import agree, rounding, steady
-from shardir.interpret import run
-from shardir.ir import Module
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
-from shardir.sampling import random_arguments
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 from tests.backends.computed import computed
 from tests.passes.random_cases import Case, cases
 from tests.signals import alarm
@@ -42,11 +42,11 @@ def check(case: Case) -> bool:
     program = Pipeline.parse(case.pipeline)(module, lambda step, before, after, _: verify(after))
     assert program.main.spmd
     arguments = random_arguments(module, whole=True)
-    want, tolerance = run(module, arguments), rounding(module)
+    want, tolerance = run(module, arguments), tolerance_of(module)
     for got in (run(program, arguments), computed(program, arguments)):
-        if agree(want, got, tolerance):
+        if are_close(want, got, tolerance):
             continue
-        if not steady(module, arguments, want, tolerance):
+        if not is_stable(module, arguments, want, tolerance):
             return False
         for a, b in zip(want, got, strict=True):
             np.testing.assert_array_equal(b, a)

@@ -11,12 +11,12 @@ from typing import Any
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.communication import Collective, collectives
-from shardir.frontend.devices import virtual_devices
-from shardir.ir import Module
+from shardir.cost.communication import Collective, list_collectives
+from shardir.frontend.shardings.devices import virtual_devices
+from shardir.ir.module import Module
 from shardir.lax import with_sharding_constraint
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 BATCH, SEQUENCE, WIDTH, HEADS, HIDDEN, WORDS = 16, 32, 64, 8, 256, 128
@@ -145,7 +145,7 @@ def train(params: Any, words: Any, targets: Any) -> Any:
 
 
 def compiled(
-    function: Callable[..., Any], *args: Any, results: Any = None, passes: str = DEFAULT
+    function: Callable[..., Any], *args: Any, results: Any = None, passes: str = DEFAULT_PIPELINE
 ) -> Module:
     step = sd.jit(function) if results is None else sd.jit(function, out_shardings=results)
     return Pipeline.parse(passes)(step.lower(*args).module)
@@ -154,7 +154,7 @@ def compiled(
 def counted(module: Module) -> dict[str, int]:
     """How many collectives of each kind a program executes."""
     count: Counter[str] = Counter()
-    for each in collectives(module):
+    for each in list_collectives(module):
         assert each.executions is not None
         count[each.kind] += each.executions
     return dict(count)

@@ -1,10 +1,10 @@
 """Whether merged programs compute what their devices do."""
 
-from shardir.agreement import agree, rounding, steady
 from shardir.errors import MergeError
-from shardir.interpret import run
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
-from shardir.sampling import random_arguments
 from tests.passes.merged import merged, run_merged
 from tests.passes.random_cases import Case
 
@@ -17,9 +17,9 @@ def judged(case: Case, pipeline: str) -> bool:
     except MergeError:
         return False
     arguments = random_arguments(program, whole=True)
-    want, tolerance = run(program, arguments), rounding(program)
+    want, tolerance = run(program, arguments), tolerance_of(program)
     got = run_merged(program, one, arguments)
-    if agree(want, got, tolerance):
+    if are_close(want, got, tolerance):
         return True
-    assert not steady(case.module, arguments, run(case.module, arguments), tolerance)
+    assert not is_stable(case.module, arguments, run(case.module, arguments), tolerance)
     return False

@@ -1,6 +1,6 @@
 """What tests look at in a module: its operations as lines, and why its moves are there."""
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 
 
 def body(module: Module) -> list[str]:

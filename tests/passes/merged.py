@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.interpret import run
-from shardir.ir import Function, Global, Module
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Function, GlobalTensor, Module
+from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
-from shardir.types import TensorType
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 
 Array = npt.NDArray[Any]
 
 
-def stored_type(outer: Global) -> TensorType:
+def stored_type(outer: GlobalTensor) -> TensorType:
     """The whole array as long as all devices' pieces of it: padded where it is cut unevenly."""
     type, sharding = outer.type, outer.sharding
     local = sharding.local_shape(type.shape)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from shardir.build import Builder
-from shardir.ir import Block, Function, Value
-from shardir.types import TensorType
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Function, Value
+from shardir.ir.types import TensorType
 
 VECTOR = TensorType((3,), "f64")
 STACK = TensorType((4, 3), "f64")

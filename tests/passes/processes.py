@@ -9,16 +9,22 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from shardir.build import substitute
-from shardir.interpret import advance, exchanged, mesh_of, run_devices, steps
-from shardir.ir import Module, Op
-from shardir.levels import Levels
-from shardir.mesh import Mesh
+from shardir.interpret.interpreter import (
+    execute_collective,
+    resume,
+    run_block,
+    run_devices,
+    spmd_mesh_of,
+)
+from shardir.interpret.shards import slice_shard
+from shardir.ir.builder import substitute
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module, Op
+from shardir.ir.process_levels import ProcessLevels
+from shardir.ir.sharding import Sharding
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
-from shardir.placement import Sharding
-from shardir.shards import cut
-from shardir.verify import verify
+from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.verify.verifier import verify
 from tests.shardings import shardings
 from tests.strategies import modules
 
@@ -32,10 +38,13 @@ def checked(pipeline: str, program: Module) -> Module:
 
 def on_devices(program: Module, arguments: Sequence[Array]) -> list[list[Array]]:
     """What each device returns."""
-    mesh, spmd = mesh_of(program), program.main.spmd
+    mesh, spmd = spmd_mesh_of(program), program.main.spmd
     assert spmd is not None
     shards = [
-        [cut(x, outer.sharding, mesh, d) for x, outer in zip(arguments, spmd.params, strict=True)]
+        [
+            slice_shard(x, outer.sharding, mesh, d)
+            for x, outer in zip(arguments, spmd.params, strict=True)
+        ]
         for d in range(mesh.size)
     ]
     return run_devices(program.main, mesh, shards)
@@ -46,13 +55,13 @@ def on_processes(
 ) -> list[list[Array]]:
     """What each device returns where each process runs one of `grouped` for its block of devices;
     all the same one, if there is one."""
-    mesh, spmd = mesh_of(program), program.main.spmd
+    mesh, spmd = spmd_mesh_of(program), program.main.spmd
     assert spmd is not None
-    levels = Levels.parse(mesh, across)
+    levels = ProcessLevels.parse(mesh, across)
     process = process_of(levels)
     given: list[list[Array]] = [[] for _ in range(levels.processes.size)]
     for x, outer, param in zip(arguments, spmd.params, grouped[0].main.body.params, strict=True):
-        shards = [cut(x, outer.sharding, mesh, d) for d in range(mesh.size)]
+        shards = [slice_shard(x, outer.sharding, mesh, d) for d in range(mesh.size)]
         for column, whole in zip(given, _joined(levels, outer.sharding, shards), strict=True):
             assert whole.shape == param.type.shape
             column.append(whole)
@@ -70,13 +79,13 @@ def on_processes(
 
 def _together(programs: Sequence[Module], given: Sequence[Sequence[Array]]) -> list[Any]:
     """Run programs that differ in what they know of their place, step by step."""
-    mesh = mesh_of(programs[0])
+    mesh = spmd_mesh_of(programs[0])
     bodies = [program.main.body for program in programs]
     envs = [dict(zip(b.params, args, strict=True)) for b, args in zip(bodies, given, strict=True)]
-    devices = [steps(body, env) for body, env in zip(bodies, envs, strict=True)]
+    devices = [run_block(body, env) for body, env in zip(bodies, envs, strict=True)]
     answers: list[Any] = [None] * len(devices)
     while True:
-        meetings = [advance(d, answer) for d, answer in zip(devices, answers, strict=True)]
+        meetings = [resume(d, answer) for d, answer in zip(devices, answers, strict=True)]
         if all(meeting is None for meeting in meetings):
             return [
                 [env[value] for value in body.returns]
@@ -86,14 +95,14 @@ def _together(programs: Sequence[Module], given: Sequence[Sequence[Array]]) -> l
         assert first is not None
         assert all(each and _kind(each.op) == _kind(first.op) for each in meetings)
         parts = [each.parts[0] for each in meetings if each]
-        answers = [[answer] for answer in exchanged(first.op, parts, mesh)]
+        answers = [[answer] for answer in execute_collective(first.op, parts, mesh)]
 
 
 def _kind(op: Op) -> tuple[object, ...]:
     return op.spec, op.attrs, tuple(value.type for value in op.tensors)
 
 
-def process_of(levels: Levels) -> list[int]:
+def process_of(levels: ProcessLevels) -> list[int]:
     """The process of each device, in order of the blocks."""
     found = []
     for coordinates in levels.mesh.coordinates():
@@ -104,7 +113,7 @@ def process_of(levels: Levels) -> list[int]:
     return found
 
 
-def _joined(levels: Levels, sharding: Sharding, shards: Sequence[Array]) -> list[Array]:
+def _joined(levels: ProcessLevels, sharding: Sharding, shards: Sequence[Array]) -> list[Array]:
     """For each process what its devices have, side by side."""
     pieces, process = levels.pieces(sharding), process_of(levels)
     counts = [max(column) + 1 for column in zip(*pieces, strict=True)]
@@ -127,7 +136,7 @@ def ways(mesh: Mesh) -> list[str]:
     ]
 
 
-def places(levels: Levels) -> list[str]:
+def places(levels: ProcessLevels) -> list[str]:
     """Where each process is, in their order."""
     return [
         "/".join(f"{name}:{i}" for name, i in coordinates.items())
@@ -143,5 +152,5 @@ def partitioned(draw: st.DrawFn) -> Module:
     body = module.main.body
     cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
     function = replace(module.main, body=substitute(body, cuts))
-    passes = DEFAULT + draw(st.sampled_from(["", ",combine-collectives", ",overlap"]))
+    passes = DEFAULT_PIPELINE + draw(st.sampled_from(["", ",combine-collectives", ",overlap"]))
     return Pipeline.parse(passes)(replace(module, functions=(function,)))

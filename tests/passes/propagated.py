@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from shardir.ir import Block, Module
+from shardir.ir.module import Block, Module
 from shardir.passes import Propagate
 from shardir.text.parser import parse
 from shardir.text.printer import Printer
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 
 MESH = "mesh @m = [x=2, y=2, z=4]\n\n"
 

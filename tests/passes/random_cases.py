@@ -13,17 +13,17 @@ from typing import Any
 from hypothesis import reject, strategies as st
 from hypothesis.errors import InvalidArgument
 
-from shardir.build import Builder
 from shardir.errors import DifferentiateError, OperationTypeError, VectorizeError
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.mesh import Mesh
-from shardir.passes.differentiate import vjp
-from shardir.passes.forward import jvp
-from shardir.passes.inline import inlined
-from shardir.passes.pipeline import DEFAULT, EXACT, Pipeline
-from shardir.passes.vectorize import vectorize
-from shardir.placement import Sharding
-from shardir.types import INEXACT
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import INEXACT
+from shardir.passes.autodiff.jvp import jvp
+from shardir.passes.autodiff.vjp import vjp
+from shardir.passes.batching.vectorize import vectorize
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
+from shardir.passes.simplify.inline import inline_regions
 from tests.samplers import SAMPLERS, Scope, sampled
 from tests.samplers.pointwise import POINTWISE
 from tests.samplers.scope import SIZES
@@ -37,17 +37,17 @@ def changed(pipeline: str, name: str, **options: str) -> str:
     return ",".join(str(replace(p, **options) if p.name == name else p) for p in passes)
 
 
-UNEVEN = changed(DEFAULT, "propagate", border="uneven")
+UNEVEN = changed(DEFAULT_PIPELINE, "propagate", border="uneven")
 PIPELINES = (
-    DEFAULT,
+    DEFAULT_PIPELINE,
     UNEVEN,
-    changed(DEFAULT, "propagate", border="stated"),
-    EXACT,
-    changed(EXACT, "propagate", border="uneven"),
-    changed(DEFAULT, "reshard", uneven="replicate"),
+    changed(DEFAULT_PIPELINE, "propagate", border="stated"),
+    SHARDY_PIPELINE,
+    changed(SHARDY_PIPELINE, "propagate", border="uneven"),
+    changed(DEFAULT_PIPELINE, "reshard", uneven="replicate"),
     f"{UNEVEN},overlap",
     f"{UNEVEN},collective-matmul{{minimum=0}}",
-    f"{DEFAULT},collective-matmul{{minimum=0}},overlap",
+    f"{DEFAULT_PIPELINE},collective-matmul{{minimum=0}},overlap",
     f"simplify,{UNEVEN}",
 )
 OTHERS = (
@@ -85,7 +85,7 @@ def cases(draw: st.DrawFn, *, size: int = 6) -> Case:
     except (DifferentiateError, VectorizeError, OperationTypeError):
         reject()
     pipeline = draw(st.sampled_from(PIPELINES))
-    module = Module((mesh,), (annotated(draw, inlined(function), mesh),))
+    module = Module((mesh,), (annotated(draw, inline_regions(function), mesh),))
     return Case(pipeline, module)
 
 

@@ -1,9 +1,9 @@
 """Programs on one mesh, resharded."""
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from shardir.passes import Reshard
 from shardir.text.parser import parse
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 

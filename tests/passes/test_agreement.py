@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
 from tests.samples import SAMPLES
 from tests.sampling import Sample

@@ -8,7 +8,7 @@ import pytest
 
 from shardir.passes import Pipeline
 from shardir.passes.dump import Dump, DumpError, DumpWarning, program_folder, warning_dump
-from shardir.passes.pipeline import watches
+from shardir.passes.pipeline import combine_observers
 from shardir.text.parser import parse
 
 TEXT = """\
@@ -73,7 +73,9 @@ def test_programs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
 
 def test_several_watches_are_called_in_order(tmp_path: Path) -> None:
     seen = []
-    watch = watches(Dump(tmp_path), lambda step, before, after, seconds: seen.append(step.name))
+    watch = combine_observers(
+        Dump(tmp_path), lambda step, before, after, seconds: seen.append(step.name)
+    )
     Pipeline.parse("cse,dce")(parse(TEXT), watch)
     assert seen == ["cse", "dce"]
     assert (tmp_path / "02-dce.ir").exists()

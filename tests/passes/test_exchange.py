@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.build import Builder, substitute
-from shardir.ir import Block, Function, Module, Value
-from shardir.mesh import Mesh
-from shardir.ops.check import Ints
-from shardir.ops.windowing import dilated
-from shardir.placement import Sharding
-from shardir.types import TensorType
+from shardir.ir.builder import Builder, substitute
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Value
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
+from shardir.ops.reductions.window_geometry import dilated_size
+from shardir.ops.type_checks import Ints
 from tests.passes.agreeing import must_agree
 from tests.shardings import shardings
 
@@ -144,7 +144,7 @@ def padding(
     pairs = []
     for n, size, step, between in zip(shape, window, dilations, inner, strict=True):
         low = draw(st.integers(-1, 4))
-        least = dilated(size, between) - dilated(n, step) - low
+        least = dilated_size(size, between) - dilated_size(n, step) - low
         pairs.append((low, draw(st.integers(max(least, -1), max(least, 4)))))
     return tuple(pairs)
 

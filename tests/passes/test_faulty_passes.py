@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from shardir.errors import NumbersError, PipelineError
-from shardir.ir import Module
-from shardir.passes.check import Check
+from shardir.ir.module import Module
+from shardir.passes.numerics_check import NumericsCheck
 from shardir.passes.pipeline import PASSES, Pass, Pipeline
 from shardir.text.parser import parse
 
@@ -33,7 +33,7 @@ def passes() -> Iterator[None]:
 
 def message(name: str, *, checked: bool = False) -> str:
     with pytest.raises((PipelineError, NumbersError)) as caught:
-        Pipeline.parse(name)(parse(TEXT), Check() if checked else None)
+        Pipeline.parse(name)(parse(TEXT), NumericsCheck() if checked else None)
     return str(caught.value)
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from shardir import ops
-from shardir.interpret import evaluate
-from shardir.ir import Module
-from shardir.passes.differentiate import vjp
-from shardir.passes.forward import jvp
-from shardir.types import INEXACT
-from shardir.verify import verify
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.module import Module
+from shardir.ir.types import INEXACT
+from shardir.passes.autodiff.jvp import jvp
+from shardir.passes.autodiff.vjp import vjp
+from shardir.verify.verifier import verify
 from tests.derivatives import check_tangents, random_like
 from tests.samples import SAMPLES
 from tests.sampling import Sample

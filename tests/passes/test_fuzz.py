@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import assume, given
 
-from shardir.ir import Module, Op
-from shardir.passes.pipeline import DEFAULT, EXACT
+from shardir.ir.module import Module, Op
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.text.parser import parse
 from tests.passes.fuzz import at_most, check
 from tests.passes.random_cases import UNEVEN, Case, cases
@@ -19,7 +19,7 @@ def test_random_programs_shardings_meshes_and_pipelines(case: Case) -> None:
 
 
 FOUND = {
-    "part of a pending sum stays pending": (EXACT, """\
+    "part of a pending sum stays pending": (SHARDY_PIPELINE, """\
 mesh @m = [x=6]
 
 func @main(
@@ -29,7 +29,7 @@ func @main(
 }
 """),
     "a single output feature of a filter that is cut": (
-        DEFAULT.replace("leave_open=true", "leave_open=true,border=uneven"), """\
+        DEFAULT_PIPELINE.replace("leave_open=true", "leave_open=true,border=uneven"), """\
 mesh @m = [x=5]
 
 func @main(
@@ -41,7 +41,7 @@ dims="b0f,0io->b0f") : f16[1@x, 13@-, 1@-]
   return %y
 }
 """),
-    "what is cut does not stay pending": (EXACT, """\
+    "what is cut does not stay pending": (SHARDY_PIPELINE, """\
 mesh @m = [x=5]
 
 func @main(
@@ -53,7 +53,7 @@ func @main(
   return %s
 }
 """.replace("HOW", "update_window_dims=[], inserted_window_dims=[], scatter_dims=[], op=add")),
-    "no sum is delayed past parts of an axis that fit no common split": (DEFAULT, """\
+    "no sum is delayed past parts of an axis that fit no common split": (DEFAULT_PIPELINE, """\
 mesh @m = [x=6]
 
 func @main(
@@ -73,7 +73,7 @@ func @main(
   return %h
 }
 """),
-    "manual axes between free ones stay outside": (DEFAULT, """\
+    "manual axes between free ones stay outside": (DEFAULT_PIPELINE, """\
 mesh @m = [x=3, y=2]
 
 func @main(

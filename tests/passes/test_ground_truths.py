@@ -6,7 +6,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.communication import collectives
+from shardir.cost.communication import list_collectives
 from shardir.lax import with_sharding_constraint
 from shardir.sharding import PartitionSpec as P
 from tests.passes.ground_truth_models import (
@@ -38,7 +38,7 @@ def test_megatron_reduces_twice_a_layer_forward(layers: int) -> None:
     """Narayanan et al. 2021: two all-reduces a layer in the forward pass."""
     module = compiled(forward, parameters(layers, MEGATRON), tokens())
     assert counted(module) == {"all-reduce": 2 * layers}
-    for found in collectives(module):
+    for found in list_collectives(module):
         assert found.axes == ("y",)
         assert found.nbytes == BATCH * SEQUENCE * WIDTH * 4
 
@@ -87,7 +87,7 @@ def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
 
     x = struct((BATCH, SEQUENCE, WIDTH), P(None, "y"))
     module = compiled(step, parameters(layers, MEGATRON), x)
-    found = collectives(module)
+    found = list_collectives(module)
     activation = BATCH * SEQUENCE * WIDTH * 4
     count = counted(module)
     assert count["all-gather"] == 4 * layers

@@ -6,9 +6,9 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.communication import collectives
-from shardir.frontend.devices import virtual_devices
-from shardir.ir import Module
+from shardir.cost.communication import list_collectives
+from shardir.frontend.shardings.devices import virtual_devices
+from shardir.ir.module import Module
 from shardir.nn import relu
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.passes.ground_truth_models import counted
@@ -56,13 +56,13 @@ def test_tensor_parallel_steps_reduce_activations() -> None:
     """n - 1 for n layers, of batch x hidden each."""
     module = trained((1, 4), 32, 256, tensor=True, data=False)
     assert counted(module) == {"all-reduce": LAYERS - 1}
-    assert {found.nbytes for found in collectives(module)} == {32 * 256 * 4}
+    assert {found.nbytes for found in list_collectives(module)} == {32 * 256 * 4}
 
 
 def test_steps_in_two_dimensions_do_both() -> None:
     """Gradients over one axis and activations over the other; Alpa counts n, merging gradients."""
     module = trained((2, 2), 256, 32, tensor=True, data=True)
-    found = collectives(module)
+    found = list_collectives(module)
     along = [each.axes for each in found]
     assert along.count(("model",)) == LAYERS - 1
     assert along.count(("data",)) == 2 * LAYERS

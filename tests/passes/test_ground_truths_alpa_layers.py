@@ -6,7 +6,7 @@ one all-reduce for all gradients, where here each gradient has its own.
 
 from typing import Any
 
-from shardir.communication import collectives
+from shardir.cost.communication import list_collectives
 from shardir.nn import gelu, relu
 from shardir.sharding import PartitionSpec as P
 from tests.passes.alpa_models import (
@@ -51,7 +51,7 @@ def test_tensor_parallel_attention_reduces_activations() -> None:
     batch = pair((8, 8, 128), P())
     module = trained(bert_loss, (1, 4), bert_shapes(LAYERS, 128, 8, "model"), batch)
     assert counted(module) == {"all-reduce": 4 * LAYERS - 1}
-    assert {found.nbytes for found in collectives(module)} == {8 * 8 * 128 * 4}
+    assert {found.nbytes for found in list_collectives(module)} == {8 * 8 * 128 * 4}
 
 
 def test_attention_in_two_dimensions_does_both() -> None:
@@ -60,7 +60,7 @@ def test_attention_in_two_dimensions_does_both() -> None:
     module = trained(bert_loss, (2, 2), bert_shapes(LAYERS, 128, 8, "model"), batch)
     assert counted(module, ("model",)) == {"all-reduce": 4 * LAYERS - 1}
     assert counted(module, ("data",)) == {"all-reduce": 12 * LAYERS}
-    assert len(collectives(module)) == 16 * LAYERS - 1
+    assert len(list_collectives(module)) == 16 * LAYERS - 1
 
 
 def test_an_embedding_cut_by_words_only_reduces() -> None:
@@ -74,7 +74,7 @@ def test_an_embedding_cut_by_words_only_reduces() -> None:
     shapes: Shapes = {"words": ((words, width), P("model"))}
     module = trained(loss, (2, 2), shapes, pair((8, 8), P("data"), "int32"))
     assert set(counted(module)) == {"all-reduce"}
-    along = [(found.axes, found.nbytes) for found in collectives(module)]
+    along = [(found.axes, found.nbytes) for found in list_collectives(module)]
     assert along.count((("data",), words // 2 * width * 4)) == 1
     assert along.count((("model",), batch * width * 4)) == 2
     assert along.count((("model",), batch * 4)) == 3

@@ -11,7 +11,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.communication import collectives
+from shardir.cost.communication import list_collectives
 from shardir.sharding import PartitionSpec as P
 from tests.passes.ground_truth_models import compiled, received, struct
 
@@ -46,4 +46,4 @@ def test_a_dense_layer_sends_what_the_book_says(x: P, up: P, down: P, nbytes: in
     ]
     places = (args[0].sharding, tuple(arg.sharding for arg in args[:3]))
     module = compiled(step, *args, results=places)
-    assert sum(map(received, collectives(module))) == nbytes * (N - 1) / N
+    assert sum(map(received, list_collectives(module))) == nbytes * (N - 1) / N

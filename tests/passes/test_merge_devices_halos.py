@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from shardir import parse
-from shardir.interpret import run
-from shardir.ir import Module
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
-from shardir.sampling import random_arguments
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from tests.passes.merged import merged, names, run_merged
 
 FOLDING = "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce"
-UNEVEN = DEFAULT.replace("leave_open=true", "leave_open=true,border=uneven")
+UNEVEN = DEFAULT_PIPELINE.replace("leave_open=true", "leave_open=true,border=uneven")
 CONVOLUTION = """\
 mesh @m = [a=2, b=4]
 
@@ -41,7 +41,7 @@ rhs_dilation=[1, 1], dims="f01b,i01o->01bf") : f32[3, 3, 3, 2]
 """
 
 
-def folded(text: str, pipeline: str = DEFAULT) -> Module:
+def folded(text: str, pipeline: str = DEFAULT_PIPELINE) -> Module:
     """One program for all devices, which gives what they give."""
     program = Pipeline.parse(pipeline)(parse(text))
     one = merged(program, FOLDING)

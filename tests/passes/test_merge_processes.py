@@ -6,14 +6,14 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from shardir import parse
-from shardir.agreement import agree, rounding, steady
-from shardir.backends.cpu.native.pipeline import of_process
+from shardir.backends.cpu.pipeline import process_pipeline
 from shardir.errors import MergeError
-from shardir.interpret import mesh_of, run
-from shardir.ir import Module
-from shardir.levels import Levels
+from shardir.interpret.interpreter import run, spmd_mesh_of
+from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
+from shardir.ir.process_levels import ProcessLevels
 from shardir.passes import Pipeline
-from shardir.sampling import random_arguments
 from tests.passes.processes import (
     Array,
     checked,
@@ -53,12 +53,12 @@ def of_devices(text: str) -> Module:
 
 def same(program: Module, across: str, *, small: int = 0) -> Module:
     """The program of the first process, which gives with the others what the devices give."""
-    levels = Levels.parse(mesh_of(program), across)
-    grouped = [checked(of_process(across, at, small), program) for at in places(levels)]
+    levels = ProcessLevels.parse(spmd_mesh_of(program), across)
+    grouped = [checked(process_pipeline(across, at, small), program) for at in places(levels)]
     arguments = random_arguments(program, whole=True)
     want, got = on_devices(program, arguments), on_processes(program, grouped, across, arguments)
     for expected, made in zip(want, got, strict=True):
-        assert agree(expected, made, rounding(program))
+        assert are_close(expected, made, tolerance_of(program))
     return grouped[0]
 
 
@@ -145,7 +145,7 @@ spmd func @main(
 """
     program = parse(text)
     same(program, "x:2")
-    grouped = [Pipeline.parse(of_process("x:2", f"x:{i}", 0))(program) for i in range(2)]
+    grouped = [Pipeline.parse(process_pipeline("x:2", f"x:{i}", 0))(program) for i in range(2)]
     counts = [sum(op.spec.collective for op in made.main.body.ops) for made in grouped]
     assert counts == [1, 1]
 
@@ -181,24 +181,24 @@ def test_two_levels_come_before() -> None:
 @settings(max_examples=EXAMPLES)
 @given(partitioned(), st.data())
 def test_devices_of_processes_get_what_devices_get(module: Module, data: st.DataObject) -> None:
-    across = data.draw(st.sampled_from([*ways(mesh_of(module)), ""]))
+    across = data.draw(st.sampled_from([*ways(spmd_mesh_of(module)), ""]))
     assume(across and all(op.spec.effect is False for op in module.main.body.walk()))
     small = data.draw(st.sampled_from([-1, 1 << 16]))
-    levels = Levels.parse(mesh_of(module), across)
+    levels = ProcessLevels.parse(spmd_mesh_of(module), across)
     arguments = random_arguments(module, whole=True)
     try:
         split = f"hierarchical-collectives{{across={across},small={small}}}"
         merged = f"{split},merge-devices{{across={across}}}"
         grouped = [checked(merged, module)]
-        placed = [checked(of_process(across, at, small), module) for at in places(levels)]
+        placed = [checked(process_pipeline(across, at, small), module) for at in places(levels)]
     except MergeError:
         assume(False)
     want = on_devices(module, arguments)
     for each in (grouped, placed):
         got = on_processes(module, each, across, arguments)
-        good = all(agree(a, b, rounding(module)) for a, b in zip(want, got, strict=True))
+        good = all(are_close(a, b, tolerance_of(module)) for a, b in zip(want, got, strict=True))
         assert good or not _steady(module, arguments)
 
 
 def _steady(module: Module, arguments: Sequence[Array]) -> bool:
-    return steady(module, arguments, run(module, arguments), rounding(module))
+    return is_stable(module, arguments, run(module, arguments), tolerance_of(module))

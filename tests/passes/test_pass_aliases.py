@@ -12,7 +12,7 @@ from shardir.errors import PipelineError
 from shardir.passes import PASSES, Pass, Pipeline
 from shardir.passes.dump import Dump
 from shardir.passes.pass_aliases import FORMER_NAMES
-from shardir.passes.pipeline import DEFAULT, EXACT
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 
 TEXT = """
 mesh @m = [data=2]
@@ -59,13 +59,13 @@ def test_a_pass_cannot_take_a_former_name() -> None:
         type("Again", (Pass,), {}, name="regather")
 
 
-@pytest.mark.parametrize("pipeline", [DEFAULT, EXACT])
+@pytest.mark.parametrize("pipeline", [DEFAULT_PIPELINE, SHARDY_PIPELINE])
 def test_pipelines_of_the_package_have_current_names(pipeline: str) -> None:
     assert str(Pipeline.parse(pipeline)) == pipeline
 
 
 def test_a_stage_is_found_by_its_former_name() -> None:
-    pipeline = Pipeline.parse(DEFAULT)
+    pipeline = Pipeline.parse(DEFAULT_PIPELINE)
     with pytest.warns(DeprecationWarning, match=f"^{re.escape(warning_of('delay-sums'))}$"):
         former = pipeline.through("delay-sums")
     assert former == pipeline.through("sink-reductions")

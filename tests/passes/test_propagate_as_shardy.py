@@ -2,17 +2,19 @@
 
 import pytest
 
+from shardir.ir.sharding import Sharding
 from shardir.passes import Propagate
-from shardir.placement import Sharding
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
-from shardir.text.printer import show
-from shardir.verify import verify
+from shardir.text.printer import print_module
+from shardir.verify.verifier import verify
 
 
 def propagated(text: str) -> list[str]:
     module = read(text) if "func.func" in text else parse(text)
-    return [line.strip() for line in show(Propagate()(module)).splitlines() if " = " in line][1:]
+    return [
+        line.strip() for line in print_module(Propagate()(module)).splitlines() if " = " in line
+    ][1:]
 
 
 def test_an_axis_of_size_one_in_a_constraint_shards_nothing() -> None:
@@ -133,7 +135,7 @@ def test_an_operand_that_is_sharded_otherwise_than_its_parameter_meets_it_in_a_c
     )
     module = Propagate()(read(stated))
     verify(module)
-    assert [line.strip() for line in show(module).splitlines() if "v0.edge" in line] == [
+    assert [line.strip() for line in print_module(module).splitlines() if "v0.edge" in line] == [
         "%v0.edge = sharding_constraint(%x) : f32[8@a, 8@-]",
         "%0 = sin(%v0.edge) : f32[8@a, 8@-]",
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from shardir.text.parser import parse
-from shardir.text.printer import show
+from shardir.text.printer import print_module
 from tests.passes.propagated import found, propagated
 
 
@@ -279,6 +279,6 @@ func @f(
     first, second = module.main.body.ops
     assert first.why == "has no factor rule, so that no sharding passes through"
     assert second.why == ""
-    text = show(module, locations=True)
+    text = print_module(module, locations=True)
     assert text.count("why") == 1
     assert [op.why for op in parse(text).main.body.ops] == [first.why, second.why]

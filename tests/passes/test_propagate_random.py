@@ -2,16 +2,18 @@
 
 from hypothesis import assume, given, strategies as st
 
-from shardir.interpret import run
-from shardir.ir import Module, Op
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module, Op
 from shardir.passes import Propagate
-from shardir.passes.propagation.levels import LEVELS, ORDERS
-from shardir.sampling import random_arguments
-from shardir.verify import verify
+from shardir.passes.propagation.propagation_levels import PROPAGATION_LEVELS, WORKLIST_ORDERS
+from shardir.verify.verifier import verify
 from tests.passes.agreeing import annotated
 from tests.strategies import modules, sharded_modules
 
-passes = st.builds(Propagate, level=st.sampled_from(LEVELS), order=st.sampled_from(ORDERS))
+passes = st.builds(
+    Propagate, level=st.sampled_from(PROPAGATION_LEVELS), order=st.sampled_from(WORKLIST_ORDERS)
+)
 
 
 @given(sharded_modules(), passes)
@@ -53,5 +55,5 @@ def test_no_number_changes(module: Module, data: st.DataObject) -> None:
 
 @given(sharded_modules())
 def test_recording_changes_nothing(module: Module) -> None:
-    new, _ = Propagate().explained(module)
+    new, _ = Propagate().run_recorded(module)
     assert str(new) == str(Propagate()(module))

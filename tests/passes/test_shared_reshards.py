@@ -2,20 +2,20 @@
 
 from hypothesis import given, settings, strategies as st
 
-from shardir.communication import collectives
-from shardir.passes import JoinReshards, Partition, Pipeline, ShareReshards
-from shardir.passes.pipeline import DEFAULT
+from shardir.cost.communication import list_collectives
+from shardir.passes import Partition, Pipeline, ShareReshards, SinkReshards
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 from tests.passes.agreeing import annotated, must_agree
 from tests.passes.lines import body
 from tests.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
-AFTER_PROPAGATE = DEFAULT.partition(",")[2]
+AFTER_PROPAGATE = DEFAULT_PIPELINE.partition(",")[2]
 
 
-def after(pass_: JoinReshards | ShareReshards, text: str) -> list[str]:
+def after(pass_: SinkReshards | ShareReshards, text: str) -> list[str]:
     module = pass_(parse(MESH + text))
     verify(module)
     verify(Partition()(module))
@@ -35,7 +35,7 @@ func @f(
 
 def test_two_sums_are_scattered_as_one() -> None:
     lines = after(
-        JoinReshards(),
+        SinkReshards(),
         SUMS
         + """\
   %d = reshard(%d.part) : f32[8@x, 8@-]
@@ -52,7 +52,7 @@ def test_two_sums_are_scattered_as_one() -> None:
 
 def test_a_transpose_after_a_move_does_not_keep_it_from_being_joined() -> None:
     lines = after(
-        JoinReshards(),
+        SinkReshards(),
         SUMS
         + """\
   %d = reshard(%d.part) : f32[8@-, 8@x]
@@ -79,7 +79,7 @@ def test_products_of_sums_are_not_sums_of_products() -> None:
 }
 """
     )
-    assert str(JoinReshards()(parse(MESH + text))) == MESH + text
+    assert str(SinkReshards()(parse(MESH + text))) == MESH + text
 
 
 def test_a_chain_of_moves_is_one() -> None:
@@ -178,8 +178,8 @@ func @f(
 
 def test_a_move_leaves_the_loop_that_does_not_change_it() -> None:
     module = ShareReshards()(parse(MESH + LOOP))
-    assert [c.executions for c in collectives(Partition()(parse(MESH + LOOP)))] == [5]
-    assert [c.executions for c in collectives(Partition()(module))] == [1]
+    assert [c.executions for c in list_collectives(Partition()(parse(MESH + LOOP)))] == [5]
+    assert [c.executions for c in list_collectives(Partition()(module))] == [1]
 
 
 def test_a_move_stays_in_the_branch_that_may_not_be_taken() -> None:
@@ -220,7 +220,7 @@ func @f(
 }
 """
     module = Pipeline.parse(AFTER_PROPAGATE)(parse(MESH + text))
-    assert [c.kind for c in collectives(module)] == ["reduce-scatter"]
+    assert [c.kind for c in list_collectives(module)] == ["reduce-scatter"]
 
 
 def test_a_transpose_of_whole_numbers_is_not_made_to_wait_for_a_sum() -> None:

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.build import substitute
-from shardir.interpret import evaluate
-from shardir.ir import Module, Value
-from shardir.mesh import Mesh
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.builder import substitute
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module, Value
+from shardir.ir.sharding import Axis, DimSharding, Sharding
+from shardir.ir.types import FLOATS, TensorType
 from shardir.passes import Pipeline
-from shardir.passes.vectorize import vectorize
-from shardir.placement import Axis, Dim, Sharding
-from shardir.types import FLOATS, TensorType
-from shardir.verify import verify
+from shardir.passes.batching.vectorize import vectorize
+from shardir.verify.verifier import verify
 from tests.samples import SAMPLES
 from tests.sampling import Array, Sample
 
@@ -103,6 +103,6 @@ def test_a_batch_that_is_cut_stays_where_it_is(sample: Sample) -> None:
 
 def in_pieces(value: Value) -> Sharding:
     """The first dimension in two pieces, the others whole."""
-    whole = Dim((), open=False)
-    first = Dim((Axis("batch", 1, 2),), open=False)
+    whole = DimSharding((), open=False)
+    first = DimSharding((Axis("batch", 1, 2),), open=False)
     return Sharding(MESH.name, (first, *[whole] * (value.type.rank - 1)))

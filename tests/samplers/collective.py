@@ -6,11 +6,11 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from shardir.ir import Op, Value
-from shardir.ops.overlap import STARTED, done
-from shardir.opset import OPS, Symbol
-from shardir.placement import Axes
-from shardir.types import DTYPES, INTEGERS
+from shardir.ir.module import Op, Value
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.sharding import Axes
+from shardir.ir.types import DTYPES, INTEGERS
+from shardir.ops.communication.async_collectives import START_OPS, done
 from tests.samplers.scope import NUMBERS, ORDERED, SAMPLERS, Scope, sampler
 
 _COMBINED = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,
@@ -84,13 +84,13 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, axes=s.axes())
 
 
-@sampler("done", *(spec.name for spec in STARTED.values()))
+@sampler("done", *(spec.name for spec in START_OPS.values()))
 def _(s: Scope, name: str) -> None:
     """A collective in two halves."""
-    whole = s.choose(*STARTED) if name == "done" else OPS[name.removesuffix("-start")]
+    whole = s.choose(*START_OPS) if name == "done" else OPS[name.removesuffix("-start")]
     SAMPLERS[whole.name](s)
     op = s.b.ops.pop()
     (result,) = op.results
     started = Value(result.type, s.b.names.fresh(result.name))
-    s.b.append(replace(op, spec=STARTED[whole], results=(started,)))
+    s.b.append(replace(op, spec=START_OPS[whole], results=(started,)))
     s.b.append(Op(done, (started,), (result,)))

@@ -1,7 +1,7 @@
 """Operations with blocks."""
 
-from shardir.ir import Value
-from shardir.types import DTYPES, TensorType
+from shardir.ir.module import Value
+from shardir.ir.types import DTYPES, TensorType
 from tests.samplers.scope import INDEX, Scope, sampler
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from shardir.opset import Dense, Symbol
-from shardir.types import COMPLEX, INTEGERS, UNSIGNED, TensorType
+from shardir.ir.operation import Dense, Symbol
+from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED, TensorType
 from tests.samplers.scope import ARITHMETIC, INDEX, NUMBERS, Scope, sampler
 
 

@@ -7,9 +7,9 @@ decomposition hangs on the last bit.
 import numpy as np
 from hypothesis import strategies as st
 
-from shardir.ir import Value
-from shardir.opset import Dense, Symbol
-from shardir.types import COMPLEX, REAL_OF, TensorType
+from shardir.ir.module import Value
+from shardir.ir.operation import Dense, Symbol
+from shardir.ir.types import COMPLEX, REAL_OF, TensorType
 from tests.samplers.scope import SIZES, Scope, sampler
 
 FIELD = ("f32", "f64", "c64", "c128")

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.hosted import Hosted
-from shardir.types import DTYPES, TensorType
+from shardir.ir.host_function import HostFunction
+from shardir.ir.types import DTYPES, TensorType
 from tests.samplers.scope import Scope, sampler
 
 
@@ -34,7 +34,7 @@ def _(s: Scope, name: str) -> None:
     operands = [s.tensor() for _ in range(s.integer(0, 2))]
     types = tuple(s.type(DTYPES, high=2) for _ in range(s.integer(0, 2)))
     result = types[0] if len(types) == 1 else types
-    s.emit(name, *operands, function=Hosted("count", counter(types)), result=result)
+    s.emit(name, *operands, function=HostFunction("count", counter(types)), result=result)
 
 
 def counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
@@ -49,7 +49,7 @@ def counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
 
 @sampler("inspect-sharding")
 def _(s: Scope, name: str) -> None:
-    s.emit(name, s.tensor(), function=Hosted("tell", lambda *_: None))
+    s.emit(name, s.tensor(), function=HostFunction("tell", lambda *_: None))
 
 
 @sampler("fused")

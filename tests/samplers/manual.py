@@ -6,10 +6,10 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from shardir.ir import Value
-from shardir.opset import Symbol
-from shardir.placement import Axes, Axis
-from shardir.types import INTEGERS, TensorType
+from shardir.ir.module import Value
+from shardir.ir.operation import Symbol
+from shardir.ir.sharding import Axes, Axis
+from shardir.ir.types import INTEGERS, TensorType
 from tests.samplers.scope import NUMBERS, ORDERED, Scope, sampler
 
 Cuts = tuple[Axes, ...]

@@ -1,8 +1,8 @@
 """Pointwise operations."""
 
-from shardir.opset import OPS, OpSpec, Symbol
-from shardir.stablehlo.attributes import tensor
-from shardir.types import COMPLEX, DTYPES, TensorType
+from shardir.ir.operation import OPS, OpSpec, Symbol
+from shardir.ir.types import COMPLEX, DTYPES, TensorType
+from shardir.stablehlo.writing.attributes import format_tensor
 from tests.samplers.scope import ARITHMETIC, NUMBERS, REAL, Scope, sampler
 
 
@@ -63,7 +63,7 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     xs = [s.tensor(NUMBERS) for _ in range(s.integer(0, 2))]
     results = [s.type(NUMBERS) for _ in range(s.integer(1, 2))]
-    types = f": ({', '.join(tensor(x.type) for x in xs)}) -> ({', '.join(map(tensor, results))})"
+    types = f": ({', '.join(format_tensor(x.type) for x in xs)}) -> ({', '.join(map(format_tensor, results))})"
     s.emit(
         name,
         *xs,

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from shardir.types import FLOATS, TensorType
+from shardir.ir.types import FLOATS, TensorType
 from tests.samplers.scope import NUMBERS, ORDERED, REAL, SIZES, Scope, sampler
 
 _REDUCED = {"sum": NUMBERS, "prod": NUMBERS, "max": ORDERED, "min": ORDERED,

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from shardir import ops as ops  # declares the operations
-from shardir.build import Builder
-from shardir.ir import Block, Value
-from shardir.mesh import Mesh
-from shardir.opset import OPS
-from shardir.placement import Axes
-from shardir.types import COMPLEX, DTYPES, FLOATS, INTEGERS, TensorType
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Axes
+from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS, TensorType
 from tests.shardings import merged, parts
 
 NUMBERS = INTEGERS + FLOATS + COMPLEX

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from shardir.ir import Value
-from shardir.types import INTEGERS, TensorType
+from shardir.ir.module import Value
+from shardir.ir.types import INTEGERS, TensorType
 from tests.samplers.scope import SIZES, Scope, sampler
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from shardir.ir import Value
-from shardir.opset import OPS, Symbol
-from shardir.types import FLOATS, TensorType
+from shardir.ir.module import Value
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.types import FLOATS, TensorType
 from tests.samplers.scope import REAL, Scope, sampler
 
 

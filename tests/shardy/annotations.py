@@ -3,9 +3,9 @@
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.ops.annotate import DIRECTIONS
-from shardir.opset import Symbol
-from shardir.stablehlo.attributes import tensor
+from shardir.ir.operation import Symbol
+from shardir.ops.communication.annotations import DIRECTIONS
+from shardir.stablehlo.writing.attributes import format_tensor
 from tests.shardy.maker import Maker
 
 
@@ -28,7 +28,7 @@ def transfer(m: Maker) -> Any:
         operation=name,
         head=f"{name}(%)",
         attributes="",
-        types=f": ({tensor(x.type)}) -> {tensor(x.type)}",
+        types=f": ({format_tensor(x.type)}) -> {format_tensor(x.type)}",
         pointwise=True,
         result=x.type,
     )

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.ir import Function, Module, Value
-from shardir.stablehlo.attributes import tensor
+from shardir.ir.module import Function, Module, Value
 from shardir.stablehlo.printer import show
+from shardir.stablehlo.writing.attributes import format_tensor
 from tests.shardy.maker import Maker
 from tests.shardy.regions import without_dead
 
@@ -33,13 +33,13 @@ def call(m: Maker) -> Any:
         function, operands = _function(m)
         m.functions.append(function)
     types = tuple(value.type for value in function.body.returns)
-    listed = ", ".join(tensor(value.type) for value in operands)
+    listed = ", ".join(format_tensor(value.type) for value in operands)
     return m.b.opaque(
         *operands,
         operation=CALL,
         head=f"{CALL} @{function.name}({', '.join('%' for _ in operands)})",
         attributes="",
-        types=f": ({listed}) -> ({', '.join(map(tensor, types))})",
+        types=f": ({listed}) -> ({', '.join(map(format_tensor, types))})",
         result=types if len(types) > 1 else types[0],
     )
 

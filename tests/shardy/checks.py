@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shardir.stablehlo.reader import parts_of
+from shardir.stablehlo.reader import split_modules
 
 _CHECK = re.compile(r"^\s*//\s*CHECK(-[A-Z]+)?(\{LITERAL\})?:\s?(.*)$")
 _FUNCTION = re.compile(r"func(?:\.func)?\s+(?:public |private |nested )?@([\w$.-]+)")
@@ -40,7 +40,7 @@ def cases_of(text: str, file: str) -> list[Case]:
     cases: list[Case] = []
     runs = [line for line in text.splitlines() if line.startswith("// RUN:")]
     splits = not runs or any("-split-input-file" in run for run in runs)
-    for part in parts_of(text) if splits else [text]:
+    for part in split_modules(text) if splits else [text]:
         defined = _DEFINED.findall(part)
         case: Case | None = None
         for check in checks_of(part):

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
-from shardir.ir import Block, Module, Value
-from shardir.mesh import Mesh
-from shardir.passes.greedy import Collective, greedy_collectives
-from shardir.placement import Axes, Axis, Sharding
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Module, Value
+from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.passes.resharding.greedy import GreedyCollective, greedy_collectives
 from tests.shardy.checks import Case
 
 _WANTED = re.compile(
@@ -67,7 +67,7 @@ def moved(module: Module, source: Sharding, target: Sharding, shape: tuple[int, 
     return [written(each, mesh) for each in made]
 
 
-def written(made: Collective, mesh: Mesh) -> str:
+def written(made: GreedyCollective, mesh: Mesh) -> str:
     out = f"out_sharding={placed(made.sharding, mesh)}"
     name = made.name.replace("-", "_")
     if name == "collective_permute":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.stablehlo.reader import read
 from tests import smaller

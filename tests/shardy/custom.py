@@ -3,11 +3,11 @@
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.factor_text import show_shardy
-from shardir.factors import Factor, FactorRule, Kind, TensorFactors
-from shardir.ir import Value
-from shardir.stablehlo.attributes import tensor
-from shardir.types import TensorType
+from shardir.ir.module import Value
+from shardir.ir.types import TensorType
+from shardir.op_rules.factor_rule_text import show_shardy
+from shardir.op_rules.factors import Factor, FactorKind, FactorRule, TensorFactors
+from shardir.stablehlo.writing.attributes import format_tensor
 from tests.shardy.maker import SIZES, Maker
 
 
@@ -30,14 +30,14 @@ def custom_call(m: Maker) -> Any:
     types = tuple(
         TensorType(tuple(_size(dim, sizes) for dim in mapping), "f32") for mapping in results
     )
-    listed = ", ".join(tensor(value.type) for value in operands)
+    listed = ", ".join(format_tensor(value.type) for value in operands)
     places = ", ".join("%" for _ in operands)
     return m.b.opaque(
         *operands,
         operation="stablehlo.custom_call @mine",
         head=f"stablehlo.custom_call @mine({places})",
         attributes=f"sdy.sharding_rule = #sdy.op_sharding_rule<{show_shardy(rule)}, custom>",
-        types=f": ({listed}) -> ({', '.join(map(tensor, types))})",
+        types=f": ({listed}) -> ({', '.join(map(format_tensor, types))})",
         rule=str(rule),
         result=types if len(types) > 1 else types[0],
     )
@@ -89,7 +89,7 @@ def _sizes(factors: list[int], sizes: list[int]) -> list[int]:
     return [sizes[factor] for factor in factors]
 
 
-def _kind(m: Maker, in_result: bool) -> Kind:
+def _kind(m: Maker, in_result: bool) -> FactorKind:
     if not in_result:
-        return m.random.choice((Kind.REDUCE, Kind.REDUCE, Kind.REPLICATE))
-    return m.random.choice((Kind.PASS,) * 5 + (Kind.REPLICATE, Kind.PERMUTE))
+        return m.random.choice((FactorKind.REDUCE, FactorKind.REDUCE, FactorKind.REPLICATE))
+    return m.random.choice((FactorKind.PASS,) * 5 + (FactorKind.REPLICATE, FactorKind.PERMUTE))

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import ShardirError
-from shardir.interpret import apply, evaluate, run_devices
-from shardir.ir import Module, Op, Value
-from shardir.passes.pipeline import EXACT, Pipeline
+from shardir.interpret.interpreter import apply_op, evaluate, run_devices
+from shardir.ir.module import Module, Op, Value
+from shardir.passes.pipeline import SHARDY_PIPELINE, Pipeline
 from tests.shardy.checks import Case
 from tests.shardy.listing import read_part
 
 Array = npt.NDArray[Any]
-PARTITION = Pipeline.parse(EXACT.removeprefix("propagate,"))
+PARTITION = Pipeline.parse(SHARDY_PIPELINE.removeprefix("propagate,"))
 _PART = re.compile(r"//--- part(\d)\.mlir\n(.*?)(?=\n//---|\Z)", re.DOTALL)
 _PROGRAM = re.compile(r"@([\w$.-]+)")
 _MESH = re.compile(r"^sdy\.mesh .*$", re.MULTILINE)
@@ -71,7 +71,7 @@ class _Runner:
             elif name in ("reshard", "sharding_constraint"):
                 results = operands
             else:
-                made = apply(op, operands)
+                made = apply_op(op, operands)
                 results = list(made) if isinstance(made, tuple) else [made]
             self.values.update(zip(op.results, map(np.asarray, results), strict=True))
         return self.wrong if self.compared else [*self.wrong, "compares nothing"]

@@ -8,7 +8,7 @@ import time
 from itertools import count, islice
 from random import Random
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from tests.shardy.compare import agrees, closed_disagreements, disagreements, smallest
 from tests.shardy.maker import Options
 from tests.shardy.oracle import LEVELS

@@ -9,16 +9,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from shardir.factors import FactorRule
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.ops.manual import with_cuts
-from shardir.placement import Sharding
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.op_rules.factors import FactorRule
+from shardir.ops.control_flow.manual_computation import add_manual_axes
 from shardir.stablehlo.reader import ModuleReader
-from shardir.stablehlo.reader_syntax import Source
-from shardir.stablehlo.rules import NAMES
+from shardir.stablehlo.reading.syntax import MlirSource
+from shardir.stablehlo.writing.rules import STABLEHLO_NAMES
 
 OURS = {
-    **{ours: f"stablehlo.{theirs}" for ours, theirs in NAMES.items()},
+    **{ours: f"stablehlo.{theirs}" for ours, theirs in STABLEHLO_NAMES.items()},
     "constant": "sdy.constant",
     "broadcast": "stablehlo.broadcast_in_dim",
     "sharding_constraint": "sdy.sharding_constraint",
@@ -69,7 +69,7 @@ class Listing:
 
 
 def read_part(part: str, file: str, *, whole: bool = False) -> tuple[Module, ModuleReader]:
-    reader = ModuleReader(Source(part, file), whole=whole)
+    reader = ModuleReader(MlirSource(part, file), whole=whole)
     return reader.module(), reader
 
 
@@ -230,7 +230,7 @@ def _inside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
     if op.spec.name != "manual_computation":
         return ()
     return tuple(
-        with_cuts(param.sharding or Sharding.open(mesh, param.type.rank), cuts)
+        add_manual_axes(param.sharding or Sharding.open(mesh, param.type.rank), cuts)
         for param, cuts in zip(op.blocks[0].params, op.attrs["in_axes"], strict=True)
     )
 
@@ -240,7 +240,7 @@ def _outside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
     if op.spec.name != "manual_computation":
         return tuple(value.sharding for value in op.results)
     return tuple(
-        value.sharding or with_cuts(Sharding.open(mesh, value.type.rank), cuts)
+        value.sharding or add_manual_axes(Sharding.open(mesh, value.type.rank), cuts)
         for value, cuts in zip(op.results, op.attrs["out_axes"], strict=True)
     )
 

@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.axes import append
-from shardir.build import Builder, Names
-from shardir.ir import Function, Value
-from shardir.mesh import Mesh
-from shardir.placement import Axes, Axis, Dim, Sharding
-from shardir.types import TensorType
+from shardir.ir.builder import Builder, UniqueNames
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Value
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
+from shardir.ir.sub_axes import append_axis
+from shardir.ir.types import TensorType
 
 MESHES = (
     (("x", 2), ("y", 2)),
@@ -64,7 +64,7 @@ class Maker:
     random: Random
     options: Options
     meshes: tuple[Mesh, ...]
-    names: Names = field(default_factory=Names)
+    names: UniqueNames = field(default_factory=UniqueNames)
     params: list[Value] = field(default_factory=list)
     depth: int = 0
     shapes: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class Maker:
         for axis in atoms:
             if shape and self.chance(0.5):
                 dim = self.random.randrange(len(shape))
-                cuts[dim] = append(cuts[dim], axis)
+                cuts[dim] = append_axis(cuts[dim], axis)
             elif self.chance(0.15) and not any(a.name == axis.name for a in replicated):
                 replicated.append(axis)
         order = list(mesh.sizes)
@@ -184,11 +184,11 @@ class Maker:
             tuple(replicated),
         )
 
-    def dim(self, axes: Axes, closed: bool) -> Dim:
+    def dim(self, axes: Axes, closed: bool) -> DimSharding:
         priority = None
         if self.options.priorities and self.chance(0.12) and (axes or not closed):
             priority = self.random.choice((0, 1, 1, 2, 3))
-        return Dim(axes, not closed, priority)
+        return DimSharding(axes, not closed, priority)
 
     # --- operations
 

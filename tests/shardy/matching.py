@@ -8,9 +8,9 @@ results must be those of the line. Shardings are compared as what they mean.
 from dataclasses import dataclass, field, replace
 from types import EllipsisType
 
-from shardir.factor_text import parse_rule
-from shardir.ir import Module
-from shardir.placement import Sharding
+from shardir.ir.module import Module
+from shardir.ir.sharding import Sharding
+from shardir.op_rules.factor_rule_text import parse_rule
 from tests.shardy.checks import Case, Check
 from tests.shardy.listing import Entry, Listing
 from tests.shardy.origins import Origins, Teller

@@ -8,9 +8,9 @@ of ours must be wanted, and operations must make what the lines say.
 import re
 from dataclasses import dataclass, field, replace
 
-from shardir.build import substitute
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.placement import Sharding
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
 from tests.shardy.checks import Case, Check
 from tests.shardy.listing import Entry
 from tests.shardy.matching import Matcher

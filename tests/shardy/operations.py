@@ -3,9 +3,9 @@
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.ir import Value
-from shardir.opset import OPS
-from shardir.types import TensorType
+from shardir.ir.module import Value
+from shardir.ir.operation import OPS
+from shardir.ir.types import TensorType
 from tests.shardy.maker import SIZES, Maker
 
 UNARY = ("neg", "exp", "tanh", "abs", "sqrt", "floor", "logistic", "cos", "log1p", "sign")

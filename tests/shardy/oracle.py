@@ -15,12 +15,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 from jaxlib.mlir.passmanager import PassManager
 
-from shardir.factors import Factor, FactorRule, Kind
-from shardir.ir import Block, Function, Loc, Module, Op, Value
-from shardir.mesh import Mesh
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Loc, Module, Op, Value
+from shardir.ir.sharding import Axis, DimSharding, Sharding
+from shardir.op_rules.factors import Factor, FactorKind, FactorRule
 from shardir.passes.propagation.finish import without_unit_axes
-from shardir.passes.propagation.manual import without_manual
-from shardir.placement import Axis, Dim, Sharding
+from shardir.passes.propagation.manual_computations import remove_manual_axes
 from shardir.stablehlo.printer import show
 from tests.shardy.calls import text_of
 
@@ -160,7 +160,7 @@ class _Reader:
         names = re.findall(r'"([^"]*)"', str(manual))
         per_value = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"])
         return tuple(
-            said(inside and without_manual(inside, tuple(Axis(name, 1, 1) for name in names)))
+            said(inside and remove_manual_axes(inside, tuple(Axis(name, 1, 1) for name in names)))
             for inside in (self.sharding(each) for each in per_value.shardings)
         )
 
@@ -195,9 +195,9 @@ class _Reader:
         )
         return said(without_unit_axes(sharding))
 
-    def dim(self, attr: Any, mesh: Mesh) -> Dim:
+    def dim(self, attr: Any, mesh: Mesh) -> DimSharding:
         axes = tuple(self.axis(axis, mesh) for axis in attr.axes)
-        return Dim(axes, not attr.is_closed, attr.priority)
+        return DimSharding(axes, not attr.is_closed, attr.priority)
 
     @staticmethod
     def axis(attr: Any, mesh: Mesh) -> Axis:
@@ -226,7 +226,7 @@ def on_one_device(mesh: Mesh) -> Sharding:
 
     Shardy writes that as a sharding of no dimensions, we as one of whole dimensions.
     """
-    return Sharding(mesh.name, (Dim((Axis("device", 1, 1),), False),))
+    return Sharding(mesh.name, (DimSharding((Axis("device", 1, 1),), False),))
 
 
 def ours(module: Module) -> Decisions:
@@ -286,9 +286,9 @@ def rule_of(module: Module) -> FactorRule | None:
         rule = sdy.OpShardingRuleAttr(made[0].attributes["sdy.sharding_rule"])
         factors = [Factor(size) for size in rule.factor_sizes]
         for kind, numbers in (
-            (Kind.REDUCE, rule.reduction_factors),
-            (Kind.REPLICATE, rule.need_replication_factors),
-            (Kind.PERMUTE, rule.permutation_factors),
+            (FactorKind.REDUCE, rule.reduction_factors),
+            (FactorKind.REPLICATE, rule.need_replication_factors),
+            (FactorKind.PERMUTE, rule.permutation_factors),
         ):
             for i in numbers:
                 factors[i] = replace(factors[i], kind=kind)

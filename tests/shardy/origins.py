@@ -5,11 +5,11 @@ in reading order, `mc_0_input: 0` what a manual computation says of its operands
 the value itself was annotated with.
 """
 
-from shardir.ir import Function, Module, Value
+from shardir.ir.module import Function, Module, Value
 from shardir.passes import Propagate
-from shardir.passes.explain.history import History
-from shardir.passes.explain.origins import origins_of
-from shardir.passes.propagation.record import Said
+from shardir.passes.explain.axis_origins import origins_of
+from shardir.passes.explain.history import FunctionHistory
+from shardir.passes.propagation.record import StatedSharding
 
 Origins = dict[str, set[str]]
 """For each axis of a value, as Shardy writes it, the annotations it came from."""
@@ -19,8 +19,8 @@ class Teller:
     """What a run of propagation says about origins in one function."""
 
     def __init__(self, module: Module, propagate: Propagate, name: str) -> None:
-        propagated, record = propagate.explained(module)
-        self.history = History(propagated, record.stories[name], {})
+        propagated, record = propagate.run_recorded(module)
+        self.history = FunctionHistory(propagated, record.histories[name], {})
         self.function = next(f for f in module.functions if f.name == name)
         self.names = _names(self.function)
 
@@ -41,11 +41,11 @@ class Teller:
             for axis in each.axes:
                 whole = axis.pre == 1 and axis.size == sizes[axis.name]
                 key = axis.name if whole else str(axis)
-                said = [way.said for way in origins_of(self.history).ways(cell, dim, axis)]
+                said = [way.said for way in origins_of(self.history).paths(cell, dim, axis)]
                 found[key] = {self.name(one, cell) for one in said}
         return found
 
-    def name(self, said: Said, cell: int) -> str:
+    def name(self, said: StatedSharding, cell: int) -> str:
         """What an annotation is called at a value."""
         if said.constraint is not None and said.constraint.blocks:
             names = [value.name for value in said.constraint.operands]

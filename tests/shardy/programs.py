@@ -10,8 +10,8 @@ from dataclasses import replace
 from random import Random
 
 from shardir import ops as ops  # declares the operations
-from shardir.ir import Block, Function, Module
-from shardir.mesh import Mesh
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module
 from tests.shardy import annotations, calls, custom, operations, regions
 from tests.shardy.maker import KINDS, MESHES, Maker, Options
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
-from shardir.build import substitute
-from shardir.ir import Block, Op, Value
-from shardir.ops.manual import local_type, with_cuts
-from shardir.opset import OPS
-from shardir.placement import Axes, Axis, Sharding
-from shardir.types import TensorType
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.ir.types import TensorType
+from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_local_type
 from tests.shardy.maker import Maker
 
 
@@ -80,7 +80,7 @@ def manual(m: Maker) -> Any:
     in_axes = [_cuts(m, x.type.shape, axes) for x in operands]
     params = []
     for x, cuts in zip(operands, in_axes, strict=True):
-        type = local_type(x.type, cuts, axes)
+        type = manual_local_type(x.type, cuts, axes)
         params.append(Value(type, m.names.fresh("l"), stated(type.shape)))
     inner.pool = [*params, *params]
     inner.run()
@@ -102,7 +102,7 @@ def manual(m: Maker) -> Any:
     for i, (value, cuts) in enumerate(zip(results, out_axes, strict=True)):
         sharding = stated(value.type.shape)
         named = replace(value, name=m.names.fresh("m.0"))
-        results[i] = replace(named, sharding=sharding and with_cuts(sharding, cuts))
+        results[i] = replace(named, sharding=sharding and add_manual_axes(sharding, cuts))
     m.b.ops[-1] = replace(m.b.ops[-1], results=tuple(results))
     return tuple(results)
 

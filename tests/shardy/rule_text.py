@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shardir.factors import Factor, FactorRule, Kind, TensorFactors
+from shardir.op_rules.factors import Factor, FactorKind, FactorRule, TensorFactors
 
 
 def loops(rule: FactorRule) -> Any:
@@ -22,7 +22,7 @@ def loops(rule: FactorRule) -> Any:
     def factor(old: int) -> Factor:
         each = rule.factors[old]
         tensors = sum(any(old in dim for dim in tensor) for tensor in rule.tensors)
-        return Factor(each.size, each.kind if tensors > 1 else Kind.PASS, each.blocked)
+        return Factor(each.size, each.kind if tensors > 1 else FactorKind.PASS, each.blocked)
 
     sides = renumbered(rule.operands), renumbered(rule.results)
     return *sides, [factor(old) for old in numbers]

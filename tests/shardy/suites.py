@@ -7,10 +7,10 @@ out is compared.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from shardir.ir import Function, Module
-from shardir.passes import Propagate, ReshardExactly
-from shardir.passes.propagation.constants import split_constants
-from shardir.passes.propagation.draft import Draft
+from shardir.ir.module import Function, Module
+from shardir.passes import InsertExplicitReshards, Propagate
+from shardir.passes.propagation.draft import FunctionDraft
+from shardir.passes.propagation.split_constants import split_constants
 from tests.shardy.checks import Case
 from tests.shardy.collectives import compare_collectives
 from tests.shardy.executing import execute
@@ -63,13 +63,13 @@ def _constants_split(module: Module) -> Module:
 
 
 def _split(function: Function) -> Function:
-    draft = Draft(function)
+    draft = FunctionDraft(function)
     split_constants(draft)
     return draft.build()
 
 
 def _moved(module: Module) -> Module:
-    return with_names_kept(ReshardExactly()(module))
+    return with_names_kept(InsertExplicitReshards()(module))
 
 
 EXPORT = f"{SDY}/export/test"

@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("jaxlib")
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from shardir.passes import Propagate
-from shardir.passes.propagation.priorities import ROUNDS
+from shardir.passes.propagation.priorities import ROUND_COUNT
 from tests.shardy.compare import agrees
 from tests.shardy.fuzz import drawn
 from tests.shardy.maker import KINDS, Options
@@ -71,4 +71,4 @@ def test_programs_are_hard_enough() -> None:
     )
     assert different > COUNT // 20
     assert len(KINDS) >= 25
-    assert ROUNDS == 5
+    assert ROUND_COUNT == 5

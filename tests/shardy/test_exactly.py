@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("jaxlib")
 
-from shardir.axes import append
-from shardir.build import Builder
-from shardir.ir import Block, Function, Module, Value
-from shardir.mesh import Mesh
-from shardir.passes import ReshardExactly
-from shardir.placement import Axes, Axis, Sharding
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Value
+from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.ir.sub_axes import append_axis
+from shardir.ir.types import TensorType
+from shardir.passes import InsertExplicitReshards
 from shardir.text.parser import parse
-from shardir.types import TensorType
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 from tests.shardy.oracle import numbered, run
 
 PASS = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
@@ -53,7 +53,7 @@ class Drawn:
         dims: list[Axes] = [()] * rank
         for axis in atoms:
             dim = self.random.randrange(rank)
-            dims[dim] = append(dims[dim], axis)
+            dims[dim] = append_axis(dims[dim], axis)
         return Sharding.of("mesh", dims)
 
     def value(self, shape: Sequence[int] | None = None, dtype: str = "f32") -> Value:
@@ -163,7 +163,7 @@ def test_operations_are_aligned_as_the_real_shardy_aligns_them(kind: str) -> Non
 def aligned(module: Module) -> object:
     """How the operation of a module is cut, without the moves around it."""
     name = module.main.body.ops[0].name
-    (op,) = (op for op in ReshardExactly()(module).main.body.ops if op.name == name)
+    (op,) = (op for op in InsertExplicitReshards()(module).main.body.ops if op.name == name)
     operands = (value.sharding for value in op.operands if value.type.rank)
     return tuple(map(cuts, operands)), tuple(cuts(value.sharding) for value in op.results)
 
@@ -174,7 +174,7 @@ def cuts(sharding: Sharding | None) -> object:
 
 def test_a_sum_does_not_stay_pending_over_an_axis_that_is_cut_now() -> None:
     """Not even over the rest of it: sub-axes of one axis are summed up together."""
-    module = ReshardExactly()(
+    module = InsertExplicitReshards()(
         parse("""\
 mesh @m = [x=6]
 

@@ -10,9 +10,9 @@ pytest.importorskip("jaxlib")
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
-from shardir.mesh import Mesh
-from shardir.passes.greedy import greedy_collectives
-from shardir.placement import Sharding
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Sharding
+from shardir.passes.resharding.greedy import greedy_collectives
 from tests.shardings import shardings
 from tests.shardy.collectives import placed, written
 from tests.shardy.oracle import context

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from shardir.errors import RuleError
-from shardir.factor_text import parse_rule, show_shardy
-from shardir.rule_notation import sharding_rule
+from shardir.op_rules.factor_rule_text import parse_rule, show_shardy
+from shardir.op_rules.rule_notation import sharding_rule
 
 pytest.importorskip("jax")
 

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxlib.mlir import ir
 
-from shardir.interpret import run
+from shardir.interpret.interpreter import run
 from shardir.ops.opaque import unknown_operations
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 from tests.shardy.oracle import context
 
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(8, 6)

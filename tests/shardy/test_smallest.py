@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("jaxlib")
 
-from shardir.ir import Module
+from shardir.ir.module import Module
 from tests.shardy.calls import CALL
 from tests.shardy.compare import inlined
 from tests.shardy.maker import Options

@@ -10,7 +10,7 @@ from types import EllipsisType
 
 from lark import Token
 
-from shardir.placement import Sharding
+from shardir.ir.sharding import Sharding
 from shardir.stablehlo.reader import ModuleReader
 
 Wish = Sharding | EllipsisType | None

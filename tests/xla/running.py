@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardir.interpret import mesh_of
-from shardir.ir import Module
-from shardir.placement import Sharding
-from shardir.shards import cut, join
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.interpret.shards import assemble_shards, slice_shard
+from shardir.ir.module import Module
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
 from shardir.stablehlo.printer import show
-from shardir.types import TensorType
 from tests.extras import require
 
 ROOT = Path(__file__).parents[2]
@@ -68,13 +68,13 @@ class XLA:
         args: Sequence[Any],
         outer: Sequence[tuple[TensorType, Sharding]],
     ) -> list[Any]:
-        mesh = module.meshes[0] if sharded else mesh_of(module)
+        mesh = module.meshes[0] if sharded else spmd_mesh_of(module)
         # Partition i is the device of this number, replica i the device at this position.
         order = mesh.device_ids if sharded and mesh.device_ids else range(mesh.size)
         position = sorted(range(mesh.size), key=list(order).__getitem__)
         text = show(module, own_words=True).replace(f"@{module.main.name}(", "@main(", 1)
         parts = [
-            [cut(arg, sharding, mesh, place) for place in position]
+            [slice_shard(arg, sharding, mesh, place) for place in position]
             for arg, (_, sharding) in zip(args, outer, strict=False)
         ]
         assert self._process.stdin
@@ -85,6 +85,6 @@ class XLA:
         if isinstance(answer, str):
             raise AssertionError(f"{answer}\n\n{text}")
         return [
-            join([made[i] for i in order], type, sharding, mesh)
+            assemble_shards([made[i] for i in order], type, sharding, mesh)
             for made, (type, sharding) in zip(answer, outer[len(args) :], strict=True)
         ]

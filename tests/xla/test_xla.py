@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
-from shardir.agreement import agree, rounding, steady
-from shardir.interpret import run
-from shardir.ir import Block, Module, Op
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Block, Module, Op
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
-from shardir.sampling import random_arguments
-from shardir.stablehlo.decompositions import CALLED
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.stablehlo.printer import show
-from shardir.stablehlo.writer import ExportError
+from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
+from shardir.stablehlo.writing.writer import ExportError
 from shardir.text.parser import parse
 from tests.passes.random_cases import Case, cases
 from tests.xla.running import XLA
@@ -116,7 +116,7 @@ def xla() -> Iterator[XLA]:
 def test_replicas_compute_the_whole(name: str, xla: XLA) -> None:
     module = parse(PROGRAMS[name])
     args = random_arguments(module)
-    program = Pipeline.parse(DEFAULT)(module)
+    program = Pipeline.parse(DEFAULT_PIPELINE)(module)
     for want, got in zip(run(module, args), xla.replicas(program, args), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
@@ -160,9 +160,9 @@ def without_xla_faults() -> Iterator[None]:
 
 
 def judge(module: Module, args: list[Any], got: list[Any]) -> None:
-    want, tolerance = run(module, args), rounding(module)
-    if not agree(want, got, tolerance):
-        assume(steady(module, args, want, tolerance))
+    want, tolerance = run(module, args), tolerance_of(module)
+    if not are_close(want, got, tolerance):
+        assume(is_stable(module, args, want, tolerance))
         for a, b in zip(want, got, strict=True):
             np.testing.assert_array_equal(b, a)
 
@@ -203,7 +203,7 @@ def names(block: Block) -> set[str]:
 
 def sayable(module: Module) -> bool:
     """Whether XLA knows all operations: no decompositions of ours, no calls of the host."""
-    unknown = {*CALLED, "callback", "pure-callback", "inspect-sharding"}
+    unknown = {*CUSTOM_CALL_OPERATIONS, "callback", "pure-callback", "inspect-sharding"}
     body = module.main.body
     scatters = [op for op in every(body) if op.name == "scatter"]
     if unknown & names(body) or any(sticks_out(op) or is_nowhere(op) for op in scatters):
@@ -251,7 +251,7 @@ def test_the_random_scheme_of_old_has_no_text() -> None:
 
 def test_programs_of_one_module_are_all_of_one_world() -> None:
     module = parse(PROGRAMS["moves"])
-    partitioned = Pipeline.parse(DEFAULT)(module)
+    partitioned = Pipeline.parse(DEFAULT_PIPELINE)(module)
     mixed = Module(module.meshes, (partitioned.main, module.main))
     with pytest.raises(ExportError, match="are not both programs of each device"):
         show(mixed)

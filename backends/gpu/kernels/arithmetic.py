@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shardir.backends.gpu.kernels.conversion import convert
 from shardir.backends.gpu.kernels.terms import OWN, Term, grouped
-from shardir.ir import Op
-from shardir.ops.numerics import NARROW
-from shardir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
+from shardir.ir.module import Op
+from shardir.ir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 Rule = Callable[[Op, Sequence[Term]], str]
 RULES: dict[str, Rule] = {}
@@ -58,7 +58,7 @@ def rounded(text: str, dtype: str) -> str:
 
 def leaves_type(op: Op) -> bool:
     """Whether it is computed in more bits than its result has."""
-    return op.result.type.dtype in NARROW and op.name not in EXACT
+    return op.result.type.dtype in HALF_PRECISION_DTYPES and op.name not in EXACT
 
 
 def _function(name: str) -> Rule:

@@ -1,10 +1,10 @@
-"""Elements as another type, as `shardir.ops.numerics.convert` has it."""
+"""Elements as another type, as `shardir.ops.elementwise.numerics.convert` has it."""
 
 import numpy as np
 
 from shardir.backends.gpu.kernels.terms import HELD, OWN, Term, grouped
-from shardir.ops.numerics import NARROW
-from shardir.types import FLOATS, NUMPY_DTYPES
+from shardir.ir.types import FLOATS, NUMPY_DTYPES
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 SHORT = ("bool", "i8", "u8")
 """What bf16 has all values of."""
@@ -28,7 +28,7 @@ def convert(x: Term, to: str) -> str:
 def _between_floats(text: str, dtype: str, to: str) -> str:
     if to == "bf16" and dtype == "f64":
         return f"odd_from_f64({text}).to(tl.bfloat16).to(tl.float32)"
-    if to in NARROW:
+    if to in HALF_PRECISION_DTYPES:
         return f"{text}.to({OWN[to]}).to(tl.float32)"
     return text if HELD[dtype] == HELD[to] else f"{text}.to({HELD[to]})"
 
@@ -38,6 +38,6 @@ def _from_integer(text: str, dtype: str, to: str) -> str:
         word = "u64" if dtype == "u64" else "i64"
         wide = text if dtype == word else f"{text}.to({OWN[word]})"
         return f"odd_from_{word}({wide}).to(tl.bfloat16).to(tl.float32)"
-    if to in NARROW and dtype not in SHORT:
+    if to in HALF_PRECISION_DTYPES and dtype not in SHORT:
         return f"{text}.to(tl.float32).to({OWN[to]}).to(tl.float32)"
     return f"{text}.to({HELD[to]})"

@@ -12,9 +12,9 @@ from shardir.backends.gpu.kernels.sides import Counting, Side
 from shardir.backends.gpu.kernels.terms import POINTERS
 from shardir.backends.gpu.kernels.texts import allocation_text, kernel_of
 from shardir.backends.gpu.kernels.writer import Writer
-from shardir.ir import Block, Op, Value
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import NUMPY_DTYPES
 from shardir.text.printer import Printer
-from shardir.types import NUMPY_DTYPES
 
 RESERVED = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
 LETTERS = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))

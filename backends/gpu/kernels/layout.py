@@ -10,9 +10,16 @@ axes, counted by one number, and some of those that reductions end, counted by a
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from shardir.ir import Block, Op, Value
-from shardir.ops.create import constant, iota
-from shardir.ops.fused import REDUCTIONS, Lie, Nest, needed, nest_of, wide
+from shardir.ir.module import Block, Op, Value
+from shardir.ops.control_flow.fused import (
+    REDUCTIONS,
+    FusedLoopNest,
+    LoopMapping,
+    build_loop_nest,
+    live_values,
+    non_unit_dims,
+)
+from shardir.ops.shape.create import constant, iota
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +78,8 @@ class Layout:
 
 def layout_of(block: Block) -> Layout:
     """The axes of a block, joined where no tensor tells them apart."""
-    nest = nest_of(block)
-    live = needed(block)
+    nest = build_loop_nest(block)
+    live = live_values(block)
     walks = _walks(block, nest, live)
     groups: list[list[int]] = []
     for axis in _order(block, nest, live):
@@ -100,7 +107,7 @@ def layout_of(block: Block) -> Layout:
     )
 
 
-def _order(block: Block, nest: Nest, live: Set[Value]) -> tuple[int, ...]:
+def _order(block: Block, nest: FusedLoopNest, live: Set[Value]) -> tuple[int, ...]:
     """The axes as the values that lie along all of them have them."""
     every = range(len(nest.extents))
     ends = [op.operands[0] for op in block.ops if op.spec in REDUCTIONS and op.result in live]
@@ -110,18 +117,18 @@ def _order(block: Block, nest: Nest, live: Set[Value]) -> tuple[int, ...]:
     return tuple(every)
 
 
-def _walks(block: Block, nest: Nest, live: Set[Value]) -> Mapping[Value, Lie]:
+def _walks(block: Block, nest: FusedLoopNest, live: Set[Value]) -> Mapping[Value, LoopMapping]:
     """The axes along which things are loaded, stored and counted."""
     found = {value: nest.lies[value] for value in (*block.params, *block.returns) if value in live}
     for op in block.ops:
         if op.spec is iota and op.result in live:
-            along = dict(zip(wide(op.result.type), nest.lies[op.result], strict=True))
+            along = dict(zip(non_unit_dims(op.result.type), nest.lies[op.result], strict=True))
             axis = along.get(op.attrs["dim"])
             found[op.result] = () if axis is None else (axis,)
     return found
 
 
-def _are_one(outer: int, inner: int, nest: Nest, walks: Sequence[Lie]) -> bool:
+def _are_one(outer: int, inner: int, nest: FusedLoopNest, walks: Sequence[LoopMapping]) -> bool:
     """Whether everything walks two neighbouring axes as one, or neither of them."""
     if (outer in nest.reduced) != (inner in nest.reduced):
         return False
@@ -133,7 +140,7 @@ def _are_one(outer: int, inner: int, nest: Nest, walks: Sequence[Lie]) -> bool:
     return True
 
 
-def _strides(lie: Lie, nest: Nest, number: Mapping[int, int]) -> Mapping[int, int]:
+def _strides(lie: LoopMapping, nest: FusedLoopNest, number: Mapping[int, int]) -> Mapping[int, int]:
     """Steps of a dense tensor; those of joined axes are of the innermost."""
     found: dict[int, int] = {}
     step = 1

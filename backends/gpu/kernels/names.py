@@ -4,7 +4,7 @@ import keyword
 import re
 from collections.abc import Collection, Mapping
 
-from shardir.ir import Op, Value
+from shardir.ir.module import Op, Value
 
 _AGAIN = re.compile(r"\.\d+$")
 """What makes a name of a group's inside unlike all others of its function."""

@@ -15,8 +15,8 @@ from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil
 from shardir.backends.gpu.kernels.terms import POINTERS, Term
 from shardir.backends.gpu.kernels.texts import function_text
 from shardir.backends.gpu.kernels.tiled import Tile, begin, loop
-from shardir.ir import Op
-from shardir.ops.numerics import NARROW
+from shardir.ir.module import Op
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 def parts_of(group: Group, tile: Tile, sizes: Sizes) -> int:
@@ -53,7 +53,7 @@ def in_parts(group: Group, tile: Tile, parts: int) -> Kernel:
 def _held(op: Op) -> str:
     """The element type of what is left of a part."""
     dtype = op.result.type.dtype
-    return "f32" if dtype in NARROW else dtype
+    return "f32" if dtype in HALF_PRECISION_DTYPES else dtype
 
 
 def _first(

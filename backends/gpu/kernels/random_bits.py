@@ -11,8 +11,8 @@ from shardir.backends.gpu.kernels.names import fresh, identifier
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
 from shardir.backends.gpu.kernels.terms import OWN, POINTERS
 from shardir.backends.gpu.kernels.texts import allocation_text, function_text, kernel_of
-from shardir.ir import Op
-from shardir.types import NUMPY_DTYPES
+from shardir.ir.module import Op
+from shardir.ir.types import NUMPY_DTYPES
 
 MADE = ("random_bits", "random_bits_at", "random_split", "random_split_at")
 _OWN_NAMES = ("at", "mask", "place", "which", "high", "low", "device", "tl", "torch", "triton")

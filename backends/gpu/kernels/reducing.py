@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from shardir.backends.gpu.kernels.terms import HELD, OWN, Term, number
-from shardir.ir import Op
-from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES
+from shardir.ir.module import Op
+from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES
 
 COMBINE: Mapping[str, str] = {
     "prod": "product", "max": "maximum", "min": "minimum", "any": "either", "all": "both",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from shardir.backends.gpu.kernels.layout import Layout
 from shardir.backends.gpu.kernels.writer import Writer
-from shardir.ir import Block, Op, Value
+from shardir.ir.module import Block, Op, Value
 
 
 class Rounds:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shardir.ops.numerics import narrowed
-from shardir.types import FLOATS, NUMPY_DTYPES
+from shardir.ir.types import FLOATS, NUMPY_DTYPES
+from shardir.ops.elementwise.numerics import round_to
 
 OWN = {
     "bool": "tl.int1",
@@ -75,7 +75,7 @@ def number(value: Any, dtype: str) -> Term:
     if dtype not in FLOATS:
         return Term(str(bool(value) if dtype == "bool" else int(value)), dtype, True)
     with np.errstate(all="ignore"):
-        exact = narrowed(np.asarray(float(value)), NUMPY_DTYPES[dtype])
+        exact = round_to(np.asarray(float(value)), NUMPY_DTYPES[dtype])
     wide = np.float64(exact) if dtype == "f64" else np.float32(exact)
     if np.isfinite(wide):
         # The shortest decimal of the largest f32 is above it, so that Triton would take it for f64.

@@ -18,7 +18,7 @@ from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
 from shardir.backends.gpu.kernels.terms import Term
 from shardir.backends.gpu.kernels.texts import function_text
 from shardir.backends.gpu.kernels.writer import Writer
-from shardir.ir import Op, Value
+from shardir.ir.module import Op, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from shardir.backends.gpu.kernels.layout import Layout, is_free
 from shardir.backends.gpu.kernels.reducing import reduced
 from shardir.backends.gpu.kernels.sides import Counting, Side
 from shardir.backends.gpu.kernels.terms import OWN, Term, grouped, number
-from shardir.ir import Block, Op, Value
-from shardir.ops.create import constant, iota
-from shardir.ops.fused import REDUCTIONS
-from shardir.ops.numerics import NARROW
+from shardir.ir.module import Block, Op, Value
+from shardir.ops.control_flow.fused import REDUCTIONS
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
+from shardir.ops.shape.create import constant, iota
 
 WIDTH = 92
 """The longest line of a body, so that it fits into a hundred characters in most functions."""
@@ -116,7 +116,7 @@ class Writer:
         offset, spans = self.offset(value)
         mask = self.mask(spans)
         text = f"tl.load({self.names[value]}_ptr{offset}{f', {mask}' if mask else ''})"
-        if value.type.dtype in NARROW:
+        if value.type.dtype in HALF_PRECISION_DTYPES:
             text = f"{text}.to(tl.float32)"
         self.name(value, text, spans)
 
@@ -158,7 +158,7 @@ class Writer:
             self.terms[value] = number(0, value.type.dtype)
             return
         counter = grouped(offset.removeprefix(" + "))
-        if value.type.dtype in NARROW and max(value.type.shape) <= 1 << 24:
+        if value.type.dtype in HALF_PRECISION_DTYPES and max(value.type.shape) <= 1 << 24:
             text = rounded(f"{counter}.to(tl.float32)", value.type.dtype)
         else:
             text = convert(Term(counter, self.counter), value.type.dtype)

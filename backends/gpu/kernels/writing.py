@@ -9,9 +9,9 @@ from shardir.backends.gpu.kernels.parts import in_parts, parts_of
 from shardir.backends.gpu.kernels.sizes import Sizes
 from shardir.backends.gpu.kernels.terms import OWN
 from shardir.backends.gpu.kernels.tiled import tile_of, tiled
-from shardir.ir import Op
-from shardir.ops.create import iota
-from shardir.ops.fused import REDUCTIONS
+from shardir.ir.module import Op
+from shardir.ops.control_flow.fused import REDUCTIONS
+from shardir.ops.shape.create import iota
 
 FEW = 32
 """Fewer programs than that are no match for torch on long rows."""

@@ -11,9 +11,9 @@ from typing import Any
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, WORDS, word_text
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op, Value
-from shardir.ops.numerics import NARROW
-from shardir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
+from shardir.ir.module import Op, Value
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 WRAPPING = {"add": "+", "sub": "-", "mul": "*"}
 BITWISE = {"and": "&", "or": "|", "xor": "^"}
@@ -147,7 +147,7 @@ def _atan2(w: Writer, op: Op, y: str, x: str) -> str:
 
 @lowers("nextafter")
 def _nextafter(w: Writer, op: Op, x: str, y: str) -> str:
-    if op.result.type.dtype in NARROW:
+    if op.result.type.dtype in HALF_PRECISION_DTYPES:
         return w.call("next_after", x, y)
     return f"torch.nextafter({x}, {y})"
 
@@ -181,7 +181,7 @@ def _convert(w: Writer, op: Op, x: str) -> str:
     if source in FLOATS and to in INTEGERS:
         return w.call("float_to_integer", x, TORCH[to])
     twice = source in ("f64", "i32", "i64", "u32", "u64")
-    if to in NARROW and twice:
+    if to in HALF_PRECISION_DTYPES and twice:
         return w.call("round_once", x, TORCH[to])
     if source in UNSIGNED[1:] and to in COMPLEX:
         x = f"{x}.to(torch.float64)"

@@ -3,8 +3,8 @@
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import axes_text, shaped
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.ops.overlap import SUFFIX, kind_of
+from shardir.ir.module import Op
+from shardir.ops.communication.async_collectives import START_SUFFIX, kind_of
 
 CALLS = {
     "all-reduce": ("op", "axes"),
@@ -13,7 +13,7 @@ CALLS = {
     "reduce-scatter": ("op", "dim", "axes"),
     "all-to-all": ("split", "concat", "axes"),
 }
-STARTED = [f"{name}{SUFFIX}" for name in CALLS if name != "all-slice"]
+STARTED = [f"{name}{START_SUFFIX}" for name in CALLS if name != "all-slice"]
 
 
 @lowers(*CALLS, *STARTED)

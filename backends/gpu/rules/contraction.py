@@ -7,17 +7,21 @@ together of exact products of 16-bit limbs in f64.
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, listed
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.ops.convolution_loops import sides
-from shardir.ops.numerics import NARROW
-from shardir.types import COMPLEX, INTEGERS
+from shardir.ir.module import Op
+from shardir.ir.types import COMPLEX, INTEGERS
+from shardir.ops.contraction.convolution_factors import parse_dims
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 @lowers("dot")
 def _dot(w: Writer, op: Op, x: str, y: str) -> str:
     dims, dtype = op.attrs["dims"], op.result.type.dtype
     if op.operands[0].type.dtype != dtype:
-        if op.operands[0].type.dtype in NARROW and dtype == "f32" and _is_whole(dims):
+        if (
+            op.operands[0].type.dtype in HALF_PRECISION_DTYPES
+            and dtype == "f32"
+            and _is_whole(dims)
+        ):
             product = _matmul(dims, x, y)
             if product and "@" in product:
                 return w.call("multiply_widely", *product.split(" @ "))
@@ -85,7 +89,7 @@ def _matrix(x: str, letters: str, batch: str, row: str, column: str) -> str | No
 def _convolution(w: Writer, op: Op, x: str, filter: str) -> str:
     """Operands in torch's order of dimensions, batch groups as groups of features."""
     attrs, to = op.attrs, op.result.type
-    of, by, out = sides(attrs["dims"])
+    of, by, out = parse_dims(attrs["dims"])
     rank = len(of.spatial)
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
     if op.operands[0].type.dtype != to.dtype:

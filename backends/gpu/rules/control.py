@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, shaped
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Block, Op, Value
+from shardir.ir.module import Block, Op, Value
 
 
 def assign(

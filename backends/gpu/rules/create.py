@@ -3,9 +3,9 @@
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, WORDS, full_text, sizes
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.opset import Dense
-from shardir.types import COMPLEX, FLOATS
+from shardir.ir.module import Op
+from shardir.ir.operation import Dense
+from shardir.ir.types import COMPLEX, FLOATS
 
 
 @lowers("constant")

@@ -3,7 +3,7 @@
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import TORCH, listed, shaped
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
+from shardir.ir.module import Op
 
 
 @lowers("cholesky")

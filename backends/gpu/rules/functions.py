@@ -4,9 +4,9 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
 from shardir.backends.gpu.spelling import TORCH
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.ops.numerics import NARROW
-from shardir.types import COMPLEX, INTEGERS, UNSIGNED
+from shardir.ir.module import Op
+from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 PLAIN = {
     "floor": "floor",
@@ -58,7 +58,7 @@ def _function(w: Writer, op: Op, x: str) -> str:
     dtype = op.operands[0].type.dtype
     if dtype in COMPLEX and op.name in OF_COMPLEX:
         return w.call(OF_COMPLEX[op.name], x)
-    narrow = dtype in NARROW and op.name not in EXACT
+    narrow = dtype in HALF_PRECISION_DTYPES and op.name not in EXACT
     wide = f"{x}.float()" if narrow else x
     if op.name in LIBRARY:
         as_xla = op.attrs.get("as_xla") and dtype != "f64"

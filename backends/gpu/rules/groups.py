@@ -13,7 +13,7 @@ from shardir.backends.gpu.lowering import lower, lowers
 from shardir.backends.gpu.names import Names, identifier
 from shardir.backends.gpu.rules.control import inline
 from shardir.backends.gpu.writer import WIDTH, Writer
-from shardir.ir import Op, Value
+from shardir.ir.module import Op, Value
 
 FREE = ("broadcast", "reshape", "iota", "constant")
 """What costs nothing beside an operation that computes."""

@@ -4,15 +4,15 @@ from shardir.backends.emission import EmissionError
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import listed
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.ops.indexing import GATHER, SCATTER, Layout
-from shardir.types import COMPLEX
+from shardir.ir.module import Op
+from shardir.ir.types import COMPLEX
+from shardir.ops.indexing.layout import GATHER, SCATTER, IndexingLayout
 
 
 @lowers("gather")
 def _gather(w: Writer, op: Op, x: str, indices: str) -> str:
     shape = op.result.type.shape
-    layout = Layout.of(op.operands[0].type.shape, len(shape), GATHER.read(op.attrs))
+    layout = IndexingLayout.of(op.operands[0].type.shape, len(shape), GATHER.read(op.attrs))
     if _takes_rows(op, layout):
         return w.call("take_rows", x, f"{indices}[..., 0]")
     if _takes_along(op, layout):
@@ -30,11 +30,11 @@ def _scatter(w: Writer, op: Op, x: str, indices: str, updates: str) -> str:
             "scatter real and imaginary parts of logarithms, or multiply in a loop",
         )
     rank = len(op.operands[2].type.shape)
-    layout = Layout.of(op.operands[0].type.shape, rank, SCATTER.read(op.attrs))
+    layout = IndexingLayout.of(op.operands[0].type.shape, rank, SCATTER.read(op.attrs))
     return w.call("scatter_windows", x, indices, updates, f'"{combine}"', *_geometry(layout))
 
 
-def _takes_rows(op: Op, layout: Layout) -> bool:
+def _takes_rows(op: Op, layout: IndexingLayout) -> bool:
     """Whether it takes whole rows of the first dimension, each named by one index."""
     x, indices, to = op.operands[0].type, op.operands[1].type, op.result.type
     batch = indices.rank - 1
@@ -47,7 +47,7 @@ def _takes_rows(op: Op, layout: Layout) -> bool:
     )
 
 
-def _takes_along(op: Op, layout: Layout) -> bool:
+def _takes_along(op: Op, layout: IndexingLayout) -> bool:
     """Whether it takes single elements along one dimension, for each place along the others."""
     rank = op.operands[0].type.rank
     return (
@@ -59,7 +59,7 @@ def _takes_along(op: Op, layout: Layout) -> bool:
     )
 
 
-def _geometry(layout: Layout) -> tuple[str, str, str]:
+def _geometry(layout: IndexingLayout) -> tuple[str, str, str]:
     return _pairs(layout.window), listed(layout.index_map), _pairs(layout.batching)
 
 

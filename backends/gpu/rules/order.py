@@ -2,7 +2,7 @@
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
+from shardir.ir.module import Op
 
 
 @lowers("sort")

@@ -7,7 +7,7 @@ from shardir.backends.gpu.names import identifier
 from shardir.backends.gpu.rules.groups import define
 from shardir.backends.gpu.spelling import TORCH, listed
 from shardir.backends.gpu.writer import WIDTH, Writer
-from shardir.ir import Op
+from shardir.ir.module import Op
 
 FEW = 64
 """Fewer numbers than that are not worth a kernel of their own."""

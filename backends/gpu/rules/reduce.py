@@ -4,9 +4,9 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word
 from shardir.backends.gpu.spelling import TORCH, WORDS, limit_text, shaped
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.ops.numerics import NARROW
-from shardir.types import COMPLEX, FLOATS
+from shardir.ir.module import Op
+from shardir.ir.types import COMPLEX, FLOATS
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 
 def _dims(dims: tuple[int, ...]) -> str:
@@ -31,7 +31,7 @@ def _prod(w: Writer, op: Op, x: str) -> str:
     made = as_word(w, op.operands[0])
     if not op.attrs["dims"]:
         return x
-    narrow = dtype in NARROW
+    narrow = dtype in HALF_PRECISION_DTYPES
     made = f"{made}.float()" if narrow else made
     for dim in sorted(op.attrs["dims"], reverse=True):
         made = f"{made}.prod({dim}{kept})"
@@ -88,7 +88,7 @@ def _running(w: Writer, op: Op, x: str) -> str:
     ordered = op.name in ("cummax", "cummin")
     if ordered and dtype in (*WORDS, "bool"):
         x = w.call("in_order", x)
-    elif dtype in NARROW and not ordered:
+    elif dtype in HALF_PRECISION_DTYPES and not ordered:
         x = f"{x}.float()"
     elif not ordered:
         x = as_word(w, op.operands[0])
@@ -101,6 +101,6 @@ def _running(w: Writer, op: Op, x: str) -> str:
         made = f"torch.flip({made}, [{dim}])"
     if ordered and dtype in (*WORDS, "bool"):
         return w.call("out_of_order", made, TORCH[dtype])
-    if dtype in NARROW and not ordered:
+    if dtype in HALF_PRECISION_DTYPES and not ordered:
         return f"{made}.to({TORCH[dtype]})"
     return f"{made}.view({TORCH[dtype]})" if dtype in WORDS else made

@@ -4,7 +4,7 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
 from shardir.backends.gpu.spelling import full_text, listed, sizes
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
+from shardir.ir.module import Op
 
 
 @lowers("broadcast", lazy=True)

@@ -7,8 +7,8 @@ import numpy as np
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import WORDS, listed
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.types import COMPLEX
+from shardir.ir.module import Op
+from shardir.ir.types import COMPLEX
 
 
 @lowers("slice")

@@ -4,8 +4,8 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
 from shardir.backends.gpu.spelling import TORCH, WORDS, limit_text, listed
 from shardir.backends.gpu.writer import Writer
-from shardir.ir import Op
-from shardir.ops.numerics import NARROW
+from shardir.ir.module import Op
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES
 
 WINDOW = ("window", "strides", "padding", "base_dilation", "window_dilation")
 
@@ -18,7 +18,7 @@ def _reduce_window(w: Writer, op: Op, x: str) -> str:
     if dtype == "bool" and combine == "add":
         combine = "max"
     ordered = combine in ("max", "min") and (dtype in WORDS or dtype == "bool")
-    if dtype in NARROW:
+    if dtype in HALF_PRECISION_DTYPES:
         given = f"{x}.float()"
     elif ordered:
         given = w.call("in_order", x)
@@ -29,7 +29,7 @@ def _reduce_window(w: Writer, op: Op, x: str) -> str:
     made = w.call("reduce_windows", given, f'"{combine}"', fill, *geometry)
     if ordered:
         return w.call("out_of_order", made, TORCH[dtype])
-    return f"{made}.to({TORCH[dtype]})" if dtype in NARROW else back(made, dtype)
+    return f"{made}.to({TORCH[dtype]})" if dtype in HALF_PRECISION_DTYPES else back(made, dtype)
 
 
 def _in_order(dtype: str, highest: bool) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy.typing as npt
 
-from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.ipu.host_model.compiler import Compiler, find_compiler
 from shardir.backends.ipu.host_model.places import all_headers, include_folder, runner_folder
 from shardir.backends.ipu.host_model.program import Array, HostProgram
@@ -152,7 +152,7 @@ def _alone(key: str) -> Iterator[None]:
 
     Without a lock several processes may compile the same, which costs time and nothing else.
     """
-    place = object_cache.folder()
+    place = object_cache.cache_folder()
     file = place / f"{key}.part" if place is not None else None
     handle = _locked(file) if file is not None else None
     if file is None or handle is None:

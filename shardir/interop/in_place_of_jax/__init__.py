@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.interop.in_place_of_jax.blocks": ("shardir_as_jax",),
-    "shardir.interop.in_place_of_jax.nearest": ("UncoveredImport", "UncoveredName"),
-    "shardir.interop.in_place_of_jax.programs": ("Program",),
-    "shardir.interop.in_place_of_jax.scripts": ("run_script",),
-    "shardir.interop.in_place_of_jax.settings": ("UncoveredSetting",),
+    "shardir.interop.jax_shim.import_block": ("shardir_as_jax",),
+    "shardir.interop.jax_shim.suggestions": ("UncoveredImport", "UncoveredName"),
+    "shardir.interop.jax_shim.program": ("Program",),
+    "shardir.interop.jax_shim.script_runner": ("run_script",),
+    "shardir.interop.jax_shim.jax_config": ("UncoveredSetting",),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.interop.in_place_of_jax.blocks import shardir_as_jax as shardir_as_jax
-    from shardir.interop.in_place_of_jax.nearest import (
+    from shardir.interop.jax_shim.import_block import shardir_as_jax as shardir_as_jax
+    from shardir.interop.jax_shim.jax_config import UncoveredSetting as UncoveredSetting
+    from shardir.interop.jax_shim.program import Program as Program
+    from shardir.interop.jax_shim.script_runner import run_script as run_script
+    from shardir.interop.jax_shim.suggestions import (
         UncoveredImport as UncoveredImport,
         UncoveredName as UncoveredName,
     )
-    from shardir.interop.in_place_of_jax.programs import Program as Program
-    from shardir.interop.in_place_of_jax.scripts import run_script as run_script
-    from shardir.interop.in_place_of_jax.settings import UncoveredSetting as UncoveredSetting
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -17,10 +17,10 @@ from typing import Any
 
 import shardir as sd
 from shardir.backends.emission import Emission
-from shardir.frontend.emitting import emission_of, write
-from shardir.ir import Module
+from shardir.frontend.dispatch.emission import make_emission, write_files
+from shardir.ir.module import Module
 from shardir.text.parser import parse
-from shardir.text.printer import show
+from shardir.text.printer import print_module
 from tests.backends.gpu.launch import RUNTIME, load
 from tests.backends.gpu.programs import PROGRAMS
 from tests.backends.gpu.test_programs import compared
@@ -30,7 +30,7 @@ def alone(module: Module) -> Module | None:
     """A program on a mesh whose axes have one device each; `None` for one that counts devices."""
     if any(op.name == "manual_computation" or op.spec.spmd for op in module.main.body.walk()):
         return None
-    text = show(module)
+    text = print_module(module)
     if ":(" in text:  # part of an axis
         return None
     meshes, functions = text.split("\n\n", 1)
@@ -39,7 +39,7 @@ def alone(module: Module) -> Module | None:
 
 def wrong(emission: Emission, folder: Path, kind: str) -> str:
     """What is wrong with a program's results on devices of a kind; empty if nothing is."""
-    write(emission, "gpu", folder, {})
+    write_files(emission, "gpu", folder, {})
     if RUNTIME not in sys.modules:
         sys.path.insert(0, str(folder))
     local, worker = (import_module(f"{RUNTIME}.{name}") for name in ("local", "work"))
@@ -68,7 +68,7 @@ def suite(kind: str, chosen: list[str]) -> int:
             emissions = [lowered.emission("gpu", selftest=True)]
             single = alone(lowered.module)
             if single is not None:
-                emissions.append(emission_of(single, "gpu", lowered.naming, samples=True))
+                emissions.append(make_emission(single, "gpu", lowered.naming, samples=True))
             for emission in emissions:
                 folder = Path(root) / f"{name}_{emission.mesh.size}"
                 told = wrong(emission, folder, kind)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from shardir.backends.emission import Emission, EmissionError
 from shardir.backends.gpu.program import write_program
 from shardir.errors import PartitionError
-from shardir.frontend.emitting import emission_of
+from shardir.frontend.dispatch.emission import make_emission
 from shardir.passes.pipeline import Pipeline
 from tests.backends.drawing import drawn
 from tests.passes.random_cases import Case, cases
@@ -31,7 +31,7 @@ def emissions(number: int, count: int) -> Iterator[tuple[str, Emission]]:
     for i, case in enumerate(programs(number, count)):
         try:
             pipeline = Pipeline.parse(case.pipeline)
-            emission = emission_of(case.module, "gpu", None, pipeline, samples=True)
+            emission = make_emission(case.module, "gpu", None, pipeline, samples=True)
             write_program(emission)
         except (EmissionError, PartitionError):
             continue

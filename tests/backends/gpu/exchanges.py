@@ -10,11 +10,11 @@ import numpy.typing as npt
 from shardir.backends.gpu.vendored.arrays import to_numpy
 from shardir.backends.gpu.vendored.comm import Comm
 from shardir.backends.gpu.vendoring import axes_text
-from shardir.mesh import Mesh
-from shardir.ops.collective import REDUCTIONS
-from shardir.opset import OPS, Symbol
-from shardir.placement import Axis
-from shardir.types import DTYPES, TensorType
+from shardir.ir.mesh import Mesh
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.sharding import Axis
+from shardir.ir.types import DTYPES, TensorType
+from shardir.ops.communication.collectives import REDUCTIONS
 
 MESH = Mesh("m", (("a", 2), ("b", 2)))
 """The mesh of all exchanges; of its axes, and of all of it in both orders."""

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from shardir.backends.emission import Boundary, Emission
+from shardir.backends.emission import Emission, ProgramValue
 from shardir.backends.gpu.program import write_program
 from shardir.backends.gpu.vendored.arrays import to_numpy, to_torch
-from shardir.ir import Function, Module, Value
-from shardir.mesh import Mesh
-from shardir.placement import Sharding
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Module, Value
+from shardir.ir.sharding import Sharding
 from tests.backends.gpu.as_on_gpus import as_on_gpus
 
 Array = npt.NDArray[Any]
@@ -27,9 +27,9 @@ def emission(module: Module) -> Emission:
     return Emission(module, ALONE, tuple(ins), tuple(outs), module.main.name)
 
 
-def _boundary(value: Value) -> Boundary:
+def _boundary(value: Value) -> ProgramValue:
     whole = Sharding.whole(ALONE.name, value.type.rank)
-    return Boundary(value.name, value.name, value.type, value.type, whole)
+    return ProgramValue(value.name, value.name, value.type, value.type, whole)
 
 
 def text_of(function: Function | Module) -> str:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from shardir import groups as compiled
 from shardir.backends.gpu.vendored.layout import Mesh
 from shardir.backends.gpu.vendoring import axes_text
-from shardir.mesh import Mesh as CompiledMesh
-from shardir.placement import Axis
+from shardir.ir import device_groups as compiled
+from shardir.ir.mesh import Mesh as CompiledMesh
+from shardir.ir.sharding import Axis
 
 MESH = CompiledMesh("m", (("a", 2), ("b", 12), ("c", 3)))
 AXES = [
@@ -30,9 +30,9 @@ MOVES = [
 @pytest.mark.parametrize("axes", AXES, ids=str)
 def test_positions_and_groups(axes: tuple[Axis, ...]) -> None:
     mesh, names = Mesh(dict(MESH.axes)), axes_text(axes, MESH)
-    assert mesh.count(names) == len(compiled.groups(MESH, axes)[0])
-    assert mesh.groups(names) == compiled.groups(MESH, axes)
-    for device, position in enumerate(compiled.positions(MESH, axes).tolist()):
+    assert mesh.count(names) == len(compiled.device_groups(MESH, axes)[0])
+    assert mesh.groups(names) == compiled.device_groups(MESH, axes)
+    for device, position in enumerate(compiled.device_positions(MESH, axes).tolist()):
         assert mesh.position(device, names) == position
         assert mesh.group(device, names)[position] == device
 
@@ -41,7 +41,7 @@ def test_positions_and_groups(axes: tuple[Axis, ...]) -> None:
 def test_senders(source: tuple[Axis, ...], target: tuple[Axis, ...]) -> None:
     mesh = Mesh(dict(MESH.axes))
     names = axes_text(source, MESH), axes_text(target, MESH)
-    senders = compiled.senders(MESH, source, target).tolist()
+    senders = compiled.permute_senders(MESH, source, target).tolist()
     assert [mesh.sender(device, *names) for device in range(mesh.size)] == senders
     for device, sender in enumerate(senders):
         assert sender in mesh.together(device, *names)

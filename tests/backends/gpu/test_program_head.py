@@ -8,11 +8,11 @@ import shardir as sd
 from shardir.backends.emission import get_target
 from shardir.backends.gpu.library_text import definitions, library_text, used_by
 from shardir.backends.gpu.names import file_name
-from shardir.build import Builder
-from shardir.ir import Function, Module
-from shardir.opset import Dense
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function, Module
+from shardir.ir.operation import Dense
+from shardir.ir.types import TensorType
 from shardir.text.parser import parse
-from shardir.types import TensorType
 from tests.backends.gpu.programs import PROGRAMS
 from tests.backends.gpu.running import emission, text_of
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.agreement import agree, rounding, steady
 from shardir.backends.emission import Emission
 from shardir.backends.gpu.vendoring import file_names
-from shardir.frontend import emitting
+from shardir.frontend.dispatch import emission as emitting
+from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from tests.backends.gpu.drawing import emissions as random_emissions
 from tests.backends.gpu.programs import PROGRAMS
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 def launched(folder: Path, emissions: Mapping[str, Emission]) -> dict[str, str]:
     """Run programs in one launch; returns what was wrong with each that went wrong."""
     for name, emission in emissions.items():
-        emitting.write(emission, "gpu", folder / name, {})
+        emitting.write_files(emission, "gpu", folder / name, {})
     ran = subprocess.run(
         [sys.executable, "-m", "tests.backends.gpu.launch", str(folder)],
         cwd=ROOT,
@@ -60,15 +60,15 @@ def compared(emission: Emission, folder: Path) -> str:
         if (made.dtype, made.shape) != (array.dtype, array.shape):
             return f"{boundary.label} is {made.dtype}{list(made.shape)}"
         got.append(made)
-    module, tolerance = emission.module, rounding(emission.module)
-    if agree(want, got, tolerance) or not steady(
+    module, tolerance = emission.module, tolerance_of(emission.module)
+    if are_close(want, got, tolerance) or not is_stable(
         module, emission.samples.arguments, want, tolerance
     ):
         return ""
     return ", ".join(
         boundary.label
         for boundary, a, b in zip(emission.results, want, got, strict=True)
-        if not agree([a], [b], tolerance)
+        if not are_close([a], [b], tolerance)
     )
 
 

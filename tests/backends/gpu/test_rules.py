@@ -8,16 +8,16 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from shardir.agreement import ROUNDING, distance
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.lowering import REFUSED, RULES
-from shardir.build import Builder
-from shardir.interpret import run
-from shardir.ir import Function
-from shardir.opset import OPS
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import RELATIVE_TOLERANCES, relative_distance
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function
+from shardir.ir.operation import OPS
+from shardir.ir.types import TensorType
 from shardir.text.parser import parse
-from shardir.types import TensorType
 from tests.backends.gpu.as_on_gpus import as_on_gpus
 from tests.backends.gpu.running import run_text, text_of
 from tests.samples import SAMPLES, samples_of
@@ -38,7 +38,11 @@ def test_computes_what_the_reference_does(name: str) -> None:
     for sample in samples_of(name):
         want, got = both(sample)
         for a, b, type in zip(want, got, types_of(sample), strict=True):
-            assert distance(a, b, ROUNDING.get(type.dtype, 0.0)) <= 1, (sample.id, a, b)
+            assert relative_distance(a, b, RELATIVE_TOLERANCES.get(type.dtype, 0.0)) <= 1, (
+                sample.id,
+                a,
+                b,
+            )
 
 
 @pytest.mark.parametrize("name", sorted(FACTORS))

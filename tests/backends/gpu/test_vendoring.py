@@ -17,7 +17,7 @@ from shardir.backends import emission as emissions
 from shardir.backends.emission import Emission
 from shardir.backends.gpu.vendored.program import Program, Tensor
 from shardir.backends.gpu.vendoring import data_files, file_names, program_text, runtime_files
-from shardir.frontend.emitting import emission_of
+from shardir.frontend.dispatch.emission import make_emission
 from shardir.text.parser import parse
 
 TEXT = """\
@@ -34,7 +34,7 @@ func @f(
 
 
 def emission(text: str = TEXT, samples: bool = False) -> Emission:
-    return emission_of(parse(text), "plain", samples=samples)
+    return make_emission(parse(text), "plain", samples=samples)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A target without passes."""
     target = SimpleNamespace(pipeline="")
     monkeypatch.setitem(sys.modules, "plain", SimpleNamespace(TARGET=target))
-    monkeypatch.setitem(emissions._PLACES, "plain", ("plain", "TARGET"))
+    monkeypatch.setitem(emissions._TARGET_LOCATIONS, "plain", ("plain", "TARGET"))
 
 
 def test_the_files_import_nothing_of_shardir() -> None:

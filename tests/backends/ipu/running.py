@@ -11,10 +11,10 @@ from shardir import tree_util
 from shardir.backends.emission import Emission
 from shardir.backends.ipu.host_model import build
 from shardir.backends.ipu.target import program_text
-from shardir.interpret import run as interpreted
-from shardir.ir import Module
-from shardir.threefry import halves
-from shardir.types import TensorType
+from shardir.interpret.interpreter import run as interpreted
+from shardir.ir.module import Module
+from shardir.ir.types import TensorType
+from shardir.ops.random.threefry import split_words
 
 Array = npt.NDArray[Any]
 
@@ -58,7 +58,7 @@ def _array(leaf: Any) -> Array:
 def on_device(array: Array, type: TensorType) -> Array:
     """An array as an emitted program takes and gives it: keys as two words each."""
     if type.dtype == "key":
-        return np.stack(halves(array), -1)
+        return np.stack(split_words(array), -1)
     return np.asarray(array, type.numpy)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shardir.backends.emission import EmissionError
-from shardir.frontend.emitting import emission_of
+from shardir.frontend.dispatch.emission import make_emission
 from tests.backends.ipu.running import Case
 from tests.samples import SAMPLES
 
@@ -11,7 +11,7 @@ from tests.samples import SAMPLES
 def cases() -> Iterator[tuple[str, Case]]:
     """The samples over element types that IPUs have."""
     for sample in SAMPLES:
-        case = Case(emission_of(sample.module(), "ipu"), sample.module(), sample.arrays(), {})
+        case = Case(make_emission(sample.module(), "ipu"), sample.module(), sample.arrays(), {})
         try:
             assert case.text
         except EmissionError:

@@ -8,9 +8,9 @@ import shardir.numpy as snp
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.table import LOWERED, REFUSED
 from shardir.backends.ipu.target import program_text
-from shardir.frontend.emitting import emission_of
-from shardir.ops.special import erf_inv, erf_inv_xla
-from shardir.opset import OPS
+from shardir.frontend.dispatch.emission import make_emission
+from shardir.ir.operation import OPS
+from shardir.ops.elementwise.special import erf_inv, erf_inv_xla
 from shardir.text.parser import parse
 from tests.backends.ipu.running import Case, check
 from tests.backends.ipu.samples import cases
@@ -46,7 +46,7 @@ func @f(%x: f32[200]) -> (f32[200], f32[200]) {
 """)
     x = (1 - np.geomspace(1e-6, 1, 200, endpoint=False)).astype(np.float32)
 
-    y, z = build_and_run(program_text(emission_of(module, "ipu"), {}), [x])
+    y, z = build_and_run(program_text(make_emission(module, "ipu"), {}), [x])
 
     np.testing.assert_allclose(y, erf_inv(x), rtol=5e-7)
     np.testing.assert_allclose(z, erf_inv_xla(x), rtol=5e-7)

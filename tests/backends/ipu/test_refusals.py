@@ -15,9 +15,9 @@ from shardir.backends.ipu import TARGET
 from shardir.backends.ipu.downcast import downcast
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.target import MemoryWarning, program_text
-from shardir.frontend.emitting import emission_of
-from shardir.ir import Loc
-from shardir.opset import OPS
+from shardir.frontend.dispatch.emission import make_emission
+from shardir.ir.module import Loc
+from shardir.ir.operation import OPS
 from shardir.passes import Pipeline
 from shardir.text.parser import parse
 from tests.backends.ipu.running import Case
@@ -34,7 +34,7 @@ def refusal(function: Any, *args: Any, **options: str) -> str:
 def refused_text(text: str, **options: str) -> str:
     """What emitting a program of a text says."""
     with pytest.raises(EmissionError) as error:
-        program_text(emission_of(parse(text), "ipu"), options)
+        program_text(make_emission(parse(text), "ipu"), options)
     return str(error.value)
 
 
@@ -181,7 +181,7 @@ func @f(
         "needs memory too"
     )
     with pytest.warns(MemoryWarning, match=re.escape(message)):
-        program_text(emission_of(parse(text), "ipu"), {})
+        program_text(make_emission(parse(text), "ipu"), {})
 
 
 def test_options() -> None:
@@ -199,7 +199,7 @@ def test_options() -> None:
 def test_downcast_programs_run() -> None:
     text = DOUBLE.replace("1099511627776", "7")
     casts = {"f64": "f32", "i64": "i32"}
-    emission = downcast(emission_of(parse(text), "ipu", samples=True), casts)
+    emission = downcast(make_emission(parse(text), "ipu", samples=True), casts)
     assert emission.samples is not None
     given, wanted = emission.samples.arguments, emission.samples.results
     assert [a.dtype for a in (*given, *wanted)] == [np.float32, np.int32] * 2

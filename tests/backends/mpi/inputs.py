@@ -10,7 +10,7 @@ import numpy as np
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.backends.mpi.messages import Messages
+from shardir.backends.mpi.messages import MessageChannel
 from shardir.distributed import from_callback, from_process_local, gather_to_all, gather_to_root
 from shardir.frontend.errors import ArgumentError
 from shardir.sharding import NamedSharding, PartitionSpec as P
@@ -185,13 +185,13 @@ def an_array_that_one_process_has_placed_is_no_difference() -> None:
 def messages(call: Callable[[], object]) -> int:
     """How many exchanges this process posts in a call."""
     posted: list[int] = []
-    post = Messages.post
+    post = MessageChannel.post
 
-    def counting(self: Messages, *args: Any) -> Any:
+    def counting(self: MessageChannel, *args: Any) -> Any:
         posted.append(1)
         return post(self, *args)
 
-    with mock.patch.object(Messages, "post", counting):
+    with mock.patch.object(MessageChannel, "post", counting):
         call()
     return len(posted)
 

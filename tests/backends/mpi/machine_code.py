@@ -9,8 +9,8 @@ import numpy as np
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.backends.cpu.native.runtime.workers import allowed
-from shardir.backends.windows import Windows
+from shardir.backends.cpu.threads.workers import allowed_worker_count
+from shardir.backends.shard_windows import ShardWindows
 from shardir.distributed import gather_to_all
 from shardir.errors import PipelineError
 from shardir.sharding import NamedSharding, PartitionSpec as P
@@ -60,7 +60,7 @@ def results_stay_in_one_piece_for_the_next_program() -> None:
     x = put(W, "x", "y")
     once = sd.jit(lambda x: x * 2)(x)
     held = once.parts
-    assert isinstance(held, Windows)
+    assert isinstance(held, ShardWindows)
     assert len(held) == sd.local_device_count()
     twice = sd.jit(lambda x: x + 1)(once)
     assert once.parts is held
@@ -76,7 +76,7 @@ def memory_is_that_of_this_process() -> None:
 
 def address(x: Any) -> int:
     """Where what this process holds of an array lies."""
-    assert isinstance(x.held, Windows)
+    assert isinstance(x.held, ShardWindows)
     return x.held.storage.address
 
 
@@ -214,7 +214,7 @@ def what_has_an_effect_is_run_by_numpy() -> None:
 @claim
 def each_process_has_its_share_of_the_cores() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert allowed() == max(1, cores // sd.process_count())
+    assert allowed_worker_count() == max(1, cores // sd.process_count())
 
 
 def main() -> None:

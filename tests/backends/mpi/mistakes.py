@@ -18,8 +18,8 @@ from shardir.checkpoints import exists, load, save
 from shardir.distributed import barrier, gather_to_root
 from shardir.errors import ShardirError
 from shardir.experimental import multihost_utils
+from shardir.frontend.distributed.processes import SINGLE_PROCESS
 from shardir.frontend.errors import ArgumentError, CheckpointError, DistributedError
-from shardir.frontend.processes import ALONE
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.backends.mpi.arrays import W, put, refused, same, sharding
 
@@ -190,7 +190,7 @@ def a_folder_that_one_process_sees_is_an_error_in_all(folder: Path) -> None:
 
 def alone(call: Callable[..., Any], *args: Any) -> Any:
     """Do what this process does when there are no others."""
-    with patch("shardir.frontend.processes._here", [ALONE]):
+    with patch("shardir.frontend.distributed.processes._current_group", [SINGLE_PROCESS]):
         return call(*args)
 
 

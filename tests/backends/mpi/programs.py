@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from shardir.agreement import agree, rounding
-from shardir.backends.cpu import BACKEND
-from shardir.backends.mpi import World, connect, routing
-from shardir.interpret import mesh_of
-from shardir.ir import Module
+from shardir.backends.mpi import World, connect, route_selection
+from shardir.backends.numpy import BACKEND
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.interpret.shards import slice_shard
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
-from shardir.sampling import random_arguments
-from shardir.shards import cut
 from shardir.text.parser import parse
 from tests.ranking import ranks_signs
 
@@ -37,10 +37,10 @@ def owners(size: int, processes: int, way: str) -> tuple[int, ...]:
 
 def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
     """What each device holds of each argument."""
-    spmd, mesh = module.main.spmd, mesh_of(module)
+    spmd, mesh = module.main.spmd, spmd_mesh_of(module)
     assert spmd is not None
     return [
-        [cut(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
+        [slice_shard(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
         for argument, outer in zip(arguments, spmd.params, strict=True)
     ]
 
@@ -56,7 +56,7 @@ class Sample:
 
     def __init__(self, text: str) -> None:
         self.module = parse(text)
-        self.size = mesh_of(self.module).size
+        self.size = spmd_mesh_of(self.module).size
         self.shards = shards_of(self.module, random_arguments(self.module, whole=True))
         self.want = BACKEND.compile(self.module)(self.shards)
 
@@ -79,15 +79,15 @@ class Sample:
         if exactly:
             same = found.tobytes() == wanted.tobytes()
         else:
-            same = agree([wanted], [found], rounding(self.module))
+            same = are_close([wanted], [found], tolerance_of(self.module))
         assert same, f"{where}: {found} instead of {wanted}\n{self.module}"
 
 
 def main(path: str, *ways: str) -> None:
     world = connect(60)
     samples = [Sample(text) for text in Path(path).read_text(encoding="utf-8").split(SEPARATOR)]
-    for limit in (routing.SMALL_BYTES, -1):
-        routing.SMALL_BYTES = limit
+    for limit in (route_selection.MAX_GATHERED_REDUCTION_BYTES, -1):
+        route_selection.MAX_GATHERED_REDUCTION_BYTES = limit
         for sample, way in product(samples, ways):
             native = way == "native"
             if not (native and ranks_signs(sample.module)):

@@ -63,7 +63,7 @@ def numbers_of_devices_differ() -> None:
 
 @claim
 def versions_differ() -> None:
-    place = "shardir.frontend.distributed.version"
+    place = "shardir.frontend.distributed.initialize.version"
 
     def of_numpy(name: str) -> str:
         return "1.0" if name == "numpy" else version(name)

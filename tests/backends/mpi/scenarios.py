@@ -12,7 +12,7 @@ import numpy as np
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.frontend.processes import here
+from shardir.frontend.distributed.processes import process_group
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 
@@ -184,8 +184,8 @@ def politely() -> None:
     for _ in range(100):
         x = x + total(x)
     sd.distributed.barrier()
-    link: Any = here().link
-    print("polite" if link.messages.polite else "busy")
+    link: Any = process_group().link
+    print("polite" if link.messages.yields_core else "busy")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from shardir.backends.mpi.input_check import (
     MISMATCH,
     Links,
     carriers_of,
-    combined,
-    rounds,
+    combine_states,
+    dissemination_rounds,
 )
-from shardir.ir import Block, Op
+from shardir.ir.module import Block, Op
 from tests.backends.mpi import inputs
 from tests.backends.mpi.launching import mpiexec
 
@@ -54,17 +54,17 @@ def names(links: list[Links], count: int) -> list[str]:
 
 
 def test_states() -> None:
-    assert combined(ONE, []) == ONE
-    assert combined(ONE, [ONE, ONE]) == ONE
-    assert combined(ONE, [ONE, TWO]) == MISMATCH
-    assert combined(ONE, [MISMATCH]) == MISMATCH
-    assert combined(MISMATCH, [ONE]) == MISMATCH
+    assert combine_states(ONE, []) == ONE
+    assert combine_states(ONE, [ONE, ONE]) == ONE
+    assert combine_states(ONE, [ONE, TWO]) == MISMATCH
+    assert combine_states(ONE, [MISMATCH]) == MISMATCH
+    assert combine_states(MISMATCH, [ONE]) == MISMATCH
 
 
 @pytest.mark.parametrize("count", range(1, 18))
 def test_dissemination_reaches_everybody(count: int) -> None:
     processes = [3 * process for process in range(count)]
-    plans = {process: list(rounds(processes, process)) for process in processes}
+    plans = {process: list(dissemination_rounds(processes, process)) for process in processes}
     reached = {process: {process} for process in processes}
     for number in range((count - 1).bit_length()):
         before = {process: set(known) for process, known in reached.items()}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from shardir.ir import Module
-from shardir.text.printer import show
+from shardir.ir.module import Module
+from shardir.text.printer import print_module
 from tests.backends.mpi.launching import mpiexec
 from tests.backends.mpi.machine_code import CLAIMS
 from tests.backends.mpi.programs import SEPARATOR
@@ -40,7 +40,7 @@ def drawn(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
     def collect(module: Module) -> None:
         # Text has no functions of the user's, and what is inlined before does not run.
         if all(op.name not in UNRUN for op in module.main.body.walk()):
-            texts.append(show(module))
+            texts.append(print_module(module))
 
     collect()
     return texts

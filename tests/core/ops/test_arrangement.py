@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir import ops
-from shardir.build import Builder
-from shardir.opset import Dense
-from shardir.placement import Sharding
-from shardir.types import TensorType
+from shardir.ir.builder import Builder
+from shardir.ir.operation import Dense
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
 from tests.applying import applied, cotangents, inferred
 from tests.sampling import t
 

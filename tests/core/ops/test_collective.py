@@ -6,21 +6,21 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shardir.build import infer
 from shardir.errors import OperationTypeError
-from shardir.ir import Value
-from shardir.mesh import Mesh
-from shardir.ops import collective
-from shardir.opset import OpSpec, Symbol
-from shardir.placement import Axis
-from shardir.types import TensorType
+from shardir.ir.builder import infer_types
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Value
+from shardir.ir.operation import OpSpec, Symbol
+from shardir.ir.sharding import Axis
+from shardir.ir.types import TensorType
+from shardir.ops.communication import collectives
 
 MESH = Mesh("m", (("x", 2), ("y", 2)))
 X, Y = Axis("x", 1, 2), Axis("y", 1, 2)
 
 
 def typed(spec: OpSpec, type: TensorType | None, **attrs: Any) -> TensorType:
-    (result,) = infer(spec, () if type is None else (Value(type),), None, attrs)
+    (result,) = infer_types(spec, () if type is None else (Value(type),), None, attrs)
     return result
 
 
@@ -36,7 +36,7 @@ def exchanged(spec: OpSpec, parts: list[Any], dtype: str = "f32", **attrs: Any) 
 
 def test_all_reduce_combines_within_each_group() -> None:
     parts = [[1.0], [2.0], [30.0], [40.0]]
-    reduced = collective.all_reduce
+    reduced = collectives.all_reduce
     assert exchanged(reduced, parts, axes=(X,), op=Symbol("add")) == [[31], [42], [31], [42]]
     assert exchanged(reduced, parts, axes=(Y,), op=Symbol("max")) == [[2], [2], [40], [40]]
     assert exchanged(reduced, parts, axes=(X, Y), op=Symbol("min")) == [[1]] * 4
@@ -46,62 +46,62 @@ def test_all_reduce_combines_within_each_group() -> None:
 def test_all_reduce_of_truth_values() -> None:
     parts = [[True], [False], [True], [True]]
     for op, want in (("and", [False, False, True, True]), ("or", [True] * 4)):
-        got = exchanged(collective.all_reduce, parts, "bool", axes=(Y,), op=Symbol(op))
+        got = exchanged(collectives.all_reduce, parts, "bool", axes=(Y,), op=Symbol(op))
         assert got == [[w] for w in want]
 
 
 def test_half_width_floats_are_added_up_in_single_precision() -> None:
     parts = [[256.0], [1.0], [1.0], [0.0]]
-    got = exchanged(collective.all_reduce, parts, "bf16", axes=(X, Y), op=Symbol("add"))
+    got = exchanged(collectives.all_reduce, parts, "bf16", axes=(X, Y), op=Symbol("add"))
     assert got == [[float(ml_dtypes.bfloat16(258.0))]] * 4
 
 
 def test_what_overflows_is_infinite() -> None:
     parts = [[3e38], [3e38], [-3e38], [np.inf]]
-    got = exchanged(collective.all_reduce, parts, axes=(X,), op=Symbol("add"))
+    got = exchanged(collectives.all_reduce, parts, axes=(X,), op=Symbol("add"))
     assert got == [[0.0], [np.inf]] * 2
-    got = exchanged(collective.all_reduce, parts, axes=(Y,), op=Symbol("add"))
+    got = exchanged(collectives.all_reduce, parts, axes=(Y,), op=Symbol("add"))
     assert got == [[np.inf]] * 4
 
 
 def test_devices_that_end_with_the_same_value_share_one_array() -> None:
     parts = [(np.ones(2, np.float32),)] * 4
-    assert collective.all_reduce.exchange is not None
-    results = collective.all_reduce.exchange(
+    assert collectives.all_reduce.exchange is not None
+    results = collectives.all_reduce.exchange(
         MESH, parts, axes=(X,), op="add", result=TensorType((2,), "f32")
     )
     assert len({id(r) for r in results}) == 1
 
 
 def test_all_gather_puts_pieces_together_in_order_of_position() -> None:
-    gather = collective.all_gather
+    gather = collectives.all_gather
     assert exchanged(gather, [[0], [1], [2], [3]], dim=0, axes=(X, Y)) == [[0, 1, 2, 3]] * 4
     assert exchanged(gather, [[0], [1], [2], [3]], dim=0, axes=(Y, X)) == [[0, 2, 1, 3]] * 4
 
 
 def test_all_slice_undoes_all_gather() -> None:
     whole = [[[0, 1, 2, 3]]] * 4
-    assert exchanged(collective.all_slice, whole, dim=1, axes=(Y, X)) == [
+    assert exchanged(collectives.all_slice, whole, dim=1, axes=(Y, X)) == [
         [[0]], [[2]], [[1]], [[3]],
     ]  # fmt: skip
 
 
 def test_reduce_scatter_is_all_reduce_and_all_slice() -> None:
     parts = [[1, 2], [10, 20], [100, 200], [1000, 2000]]
-    got = exchanged(collective.reduce_scatter, parts, dim=0, axes=(Y,), op=Symbol("add"))
+    got = exchanged(collectives.reduce_scatter, parts, dim=0, axes=(Y,), op=Symbol("add"))
     assert got == [[11], [22], [1100], [2200]]
 
 
 def test_all_to_all_moves_a_cut_between_dimensions() -> None:
     # x[i, j] = 10 i + j, cut along rows over y, becomes cut along columns.
     parts = [[[0, 1]], [[10, 11]], [[0, 1]], [[10, 11]]]
-    assert exchanged(collective.all_to_all, parts, split=1, concat=0, axes=(Y,)) == [
+    assert exchanged(collectives.all_to_all, parts, split=1, concat=0, axes=(Y,)) == [
         [[0], [10]], [[1], [11]], [[0], [10]], [[1], [11]],
     ]  # fmt: skip
 
 
 def test_collective_permute_moves_pieces_to_other_axes() -> None:
-    permute = collective.collective_permute
+    permute = collectives.collective_permute
     assert exchanged(permute, [[0], [1], [2], [3]], source=(X, Y), target=(Y, X)) == [
         [0], [2], [1], [3],
     ]  # fmt: skip
@@ -112,14 +112,14 @@ def test_collective_permute_moves_pieces_to_other_axes() -> None:
 
 def test_collective_permute_of_pairs_gives_zeros_where_nothing_is_sent() -> None:
     got = exchanged(
-        collective.collective_permute, [[1], [2], [3], [4]], axes=(X, Y), pairs=((0, 1), (1, 2))
+        collectives.collective_permute, [[1], [2], [3], [4]], axes=(X, Y), pairs=((0, 1), (1, 2))
     )
     assert got == [[0], [1], [2], [0]]
 
 
 def test_axis_index_is_the_position() -> None:
-    assert collective.axis_index.exchange is not None
-    results = collective.axis_index.exchange(
+    assert collectives.axis_index.exchange is not None
+    results = collectives.axis_index.exchange(
         MESH, [()] * 4, axes=(Y, X), result=TensorType((), "i32")
     )
     assert [int(r) for r in results] == [0, 2, 1, 3]
@@ -131,25 +131,25 @@ VECTOR = TensorType((6,), "f32")
 @pytest.mark.parametrize(
     ("spec", "type", "attrs", "message"),
     [
-        (collective.all_reduce, VECTOR, {"axes": (), "op": "add"},
+        (collectives.all_reduce, VECTOR, {"axes": (), "op": "add"},
          "all-reduce: axes=[] contains no mesh axis"),
-        (collective.all_reduce, VECTOR, {"axes": (X, X), "op": "add"},
+        (collectives.all_reduce, VECTOR, {"axes": (X, X), "op": "add"},
          "all-reduce: axes=[x:(1)2, x:(1)2] uses a part of 'x' twice"),
-        (collective.all_reduce, VECTOR, {"axes": (X,), "op": "mean"},
+        (collectives.all_reduce, VECTOR, {"axes": (X,), "op": "mean"},
          "all-reduce: op=mean is not a reduction; op is one of add, mul, max, min, and, or"),
-        (collective.all_reduce, TensorType((6,), "key"), {"axes": (X,), "op": "add"},
+        (collectives.all_reduce, TensorType((6,), "key"), {"axes": (X,), "op": "add"},
          "all-reduce: with op=add takes bool, integer, floating-point or complex operands, "
          "got key[6]"),
-        (collective.all_slice, VECTOR, {"axes": (X, Y), "dim": 0},
+        (collectives.all_slice, VECTOR, {"axes": (X, Y), "dim": 0},
          "all-slice: splits dimension 0 of f32[6] into 4 shards, which do not divide it"),
-        (collective.all_to_all, TensorType((2, 2), "f32"), {"axes": (X,), "split": 0, "concat": 0},
+        (collectives.all_to_all, TensorType((2, 2), "f32"), {"axes": (X,), "split": 0, "concat": 0},
          "all-to-all: split and concat are both 0; they are different dimensions"),
-        (collective.collective_permute, VECTOR, {"source": (X,), "target": (X, Y)},
+        (collectives.collective_permute, VECTOR, {"source": (X,), "target": (X, Y)},
          "collective-permute: source=[x:(1)2] and target=[x:(1)2, y:(1)2] "
          "differ in number of devices"),
-        (collective.collective_permute, VECTOR, {"axes": (X,), "pairs": ((0, 0), (1, 0))},
+        (collectives.collective_permute, VECTOR, {"axes": (X,), "pairs": ((0, 0), (1, 0))},
          "collective-permute: pairs=[(0, 0), (1, 0)] hold a position that receives twice"),
-        (collective.collective_permute, VECTOR, {"axes": (X,), "pairs": ((0, 2),)},
+        (collectives.collective_permute, VECTOR, {"axes": (X,), "pairs": ((0, 2),)},
          "collective-permute: pairs=[(0, 2)] leave the 2 positions along [x:(1)2]"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir import ops
-from shardir.opset import OpSpec
+from shardir.ir.operation import OpSpec
 from tests.applying import Array, applied, cotangents
 from tests.sampling import t
 

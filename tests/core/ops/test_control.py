@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from shardir import parse
-from shardir.build import Builder
-from shardir.interpret import run
-from shardir.ir import Block, Op
-from shardir.types import TensorType
+from shardir.interpret.interpreter import run
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Op
+from shardir.ir.types import TensorType
 from tests.sampling import t
 
 SCALAR, LINE, COUNT = t("f32"), t("f32", 3), t("i32")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from shardir import ops
-from shardir.factors import FactorRule
-from shardir.opset import OPS
-from shardir.types import TensorType
+from shardir.ir.operation import OPS
+from shardir.ir.types import TensorType
+from shardir.op_rules.factors import FactorRule
 from tests.sampling import t
 
 ROWS = json.loads((Path(__file__).parents[2] / "data" / "factor_rules.json").read_text())

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.executor import Program
+from shardir.backends.numpy.executor import NumPyExecutable
 from shardir.errors import ParseError
-from shardir.interpret import run
-from shardir.ops.fused import nest_of
-from shardir.passes.inline import Inline
+from shardir.interpret.interpreter import run
+from shardir.ops.control_flow.fused import build_loop_nest
+from shardir.passes.simplify.inline import Inline
 from shardir.text.parser import parse
-from shardir.verify import verify
+from shardir.verify.verifier import verify
 
 SOFTMAX = """\
 func @f(
@@ -39,7 +39,7 @@ def test_it_is_its_block() -> None:
     y, m = run(module, [x, b])
     np.testing.assert_array_equal(m, (x + b).max(1))
     np.testing.assert_array_equal(y, x + b - m[:, None])
-    ((y2,), (m2,)) = Program(module)([[x], [b]])
+    ((y2,), (m2,)) = NumPyExecutable(module)([[x], [b]])
     np.testing.assert_array_equal(y2, y)
     np.testing.assert_array_equal(m2, m)
     inlined = Inline()(module)
@@ -50,7 +50,7 @@ def test_it_is_its_block() -> None:
 
 def test_its_nest_has_an_axis_for_what_meets() -> None:
     (op,) = parse(SOFTMAX).main.body.ops
-    nest = nest_of(op.blocks[0])
+    nest = build_loop_nest(op.blocks[0])
     lies = {value.name: lie for value, lie in nest.lies.items()}
     assert nest.extents == (4, 8)
     assert nest.reduced == {1}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from shardir import ops
-from shardir.build import Builder
-from shardir.ir import Function
-from shardir.opset import Symbol
-from shardir.types import NUMPY_DTYPES, TensorType
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function
+from shardir.ir.operation import Symbol
+from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.applying import Array, applied, inferred
 from tests.derivatives import check_gradients
 from tests.sampling import t

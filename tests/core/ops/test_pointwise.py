@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir import ops
-from shardir.opset import OpSpec
-from shardir.types import NUMPY_DTYPES, TensorType
+from shardir.ir.operation import OpSpec
+from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.applying import Array, applied, cotangents
 
 INF, NAN = np.inf, np.nan

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir import ops, parse, threefry
-from shardir.interpret import run
-from shardir.opset import OpSpec, Symbol
+from shardir import ops, parse
+from shardir.interpret.interpreter import run
+from shardir.ir.operation import OpSpec, Symbol
+from shardir.ir.types import UNSIGNED, TensorType
+from shardir.ops.random import threefry
+from shardir.ops.random.threefry import SCHEMES, Array
 from shardir.passes import Pipeline
-from shardir.threefry import SCHEMES, Array
-from shardir.types import UNSIGNED, TensorType
 from tests.applying import inferred
 from tests.sampling import t
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.build import Builder, infer
-from shardir.factors import Factor, FactorRule, Kind
-from shardir.interpret import evaluate
-from shardir.ir import Function, Value
-from shardir.opset import OPS
-from shardir.types import INEXACT, TensorType
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.builder import Builder, infer_types
+from shardir.ir.module import Function, Value
+from shardir.ir.operation import OPS
+from shardir.ir.types import INEXACT, TensorType
+from shardir.op_rules.factors import Factor, FactorKind, FactorRule
 from tests.samples import SAMPLES, SMOOTH
 from tests.sampling import Array, Sample
 
@@ -41,7 +41,7 @@ def test_the_stated_types_are_inferred_again(sample: Sample) -> None:
     (op,) = sample.function().body.ops
     types = tuple(value.type for value in op.results)
     stated = types[0] if len(types) == 1 else types
-    assert infer(op.spec, op.operands, stated, op.attrs, op.blocks) == types
+    assert infer_types(op.spec, op.operands, stated, op.attrs, op.blocks) == types
 
 
 @each
@@ -54,7 +54,7 @@ def test_the_factors_make_up_the_shapes(sample: Sample) -> None:
         assert len(dims) == value.type.rank
         for size, walked in zip(value.type.shape, dims, strict=True):
             factors = [rule.factors[f] for f in walked]
-            if all(factor.kind is Kind.PASS for factor in factors):
+            if all(factor.kind is FactorKind.PASS for factor in factors):
                 assert prod(factor.size for factor in factors) == size
 
 
@@ -64,7 +64,7 @@ def test_what_is_reduced_is_not_in_the_results(sample: Sample) -> None:
     rule = op.factors()
     if rule is not None:
         kept = {factor for dims in rule.results for walked in dims for factor in walked}
-        assert kept.isdisjoint(rule.of_kind(Kind.REDUCE))
+        assert kept.isdisjoint(rule.of_kind(FactorKind.REDUCE))
 
 
 COMBINE: dict[str, Any] = {
@@ -84,8 +84,8 @@ def _places(dims: tuple[tuple[int, ...], ...], factor: int) -> list[int]:
 def _halvable(rule: FactorRule, index: int, factor: Factor) -> bool:
     """Cutting a factor cuts its dimension in halves only where it is the major one."""
     majors = all(dims[d][0] == index for dims in rule.tensors for d in _places(dims, index))
-    combined = factor.kind is Kind.PASS or (
-        factor.kind is Kind.REDUCE and rule.reduction is not None
+    combined = factor.kind is FactorKind.PASS or (
+        factor.kind is FactorKind.REDUCE and rule.reduction is not None
     )
     return majors and combined and factor.size % 2 == 0 and factor.size > 0
 
@@ -125,7 +125,7 @@ def test_a_cut_loop_runs_in_pieces(sample: Sample) -> None:
             first, second = halves[0][n], halves[1][n]
             if places := _places(dims, index):
                 made = np.concatenate([first, second], places[0])
-            elif factor.kind is Kind.PASS:
+            elif factor.kind is FactorKind.PASS:
                 np.testing.assert_array_equal(first, second)
                 made = first
             else:

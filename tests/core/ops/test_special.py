@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from shardir import ops
-from shardir.build import Builder
-from shardir.interpret import evaluate
-from shardir.ir import Function
-from shardir.ops import special
-from shardir.ops.term import Term
-from shardir.opset import OPS
+from shardir.interpret.interpreter import evaluate
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function
+from shardir.ir.operation import OPS
+from shardir.ops.elementwise import special
+from shardir.ops.elementwise.term import Term
 from tests.applying import Array, applied
 from tests.sampling import t
 

@@ -8,8 +8,8 @@ import pytest
 
 from shardir import ops
 from shardir.errors import OperationTypeError
-from shardir.opset import Dense, OpSpec
-from shardir.types import TensorType
+from shardir.ir.operation import Dense, OpSpec
+from shardir.ir.types import TensorType
 from tests.applying import inferred
 from tests.sampling import t
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from shardir import ops, parse
-from shardir.build import Builder
-from shardir.ir import Function
-from shardir.opset import Symbol
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function
+from shardir.ir.operation import Symbol
+from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
-from shardir.types import TensorType
 from tests.applying import Array, applied, inferred
 from tests.derivatives import check_gradients
 from tests.sampling import t

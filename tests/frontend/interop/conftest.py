@@ -6,10 +6,10 @@ users get.
 
 import pytest
 
-from shardir.frontend import executing
+from shardir.frontend.dispatch import compilation
 
 
 @pytest.fixture(autouse=True)
 def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.config.getoption("--long"):
-        monkeypatch.setattr(executing, "available", lambda: False)
+        monkeypatch.setattr(compilation, "is_available", lambda: False)

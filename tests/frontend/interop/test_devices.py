@@ -10,7 +10,7 @@ from jax import lax
 
 import shardir as sd
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.interop.shardings import sharding_of
+from shardir.frontend.interop.jax_shardings import convert_sharding
 from shardir.interop.jax import from_jax
 from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
 
@@ -147,7 +147,7 @@ class Odd(jax.sharding.Sharding):
 
 def test_other_shardings_than_named_ones_are_refused() -> None:
     with pytest.raises(sd.ShardirError) as caught:
-        sharding_of(Odd())
+        convert_sharding(Odd())
     assert str(caught.value).startswith(
         "Odd() of JAX is not a NamedSharding, which is the only supported kind; make it one, over "
         "a mesh with named axes"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend.errors import KeyKindError
+from shardir.frontend.errors import KeyImplementationError
 from shardir.interop.jax import from_jax
 
 X = np.linspace(0, 1, 4, dtype="float32")
@@ -77,7 +77,7 @@ def test_keys_that_are_kept() -> None:
 
 @pytest.mark.parametrize("call", [ours, sd.jit(ours), sd.vmap(ours, (None, 0))])
 def test_keys_of_another_generator(call: Callable[..., Any]) -> None:
-    with pytest.raises(KeyKindError) as caught:
+    with pytest.raises(KeyImplementationError) as caught:
         call(jax.random.key(0, impl="rbg"), X)
     assert str(caught.value).startswith(
         "random keys of 'rbg' are not supported; make keys of 'threefry2x32' with "

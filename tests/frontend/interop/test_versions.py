@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from shardir.frontend.interop.aliases import ALIASES, canonical_name, names_of, version
-from shardir.frontend.interop.rules import RULES
+from shardir.frontend.interop.primitive_aliases import (
+    ALIASES_BY_VERSION,
+    aliases_of_version,
+    canonical_name,
+    jax_version,
+)
+from shardir.frontend.interop.rule_registry import RULES
 from shardir.interop.jax import from_jax
 
 ROOT = Path(__file__).parents[3]
@@ -26,12 +31,14 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_a_version_has_names_of_its_own(at: tuple[int, int], name: str, now: str) -> None:
-    assert names_of(at).get(name, name) == now
+    assert aliases_of_version(at).get(name, name) == now
 
 
 def test_what_other_names_mean_is_in_the_table() -> None:
     assert callable(from_jax)
-    assert [n for names in ALIASES.values() for n in names.values() if n not in RULES] == []
+    assert [
+        n for names in ALIASES_BY_VERSION.values() for n in names.values() if n not in RULES
+    ] == []
 
 
 def test_without_jax_it_is_said_what_to_install() -> None:
@@ -50,5 +57,5 @@ def test_without_jax_it_is_said_what_to_install() -> None:
 
 
 def test_the_installed_version_is_known() -> None:
-    assert version() >= (0, 10)
+    assert jax_version() >= (0, 10)
     assert canonical_name("add") == "add"

@@ -8,7 +8,7 @@ import pytest
 
 from shardir.errors import OperationTypeError
 from shardir.frontend import lax
-from shardir.frontend.array import from_numpy
+from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.errors import AxisError
 from tests.namespace import run
 

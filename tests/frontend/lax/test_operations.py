@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import lax, numpy as snp, tree
-from shardir.frontend.array import from_numpy
+from shardir.frontend import lax, numpy as snp
+from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.pytree import tree
 from tests.namespace import eagerly, ops, run, same, words
 
 X = np.array([[0.5, -1.25, 3.0], [2.5, 0.0, -0.75]], np.float32)

@@ -11,8 +11,8 @@ from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.errors import (
     ArgumentError,
     NotAnArrayError,
-    NumberError,
-    OutsideError,
+    NumberRangeError,
+    OutsideTraceError,
     ShapeError,
 )
 from tests.refusing import assert_refused
@@ -57,7 +57,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     ),
     (
         lambda: lax.shape_as_value((2**31,)),
-        NumberError,
+        NumberRangeError,
         "the sizes of shape_as_value are of i32, and (2147483648,) has more",
     ),
     (
@@ -183,7 +183,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     ),
     (
         lambda: lax.axis_index(()),
-        OutsideError,
+        OutsideTraceError,
         "constant outside of a trace; do it inside of jit",
     ),
     (

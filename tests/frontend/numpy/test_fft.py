@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.native.transforms.passes import parted
+from shardir.backends.cpu.kernels.fft.passes import factor_long_rows
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
@@ -107,4 +107,4 @@ def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str)
 
 @pytest.mark.parametrize("length", [2**62, 10**30])
 def test_factors_of_huge_lengths_are_not_searched_for(length: int) -> None:
-    assert parted(length) is None
+    assert factor_long_rows(length) is None

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend import lax, numpy as snp, tree
-from shardir.frontend.jit import jit
-from shardir.frontend.mesh import make_mesh
-from shardir.frontend.partition_spec import PartitionSpec as P
-from shardir.frontend.placing import device_put
-from shardir.frontend.shardings import NamedSharding
+from shardir.frontend import lax, numpy as snp
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.pytree import tree
+from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec as P
+from shardir.frontend.shardings.sharding import NamedSharding
 from tests.namespace import run, same
 
 MESH = make_mesh((4, 2), ("x", "y"))

@@ -15,14 +15,14 @@ from typing import Any
 
 import mpmath as mp
 
-from shardir.frontend.scipy.quantiles import MIDDLE, OUTSIDE
+from shardir.frontend.scipy.special_functions.normal_quantile import CENTRE_GRADIENT, TAIL_LINE
 
 mp.mp.dps = 60
 Number = Any
 
 
-SLOPE = mp.mpf(MIDDLE)
-TILT, BACK = (mp.mpf(number) for number in OUTSIDE)
+SLOPE = mp.mpf(CENTRE_GRADIENT)
+TILT, BACK = (mp.mpf(number) for number in TAIL_LINE)
 
 
 def over_distance(z: Number) -> Number:

@@ -4,26 +4,26 @@ from itertools import pairwise
 
 import pytest
 
-from shardir.axes import append
-from shardir.passes.explain.disagreements import conflicts_of
+from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.ir.sub_axes import append_axis
+from shardir.passes.explain.axis_origins import origins_of
+from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.explanation import explanation
-from shardir.passes.explain.history import History
-from shardir.passes.explain.origins import origins_of
-from shardir.passes.explain.parts import left_over, touches
-from shardir.passes.explain.program import tell
+from shardir.passes.explain.history import FunctionHistory
+from shardir.passes.explain.propagated_program import propagate_with_history
+from shardir.passes.explain.sub_axes import difference_of_axes, overlaps_any
 from shardir.passes.pipeline import Pipeline
-from shardir.passes.propagate import Propagate
 from shardir.passes.propagation.finish import sharding_axes
-from shardir.passes.propagation.record import Reason
-from shardir.placement import Axes, Axis, Sharding
+from shardir.passes.propagation.propagate import Propagate
+from shardir.passes.propagation.record import RefusalReason
 from tests.shardy.programs import program
 
 LEVELS = ("basic", "aggressive", "user-priority")
 SEEDS = range(60)
 
 
-def histories(seed: int, level: str) -> list[History]:
-    told = tell(program(seed), Propagate(level=level), {})
+def histories(seed: int, level: str) -> list[FunctionHistory]:
+    told = propagate_with_history(program(seed), Propagate(level=level), {})
     return list(told.histories.values())
 
 
@@ -35,13 +35,13 @@ def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
             cell = history.story.cells[value]
             for dim, cut in enumerate(written.sharding.dims if written.sharding else ()):
                 for axis in cut.axes:
-                    found = origins_of(history).ways(cell, dim, axis)
-                    assert left_over(axis, [way.axis for way in found]) == []
+                    found = origins_of(history).paths(cell, dim, axis)
+                    assert difference_of_axes(axis, [way.axis for way in found]) == []
                     for way in found:
                         cells = [hop.step.cells[hop.source] for hop in way.hops]
                         cells += [cell]
                         assert cells[0] == way.said.cell
-                        assert touches(way.axis, list(way.said.sharding.used()))
+                        assert overlaps_any(way.axis, list(way.said.sharding.used()))
                         assert all(
                             hop.step.cells[hop.target] == after
                             for hop, after in zip(way.hops, cells[1:], strict=True)
@@ -59,7 +59,9 @@ def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
             mesh = history.mesh(written.sharding)
             used = list(written.sharding.used()) if written.sharding else []
             free = [
-                part for name, size in mesh.axes for part in left_over(Axis(name, 1, size), used)
+                part
+                for name, size in mesh.axes
+                for part in difference_of_axes(Axis(name, 1, size), used)
             ]
             names = {absence.axis for absence in told.absences}
             assert {history.axis(part, mesh) for part in free} <= names
@@ -70,20 +72,20 @@ def test_an_axis_that_no_loop_leads_here_is_nowhere_near(seed: int) -> None:
     for history in histories(seed, "user-priority"):
         for value in history.story.written:
             for absence in explanation(history, value).absences:
-                if absence.reason is Reason.APART and not absence.op:
+                if absence.reason is RefusalReason.APART and not absence.op:
                     cell = history.story.cells[value]
                     near = connected(history, cell, value.type.rank)
                     assert not any(shown(history, axes) == absence.axis for axes in near)
 
 
-def connected(history: History, cell: int, rank: int) -> list[Axis]:
+def connected(history: FunctionHistory, cell: int, rank: int) -> list[Axis]:
     """All axes at places that loops connect with a value."""
     seen = {(cell, dim): None for dim in range(rank)}
     waiting = list(seen)
     found: list[Axis] = []
     while waiting:
         cell, dim = waiting.pop()
-        for step, tensor in history.looks.get(cell, ()):
+        for step, tensor in history.final_visits.get(cell, ()):
             for factor in step.rule.tensors[tensor][dim]:
                 for other, mapping in enumerate(step.rule.tensors):
                     place = next((d for d, fs in enumerate(mapping) if factor in fs), None)
@@ -96,7 +98,7 @@ def connected(history: History, cell: int, rank: int) -> list[Axis]:
     return found
 
 
-def shown(history: History, axis: Axis) -> str:
+def shown(history: FunctionHistory, axis: Axis) -> str:
     return history.axis(axis, history.mesh(None))
 
 
@@ -104,11 +106,11 @@ def shown(history: History, axis: Axis) -> str:
 def test_every_move_that_costs_has_a_conflict(seed: int) -> None:
     """A program is moved about only where there is a conflict, or an operation has no rule."""
     module = program(seed)
-    told = tell(module, None, {})
+    told = propagate_with_history(module, None, {})
     rows = [row for history in told.histories.values() for row in conflicts_of(history)]
     resharded = Pipeline.parse("reshard")(told.propagated)
     moves = [op for op in resharded.main.body.walk() if op.name == "reshard"]
-    unruled = any(history.story.mute for history in told.histories.values())
+    unruled = any(history.story.impassable for history in told.histories.values())
     assert not rows or moves
     costly = [op for op in moves if not _free(op.operands[0].sharding, op.results[0].sharding)]
     assert rows or unruled or not costly
@@ -128,5 +130,5 @@ def _free(source: Sharding | None, target: Sharding | None) -> bool:
 def _joined(axes: Axes) -> Axes:
     joined: Axes = ()
     for axis in axes:
-        joined = append(joined, axis)
+        joined = append_axis(joined, axis)
     return joined

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shardir.passes.explain import explain
-from shardir.passes.propagation.record import Reason
+from shardir.passes.propagation.record import RefusalReason
 from shardir.text.parser import parse
 
 MESHES = """\
@@ -16,95 +16,95 @@ mesh @single = [] devices=[0]
 """
 
 PROGRAMS = {
-    Reason.NO_RULE: """
+    RefusalReason.NO_RULE: """
         func @f(%x: f32[8@a]) -> (f32[8]) {
           %v = reshard(%x) : f32[8]
           return %v
         }""",
-    Reason.MESHES: """
+    RefusalReason.MESHES: """
         func @f(%x: f32[8@a?], %y: f32[8] on @other) -> (f32[8]) {
           %v = add(%x, %y) : f32[8]
           return %v
         }""",
-    Reason.SINGLE_DEVICE: """
+    RefusalReason.SINGLE_DEVICE: """
         func @f(%x: f32[8@a?], %y: f32[8] on @single) -> (f32[8]) {
           %v = add(%x, %y) : f32[8]
           return %v
         }""",
-    Reason.BLOCKED: """
+    RefusalReason.BLOCKED: """
         func @f(%x: f32[4, 8@a]) -> (f32[4, 2], i32[4, 2]) {
           %v, %i = top_k(%x) : f32[4, 2], i32[4, 2]
           return %v, %i
         }""",
-    Reason.DISAGREE: """
+    RefusalReason.DISAGREE: """
         func @f(%x: f32[8@a], %y: f32[8@c]) -> (f32[8]) {
           %v = add(%x, %y) : f32[8]
           return %v
         }""",
-    Reason.USED: """
+    RefusalReason.USED: """
         func @f(%x: f32[8@a, 8], %y: f32[8, 8]) -> (f32[8, 8]) {
           %v = dot(%x, %y, dims="ik,kj->ij") : f32[8, 8@a?]
           return %v
         }""",
-    Reason.LOST: """
+    RefusalReason.LOST: """
         func @f(%x: f32[8@a, 4], %y: f32[4, 16@a]) -> (f32[8, 16]) {
           %v = dot(%x, %y, dims="ik,kj->ij") : f32[8, 16]
           return %v
         }""",
-    Reason.REPLICATED: """
+    RefusalReason.REPLICATED: """
         func @f(%x: f32[8@a]) -> (f32[8]) {
           %v = neg(%x) : f32[8] replicated(a)
           return %v
         }""",
-    Reason.UNREDUCED: """
+    RefusalReason.UNREDUCED: """
         func @f(%x: f32[8@a]) -> (f32[8]) {
           %v = neg(%x) : f32[8] unreduced(a)
           return %v
         }""",
-    Reason.CLOSED: """
+    RefusalReason.CLOSED: """
         func @f(%x: f32[8@a]) -> (f32[8]) {
           %v = neg(%x) : f32[8@-]
           return %v
         }""",
-    Reason.OVERFLOW: """
+    RefusalReason.OVERFLOW: """
         func @f(%x: f32[3@b, 2]) -> (f32[6]) {
           %v = reshape(%x) : f32[6@a?]
           return %v
         }""",
-    Reason.SPILL: """
+    RefusalReason.SPILL: """
         func @f(%x: f32[6@a]) -> (f32[3, 2]) {
           %v = reshape(%x) : f32[3, 2]
           return %v
         }""",
-    Reason.UNEVEN: """
+    RefusalReason.UNEVEN: """
         func @f(%x: f32[3@a, 4]) -> (f32[12]) {
           %v = reshape(%x) : f32[12]
           return %v
         }""",
-    Reason.RESULT: """
+    RefusalReason.RESULT: """
         func @f(%x: f32[8@(a, c)], %v: f32[8]) -> (f32[8@a]) {
           %z = add(%x, %v) : f32[8@a]
           return %z
         }""",
-    Reason.STRIDED: """
+    RefusalReason.STRIDED: """
         func @f(%x: f32[3, 2@a]) -> (f32[6]) {
           %v = reshape(%x) : f32[6]
           return %v
         }""",
-    Reason.BEHIND: """
+    RefusalReason.BEHIND: """
         func @f(%x: f32[8@(a, c)]) -> (f32[8]) {
           %v = neg(%x) : f32[8] replicated(a)
           return %v
         }""",
-    Reason.INDIVISIBLE: """
+    RefusalReason.INDIVISIBLE: """
         func @f(%v: f32[6@c]) -> (f32[6]) {
           return %v
         }""",
-    Reason.PART: """
+    RefusalReason.PART: """
         func @f(%v: f32[8@c:(1)2?]) -> (f32[8]) {
           return %v
         }""",
-    Reason.MANUAL: """
+    RefusalReason.MANUAL: """
         func @f(%x: f32[8, 8@b]) -> (f32[8, 8]) {
           %r = manual_computation(%x, axes=[a], in_axes=[[[a], []]], out_axes=[[[a], []]]) \
 : f32[8, 8] {
@@ -114,31 +114,31 @@ PROGRAMS = {
           }
           return %r
         }""",
-    Reason.UNIT: """
+    RefusalReason.UNIT: """
         func @f(%v: f32[8@one]) -> (f32[8]) {
           return %v
         }""",
-    Reason.SCALAR: """
+    RefusalReason.SCALAR: """
         func @f(%x: f32[8@a]) -> (f32[]) {
           %v = sum(%x, dims=[0]) : f32[]
           return %v
         }""",
-    Reason.UNASKED: """
+    RefusalReason.UNASKED: """
         func @f(%v: f32[8]) -> (f32[8]) {
           return %v
         }""",
-    Reason.PRIORITY: """
+    RefusalReason.PRIORITY: """
         func @f(%x: f32[8@a p1, 4], %y: f32[8, 4@a]) -> (f32[8, 4]) {
           %v = add(%x, %y) : f32[8, 4]
           return %v
         }""",
-    Reason.DIRECTION: """
+    RefusalReason.DIRECTION: """
         func @f(%x: f32[8@a, 4], %y: f32[4, 8], %z: f32[8, 8@a]) -> (f32[8, 8]) {
           %v = dot(%x, %y, dims="ik,kj->ij") : f32[8, 8]
           %w = add(%v, %z) : f32[8, 8]
           return %w
         }""",
-    Reason.APART: """
+    RefusalReason.APART: """
         func @f(%x: f32[8@a, 4]) -> (f32[4]) {
           %v = sum(%x, dims=[0]) : f32[4]
           return %v
@@ -148,7 +148,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("reason", PROGRAMS, ids=lambda reason: reason.name)
-def test_every_reason_is_given(reason: Reason) -> None:
+def test_every_reason_is_given(reason: RefusalReason) -> None:
     explanation = explain(parse(MESHES + PROGRAMS[reason]), "v")
 
     assert reason in [absence.reason for absence in explanation.absences]
@@ -159,11 +159,11 @@ def test_the_page_lists_the_reasons() -> None:
     page = (Path(__file__).parents[3] / "docs" / "explaining.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.+) \|$", page, re.MULTILINE)
 
-    assert [row[:2] for row in rows] == [(reason.name, reason.value) for reason in Reason]
+    assert [row[:2] for row in rows] == [(reason.name, reason.value) for reason in RefusalReason]
 
 
 def test_what_is_told_of_a_manual_axis() -> None:
-    text = str(explain(parse(MESHES + PROGRAMS[Reason.MANUAL]), "v"))
+    text = str(explain(parse(MESHES + PROGRAMS[RefusalReason.MANUAL]), "v"))
     assert text.partition("a does not")[2] == (
         " shard it\n"
         "  it is a manual axis of the enclosing computation, where tensors are local along it\n"
@@ -178,4 +178,4 @@ def test_what_is_told_of_a_manual_axis() -> None:
 
 
 def test_no_reason_is_left_out() -> None:
-    assert set(PROGRAMS) == set(Reason)
+    assert set(PROGRAMS) == set(RefusalReason)

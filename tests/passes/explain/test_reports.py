@@ -10,13 +10,13 @@ from shardir.passes.explain import (
     summarize,
     what_if,
 )
+from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
-from shardir.text.places import places
 from tests.passes.explain.programs import FRAGILE, LOOP, MLP, SORTED
 
 
 def said(text: str, ask: Callable[..., object], *arguments: object) -> str:
-    return str(ask(parse(text), *arguments, places=places(text, "f.ir")))
+    return str(ask(parse(text), *arguments, places=find_definition_locations(text, "f.ir")))
 
 
 def test_an_axis_has_a_chain() -> None:

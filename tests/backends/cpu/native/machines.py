@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from shardir.backends.cpu.native.llvm.target import Machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 
-_X86 = Machine(
+_X86 = MachineDescription(
     triple="x86_64-unknown-linux-gnu",
     cpu="x86-64",
     features="+sse,+sse2",

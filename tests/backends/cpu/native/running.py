@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel, Order, Phase, Rule, View, packed
-from shardir.backends.cpu.native.llvm.compiler import compile
-from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.build import Builder
-from shardir.ir import Op
-from shardir.opset import OpSpec
-from shardir.types import NUMPY_DTYPES, TensorType, dtype_name
+from shardir.backends.cpu.codegen.compiler import compile
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.kernel_api import (
+    SCRATCH_BYTES_PER_WORKER,
+    BufferView,
+    Kernel,
+    Order,
+    Phase,
+    Rule,
+    row_major_strides,
+)
+from shardir.ir.builder import Builder
+from shardir.ir.module import Op
+from shardir.ir.operation import OpSpec
+from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 Entry = Callable[[int, int, int, int], None]
@@ -26,7 +34,7 @@ Imports = Callable[[Sequence[str]], Mapping[str, int]]
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[str, Entry] = {}
-LIBRARIES = ("shardir.backends.cpu.native.vector.library", "shardir.backends.cpu.routines")
+LIBRARIES = ("shardir.backends.cpu.kernels.math.library", "shardir.backends.numpy.lapack_routines")
 """Modules whose `addresses(symbols)` gives where the functions are that kernels import."""
 
 
@@ -48,12 +56,12 @@ def entry_of(kernel: Kernel, imports: Imports = addresses) -> Entry:
     return _compiled[kernel.name]
 
 
-def view_of(array: Array, slot: int, dtype: str | None = None) -> View:
+def view_of(array: Array, slot: int, dtype: str | None = None) -> BufferView:
     """The whole array as a view of a buffer that starts at its first element.
 
     `dtype` names the element type where NumPy's does not tell (random keys).
     """
-    return View(slot, 0, array.shape, array.strides, dtype or dtype_name(array.dtype))
+    return BufferView(slot, 0, array.shape, array.strides, dtype or dtype_name(array.dtype))
 
 
 def run_phases(
@@ -67,7 +75,7 @@ def run_phases(
     Tasks are dealt to `workers` in turn: each has scratch memory of its own, none runs beside
     another. They run backwards in every second phase, since their order may not matter.
     """
-    scratch = _aligned(workers * SCRATCH_BYTES)
+    scratch = _aligned(workers * SCRATCH_BYTES_PER_WORKER)
     scratch[:] = 0xA5
     bases = np.array([scratch.ctypes.data, *(b.ctypes.data for b in buffers)], np.int64)
     for number, phase in enumerate(phases):
@@ -91,11 +99,11 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 class Bench:
     """A program of one operation: buffers, and the context that its rule sees."""
 
-    def __init__(self, workers: int = 2, machine: Machine | None = None) -> None:
-        self.workers, self.machine = workers, machine or host()
+    def __init__(self, workers: int = 2, machine: MachineDescription | None = None) -> None:
+        self.workers, self.machine = workers, machine or host_machine()
         self.buffers: list[Array] = []
 
-    def view(self, array: Array, dtype: str | None = None) -> View:
+    def view(self, array: Array, dtype: str | None = None) -> BufferView:
         """A view of an array, which becomes a buffer."""
         self.buffers.append(array)
         return view_of(array, len(self.buffers), dtype)
@@ -116,7 +124,7 @@ def lowered(
     arrays: Sequence[Array],
     outs: Sequence[Array],
     workers: int = 2,
-    machine: Machine | None = None,
+    machine: MachineDescription | None = None,
 ) -> Sequence[Phase] | None:
     """Lower one operation and run it on arrays of any strides; `outs` are written.
 
@@ -132,12 +140,13 @@ def lowered(
     return phases
 
 
-def selected(rule: Rule, op: Op, machine: Machine, workers: int = 2) -> list[str]:
+def selected(rule: Rule, op: Op, machine: MachineDescription, workers: int = 2) -> list[str]:
     """Return the names of the kernels that a rule selects for dense arrays on a machine, which
     need not be this host: nothing is run."""
     types = [value.type for value in (*op.operands, *op.results)]
     views = [
-        View(slot, 0, type.shape, packed(type), type.dtype) for slot, type in enumerate(types, 1)
+        BufferView(slot, 0, type.shape, row_major_strides(type), type.dtype)
+        for slot, type in enumerate(types, 1)
     ]
     many = len(op.operands)
     phases = rule(op, views[:many], views[many:], Bench(workers, machine))

@@ -10,8 +10,8 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.backends.cpu.native.runtime import memory
-from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.backends.cpu.errors import OutOfMemoryError
+from shardir.backends.cpu.threads import memory
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.counting import count_calls
 from tests.signals import Interrupted, alarm, assert_another_thread_ends
@@ -163,7 +163,7 @@ def test_without_memory_a_loop_does_not_begin() -> None:
     loop = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y + snp.flip(y), x))
     wanted = np.asarray(loop(x))
     memory.trim()
-    with memory.limited(1), pytest.raises(OutOfMemoryError):
+    with memory.limit_memory(1), pytest.raises(OutOfMemoryError):
         loop(x)
     np.testing.assert_array_equal(loop(x), wanted)
 

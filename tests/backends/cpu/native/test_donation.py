@@ -9,7 +9,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.backends.cpu.native.runtime import memory
+from shardir.backends.cpu.threads import memory
 from shardir.errors import InterpretError
 
 SIZE = 1 << 12

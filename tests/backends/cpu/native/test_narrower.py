@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardir.backends.cpu.native.llvm.target import ISAS, architecture, host
+from shardir.backends.cpu.codegen.target import ISAS, architecture, host_machine
 
 ROOT = Path(__file__).parents[4]
 WIDTHS = {"sse": 16, "avx2": 32, "avx512": 64}
@@ -42,9 +42,9 @@ MORE = [
 
 def narrower() -> list[str]:
     """Return the instruction sets of x86 below this host's."""
-    if architecture(host().triple) != "x86_64":
+    if architecture(host_machine().triple) != "x86_64":
         return []
-    return [isa for isa in ISAS if WIDTHS[isa] < host().vector_bytes]
+    return [isa for isa in ISAS if WIDTHS[isa] < host_machine().vector_bytes]
 
 
 @pytest.mark.parametrize("isa", ["sse", "avx2"])

@@ -9,8 +9,8 @@ PROGRAM = """
 import threading
 import numpy as np
 import shardir as sd
-from shardir.backends.cpu import native
-from shardir.backends.cpu.native.runtime import workers
+from shardir.backends.numpy import native
+from shardir.backends.cpu.dispatch import workers
 who = []
 make = workers.Pool.__init__
 def noted(self, *args):
@@ -72,7 +72,7 @@ def joined():
 sd.device_put(np.arange(3.0))
 print(joined())
 sd.device_put(np.arange(3000.0))
-print(joined(), "shardir.backends.cpu.native.compiling" in sys.modules)
+print(joined(), "shardir.backends.cpu.schedule.compile" in sys.modules)
 sd.device_put(np.arange(3000.0))
 print(joined())
 """

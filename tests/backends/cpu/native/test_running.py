@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from shardir.backends.cpu.native.data import Kernel, Phase
-from shardir.backends.cpu.native.llvm.text import Function, Module
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.kernel_api import Kernel, Phase
 from tests.backends.cpu.native.running import Bench
 
 
 def _text() -> str:
-    module = Module()
-    f = Function(module, "double_one", ("ptr", "ptr", "i64", "i64"))
+    module = LLVMModule()
+    f = LLVMFunction(module, "double_one", ("ptr", "ptr", "i64", "i64"))
     bases, record, task, _ = f.params
     source = f.load(f.offset(bases, f.load(record, "i64"), "ptr"), "ptr")
     target = f.load(f.offset(bases, f.load(f.offset(record, 8), "i64"), "ptr"), "ptr")

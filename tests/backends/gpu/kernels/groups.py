@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.build import Builder
 from shardir.errors import OperationTypeError
-from shardir.ir import Block, Function, Module, Op, Value
-from shardir.ops.fused import fused
-from shardir.types import FLOATS, NUMPY_DTYPES, TensorType
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType
+from shardir.ops.control_flow.fused import fused
 
 Array = npt.NDArray[Any]
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.gpu.kernels import Kernel, Sizes, functions, write_kernel
-from shardir.interpret import apply
-from shardir.ir import Module, Op, Value
-from shardir.ops.fused import fused
-from shardir.types import NUMPY_DTYPES
+from shardir.interpret.interpreter import apply_op
+from shardir.ir.module import Module, Op, Value
+from shardir.ir.types import NUMPY_DTYPES
+from shardir.ops.control_flow.fused import fused
 from tests.extras import require
 
 Array = npt.NDArray[Any]
@@ -89,7 +89,7 @@ class Interpreter:
                 assert isinstance(kernel, Kernel), kernel
                 outs = self.group(kernel, op, arrays)
             else:
-                made = apply(op, arrays)
+                made = apply_op(op, arrays)
                 outs = list(made) if isinstance(made, tuple) else [made]
             env.update(zip(op.results, outs, strict=True))
         return [env[value] for value in module.main.body.returns]

@@ -11,13 +11,13 @@ from shardir.backends.gpu.kernels import Kernel, Sizes, write_kernel
 from shardir.backends.gpu.kernels.arithmetic import RULES
 from shardir.backends.gpu.kernels.compiling import compile_ahead
 from shardir.backends.gpu.kernels.terms import OWN
-from shardir.build import Builder
-from shardir.ir import Module, Value
-from shardir.ops.fused import REDUCTIONS, fused
-from shardir.opset import OPS
-from shardir.passes.fuse import fuse
+from shardir.ir.builder import Builder
+from shardir.ir.module import Module, Value
+from shardir.ir.operation import OPS
+from shardir.ir.types import TensorType
+from shardir.ops.control_flow.fused import REDUCTIONS, fused
+from shardir.passes.fusion.fuse import fuse
 from shardir.text.parser import parse
-from shardir.types import TensorType
 from tests.backends.gpu.kernels.forms import LAYS, PROGRAMS
 from tests.backends.gpu.kernels.groups import group, tried
 from tests.backends.gpu.kernels.running import TINY

@@ -6,13 +6,13 @@ import pytest
 from shardir import ops as ops  # declares the operations
 from shardir.backends.gpu.kernels import Kernel, Sizes, write_kernel
 from shardir.backends.gpu.kernels.terms import OWN
-from shardir.build import Builder
-from shardir.interpret import run
-from shardir.ir import Module, Op, Value
-from shardir.ops.fused import REDUCTIONS, fused
-from shardir.passes.fuse import fuse
+from shardir.interpret.interpreter import run
+from shardir.ir.builder import Builder
+from shardir.ir.module import Module, Op, Value
+from shardir.ir.types import FLOATS, TensorType
+from shardir.ops.control_flow.fused import REDUCTIONS, fused
+from shardir.passes.fusion.fuse import fuse
 from shardir.text.parser import parse
-from shardir.types import FLOATS, TensorType
 from tests.backends.gpu.kernels.forms import LAYS, PROGRAMS
 from tests.backends.gpu.kernels.groups import group, numbers, tried
 from tests.backends.gpu.kernels.running import TINY, Interpreter

@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
 
-from shardir.interpret import run
-from shardir.ir import Function, Module
-from shardir.passes.fuse import fuse
-from shardir.types import COMPLEX
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Function, Module
+from shardir.ir.types import COMPLEX
+from shardir.passes.fusion.fuse import fuse
 from tests.backends.cpu.native.loops.test_random import arguments, programs
 from tests.backends.gpu.kernels.running import TINY, Interpreter
 

@@ -8,11 +8,11 @@ import pytest
 from shardir import ops as ops  # declares the operations
 from shardir.backends.gpu.kernels import Kernel, Refusal, write_random
 from shardir.backends.gpu.kernels.compiling import compile_ahead
-from shardir.build import Builder
-from shardir.interpret import apply
-from shardir.ir import Op, Value
-from shardir.opset import OPS, Symbol
-from shardir.types import UNSIGNED, TensorType
+from shardir.interpret.interpreter import apply_op
+from shardir.ir.builder import Builder
+from shardir.ir.module import Op, Value
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.types import UNSIGNED, TensorType
 from tests.backends.gpu.kernels.running import TINY, Interpreter
 
 KEY = TensorType((), "key")
@@ -55,7 +55,7 @@ def test_bits_are_those_of_the_reference(interpreter: Interpreter, op: Op) -> No
     keys = rng.integers(0, 2**64, op.operands[0].type.shape, np.uint64)
     args = [keys, *(np.array(n, np.int32) for n in (3, -2)[: len(op.operands) - 1])]
     (made,) = interpreter.group(written(op), op, args)
-    np.testing.assert_array_equal(made, apply(op, args))
+    np.testing.assert_array_equal(made, apply_op(op, args))
 
 
 def test_a_kernel_reads_as_the_paper_does() -> None:

@@ -8,7 +8,7 @@ import shardir as sd
 from shardir.backends.gpu.kernels import Kernel, write_kernel, write_random
 from shardir.backends.gpu.kernels.compiling import compile_ahead
 from shardir.backends.gpu.kernels.random_bits import MADE
-from shardir.ops.fused import fused
+from shardir.ops.control_flow.fused import fused
 from tests.backends.gpu.programs import PROGRAMS
 
 QUICK = ("mlp_dp_tp", "random_numbers")

@@ -11,13 +11,13 @@ from shardir.backends.gpu.kernels.arithmetic import WITHOUT
 from shardir.backends.gpu.kernels.helpers import helpers_of
 from shardir.backends.gpu.kernels.names import identifier
 from shardir.backends.gpu.kernels.terms import number
-from shardir.build import Builder
-from shardir.ir import Op
-from shardir.ops.fused import fused
-from shardir.passes.fuse import fuse
+from shardir.ir.builder import Builder
+from shardir.ir.module import Op
+from shardir.ir.types import TensorType
+from shardir.ops.control_flow.fused import fused
+from shardir.passes.fusion.fuse import fuse
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
-from shardir.types import TensorType
 from tests.backends.gpu.kernels.forms import PROGRAMS
 from tests.backends.gpu.kernels.groups import group
 from tests.backends.gpu.kernels.running import TINY, program

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.ipu.host_model import (
     Compiler,
     HostModelError,
@@ -54,9 +54,9 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     objects = library._objects(find_compiler(), tmp_path)
     assert all(file.exists() for file in objects)
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "cache"))
-    object_cache.folder.cache_clear()
+    object_cache.cache_folder.cache_clear()
     yield tmp_path / "cache"
-    object_cache.folder.cache_clear()
+    object_cache.cache_folder.cache_clear()
 
 
 def test_a_program_is_compiled_once(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_without_a_folder_for_code_a_program_is_compiled_each_time(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHARDIR_CACHE_DIR", "")
-    object_cache.folder.cache_clear()
+    object_cache.cache_folder.cache_clear()
     x = np.arange(3, dtype="i4")
     np.testing.assert_array_equal(build_and_run(NEGATED, [x])[0], -x)
     assert not fresh_cache.exists()

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native.llvm.target import Machine
-from shardir.backends.cpu.native.loops.rules import rule
-from shardir.interpret import apply
-from shardir.ir import Module, Value
-from shardir.ops.fused import fused
-from shardir.types import NUMPY_DTYPES
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
+from shardir.interpret.interpreter import apply_op
+from shardir.ir.module import Module, Value
+from shardir.ir.types import NUMPY_DTYPES
+from shardir.ops.control_flow.fused import fused
 from tests.backends.cpu.native.running import lowered
 
 Array = npt.NDArray[Any]
@@ -51,7 +51,7 @@ def computed(
     args: Sequence[Array],
     lay: Lay = dense,
     workers: int = 2,
-    machine: Machine | None = None,
+    machine: MachineDescription | None = None,
 ) -> list[Any]:
     """The results of a program; raises `AssertionError` for a group without kernel."""
     env: dict[Value, Array] = {
@@ -61,10 +61,10 @@ def computed(
     for op in module.main.body.ops:
         arrays = [env[v] for v in op.operands]
         if op.spec is not fused:
-            made = apply(op, arrays)
+            made = apply_op(op, arrays)
             outs = list(made) if isinstance(made, tuple) else [made]
         else:
             outs = [lay(np.zeros(v.type.shape, NUMPY_DTYPES[v.type.dtype])) for v in op.results]
-            assert lowered(rule, op, arrays, outs, workers, machine) is not None, op.why
+            assert lowered(lower_loop_nest, op, arrays, outs, workers, machine) is not None, op.why
         env.update(zip(op.results, map(np.asarray, outs), strict=True))
     return [env[v] for v in module.main.body.returns]

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pytest
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.cpu.native.loops.rules import has_instructions, rule
-from shardir.interpret import apply
-from shardir.opset import OPS
-from shardir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
+from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, lower_loop_nest
+from shardir.interpret.interpreter import apply_op
+from shardir.ir.operation import OPS
+from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
 from tests.backends.cpu.native.running import lowered, op_on
 from tests.samplers.pointwise import POINTWISE
 
@@ -88,12 +88,12 @@ def test_an_operation_is_its_reference_in_every_layout(name: str, dtype: str, ar
         if (i - first) % len(LAYOUTS) > 2 and name not in ("add", "neg", "lt", "select"):
             continue
         arrays = [laid(LAYOUTS[i - k], name, dtype, seed + k) for k in range(arity)]
-        wanted = np.asarray(apply(op, arrays))
+        wanted = np.asarray(apply_op(op, arrays))
         to = op.result.type.dtype
         kinds = [kind for kind in LAYOUTS if kind not in ("column", "broadcast")]
         out = laid(kinds[i % len(kinds)], "out", to, 0)
         out.flags.writeable = True
-        assert lowered(rule, op, arrays, [out]), layout
+        assert lowered(lower_loop_nest, op, arrays, [out]), layout
         exact = name in EXACT and dtype not in COMPLEX
         agrees(np.ascontiguousarray(out), np.ascontiguousarray(wanted), to, exact)
 
@@ -115,8 +115,8 @@ def test_conversions_in_one_walk(source: str) -> None:
         op = op_on(OPS["convert"], type, result=type.with_dtype(to))
         x = numbers(source, (3, 41), 7)
         out = np.zeros((3, 41), op.result.type.numpy)
-        assert lowered(rule, op, [x], [out]), to
-        wanted = np.asarray(apply(op, [x]))
+        assert lowered(lower_loop_nest, op, [x], [out]), to
+        wanted = np.asarray(apply_op(op, [x]))
         same = (out == wanted) | ((out != out) & (wanted != wanted))
         assert same.all(), (to, x[~same], out[~same], wanted[~same])
 
@@ -129,8 +129,8 @@ def test_counting(dtype: str) -> None:
         for dim in range(len(shape)):
             op = op_on(OPS["iota"], dim=dim, result=TensorType(shape, dtype))
             out = np.zeros(shape, op.result.type.numpy)
-            assert lowered(rule, op, [], [out])
-            np.testing.assert_array_equal(out, np.asarray(apply(op, [])))
+            assert lowered(lower_loop_nest, op, [], [out])
+            np.testing.assert_array_equal(out, np.asarray(apply_op(op, [])))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bool", "c64", "key", "i8"])
@@ -140,20 +140,20 @@ def test_a_scalar_chooses_and_bounds(dtype: str) -> None:
     op = op_on(OPS["select"], TensorType((), "bool"), type, type)
     for pred in (True, False):
         out = np.zeros((9, 21), type.numpy)
-        assert lowered(rule, op, [np.array(pred), x, y], [out])
+        assert lowered(lower_loop_nest, op, [np.array(pred), x, y], [out])
         np.testing.assert_array_equal(out, x if pred else y)
 
 
 def test_arrays_of_nothing_take_no_phase() -> None:
     type = TensorType((0, 3), "f32")
     x = np.zeros((0, 3), np.float32)
-    assert lowered(rule, op_on(OPS["add"], type, type), [x, x], [x]) == []
+    assert lowered(lower_loop_nest, op_on(OPS["add"], type, type), [x, x], [x]) == []
 
 
 def test_in_place() -> None:
     x = np.arange(1001, dtype=np.float32)
     type = TensorType((1001,), "f32")
-    lowered(rule, op_on(OPS["add"], type, type), [x, x], [x])
+    lowered(lower_loop_nest, op_on(OPS["add"], type, type), [x, x], [x])
     np.testing.assert_array_equal(x, 2 * np.arange(1001, dtype=np.float32))
 
 
@@ -162,7 +162,7 @@ def test_shapes_share_kernels() -> None:
     for shape in ((100,), (7, 9), (3, 5, 11)):
         x = np.ones(shape, np.float32)
         type = TensorType(shape, "f32")
-        phases = lowered(rule, op_on(OPS["mul"], type, type), [x, x], [x.copy()])
+        phases = lowered(lower_loop_nest, op_on(OPS["mul"], type, type), [x, x], [x.copy()])
         assert phases is not None
         names |= {phase.kernel.name for phase in phases}
     assert len(names) == 1
@@ -174,10 +174,10 @@ def test_large_results_are_streamed_and_right() -> None:
     out = whole[start : start + (1 << 23)].reshape(2048, 4096)
     x = np.arange(1 << 23, dtype=np.float32).reshape(2048, 4096)
     op = op_on(OPS["add"], TensorType((2048, 4096), "f32"), TensorType((2048, 4096), "f32"))
-    lowered(rule, op, [x, np.broadcast_to(x[0], x.shape)], [out])
+    lowered(lower_loop_nest, op, [x, np.broadcast_to(x[0], x.shape)], [out])
     np.testing.assert_array_equal(out, x + x[0])
     odd = whole[start + 3 : start + 3 + (1 << 23)].reshape(2048, 4096)
-    lowered(rule, op, [x, np.broadcast_to(x[1], x.shape)], [odd])
+    lowered(lower_loop_nest, op, [x, np.broadcast_to(x[1], x.shape)], [odd])
     np.testing.assert_array_equal(odd, x + x[1])
 
 
@@ -189,9 +189,9 @@ def test_arrays_that_lie_across_are_straightened(dtype: str) -> None:
     op = op_on(OPS["add"], type, type)
     for out in (np.zeros((12, 70, 50), type.numpy), np.zeros((50, 12, 70), type.numpy)):
         to = out if out.shape == y.shape else out.transpose(1, 2, 0)
-        phases = lowered(rule, op, [x, y], [to])
+        phases = lowered(lower_loop_nest, op, [x, y], [to])
         assert phases is not None
         assert len(phases) > 1
-        wanted = np.asarray(apply(op, [x, y]))
+        wanted = np.asarray(apply_op(op, [x, y]))
         same = (to == wanted) | ((to != to) & (wanted != wanted))
         assert same.all()

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.cpu.native.loops.rules import rule
-from shardir.opset import OPS
-from shardir.types import TensorType
+from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
+from shardir.ir.operation import OPS
+from shardir.ir.types import TensorType
 from tests.backends.cpu.native.running import made_by, op_on
 from tests.backends.cpu.native.vector.accuracy import SINGLE
 from tests.backends.cpu.native.vector.applying import applied, same, specials
@@ -36,5 +36,5 @@ def test_bits_are_those_of_the_library(op: str) -> None:
     given = operands(2 if op in TWO else 1)
     wanted = applied(op, given, ["f32"] * len(given), "f32")
     operation = op_on(OPS[op], *[TensorType(each.shape, "f32") for each in given])
-    (made,) = made_by(rule, operation, given)
+    (made,) = made_by(lower_loop_nest, operation, given)
     assert same(made, wanted).all()

@@ -9,15 +9,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.cpu.native.loops import access, columns, cuts, map_kernel, reductions, rows
-from shardir.backends.cpu.native.loops.rules import accepts
-from shardir.build import Builder
-from shardir.interpret import run
-from shardir.ir import Function, Module, Value
-from shardir.opset import OPS
-from shardir.passes.fuse import fuse
-from shardir.types import COMPLEX, FLOATS, TensorType
-from shardir.verify import verify
+from shardir.backends.cpu.kernels.elementwise import (
+    column_reduction,
+    elementwise_kernel,
+    reduction,
+    row_reduction,
+    split_reduction,
+    vector_access,
+)
+from shardir.backends.cpu.kernels.elementwise.rules import has_kernel
+from shardir.interpret.interpreter import run
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function, Module, Value
+from shardir.ir.operation import OPS
+from shardir.ir.types import COMPLEX, FLOATS, TensorType
+from shardir.passes.fusion.fuse import fuse
+from shardir.verify.verifier import verify
 from tests.backends.cpu.native import running
 from tests.backends.cpu.native.loops.executing import Lay, apart, computed, dense, flipped
 
@@ -94,7 +101,7 @@ LAYS: tuple[Lay, ...] = (dense, flipped, apart)
 def check(function: Function, lay: Lay, seed: int) -> None:
     module = Module((), (function,))
     verify(module)
-    made = fuse(module, accepts)
+    made = fuse(module, has_kernel)
     verify(made)
     args = arguments(function, seed)
     for want, got in zip(run(module, args), computed(made, args, lay), strict=True):
@@ -119,9 +126,9 @@ def test_a_group_computes_what_its_block_says(function: Function, lay: Lay, seed
 
 @pytest.fixture
 def _cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reductions, "LARGE", 1)
-    monkeypatch.setattr(reductions, "FEW", 1 << 40)
-    monkeypatch.setattr(cuts, "BLOCK", 50)
+    monkeypatch.setattr(reduction, "MIN_SPLIT_ELEMENTS", 1)
+    monkeypatch.setattr(reduction, "MIN_UNSPLIT_BLOCKS", 1 << 40)
+    monkeypatch.setattr(split_reduction, "BLOCK_ELEMENTS", 50)
 
 
 @pytest.mark.usefixtures("_cut")
@@ -134,8 +141,12 @@ def test_so_it_does_cut_into_phases(function: Function, lay: Lay, seed: int) -> 
 @pytest.fixture
 def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a machine without AVX-512: kernels of the same names are others."""
-    caches = (map_kernel.kernel_of, rows.row_kernel, columns.column_kernel)
-    monkeypatch.setattr(access, "has_masks", lambda: False)
+    caches = (
+        elementwise_kernel.elementwise_kernel,
+        row_reduction.row_kernel,
+        column_reduction.column_kernel,
+    )
+    monkeypatch.setattr(vector_access, "has_masked_access", lambda: False)
     monkeypatch.setattr(running, "_compiled", {})
     for cache in caches:
         cache.cache_clear()

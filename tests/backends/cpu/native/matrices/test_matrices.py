@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.backends.cpu.native.matrices import RULES
-from shardir.ir import Op
-from shardir.opset import OPS, Symbol
-from shardir.types import NUMPY_DTYPES, TensorType
+from shardir.backends.cpu.kernels.linalg import RULES
+from shardir.ir.module import Op
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.running import lowered, made_by, op_on
 
 Array = npt.NDArray[Any]

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native.data import Kernel
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
+from shardir.backends.cpu.kernel_api import Kernel
 
-Body = Callable[[Function, Value, Value, Value, Value], None]
+Body = Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue, LLVMValue], None]
 
 
 def kernel(name: str, body: Body) -> Kernel:
     """A kernel of `body(function, bases, record, task, worker)`."""
 
     def text() -> str:
-        module = Module()
-        f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+        module = LLVMModule()
+        f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         body(f, *f.params)
         f.leave()
         return module.text()
@@ -24,13 +24,17 @@ def kernel(name: str, body: Body) -> Kernel:
     return Kernel(name, text)
 
 
-def _multiply_add(f: Function, bases: Value, record: Value, task: Value, worker: Value) -> None:
+def _multiply_add(
+    f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
+) -> None:
     base = f.load(f.offset(bases, 8), "ptr")
     at = f.offset(base, task, "i64")
     f.store(f.load(at, "i64") * 3 + f.load(record, "i64"), at)
 
 
-def _mix(f: Function, bases: Value, record: Value, task: Value, worker: Value) -> None:
+def _mix(
+    f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
+) -> None:
     slot = f.load(record, "i64"), f.load(f.offset(record, 8), "i64")
     source, target = (f.load(f.offset(bases, s, "ptr"), "ptr") for s in slot)
     count = f.load(f.offset(record, 16), "i64")
@@ -42,7 +46,9 @@ def _mix(f: Function, bases: Value, record: Value, task: Value, worker: Value) -
     f.store(value.get(), f.offset(target, task, "i64"))
 
 
-def _scratch(f: Function, bases: Value, record: Value, task: Value, worker: Value) -> None:
+def _scratch(
+    f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
+) -> None:
     """Fill words of the worker's scratch memory with the task, and add them up again."""
     mine = f.offset(f.load(bases, "ptr"), worker * (4 << 20))
     count = f.load(record, "i64")
@@ -54,7 +60,9 @@ def _scratch(f: Function, bases: Value, record: Value, task: Value, worker: Valu
     f.store(total.get(), f.offset(f.load(f.offset(bases, 8), "ptr"), task, "i64"))
 
 
-def _who(f: Function, bases: Value, record: Value, task: Value, worker: Value) -> None:
+def _who(
+    f: LLVMFunction, bases: LLVMValue, record: LLVMValue, task: LLVMValue, worker: LLVMValue
+) -> None:
     """Count up to the record's number, then write which worker it was."""
     spent = f.variable("i64", 1)
     with f.loop(0, f.load(record, "i64")) as i:

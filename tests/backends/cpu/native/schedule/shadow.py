@@ -12,17 +12,24 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from shardir.backends.cpu.native.data import Order, View, packed
-from shardir.backends.cpu.native.rules import ORDERS
-from shardir.backends.cpu.native.schedule import lowering
-from shardir.backends.cpu.native.schedule.items import Branch, Copy, Items, Loop, While, Work
-from shardir.backends.cpu.native.schedule.memory import Kind, arrange, take_over
-from shardir.backends.cpu.native.schedule.views import moves_nothing
-from shardir.backends.cpu.native.schedule.writing import IN_PLACE
-from shardir.ir import Block, Function, Op, Value
+from shardir.backends.cpu.kernel_api import BufferView, Order, row_major_strides
+from shardir.backends.cpu.kernels.rules import LAYOUT_RULES
+from shardir.backends.cpu.schedule import function_lowering
+from shardir.backends.cpu.schedule.arena import BufferKind, assign_offsets, reuse_operands
+from shardir.backends.cpu.schedule.buffer_views import is_view_op
+from shardir.backends.cpu.schedule.in_place import IN_PLACE_OPS
+from shardir.backends.cpu.schedule.items import (
+    BranchItem,
+    CopyItem,
+    Items,
+    ScanItem,
+    WhileItem,
+    WorkItem,
+)
+from shardir.ir.module import Block, Function, Op, Value
 
 Bytes = npt.NDArray[np.int64]
-Carried = list[tuple[Value, Value, View, Value]]
+Carried = list[tuple[Value, Value, BufferView, Value]]
 """For what goes round a loop: parameter, what a round makes, where it is read, the result."""
 
 
@@ -35,37 +42,37 @@ class Shadow:
 
     def __init__(self, function: Function, seed: int) -> None:
         self.function, self.random = function, random.Random(seed)
-        made: list[lowering.Lowering] = []
+        made: list[function_lowering.FunctionLowering] = []
 
-        class Recorded(lowering.Lowering):
+        class Recorded(function_lowering.FunctionLowering):
             def __init__(self, orders: Mapping[str, Order]) -> None:
                 super().__init__(orders)
                 made.append(self)
 
-        with patch.object(lowering, "Lowering", Recorded):
-            self.lowered = lowering.lower(function, ORDERS)
+        with patch.object(function_lowering, "FunctionLowering", Recorded):
+            self.lowered = function_lowering.lower_function(function, LAYOUT_RULES)
         self.views = made[0].views
         self.makers = {result: op for op in function.body.walk() for result in op.results}
-        offered = take_over(self.lowered.pairs)
-        arena = [each for each in self.lowered.buffers if each.kind is Kind.ARENA]
-        memory = np.zeros(arrange(arena), np.int64)
+        offered = reuse_operands(self.lowered.pairs)
+        arena = [each for each in self.lowered.buffers if each.kind is BufferKind.ARENA]
+        memory = np.zeros(assign_offsets(arena), np.int64)
         self.places: list[tuple[Bytes, int]] = [
             (memory, each.offset)
-            if each.kind is Kind.ARENA
+            if each.kind is BufferKind.ARENA
             else (np.zeros(each.nbytes, np.int64), 0)
             for each in self.lowered.buffers
         ]
         for argument, result in offered:
-            returned = (Kind.ARGUMENT, argument) in self.lowered.sources
+            returned = (BufferKind.ARGUMENT, argument) in self.lowered.sources
             if not returned and self.random.random() < 0.5:
-                place = self.places[self.slot(Kind.ARGUMENT, argument)]
-                self.places[self.slot(Kind.RESULT, result)] = place
+                place = self.places[self.slot(BufferKind.ARGUMENT, argument)]
+                self.places[self.slot(BufferKind.RESULT, result)] = place
         self.marks: dict[Value, int] = {}
         self.count = 0
         self.same: dict[Value, Value] = {}
         """Values that are others by another name."""
 
-    def slot(self, kind: Kind, number: int) -> int:
+    def slot(self, kind: BufferKind, number: int) -> int:
         """The buffer of an argument or result."""
         buffers = enumerate(self.lowered.buffers)
         return next(i for i, each in buffers if (each.kind, each.number) == (kind, number))
@@ -80,31 +87,33 @@ class Shadow:
         returned = zip(self.function.body.returns, self.lowered.sources, strict=True)
         for value, source in returned:
             type = value.type
-            view = View(self.slot(*source), 0, type.shape, packed(type), type.dtype)
+            view = BufferView(
+                self.slot(*source), 0, type.shape, row_major_strides(type), type.dtype
+            )
             self.read(value, view, "the caller")
 
     # Bytes.
 
-    def bytes(self, view: View) -> Bytes:
+    def bytes(self, view: BufferView) -> Bytes:
         """What the bytes of a view say, its elements' bytes side by side."""
         memory, offset = self.places[view.slot]
         strides = (*(8 * stride for stride in view.strides), 8)
         return as_strided(memory[offset + view.offset :], (*view.shape, view.itemsize), strides)
 
-    def touched(self, view: View) -> Bytes:
+    def touched(self, view: BufferView) -> Bytes:
         """Which bytes of its memory a view has."""
         memory, offset = self.places[view.slot]
         numbers = np.arange(len(memory))[offset + view.offset :]
         strides = (*(8 * stride for stride in view.strides), 8)
         return as_strided(numbers, (*view.shape, view.itemsize), strides)
 
-    def apart(self, one: View, other: View) -> bool:
+    def apart(self, one: BufferView, other: BufferView) -> bool:
         """Whether two views have no byte in common."""
         if self.places[one.slot][0] is not self.places[other.slot][0]:
             return True
         return not np.intersect1d(self.touched(one), self.touched(other)).size
 
-    def alike(self, one: View, other: View) -> bool:
+    def alike(self, one: BufferView, other: BufferView) -> bool:
         """Whether elements of the same number lie at the same place."""
         both = self.touched(one), self.touched(other)
         return both[0].shape == both[1].shape and bool((both[0] == both[1]).all())
@@ -115,20 +124,20 @@ class Shadow:
             op = self.makers.get(value)
             if value in self.same:
                 value = self.same[value]
-            elif op is not None and moves_nothing(op):
+            elif op is not None and is_view_op(op):
                 value = op.operands[op.results.index(value)]
             else:
                 raise ShadowError(f"%{value.name} was not written")
         return value
 
-    def write(self, value: Value, view: View | None = None) -> None:
+    def write(self, value: Value, view: BufferView | None = None) -> None:
         """All bytes of a value are its own."""
         self.count += 1
         self.marks[value] = self.count
         self.same.pop(value, None)
         self.bytes(self.views[value] if view is None else view)[...] = self.count
 
-    def read(self, value: Value, view: View, who: str) -> None:
+    def read(self, value: Value, view: BufferView, who: str) -> None:
         """All bytes of a value must be its own."""
         if (self.bytes(view) != self.marks[self.root(value)]).any():
             raise ShadowError(f"{who} reads something else than %{value.name}")
@@ -137,33 +146,35 @@ class Shadow:
 
     def items(self, items: Items) -> None:
         for item in items:
-            if isinstance(item, Work):
+            if isinstance(item, WorkItem):
                 self.work(item)
-            elif isinstance(item, Copy):
+            elif isinstance(item, CopyItem):
                 if not self.alike(item.source, item.target):
                     assert self.apart(item.source, item.target), item.why
                 self.bytes(item.target)[...] = self.bytes(item.source).copy()
-            elif isinstance(item, Loop):
+            elif isinstance(item, ScanItem):
                 self.loop(item)
-            elif isinstance(item, While):
+            elif isinstance(item, WhileItem):
                 self.loop_while(item)
             else:
-                assert isinstance(item, Branch)
+                assert isinstance(item, BranchItem)
                 self.branch(item)
 
-    def work(self, item: Work) -> None:
+    def work(self, item: WorkItem) -> None:
         op = item.op
         who = f"%{op.results[0].name} = {op.name}" if op.results else op.name
         for number, (value, view) in enumerate(zip(op.operands, item.operands, strict=True)):
             self.read(value, view, who)
             for result in self.written(item):
-                in_place = lowering.is_map(op) or (op.name in IN_PLACE and not number)
+                in_place = function_lowering.is_elementwise(op) or (
+                    op.name in IN_PLACE_OPS and not number
+                )
                 if not (in_place and self.alike(view, result)) and not self.apart(view, result):
                     raise ShadowError(f"{who} writes over %{value.name} while it reads it")
         for value, view in zip(op.results, item.results, strict=True):
             self.write(value, view)
 
-    def written(self, item: Work) -> Sequence[View]:
+    def written(self, item: WorkItem) -> Sequence[BufferView]:
         """What an operation writes: of what is joined, those parts that do not lie there yet."""
         if item.op.name != "concatenate":
             return item.results
@@ -206,7 +217,7 @@ class Shadow:
         for _, _, view, result in carried:
             self.write(result, view)
 
-    def loop(self, item: Loop) -> None:
+    def loop(self, item: ScanItem) -> None:
         op = item.op
         assert op is not None
         (body,), count = op.blocks, op.attrs["carries"]
@@ -224,7 +235,7 @@ class Shadow:
             stacked = zip(item.rows[taken:], body.returns[count:], op.results[count:], strict=True)
             for row, made, result in stacked:
                 whole = self.views[result]
-                view = View(row.row, 0, whole.shape[1:], whole.strides[1:], whole.dtype)
+                view = BufferView(row.row, 0, whole.shape[1:], whole.strides[1:], whole.dtype)
                 self.read(made, view, op.name)
                 self.bytes(view)[...] = self.marks[result]
             self.turned(op, carried, item.swaps)
@@ -232,7 +243,7 @@ class Shadow:
             self.read(result, self.views[result], op.name)
         self.left(carried)
 
-    def loop_while(self, item: While) -> None:
+    def loop_while(self, item: WhileItem) -> None:
         op = item.op
         assert op is not None
         condition, body = op.blocks
@@ -246,7 +257,7 @@ class Shadow:
                 self.turned(op, carried, item.swaps)
         self.left(carried)
 
-    def branch(self, item: Branch) -> None:
+    def branch(self, item: BranchItem) -> None:
         op = item.op
         assert op is not None
         self.read(op.operands[0], item.index, op.name)

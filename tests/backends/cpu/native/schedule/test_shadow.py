@@ -12,9 +12,9 @@ import pytest
 
 import shardir as sd
 from shardir import lax, numpy as snp
-from shardir.backends.cpu.native import BACKEND
-from shardir.backends.cpu.native.schedule import memory
-from shardir.ir import Function
+from shardir.backends.cpu import BACKEND
+from shardir.backends.cpu.schedule import arena
+from shardir.ir.module import Function
 from shardir.passes import Pipeline
 from tests.backends.cpu.native.schedule import shadow
 from tests.backends.cpu.native.schedule.shadow import Shadow, ShadowError
@@ -136,27 +136,29 @@ def branches(x: Any) -> Any:
 def test_bytes_of_which_a_branch_has_too_few_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that takes over what ends in one branch, where the other writes it, too."""
 
-    def careless(pairs: Sequence[tuple[int, memory.Buffer, memory.Buffer]]) -> list[Any]:
+    def careless(
+        pairs: Sequence[tuple[int, arena.PlannedBuffer, arena.PlannedBuffer]],
+    ) -> list[Any]:
         for _, old, new in pairs:
-            if old.kind is new.kind is memory.Kind.ARENA:
+            if old.kind is new.kind is arena.BufferKind.ARENA:
                 new.over = old
         return []
 
     function = whole(branches, 1)
     must_read_its_own(function)
-    monkeypatch.setattr(shadow, "take_over", careless)
+    monkeypatch.setattr(shadow, "reuse_operands", careless)
     with pytest.raises(ShadowError, match="writes over"):
         must_read_its_own(function)
 
 
 def test_lives_that_are_too_short_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(buffers: Sequence[memory.Buffer]) -> int:
+    def hasty(buffers: Sequence[arena.PlannedBuffer]) -> int:
         for buffer in buffers:
             buffer.last = min(buffer.last, buffer.first)
-        return memory.arrange(buffers)
+        return arena.assign_offsets(buffers)
 
     function = whole(lambda x: snp.sort(x) + snp.cumsum(snp.sort(snp.cumsum(x))), 1)
     must_read_its_own(function)
-    monkeypatch.setattr(shadow, "arrange", hasty)
+    monkeypatch.setattr(shadow, "assign_offsets", hasty)
     with pytest.raises(ShadowError):
         must_read_its_own(function)

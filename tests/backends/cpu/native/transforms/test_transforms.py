@@ -7,16 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.backends.cpu.native.llvm.target import architecture, host
-from shardir.backends.cpu.native.transforms import RULES
-from shardir.backends.cpu.native.transforms.passes import circle, lanes, radices
-from shardir.ir import Op
-from shardir.ops.fft import TRANSFORMS
-from shardir.opset import OPS, Symbol
-from shardir.types import NUMPY_DTYPES, TensorType
+from shardir.backends.cpu.codegen.target import architecture, host_machine
+from shardir.backends.cpu.kernels.fft import RULES
+from shardir.backends.cpu.kernels.fft.passes import factor_radices, fft_lanes, unit_roots
+from shardir.ir.module import Op
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from shardir.ops.linalg.fft import TRANSFORMS
 from tests.backends.cpu.native.running import lowered, made_by, op_on
 
-CLOSE = 1.05 if architecture(host().triple) == "x86_64" else 1.1
+CLOSE = 1.05 if architecture(host_machine().triple) == "x86_64" else 1.1
 """Errors may be so many times NumPy's, which is compiled otherwise for other processors."""
 
 Array = npt.NDArray[Any]
@@ -25,7 +25,7 @@ COMPLEX = {"f32": "c64", "f64": "c128"}
 ONE: dict[str, Callable[..., Array]] = {
     "fft": np.fft.fft, "ifft": np.fft.ifft, "rfft": np.fft.rfft, "irfft": np.fft.irfft,
 }  # fmt: skip
-SHORT = [n for n in range(1, 65) if radices(n) is not None]
+SHORT = [n for n in range(1, 65) if factor_radices(n) is not None]
 
 
 def drawn(kind: str, dtype: str, *shape: int) -> Array:
@@ -201,11 +201,11 @@ def test_rows_that_fill_less_than_half_of_the_lanes_are_left_to_numpy(
     shape: tuple[int, ...], rank: int
 ) -> None:
     """Three of a large prime length, and long ones of planes."""
-    assert left_to_numpy(shape, rank) == (lanes() > 2 * 3)
+    assert left_to_numpy(shape, rank) == (fft_lanes() > 2 * 3)
 
 
 def test_turns_are_exact_where_they_can_be() -> None:
     eighth = np.sqrt(0.5)
     table = [1, eighth * (1 - 1j), -1j, -eighth * (1 + 1j), -1]
-    np.testing.assert_array_equal(circle(8)[:5], table)
-    assert circle(12)[2] == np.complex128(0.5 - 1j * circle(12)[1].real)
+    np.testing.assert_array_equal(unit_roots(8)[:5], table)
+    assert unit_roots(12)[2] == np.complex128(0.5 - 1j * unit_roots(12)[1].real)

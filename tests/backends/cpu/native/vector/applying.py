@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native.llvm.compiler import compile
-from shardir.backends.cpu.native.llvm.text import Function, Module
-from shardir.backends.cpu.native.vector import library
-from shardir.backends.cpu.native.vector.inline import emit
-from shardir.backends.cpu.native.vector.registers import load, store
-from shardir.opset import OPS
-from shardir.types import FLOATS, NUMPY_DTYPES, TensorType
+from shardir.backends.cpu.codegen.compiler import compile
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.kernels.math import library
+from shardir.backends.cpu.kernels.math.inline import emit_elementwise
+from shardir.backends.cpu.kernels.math.registers import load_elements, store_elements
+from shardir.ir.operation import OPS
+from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType
 
 Array = npt.NDArray[Any]
 
@@ -21,20 +21,20 @@ Array = npt.NDArray[Any]
 @cache
 def compiled(op: str, dtypes: tuple[str, ...], result: str, lanes: int) -> Any:
     """`void (ptr *arrays, i64 count)` that applies the operation; `None` where it has no rule."""
-    module = Module()
-    f = Function(module, "apply", ["ptr", "i64"])
+    module = LLVMModule()
+    f = LLVMFunction(module, "apply", ["ptr", "i64"])
     arrays, count = f.params
     at = [f.load(f.offset(arrays, 8 * i), "ptr") for i in range(len(dtypes) + 1)]
     sizes = [NUMPY_DTYPES[dtype].itemsize for dtype in (*dtypes, result)]
     with f.loop(0, count, lanes) as i:
         places = [f.offset(p, i * size) for p, size in zip(at, sizes, strict=True)]
-        held = [load(f, p, d, lanes) for p, d in zip(places, dtypes, strict=False)]
-        made = emit(f, op, {}, held, dtypes, result)
+        held = [load_elements(f, p, d, lanes) for p, d in zip(places, dtypes, strict=False)]
+        made = emit_elementwise(f, op, {}, held, dtypes, result)
         if made is None:
             return None
-        store(f, made, places[-1], result)
+        store_elements(f, made, places[-1], result)
     f.leave()
-    imports = library.addresses(library.symbols_of(module))
+    imports = library.function_addresses(library.imported_symbols(module))
     code = compile(module.text(), ["apply"], imports)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["apply"])
 

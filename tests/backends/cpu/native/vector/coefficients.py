@@ -22,9 +22,9 @@ from tests.backends.cpu.native.vector.targets import TARGETS, Target
 
 mp.mp.dps = 50
 Number = Any
-TABLE = Path(__file__).parents[5] / "backends/cpu/native/vector/coefficients.py"
+TABLE = Path(__file__).parents[5] / "backends/cpu/kernels/math/coefficients.py"
 HEAD = '''"""Coefficients of polynomials, the constant term first. Made, not written: see
-tests/backends/cpu/native/vector/coefficients.py, whose targets say of what and where they are.
+tests/backends/cpu/kernels/math/coefficients.py, whose targets say of what and where they are.
 A name ends in where it is used: f32 in f32, short in f64 for results of f32, f64 in f64.
 """
 
@@ -97,7 +97,7 @@ def remez(grid: Grid, fixed: Sequence[Number], degree: int) -> Fit:
 
 
 def _peaks(errors: Sequence[Number], wanted: int) -> list[int] | None:
-    """The largest error of each run of one sign, the best `wanted` that follow each other."""
+    """The largest error of each run of one sign, the best `goal_atoms` that follow each other."""
     peaks: list[int] = []
     for i, error in enumerate(errors):
         if peaks and (error > 0) == (errors[peaks[-1]] > 0):

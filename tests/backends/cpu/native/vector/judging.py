@@ -12,12 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from shardir.backends.cpu.native.llvm.compiler import compile
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
-from shardir.backends.cpu.native.vector import library
-from shardir.backends.cpu.native.vector.arithmetic import bits_of, float_of, size, where
-from shardir.backends.cpu.native.vector.inline import emit
-from shardir.backends.cpu.native.vector.registers import load, register, single, store, widened
+from shardir.backends.cpu.codegen.compiler import compile
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
+from shardir.backends.cpu.kernels.math import library
+from shardir.backends.cpu.kernels.math.inline import emit_elementwise
+from shardir.backends.cpu.kernels.math.registers import (
+    load_elements,
+    real_vector,
+    register_type,
+    store_elements,
+    widen_elements,
+)
+from shardir.backends.cpu.kernels.math.vector_arithmetic import (
+    absolute_value,
+    bits_of,
+    float_of,
+    where,
+)
 from tests.backends.cpu.native.vector.applying import Array
 
 LANES = 16
@@ -32,26 +43,30 @@ POLES = frozenset({"lgamma", "digamma"})
 """What has zeros between poles left of 0: errors there are in ulp of max(1, |result|)."""
 
 
-def _one(f: Function, op: str, operands: list[Value], dtype: str, result: str) -> Value:
-    made = emit(f, op, {}, operands, [dtype] * len(operands), result)
+def _one(f: LLVMFunction, op: str, operands: list[LLVMValue], dtype: str, result: str) -> LLVMValue:
+    made = emit_elementwise(f, op, {}, operands, [dtype] * len(operands), result)
     assert made is not None, f"no rule for {op} of {dtype}"
-    return single(made)
+    return real_vector(made)
 
 
-def _error(f: Function, got: Value, exact: Value, dtype: str, floor: Value) -> Value:
+def _error(
+    f: LLVMFunction, got: LLVMValue, exact: LLVMValue, dtype: str, floor: LLVMValue
+) -> LLVMValue:
     """The errors of f64 numbers that the type has; a result counts as no smaller than `floor`."""
     narrow = _one(f, "convert", [exact], "f64", dtype)
     near = _one(f, "convert", [narrow], dtype, "f64")
     large = f.value(MOST[dtype], got.type)
-    sized = where(size(near).is_("ogt", large), large, size(near))
+    sized = where(absolute_value(near).is_("ogt", large), large, absolute_value(near))
     sized = where(sized.is_("olt", floor), floor, sized)
     exponent = bits_of(sized) >> 52
     low = LEAST[dtype] + 1023
     exponent = where(exponent.is_("slt", low), low, exponent)
     step = float_of((exponent - (MANTISSA[dtype] - 1)) << 52)
-    apart = size(got - exact) / step
+    apart = absolute_value(got - exact) / step
     same_sign = (bits_of(got) ^ bits_of(exact)).is_("sge", 0)
-    at_end = size(got).is_("oge", large) & size(near).is_("oge", large) & same_sign
+    at_end = (
+        absolute_value(got).is_("oge", large) & absolute_value(near).is_("oge", large) & same_sign
+    )
     both_nan = got.is_("uno", got) & exact.is_("uno", exact)
     error = where(both_nan | at_end, 0.0, apart)
     turned = near.is_("oeq", 0.0) & got.is_("oeq", 0.0) & ~same_sign
@@ -64,21 +79,21 @@ def _sweeper(op: str, dtype: str) -> Any:
 
     The patterns are `first + k * stride` for k below `count`, which is a multiple of the lanes.
     """
-    module = Module()
-    f = Function(module, "sweep", ["i64", "i64", "i64", "ptr", "ptr"])
+    module = LLVMModule()
+    f = LLVMFunction(module, "sweep", ["i64", "i64", "i64", "ptr", "ptr"])
     first, count, stride, errors_at, patterns_at = f.params
-    wide = register("i64", LANES)
+    wide = register_type("i64", LANES)
     lanes = ", ".join(f"i64 {lane}" for lane in range(LANES))
-    lane = Value(f"<{lanes}>", wide, f)
-    worst = f.variable(register("f64", LANES), -1.0)
+    lane = LLVMValue(f"<{lanes}>", wide, f)
+    worst = f.variable(register_type("f64", LANES), -1.0)
     where_worst = f.variable(wide, 0)
     with f.loop(0, count, LANES) as i:
         bits = (f.splat(i, LANES) + lane) * f.splat(stride, LANES) + f.splat(first, LANES)
-        short = bits.to(register("i32" if dtype == "f32" else "i16", LANES), "trunc")
+        short = bits.to(register_type("i32" if dtype == "f32" else "i16", LANES), "trunc")
         x = (
-            short.to(register("f32", LANES), "bitcast")
+            short.to(register_type("f32", LANES), "bitcast")
             if dtype == "f32"
-            else widened(f, short, dtype)
+            else widen_elements(f, short, dtype)
         )
         exactly = _one(f, "convert", [x], dtype, "f64")
         exact = _one(f, op, [exactly], "f64", "f64")
@@ -88,8 +103,8 @@ def _sweeper(op: str, dtype: str) -> Any:
         larger = error.is_("ogt", worst.get())
         worst.set(where(larger, error, worst.get()))
         where_worst.set(where(larger, bits, where_worst.get()))
-    store(f, worst.get(), errors_at, "f64")
-    store(f, where_worst.get(), patterns_at, "i64")
+    store_elements(f, worst.get(), errors_at, "f64")
+    store_elements(f, where_worst.get(), patterns_at, "i64")
     f.leave()
     return _entry(module, "sweep", [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])
 
@@ -97,21 +112,24 @@ def _sweeper(op: str, dtype: str) -> Any:
 @cache
 def _judge(dtype: str) -> Any:
     """`void (ptr got, ptr exact, ptr errors, i64 count)` of f64 numbers."""
-    module = Module()
-    f = Function(module, "judge", ["ptr", "ptr", "ptr", "i64"])
+    module = LLVMModule()
+    f = LLVMFunction(module, "judge", ["ptr", "ptr", "ptr", "i64"])
     got_at, exact_at, to, count = f.params
     with f.loop(0, count, LANES) as i:
         got, exact = (
-            single(load(f, f.offset(at, i * 8), "f64", LANES)) for at in (got_at, exact_at)
+            real_vector(load_elements(f, f.offset(at, i * 8), "f64", LANES))
+            for at in (got_at, exact_at)
         )
         floor = f.value(0.0, got.type)
-        store(f, _error(f, got, exact, dtype, floor), f.offset(to, i * 8), "f64")
+        store_elements(f, _error(f, got, exact, dtype, floor), f.offset(to, i * 8), "f64")
     f.leave()
     return _entry(module, "judge", [*[ctypes.c_void_p] * 3, ctypes.c_int64])
 
 
-def _entry(module: Module, name: str, kinds: list[Any]) -> Any:
-    code = compile(module.text(), [name], library.addresses(library.symbols_of(module)))
+def _entry(module: LLVMModule, name: str, kinds: list[Any]) -> Any:
+    code = compile(
+        module.text(), [name], library.function_addresses(library.imported_symbols(module))
+    )
     return ctypes.CFUNCTYPE(None, *kinds)(code[name])
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shardir.types import NUMPY_DTYPES
+from shardir.ir.types import NUMPY_DTYPES
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS
 from tests.backends.cpu.native.vector.applying import Array, applied
 from tests.backends.cpu.native.vector.judging import judged, worst_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import mpmath as mp
 
-from shardir.backends.cpu.native.vector.hyperbolic_tangent import BASES, END
+from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES, SATURATION_SINGLE
 
 mp.mp.dps = 50
 Function = Callable[[Any], Any]
@@ -169,10 +169,10 @@ def _targets() -> dict[str, Target]:
         lambda z: z, f32=28)  # fmt: skip
     # tanh(base + d) = tanh(base) + d P(d) from the first to the last number with the same bits up
     # to the first of the fraction, up to 10.
-    for place, base in enumerate(map(mp.mpf, BASES)):
+    for place, base in enumerate(map(mp.mpf, PIECE_BASES)):
         steps = (place - 6) % 16
         first, end = ((2 + step % 2) * mp.mpf(2) ** (step // 2 - 5) for step in (steps, steps + 1))
-        lie = ((first if steps else 0) - base, min(end, END) - base)
+        lie = ((first if steps else 0) - base, min(end, SATURATION_SINGLE) - base)
         apart, weight = _about(mp.tanh, base)
         add(f"tanh_{place}", apart, lie, weight, f32=24, from_f32=5)
     add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)

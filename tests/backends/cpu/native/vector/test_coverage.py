@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from shardir.backends.cpu.native.llvm.text import Function, Module
-from shardir.backends.cpu.native.vector.inline import emit
-from shardir.backends.cpu.native.vector.registers import load
-from shardir.opset import OPS, OpSpec
-from shardir.types import DTYPES, TensorType
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.kernels.math.inline import emit_elementwise
+from shardir.backends.cpu.kernels.math.registers import load_elements
+from shardir.ir.operation import OPS, OpSpec
+from shardir.ir.types import DTYPES, TensorType
 
 ATTRS: dict[str, dict[str, Any]] = {
     "propagation_barrier": {"direction": "forward"},
@@ -46,10 +46,10 @@ def test_every_type_has_instructions(name: str) -> None:
         for operands in operands_of(spec, dtype):
             result = result_of(spec, operands)
             assert result is not None
-            f = Function(Module(), "apply", ["ptr"])
+            f = LLVMFunction(LLVMModule(), "apply", ["ptr"])
             dtypes = [each.dtype for each in operands]
-            held = [load(f, f.params[0], each, 8) for each in dtypes]
-            made = emit(f, name, ATTRS.get(name, {}), held, dtypes, result.dtype)
+            held = [load_elements(f, f.params[0], each, 8) for each in dtypes]
+            made = emit_elementwise(f, name, ATTRS.get(name, {}), held, dtypes, result.dtype)
             assert made is not None, f"{name} of {dtypes}"
             tried += 1
     assert tried

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shardir import jit, lax
-from shardir.backends.cpu.native.vector import library
+from shardir.backends.cpu.kernels.math import library
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from tests.backends.cpu.native.vector.accuracy import (
@@ -178,7 +178,7 @@ def test_narrow_floats_are_rounded_once(op: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_calls_of_any_number_of_lanes_agree(dtype: str, lanes: int) -> None:
     x = some(dtype, 200)
-    wanted = applied("exp", [x], [dtype], dtype, library.LANES[dtype])
+    wanted = applied("exp", [x], [dtype], dtype, library.FUNCTION_LANES[dtype])
     assert same(applied("exp", [x], [dtype], dtype, lanes), wanted).all()
 
 
@@ -208,8 +208,8 @@ def test_a_kernel_of_two_functions_gives_their_bits(names: tuple[str, str], dtyp
 
 
 def test_addresses_are_those_that_are_asked_for() -> None:
-    exp = library.symbol("exp", "f32")
+    exp = library.symbol_of_op("exp", "f32")
     assert exp == "shardir_exp_f32"
-    assert list(library.addresses([exp, "another"])) == [exp]
-    assert library.symbol("exp", "i32") is None
-    assert library.symbol("add", "f32") is None
+    assert list(library.function_addresses([exp, "another"])) == [exp]
+    assert library.symbol_of_op("exp", "i32") is None
+    assert library.symbol_of_op("add", "f32") is None

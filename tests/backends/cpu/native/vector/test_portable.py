@@ -8,11 +8,11 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.native.llvm import halves as conversions
-from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.vector import arithmetic, library, tables
-from shardir.backends.cpu.native.vector.hyperbolic_tangent import BASES
-from shardir.backends.cpu.native.vector.inverse import BASES as ARC_BASES
+from shardir.backends.cpu.codegen import half_precision as conversions
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.kernels.math import library, lookup_tables, vector_arithmetic
+from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES
+from shardir.backends.cpu.kernels.math.inverse_trigonometric import PIECE_BASES as ARC_BASES
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
 from tests.backends.cpu.native.vector.applying import applied, compiled, same, specials
 
@@ -20,14 +20,14 @@ from tests.backends.cpu.native.vector.applying import applied, compiled, same, s
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No instruction for f16, nor for x 2^k; what was compiled before and after stays apart."""
-    machine = replace(host(), features="")
+    machine = replace(host_machine(), features="")
 
-    def without() -> Machine:
+    def without() -> MachineDescription:
         return machine
 
-    for module in (conversions, arithmetic, tables):
+    for module in (conversions, vector_arithmetic, lookup_tables):
         monkeypatch.setattr(module, "host", without)
-    monkeypatch.setattr(library, "_addresses", {})
+    monkeypatch.setattr(library, "_function_addresses", {})
     compiled.cache_clear()
     yield
     compiled.cache_clear()
@@ -90,7 +90,7 @@ def test_one_polynomial_is_as_good_as_one_for_each_piece(op: str) -> None:
 
 def test_the_bases_of_tanh_have_values_of_few_digits() -> None:
     """A tenth of an ulp is what that may add to the error."""
-    exact = np.tanh(np.array(BASES))
+    exact = np.tanh(np.array(PIECE_BASES))
     near = exact.astype(np.float32)
     assert (np.abs(near - exact) <= np.spacing(near) / 10).all()
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from shardir.opset import OPS
-from tests.backends.cpu.native.vector import test_exact
+from shardir.ir.operation import OPS
+from tests.backends.cpu.kernels.math import test_basic_rules
 from tests.backends.cpu.native.vector.accuracy import DOUBLE, SINGLE
 from tests.frontend.scipy.accuracy import BOUNDS
 
 PAGE = Path(__file__).parents[5] / "docs/numerics.md"
-EXACT = {*test_exact.UNARY, *test_exact.BINARY, "select", "clamp", "convert"}
+EXACT = {*test_basic_rules.UNARY, *test_basic_rules.BINARY, "select", "clamp", "convert"}
 """What `test_exact` compares bit by bit."""
 WORDS = {"random_hash", "random_fold_in"}
 UNCHANGED = {

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.types import NUMPY_DTYPES
+from shardir.ir.types import NUMPY_DTYPES
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
 from tests.backends.cpu.native.vector.applying import applied, specials
 from tests.backends.cpu.native.vector.judging import judged, worst_of

@@ -1,0 +1,68 @@
+"""Detect whether the native backend can run on this host, and why not."""
+
+import platform
+import re
+import sys
+import warnings
+from functools import cache
+
+from shardir.backends.cpu.threads.address_space import (
+    STARTUP_BYTES,
+    address_space_left,
+    is_too_little_for,
+    limit_malloc_arenas,
+)
+from shardir.sizes import show_bytes
+
+SUPPORTED_SYSTEMS = ("linux", "darwin")
+SUPPORTED_MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
+MIN_LLVMLITE_VERSION = (0, 45)
+"""The version that pyproject.toml requires; an environment may hold an older one."""
+
+
+@cache
+def unavailable_reason() -> str | None:
+    """Return why the native backend cannot run here and what to do about it; `None` if it can."""
+    if sys.implementation.name != "cpython":
+        return (
+            f"Python is {sys.implementation.name}, not CPython, whose C API compiled programs call"
+        )
+    if not sys.platform.startswith(SUPPORTED_SYSTEMS):
+        return f"the system is {sys.platform}; compiled programs run on Linux and macOS only"
+    if platform.machine().lower() not in SUPPORTED_MACHINES:
+        return (
+            f"the processor is {platform.machine()}; compiled programs run on x86-64 and ARM64 only"
+        )
+    try:
+        import llvmlite.binding
+    except (ImportError, OSError) as error:
+        return f"llvmlite cannot be imported ({error}); pip install llvmlite"
+    assert llvmlite.binding is not None
+    found = re.match(r"(\d+)\.(\d+)", llvmlite.__version__)
+    if found is not None and tuple(map(int, found.groups())) < MIN_LLVMLITE_VERSION:
+        return f"llvmlite is {llvmlite.__version__}, which is too old; pip install -U llvmlite"
+    if is_too_little_for(STARTUP_BYTES):
+        return (
+            f"the address space of this process is limited (ulimit -v), and only "
+            f"{show_bytes(address_space_left() or 0)} are left, but compiled programs need "
+            f"{show_bytes(STARTUP_BYTES)} to start; raise the limit"
+        )
+    limit_malloc_arenas()
+    return None
+
+
+@cache
+def _warn_once(reason: str) -> None:
+    warnings.warn(
+        f"programs run on NumPy, which is several times slower: {reason}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def is_available() -> bool:
+    """Return whether the native backend can run here; warn once with the reason if it cannot."""
+    reason = unavailable_reason()
+    if reason is not None:
+        _warn_once(reason)
+    return reason is None

@@ -1,0 +1,38 @@
+"""Cache keys of code on disk.
+
+A kernel name identifies code only for one version of its generator. So a key also contains a
+fingerprint of the files of this backend, and the target machine.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from shardir.backends.cpu.codegen.target import host_machine
+
+
+def cache_key(*words: str) -> str:
+    """Return the cache key of these words."""
+    machine = host_machine()
+    text = "\n".join((fingerprint(), *machine.words(), *words))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def fingerprint() -> str:
+    """Return a hash of the names, sizes and times of the files of this backend."""
+    facts = list_source_files(Path(__file__).parent.parent)
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def list_source_files(folder: Path | str, deep: bool = True) -> Iterator[str]:
+    """Yield path, size and time of the Python files in a folder, recursively if `deep`."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name.endswith(".py"):
+                found = entry.stat()
+                yield f"{entry.path} {found.st_size} {found.st_mtime_ns}"
+            elif deep and entry.is_dir() and entry.name != "__pycache__":
+                yield from list_source_files(entry.path)

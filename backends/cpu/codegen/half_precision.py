@@ -1,0 +1,94 @@
+"""Conversions between 16-bit floats in memory and the f32 values that kernels compute with.
+
+f16 is converted by instructions if the machine has them, else by integer operations; bf16 always
+is, because the instruction of some machines flushes subnormals to zero. Widening is exact;
+narrowing rounds to nearest, ties to even.
+"""
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
+from shardir.backends.cpu.codegen.target import architecture, host_machine
+
+
+def widen_halves(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLVMValue:
+    """Convert 16-bit floats, as LLVM's `half` or `i16`, to f32."""
+    count = lane_count(stored.type)
+    if dtype == "bf16":
+        bits = stored.to(vector_type("i32", count), "zext") << 16
+        return bits.to(vector_type("float", count), "bitcast")
+    if _has_f16_conversion():
+        half = stored.to(vector_type("half", count), "bitcast")
+        return half.to(vector_type("float", count), "fpext")
+    return _f16_to_f32(function, stored.to(vector_type("i16", count), "bitcast"))
+
+
+def narrow_to_halves(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMValue:
+    """Convert f32 to 16-bit floats, as LLVM's `i16`."""
+    count = lane_count(value.type)
+    if dtype == "bf16":
+        return _f32_to_bf16(function, value)
+    if _has_f16_conversion():
+        half = value.to(vector_type("half", count), "fptrunc")
+        return half.to(vector_type("i16", count), "bitcast")
+    return _f32_to_f16(function, value)
+
+
+def round_f64_to_odd_f32(function: LLVMFunction, value: LLVMValue) -> LLVMValue:
+    """Convert f64 to f32 with round-to-odd, so that rounding again gives the result of rounding the
+    f64.
+
+    S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
+    rounding to odd", IEEE Transactions on Computers 57 (2008).
+    """
+    count = lane_count(value.type)
+    near = value.to(vector_type("float", count), "fptrunc")
+    back = near.to(value.type, "fpext")
+    bits = near.to(vector_type("i32", count), "bitcast")
+    outside = function.intrinsic("fabs", back).is_("ogt", function.intrinsic("fabs", value))
+    inward = function.select(outside, bits - 1, bits) | 1
+    exact = back.is_("ueq", value)
+    return function.select(exact, bits, inward).to(near.type, "bitcast")
+
+
+def _has_f16_conversion() -> bool:
+    """Return whether this machine has instructions that convert between f16 and f32."""
+    machine = host_machine()
+    return architecture(machine.triple) == "aarch64" or "+f16c" in machine.features
+
+
+def _f32_to_bf16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
+    """Convert by integer operations: the instruction of some machines flushes subnormals to
+    zero."""
+    count = lane_count(single.type)
+    bits = single.to(vector_type("i32", count), "bitcast")
+    nearest = bits + 0x7FFF + ((bits >> 16) & 1)
+    rounded = function.select(single.is_("uno", single), bits | 0x400000, nearest)
+    return (rounded >> 16).to(vector_type("i16", count), "trunc")
+
+
+def _f32_to_f16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
+    """Convert normal values by integer operations, small ones by an addition that aligns them to
+    2^-24."""
+    count = lane_count(single.type)
+    word = single.to(vector_type("i32", count), "bitcast")
+    bits = word & 0x7FFFFFFF
+    size = bits.to(single.type, "bitcast")
+    normal = (bits + 0xFFF + ((bits >> 13) & 1) - (112 << 23)) >> 13
+    small = (size + 0.5).to(bits.type, "bitcast") - 0x3F000000
+    result = function.select(bits.is_("ult", 113 << 23), small, normal)
+    result = function.select(bits.is_("uge", 0x477FF000), 0x7C00, result)
+    quiet = ((bits >> 13) & 0x3FF) | 0x7E00
+    result = function.select(bits.is_("ugt", 0x7F800000), quiet, result)
+    return (result | ((word >> 16) & 0x8000)).to(vector_type("i16", count), "trunc")
+
+
+def _f16_to_f32(function: LLVMFunction, stored: LLVMValue) -> LLVMValue:
+    """Convert by a multiplication that moves the exponent, which is exact for subnormals too."""
+    count = lane_count(stored.type)
+    bits = stored.to(vector_type("i32", count), "zext")
+    size = bits & 0x7FFF
+    scaled = (size << 13).to(vector_type("float", count), "bitcast") * 2.0**112
+    zero = function.value(0, bits.type)
+    nonfinite = function.select(size.is_("uge", 0x7C00), 0x7F800000, zero)
+    return (scaled.to(bits.type, "bitcast") | nonfinite | ((bits & 0x8000) << 16)).to(
+        scaled.type, "bitcast"
+    )

@@ -1,0 +1,66 @@
+"""The addresses of functions that kernels import: from LAPACK, disk, or the vector math library.
+
+The vector math library is imported when the first kernel needs a function that is not on disk.
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from shardir.backends.cpu.codegen.compiler import (
+    is_on_disk,
+    load_cached,
+    save_and_link,
+    start_compilation,
+)
+from shardir.backends.cpu.codegen.emission import BackgroundCompilation
+from shardir.backends.numpy.lapack_routines import LAPACK_SYMBOL_PREFIX, routine_addresses as lapack
+
+_symbol_addresses: dict[str, int] = {}
+_running_compilations: dict[str, BackgroundCompilation] = {}
+"""By symbol, what is being compiled in the background."""
+
+
+def start_compiling_symbols(symbols: Iterable[str]) -> None:
+    """Start to compile functions that `symbol_addresses` will need, while the caller goes on."""
+    for symbol in dict.fromkeys(symbols):
+        if symbol.startswith(LAPACK_SYMBOL_PREFIX):
+            continue
+        if (
+            symbol not in _symbol_addresses
+            and symbol not in _running_compilations
+            and not is_on_disk(symbol)
+        ):
+            text = _math_library().text(symbol)
+            if text is not None:
+                _running_compilations[symbol] = start_compilation([text])
+
+
+def symbol_addresses(symbols: Iterable[str]) -> dict[str, int]:
+    """Return the addresses of symbols; raise `KeyError` for one that no library provides."""
+    found = {symbol: _load_symbol(symbol) for symbol in dict.fromkeys(symbols)}
+    left = [symbol for symbol, address in found.items() if address is None]
+    if left:
+        raise KeyError(f"no library of the CPU backend provides {', '.join(left)}")
+    return {symbol: address for symbol, address in found.items() if address is not None}
+
+
+def _load_symbol(symbol: str) -> int | None:
+    if symbol.startswith(LAPACK_SYMBOL_PREFIX):
+        return lapack([symbol]).get(symbol)
+    if symbol not in _symbol_addresses:
+        begun = _running_compilations.pop(symbol, None)
+        library = (
+            load_cached(symbol, [symbol])
+            if begun is None
+            else save_and_link(symbol, begun.code(), [symbol])
+        )
+        if library is None:
+            result: dict[str, int] = _math_library().addresses([symbol])
+            return result.get(symbol)
+        _symbol_addresses[symbol] = library[symbol]
+    return _symbol_addresses[symbol]
+
+
+def _math_library() -> Any:
+    return import_module("shardir.backends.cpu.kernels.math.library")

@@ -1,0 +1,28 @@
+"""Memory hints: streaming stores, prefetches, fences. They change no value."""
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+
+
+def should_stream_stores(written: int, read: int, machine: MachineDescription) -> bool:
+    """Return whether results of `written` bytes should use non-temporal stores.
+
+    Such results would be evicted before they are read, and a normal store reads a cache line before
+    it writes it: a third of the traffic of a copy. Results that are small relative to what is read
+    stay in the cache for their readers.
+    """
+    cache_bytes = machine.shared_cache_bytes
+    return written + read >= cache_bytes and 8 * written >= cache_bytes
+
+
+def prefetch(f: LLVMFunction, at: LLVMValue, writing: bool = False) -> None:
+    """Prefetch the cache line at an address for reading or writing."""
+    f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    f.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 {int(writing)}, i32 3, i32 1)")
+
+
+def store_fence(f: LLVMFunction) -> None:
+    """Make non-temporal stores visible before this task is reported as done."""
+    if host_machine().triple.startswith("x86_64"):
+        f.module.declare("llvm.x86.sse.sfence", "void", ())
+        f.call("llvm.x86.sse.sfence", ())

@@ -1,0 +1,122 @@
+"""Lowers products whose dimensions are batch dimensions or K (depthwise): see
+`depthwise_kernel`."""
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernel_api import LoweringContext, Phase
+from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
+    depthwise_kernel,
+    encode_depthwise_record,
+)
+from shardir.backends.cpu.kernels.conv.depthwise_tile import MAX_DEPTHWISE_CHECKED_DIMS, LaneLayout
+from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
+
+MIN_DEPTHWISE_TASK_NS = 20_000.0
+"""Minimum duration of a task in nanoseconds."""
+MAX_LINES_PER_TILE = 8
+"""Maximum lines computed together: their addresses must fit the registers."""
+MIN_VECTOR_LANES = 4
+"""Minimum lanes that justify a vector."""
+
+
+def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
+    """Return the phases; none if lanes are not contiguous or an operand has other columns."""
+    views = (work.lhs, work.rhs, work.out)
+    work, times = _merge_columns_into_lanes(work)
+    if work.sizes[2] != 1 or len({view.dtype for view in views}) != 1:
+        return []
+    if work.out.dtype not in ("f32", "f64") or (work.patches and work.patches.side != "lhs"):
+        return []
+    lane = _find_lane_loop(work)
+    if lane is None:
+        return []
+    item = work.out.itemsize
+    others = [loop for loop in (*work.batch, *work.rows) if loop is not lane]
+    lines = sorted(others, key=lambda loop: abs(loop.out)) or [ProductLoop(1, 0, 0, 0)]
+    many = work.machine.lanes(item)
+    vectors = ceil(lane.extent / many)
+    height, width = _choose_tile_shape(lines[0], vectors, work.machine)
+    run_dim = next((d for d, step in enumerate(lane.steps) if step), -1)
+    count, taps = prod(loop.extent for loop in lines), work.sizes[3]
+    each = (0.25 * height * width + 2.0) / (height * width)
+    cost = count * (taps * vectors * each + 20.0)
+    tasks = max(1, min(int(cost / MIN_DEPTHWISE_TASK_NS), 4 * context.workers))
+    block = ceil(count / min(tasks, count))
+    pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
+    lanes = ceil(vectors / width / pieces) * width * many
+    starts = work.patches.starts if work.patches else ()
+    sizes = work.patches.sizes if work.patches else ()
+    fields = {
+        "lhs_slot": work.lhs.slot, "lhs_offset": work.lhs.offset,
+        "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
+        "out_slot": work.out.slot, "out_offset": work.out.offset,
+        "lanes": lane.extent, "block_lanes": lanes, "lane_blocks": ceil(lane.extent / lanes),
+        "lines": count, "block_lines": block, "taps": taps,
+    }  # fmt: skip
+    for d in range(MAX_DEPTHWISE_CHECKED_DIMS):
+        fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
+        fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
+    layout = LaneLayout(len(starts), run_dim, lane.rhs == 0, lane.lhs // item, times)
+    kernel = depthwise_kernel(work.out.dtype, height, width, layout)
+    inner = work.inner or (ProductLoop(1, 0, 0, 0),)
+    record = encode_depthwise_record(fields, _encode_loops(lines), _encode_loops(inner[::-1]))
+    return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
+
+
+def _merge_columns_into_lanes(work: MatrixProduct) -> tuple[MatrixProduct, int]:
+    """Merge columns into a batch loop as lanes; also return how many lanes share an element of the
+    left operand."""
+    item, lanes = work.out.itemsize, work.machine.lanes(work.out.itemsize)
+    for column in work.columns if len(work.columns) == 1 else ():
+        times = column.extent
+        for loop in work.batch if lanes % times == 0 and times < lanes else ():
+            if (column.rhs, column.out, loop.lhs) == (item,) * 3 and (
+                loop.rhs == loop.out == times * item
+            ):
+                lane = loop._replace(extent=loop.extent * times, rhs=item, out=item)
+                batch = tuple(lane if each is loop else each for each in work.batch)
+                return work._replace(batch=batch, columns=()), times
+    return work, 1
+
+
+def _choose_tile_shape(
+    line_loop: ProductLoop, vectors: int, machine: MachineDescription
+) -> tuple[int, int]:
+    """Return the lines that share the loaded right operand, and the vectors of lanes, that are
+    computed together, as registers allow."""
+    registers, most = (24, 4) if machine.has_many_registers else (8, 2)
+    if line_loop.rhs or line_loop.extent == 1:
+        most *= 2
+    width = ceil(vectors / ceil(vectors / most))
+    if line_loop.rhs or line_loop.extent == 1:
+        return 1, width
+    height = min(MAX_LINES_PER_TILE, registers // width)
+    return ceil(line_loop.extent / ceil(line_loop.extent / height)), width
+
+
+def _find_lane_loop(work: MatrixProduct) -> ProductLoop | None:
+    """Return the loop whose steps are contiguous: a batch loop or, for patches, output positions of
+    a row."""
+    item = work.out.itemsize
+    for loop in work.batch:
+        if (
+            loop.lhs == loop.out == item
+            and loop.rhs in (item, 0)
+            and loop.extent >= MIN_VECTOR_LANES
+        ):
+            return loop
+    for loop in work.rows if work.patches else ():
+        steps, pace = [step for step in loop.steps if step], loop.lhs // item
+        line_loop = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
+        if line_loop and steps in ([], [pace]) and loop.extent >= MIN_VECTOR_LANES:
+            return loop
+    return None
+
+
+def _encode_loops(loops: Sequence[ProductLoop]) -> list[tuple[int, ...]]:
+    return [
+        (*loop[:4], *loop.steps, *(0,) * (MAX_DEPTHWISE_CHECKED_DIMS - len(loop.steps)))
+        for loop in loops
+    ]

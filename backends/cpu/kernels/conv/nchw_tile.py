@@ -1,0 +1,55 @@
+"""The tile of products whose columns use the NCHW layout: see `nchw_layout`."""
+
+from shardir.backends.cpu.codegen.llvm_text import (
+    OUTLINED_FUNCTION_ATTRIBUTES,
+    LLVMFunction,
+    LLVMModule,
+    LLVMValue,
+)
+from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
+from shardir.backends.cpu.kernels.gemm.microkernel import (
+    RegisterTile,
+    TileAccumulators,
+    for_each_step,
+)
+
+
+def emit_nchw_tile(
+    module: LLVMModule,
+    name: str,
+    tile: RegisterTile,
+    packed: RegisterTile,
+    arith: Arithmetic,
+    machine: MachineDescription,
+) -> None:
+    """Emit `name(steps, lhs, planes, table, prefetch_start, prefetch_stride, share_stride, out,
+    offsets, rows, columns, adding)`.
+
+    The function computes a tile as in `emit_tile`, with the columns of each step at the offset in
+    `table`.
+    """
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "ptr",
+              "i64", "i64", "ptr noalias", "ptr noalias readonly", "i64", "i64",
+              "i1"]  # fmt: skip
+    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    steps, lhs, planes, table, prefetch_start, prefetch_stride, share_stride, *place = f.params
+    sums = TileAccumulators(f, tile, packed, arith, machine)
+    left, line = f.variable("ptr", lhs), f.variable("ptr", prefetch_start)
+
+    def ask_from(first: LLVMValue) -> None:
+        line.set(f.offset(prefetch_start, first * share_stride))
+
+    def step(k: LLVMValue) -> None:
+        start = left.get()
+        columns = f.offset(planes, f.load(f.offset(table, k, "i64"), "i64"))
+        rows = [f.offset(start, i * arith.part) for i in range(tile.height)]
+        prefetch(f, line.get())
+        line.set(f.offset(line.get(), prefetch_stride))
+        sums.add([rows], sums.columns_at(columns))
+        left.set(f.offset(start, packed.height * arith.size))
+
+    for_each_step(sums, place, steps, step, ask_from)
+    sums.write(place)
+    f.leave()

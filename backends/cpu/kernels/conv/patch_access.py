@@ -1,0 +1,43 @@
+"""The access of the packed GEMM kernel to operands of patches; its machine code depends on it."""
+
+from typing import NamedTuple
+
+from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
+
+
+class PatchAccess(NamedTuple):
+    """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
+
+    `straight`: the operand is read in place rather than packed (`implicit_gemm_lhs` for the left
+    one, `implicit_gemm_rhs` for the right one); K steps then run along the dimension `walked` (-1:
+    none). `pace`: the distance in elements of adjacent output positions in an image of the NCHW
+    layout, 0 for other layouts.
+    """
+
+    side: str = ""
+    dims: int = 0
+    is_in_place: bool = False
+    walked: int = -1
+    pace: int = 0
+
+    @property
+    def name(self) -> str:
+        """The part of the kernel's name that depends on the access."""
+        if not self.side:
+            return ""
+        if self.pace:
+            return f"_planes{self.pace}"
+        return f"_{self.side}{self.dims}" + f"_straight{self.walked + 1}" * self.is_in_place
+
+    def tile_variants(self, tile: RegisterTile) -> tuple[RegisterTile, ...]:
+        """Return the tile variants; those that read columns in place have whole vectors only."""
+        whole = self.is_in_place and self.side == "rhs"
+        return tuple(part for part in tile_variants(tile) if not whole or part.lanes == tile.lanes)
+
+    def is_patches(self, side: str) -> bool:
+        """Return whether an operand is read as patches rather than packed as lines."""
+        return side == self.side
+
+    def of(self, side: str) -> int:
+        """Return the number of checked dimensions of an operand."""
+        return self.dims if side == self.side else 0

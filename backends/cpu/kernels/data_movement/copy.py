@@ -1,0 +1,251 @@
+"""Copies between layouts.
+
+`copy_phases` merges the loops over both views as far as possible and selects a kernel: rows of
+bytes if both views are contiguous along one dimension, fills or repeats of items, transposed tiles
+if they are contiguous along different dimensions, otherwise item by item. Short rows of 2, 4, 8 or
+16 bytes are treated as items.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
+from shardir.backends.cpu.kernels.data_movement import copy_bodies, transpose_tiles
+from shardir.backends.cpu.kernels.data_movement.block_grid import (
+    BlockBody,
+    BlockGrid,
+    DynamicStart,
+    KernelForm,
+    block_grid_of,
+    grid_kernel,
+)
+from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop, loop_nest_of
+
+BLOCK_BYTES = 64 << 10
+CONFLICT_DISTANCE_BYTES = 1024
+"""Addresses whose distance is a multiple of this conflict in a cache: for rows at such a distance,
+narrower blocks are transposed, and non-temporal stores are used for smaller arrays."""
+ITEM_BYTES = (2, 4, 8, 16)
+REPEATED_BYTES = (1, 2, 4, 8)
+MAX_UNROLLED_REPEATS = 8
+"""Maximum repeats that are unrolled; items repeated more often are filled."""
+
+
+class CopyPlan(NamedTuple):
+    """A planned copy: the kernel name, the body that copies a block, the grid of all blocks."""
+
+    name: str
+    body: BlockBody
+    grid: BlockGrid
+    cost: float
+
+
+def copy_phases(source: BufferView, target: BufferView, context: LoweringContext) -> list[Phase]:
+    """Return the phases that copy `source` to `target`, of one shape and item size.
+
+    There are no phases if nothing needs to be copied. The views must be the same memory or
+    disjoint.
+    """
+    if source.size == 0 or source._replace(dtype=target.dtype) == target:
+        return []
+    name, body, grid, cost = plan_copy(source, target, context.machine)
+    kernel = grid_kernel(name, KernelForm(2), body)
+    return [grid.phase(kernel, cost, context.workers, "copy")]
+
+
+def dynamic_copy_phases(
+    source: BufferView,
+    target: BufferView,
+    moved: int,
+    starts: Sequence[DynamicStart],
+    context: LoweringContext,
+) -> list[Phase]:
+    """Return the phases of a copy whose source (`moved` = 0) or target (1) offset is known at run
+    time."""
+    if not starts:
+        return copy_phases(source, target, context)
+    if source.size == 0:
+        return []
+    dtype = starts[0].view.dtype
+    name, body, grid, cost = plan_copy(source, target, context.machine, may_stream=False)
+    kernel = grid_kernel(
+        f"{name}_{'to' if moved else 'from'}_{dtype}", KernelForm(2, moving=(moved, dtype)), body
+    )
+    return [grid.phase(kernel, cost, context.workers, "copy", starts=starts)]
+
+
+def plan_copy(
+    source: BufferView, target: BufferView, machine: MachineDescription, may_stream: bool = True
+) -> CopyPlan:
+    """Plan the copy of `source` to `target`."""
+    views, size = (source, target), source.itemsize
+    found = loop_nest_of(views)
+    streaming = may_stream and _exceeds_caches(found, target, machine)
+    size, found = _merge_short_rows(size, found)
+    *_, inner = (StridedLoop(1, (size, size)), *found.loops)
+    if inner.strides == (size, size):
+        return _rows(views, found, size, streaming)
+    if inner.strides == (0, size):
+        if _is_repeat(found, size):
+            return _repeat(views, found, size)
+        return _fill(views, found, size, streaming)
+    if inner.strides[1] == size:
+        found = _reverse_negative_loops(found, size)
+        partners = [loop for loop in found.loops[:-1] if loop.strides[0] == size]
+        short = min(partners[-1].extent, inner.extent) if partners else 1
+        if transpose_tiles.tile_side(size, machine, short) > 1:
+            return _tiles(views, found, partners[-1], size, machine, may_stream, streaming)
+        if inner.strides[0] == -size and inner.extent >= 8:
+            return _reverse(views, found, size)
+    return _items(views, found, size)
+
+
+def _exceeds_caches(found: LoopNest, target: BufferView, machine: MachineDescription) -> bool:
+    """Return whether the bytes read (repeated items counted once) and written exceed the caches."""
+    read = target.itemsize * prod(loop.extent for loop in found.loops if loop.strides[0])
+    return should_stream_stores(target.nbytes, read, machine)
+
+
+def _merge_short_rows(size: int, found: LoopNest) -> tuple[int, LoopNest]:
+    """Treat rows of few bytes as single items, if there is more than one row."""
+    while len(found.loops) > 1:
+        inner = found.loops[-1]
+        if inner.strides != (size, size) or inner.extent * size not in ITEM_BYTES:
+            break
+        size, found = inner.extent * size, LoopNest(found.loops[:-1], found.offsets)
+    return size, found
+
+
+def _reverse_negative_loops(found: LoopNest, size: int) -> LoopNest:
+    """Reverse loops with negative strides in the source, except the innermost loop."""
+    loops, (source, target) = list(found.loops), found.offsets
+    for i, (extent, strides) in enumerate(loops[:-1]):
+        if strides[0] == -size:
+            source += (extent - 1) * strides[0]
+            target += (extent - 1) * strides[1]
+            loops[i] = StridedLoop(extent, (size, -strides[1]))
+    return LoopNest(tuple(loops), (source, target))
+
+
+def _streaming_suffix(streaming: bool) -> str:
+    return "_streaming" if streaming else ""
+
+
+def _rows(
+    views: tuple[BufferView, BufferView], found: LoopNest, size: int, streaming: bool
+) -> CopyPlan:
+    inner = found.loops[-1] if found.loops else StridedLoop(1, (size, size))
+    nbytes = inner.extent * size
+    column = StridedLoop(nbytes, (1, 1))
+    streaming = streaming and nbytes >= 1024
+    return _two_loops(
+        f"copy_rows{_streaming_suffix(streaming)}", partial(copy_bodies.copy_rows, streaming),
+        views, found, column, 1, 2.0 + nbytes / 16,
+    )  # fmt: skip
+
+
+def _fill(
+    views: tuple[BufferView, BufferView], found: LoopNest, size: int, streaming: bool
+) -> CopyPlan:
+    column = found.loops[-1]
+    streaming = streaming and column.extent * size >= 1024
+    # Memory is aligned to elements, so that filling by elements reaches a vector boundary.
+    streaming = streaming and size == views[1].itemsize <= 8
+    return _two_loops(
+        f"fill_rows{size}{_streaming_suffix(streaming)}", partial(copy_bodies.fill_rows, size, streaming),
+        views, found, column, size, 2.0 + column.extent * size / 24,
+    )  # fmt: skip
+
+
+def _is_repeat(found: LoopNest, size: int) -> bool:
+    """Return whether contiguous items are each written a few times in a row."""
+    *_, inner = found.loops
+    outer = found.loops[-2] if len(found.loops) > 1 else None
+    return (
+        1 < inner.extent <= MAX_UNROLLED_REPEATS
+        and size in REPEATED_BYTES
+        and outer is not None
+        and outer.strides == (size, inner.extent * size)
+    )
+
+
+def _repeat(views: tuple[BufferView, BufferView], found: LoopNest, size: int) -> CopyPlan:
+    *outer, column, inner = found.loops
+    times = inner.extent
+    return _two_loops(
+        f"repeat_rows{size}_{times}", partial(copy_bodies.repeat_rows, size, times),
+        views, LoopNest((*outer, column), found.offsets), column, size * times,
+        2.0 + column.extent * size * times / 16,
+    )  # fmt: skip
+
+
+def _reverse(views: tuple[BufferView, BufferView], found: LoopNest, size: int) -> CopyPlan:
+    column = found.loops[-1]
+    return _two_loops(
+        f"reverse_rows{size}", partial(copy_bodies.reverse_rows, size),
+        views, found, column, size, 2.0 + column.extent * size / 8,
+    )  # fmt: skip
+
+
+def _items(views: tuple[BufferView, BufferView], found: LoopNest, size: int) -> CopyPlan:
+    column = found.loops[-1]
+    return _two_loops(
+        f"copy_items{size}", partial(copy_bodies.copy_items, size),
+        views, found, column, size, 2.0 + column.extent * max(0.5, size / 8),
+    )  # fmt: skip
+
+
+def _two_loops(
+    name: str,
+    body: BlockBody,
+    views: tuple[BufferView, BufferView],
+    found: LoopNest,
+    column: StridedLoop,
+    step: int,
+    row_cost: float,
+) -> CopyPlan:
+    """Plan blocks of the innermost two loops; a column takes `step` bytes."""
+    outer = found.loops[:-1]
+    row = outer[-1] if outer else None
+    columns = min(column.extent, BLOCK_BYTES // step)
+    rows = max(1, BLOCK_BYTES // (columns * step))
+    grid = block_grid_of(
+        views, LoopNest((*outer, column), found.offsets), row, column, rows, columns
+    )
+    lines = views[1].nbytes / max(1, column.extent * step)
+    return CopyPlan(name, body, grid, lines * row_cost)
+
+
+def _tiles(
+    views: tuple[BufferView, BufferView],
+    found: LoopNest,
+    row: StridedLoop,
+    size: int,
+    machine: MachineDescription,
+    may_stream: bool,
+    streaming: bool,
+) -> CopyPlan:
+    column = found.loops[-1]
+    side = transpose_tiles.tile_side(size, machine, min(row.extent, column.extent))
+    whole = not any(
+        number % transpose_tiles.CACHE_LINE_BYTES
+        for number in (
+            column.extent * size,
+            views[1].offset,
+            *(loop.strides[1] for loop in found.loops[:-1]),
+        )
+    )
+    rows, columns = 512 // size * 8, 512 // size
+    if size >= 4 and row.strides[1] % CONFLICT_DISTANCE_BYTES == 0:
+        rows, columns = 256 // size, 2048 // size
+        streaming |= may_stream and views[1].nbytes >= 2 * machine.l2_bytes
+    streaming = streaming and whole and row.extent % side == 0
+    body = partial(transpose_tiles.copy_tiles, size, side, streaming)
+    grid = block_grid_of(views, found, row, column, max(rows, side), max(columns, side))
+    few = "" if side == transpose_tiles.tile_side(size, machine) else f"_of_{side}"
+    name = f"copy_tiles{size}{few}{_streaming_suffix(streaming)}"
+    return CopyPlan(name, body, grid, views[1].nbytes / 10)

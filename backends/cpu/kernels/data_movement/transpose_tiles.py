@@ -1,0 +1,168 @@
+"""Transposition of square tiles in registers.
+
+The target is contiguous along columns, the source along rows. A tile has as many vectors as a
+vector has items. First, items are exchanged within every 16 bytes by interleaving halves of the
+list of vectors; then groups of 16 bytes are exchanged between vectors. Every step is one
+instruction of x86 and of ARM.
+"""
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
+from shardir.backends.cpu.kernels.data_movement.copy_bodies import copy_items, item_type
+
+CACHE_LINE_BYTES = 64
+"""Bytes of a cache line."""
+INTERLEAVE_BYTES = 16
+"""Bytes within which items are interleaved at no additional cost."""
+
+
+def tile_side(nbytes: int, machine: MachineDescription, most: int = INTERLEAVE_BYTES) -> int:
+    """Return the items along one side of a tile, at most 16 and at most `most` rounded down to a
+    power of two."""
+    return max(1, min(machine.vector_bytes // nbytes, INTERLEAVE_BYTES, 1 << most.bit_length() - 1))
+
+
+def vector_type(nbytes: int, size: int) -> str:
+    """Return the type of a vector with the items of a tile side; 16-byte items are two halves."""
+    part = min(nbytes, 8)
+    return f"<{size * nbytes // part} x {item_type(part)}>"
+
+
+def tiles_per_cache_line(nbytes: int, size: int) -> int:
+    """Return the number of adjacent tiles that fill a cache line."""
+    return max(1, CACHE_LINE_BYTES // (size * nbytes))
+
+
+def copy_tiles(nbytes: int, size: int, streaming: bool, f: LLVMFunction, block: GridBlock) -> None:
+    """Copy a block with transposed tiles of `size` items on a side; the last ones overlap.
+
+    Tiles with short rows are stored side by side, so that full cache lines are written. With
+    `streaming`, blocks consist of full cache lines, and all of them are aligned if the first is.
+    """
+    many = tiles_per_cache_line(nbytes, size)
+    rows, columns = block.rows, block.columns
+
+    def tiles(count: int, streaming: bool) -> None:
+        across = size * count
+        with f.loop(0, columns, across) as j:
+            column = f.least(j, columns - across)
+            source = f.offset(block.addresses[0], column * block.column_strides[0])
+            target = f.offset(block.addresses[1], column * nbytes)
+            with f.loop(0, rows, size) as i:
+                row = f.least(i, rows - size)
+                at = f.offset(source, row * nbytes)
+                to = f.offset(target, row * block.row_strides[1])
+                _transpose_tiles(f, nbytes, size, count, at, block.column_strides[0], to, block.row_strides[1],
+                      streaming)  # fmt: skip
+
+    if streaming:
+        off = block.addresses[1].to("i64", "ptrtoint") & (CACHE_LINE_BYTES - 1)
+        f.choose(off.is_("eq", 0), lambda: tiles(many, True), lambda: tiles(many, False))
+        return
+
+    def otherwise() -> None:
+        fits = rows.is_("uge", size) & columns.is_("uge", size)
+        f.choose(fits, lambda: tiles(1, False), lambda: copy_items(nbytes, f, block))
+
+    if many == 1:
+        otherwise()
+        return
+    fits = rows.is_("uge", size) & columns.is_("uge", size * many)
+    f.choose(fits, lambda: tiles(many, False), otherwise)
+
+
+def _transpose_tiles(
+    f: LLVMFunction,
+    nbytes: int,
+    size: int,
+    count: int,
+    source: LLVMValue,
+    source_stride: LLVMValue,
+    target: LLVMValue,
+    target_stride: LLVMValue,
+    streaming: bool,
+) -> None:
+    """Transpose `count` tiles that are adjacent in the target."""
+    type = vector_type(nbytes, size)
+    rows: list[LLVMValue] = []
+    at = source
+    for _ in range(count):
+        tile = []
+        for _ in range(size):
+            tile.append(f.load(at, type, 1))
+            at = f.offset(at, source_stride)
+        transposed_tile = transpose_tile(f, tile, nbytes)
+        rows = (
+            [_concatenate(f, *pair) for pair in zip(rows, transposed_tile, strict=True)]
+            if rows
+            else transposed_tile
+        )
+    at = target
+    for value in rows:
+        f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
+        at = f.offset(at, target_stride)
+
+
+def _concatenate(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
+    """Concatenate two vectors; the second may be shorter than the first."""
+    first, second = lane_count(a.type), lane_count(b.type)
+    if second < first:
+        b = f.shuffle(b, b, [k % second for k in range(first)])
+    return f.shuffle(a, b, range(first + second))
+
+
+def transpose_tile(f: LLVMFunction, tile: list[LLVMValue], nbytes: int) -> list[LLVMValue]:
+    """Transpose a square tile; items of 16 bytes are pairs of lanes."""
+    size = len(tile)
+    within = max(1, min(INTERLEAVE_BYTES // nbytes, size))
+    unit = max(1, nbytes // 8)
+    groups = [tile[start : start + within] for start in range(0, size, within)]
+    inner = [_interleave_rows(f, group, size * unit, within) for group in groups]
+    turned_rows = []
+    columns = [
+        _exchange_runs(f, [group[i] for group in inner], within * unit) for i in range(within)
+    ]
+    for lane in range(len(groups)):
+        turned_rows += [columns[i][lane] for i in range(within)]
+    return turned_rows
+
+
+def _interleave_rows(
+    f: LLVMFunction, rows: list[LLVMValue], lanes: int, within: int
+) -> list[LLVMValue]:
+    """Exchange items between `within` vectors in every run of `within` lanes."""
+    half, step = within // 2, 1
+    while step < within:
+        found = []
+        for i in range(half):
+            for first in (0, half):
+                mask = []
+                for run in range(0, lanes, within):
+                    for k in range(half):
+                        mask += [run + first + k, lanes + run + first + k]
+                found.append(f.shuffle(rows[i], rows[i + half], mask))
+        rows, step = found, 2 * step
+    return rows
+
+
+def _exchange_runs(f: LLVMFunction, rows: list[LLVMValue], run: int) -> list[LLVMValue]:
+    """Exchange runs of `run` lanes between vectors; there are as many vectors as runs in each."""
+    count = len(rows)
+    if count == 1:
+        return rows
+
+    def pick(a: LLVMValue, b: LLVMValue, chosen: list[int]) -> LLVMValue:
+        return f.shuffle(a, b, [c * run + k for c in chosen for k in range(run)])
+
+    if count == 2:
+        return [pick(rows[0], rows[1], [0, 2]), pick(rows[0], rows[1], [1, 3])]
+    assert count == 4
+    low = [pick(rows[i], rows[i + 1], [0, 1, 4, 5]) for i in (0, 2)]
+    high = [pick(rows[i], rows[i + 1], [2, 3, 6, 7]) for i in (0, 2)]
+    return [
+        pick(low[0], low[1], [0, 2, 4, 6]),
+        pick(low[0], low[1], [1, 3, 5, 7]),
+        pick(high[0], high[1], [0, 2, 4, 6]),
+        pick(high[0], high[1], [1, 3, 5, 7]),
+    ]

@@ -1,0 +1,211 @@
+"""Loop nests with reductions: choose the vector axis, and divide the work.
+
+If there are enough rows or columns, each task processes some of them, with all of their passes.
+Otherwise the reduced axis is split into blocks: the passes are phases, each of which writes a
+partial result per block, and combines them. Splits depend on the shape only, so that results do not
+depend on the number of workers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, LoweringContext, Phase
+from shardir.backends.cpu.kernels.elementwise.column_reduction import ColumnShape, column_kernel
+from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
+from shardir.backends.cpu.kernels.elementwise.elementwise_loops import (
+    MIN_TASK_NANOSECONDS,
+    choose_lanes,
+)
+from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
+from shardir.backends.cpu.kernels.elementwise.phase_record import PhaseRecord
+from shardir.backends.cpu.kernels.elementwise.reduction_layout import ReductionLayout, choose_layout
+from shardir.backends.cpu.kernels.elementwise.reduction_passes import ReductionPasses
+from shardir.backends.cpu.kernels.elementwise.register_reduction import (
+    register_reduction_phase,
+    register_row_count,
+)
+from shardir.backends.cpu.kernels.elementwise.row_reduction import RowShape, row_kernel
+from shardir.backends.cpu.kernels.elementwise.split_reduction import SplitReduction
+from shardir.backends.cpu.kernels.elementwise.streaming_stores import can_stream_layout
+from shardir.backends.cpu.kernels.math.registers import itemsize
+
+MAX_BLOCK_COLUMNS = 4096
+"""Upper limit of the columns of a block: their accumulators stay in the caches of a core."""
+MIN_BLOCK_COLUMNS = 128
+"""Lower limit of the columns of a block, if there are as many."""
+SPLIT_BLOCK_ROWS = 64
+"""A sum of columns with a few times this many rows is split: many short rows are slow."""
+WIDEST_VECTOR_BYTES = 64
+"""With registers of this width a vector of floats is one register; narrower ones need several."""
+ROW_OVERHEAD_NANOSECONDS = 15.0
+"""The overhead of a row, and of each of its reductions."""
+MIN_UNSPLIT_BLOCKS = 8
+"""With fewer rows or blocks of columns than this, large loop nests are split."""
+MIN_SPLIT_ELEMENTS = 1 << 17
+"""Elements from which on a split is worth more phases."""
+
+
+def reduction_phases(
+    axes: Sequence[LoopAxis],
+    stages: ReductionPasses,
+    arrays: Sequence[LoopArray],
+    counted: int,
+    context: LoweringContext,
+    label: str,
+) -> list[Phase]:
+    """Return the phases of a loop nest with reductions; `arrays` end with `counted` iota
+    indices."""
+    lanes = choose_lanes(stages.body, context.machine)
+    if not _is_split(choose_layout(axes, arrays, counted, lanes), stages):
+        return [_single_phase(axes, stages, arrays, counted, context, label)]
+    return SplitReduction(
+        axes, stages, arrays, counted, context, label, lanes, _single_phase
+    ).phases()
+
+
+def _single_phase(
+    axes: Sequence[LoopAxis],
+    stages: ReductionPasses,
+    arrays: Sequence[LoopArray],
+    counted: int,
+    context: LoweringContext,
+    label: str,
+) -> Phase:
+    layout = choose_layout(axes, arrays, counted, choose_lanes(stages.body, context.machine))
+    if layout.column.reduced:
+        widest = context.machine.vector_bytes == WIDEST_VECTOR_BYTES
+        if layout.column.extent >= 4 * layout.lanes and widest:
+            # Two vectors per step: a single accumulator would be bound by the latency of the
+            # addition.
+            layout = layout._replace(lanes=2 * layout.lanes)
+        return _row_phase(layout, stages, context, label)
+    if register_row_count(layout, stages):
+        return register_reduction_phase(layout, stages, context, label)
+    return _column_phase(layout, stages, context, label)
+
+
+def _is_split(layout: ReductionLayout, stages: ReductionPasses) -> bool:
+    """Return whether the reduction is split into a phase for each pass."""
+    if layout.size < MIN_SPLIT_ELEMENTS or register_row_count(layout, stages):
+        return False
+    batch_size = prod(axis.extent for axis in layout.kept)
+    rows = prod(axis.extent for axis in layout.reduced)
+    if layout.column.reduced:
+        independent_blocks = batch_size
+        fits = _row_scratch_offsets(layout, stages) is not None
+    else:
+        cut = _choose_block_columns(layout, stages)
+        independent_blocks = batch_size * -(-layout.column.extent // cut)
+        fits = _column_scratch_offsets(layout, stages, cut) is not None
+        if (
+            stages.passes == 1
+            and rows > 4 * SPLIT_BLOCK_ROWS
+            and independent_blocks < 4 * MIN_UNSPLIT_BLOCKS
+        ):
+            return True
+    return independent_blocks < MIN_UNSPLIT_BLOCKS or not fits
+
+
+def _row_scratch_offsets(layout: ReductionLayout, stages: ReductionPasses) -> list[int] | None:
+    padded = -(-layout.column.extent // layout.lanes) * layout.lanes
+    count = padded * prod(axis.extent for axis in layout.reduced)
+    dtypes = [stages.body.steps[i].dtype for i in sorted(stages.stored)]
+    return _scratch_offsets([(dtype, count) for dtype in dtypes])
+
+
+def _row_phase(
+    layout: ReductionLayout, stages: ReductionPasses, context: LoweringContext, label: str
+) -> Phase:
+    ends = _row_scratch_offsets(layout, stages)
+    if ends is None:
+        return _row_phase(layout, replace(stages, can_store=False), context, label)
+    rows = prod(axis.extent for axis in layout.kept)
+    repeats = prod(axis.extent for axis in layout.reduced)
+    padded = -(-layout.column.extent // layout.lanes) * layout.lanes
+    nested = bool(layout.reduced)
+    shape = RowShape(
+        stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested,
+        can_stream_layout(layout, stages, context.machine), _should_prefetch_rows(layout, stages, context.machine),
+    )  # fmt: skip
+    cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
+    cost += rows * ROW_OVERHEAD_NANOSECONDS * (1 + len(stages.body.reductions))
+    tasks = max(1, min(rows, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
+    each = -(-rows // tasks)
+    record = PhaseRecord()
+    record.add(rows, each, layout.column.extent, padded, repeats, *ends)
+    record.arrays(layout.arrays)
+    record.add(*layout.column.strides)
+    record.table(layout.kept)
+    record.table(layout.reduced)
+    return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
+
+
+def _should_prefetch_rows(
+    layout: ReductionLayout, stages: ReductionPasses, machine: MachineDescription
+) -> bool:
+    """Return whether the next row is prefetched while a row is processed.
+
+    A row that is read several times from the first-level cache would leave memory idle meanwhile.
+    """
+    operands = layout.arrays[: len(layout.arrays) - layout.counted - len(stages.body.results)]
+    if stages.passes == 1 or layout.reduced:
+        return False
+    second = machine.l2_bytes
+    row = layout.column.extent * sum(array.step for array in operands)
+    read = sum(array.view.nbytes for array in operands if array.view is not None)
+    return row <= second // 4 and read > second // 2
+
+
+def _choose_block_columns(layout: ReductionLayout, stages: ReductionPasses) -> int:
+    """Return the columns of a block: as many as scratch memory holds, within limits."""
+    cut = min(-(-layout.column.extent // layout.lanes) * layout.lanes, MAX_BLOCK_COLUMNS)
+    while cut > MIN_BLOCK_COLUMNS and _column_scratch_offsets(layout, stages, cut) is None:
+        cut = max(MIN_BLOCK_COLUMNS, cut // 2 // layout.lanes * layout.lanes)
+    return cut
+
+
+def _column_scratch_offsets(
+    layout: ReductionLayout, stages: ReductionPasses, cut: int
+) -> list[int] | None:
+    rows = prod(axis.extent for axis in layout.reduced)
+    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
+    return _scratch_offsets(
+        [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.regions()]
+    )
+
+
+def _column_phase(
+    layout: ReductionLayout, stages: ReductionPasses, context: LoweringContext, label: str
+) -> Phase:
+    cut = _choose_block_columns(layout, stages)
+    ends = _column_scratch_offsets(layout, stages, cut)
+    if ends is None:
+        return _column_phase(layout, replace(stages, can_store=False), context, label)
+    row = layout.reduced[-1] if layout.reduced else LoopAxis(1, (0,) * len(layout.arrays), True)
+    rest = layout.reduced[:-1]
+    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
+    cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
+    column_blocks = -(-layout.column.extent // cut)
+    blocks = column_blocks * prod(axis.extent for axis in layout.kept)
+    tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
+    each = -(-blocks // tasks)
+    record = PhaseRecord()
+    record.add(blocks, each, layout.column.extent, cut, column_blocks)
+    record.add(row.extent, prod(axis.extent for axis in rest), *ends)
+    record.arrays(layout.arrays)
+    record.add(*layout.column.strides)
+    record.add(*row.strides)
+    record.table(layout.kept)
+    record.table(rest)
+    return Phase(column_kernel(shape), tuple(record.words), -(-blocks // each), cost, label)
+
+
+def _scratch_offsets(regions: Sequence[tuple[str, int]]) -> list[int] | None:
+    """Return the offsets of regions in scratch memory; `None` if they do not fit."""
+    ends, at = [], 0
+    for dtype, count in regions:
+        ends.append(at)
+        at += -(-count * itemsize(dtype) // 64) * 64
+    return ends if at <= SCRATCH_BYTES_PER_WORKER // 2 else None

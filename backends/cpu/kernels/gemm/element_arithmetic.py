@@ -1,0 +1,139 @@
+"""Element types in memory, and the arithmetic that products use for them.
+
+Products are computed in the element type of the result. Half precision is widened to f32 on load
+and rounded once on store. A complex vector is held as two planes: all real parts, then all
+imaginary parts.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shardir.backends.cpu.codegen.half_precision import narrow_to_halves, widen_halves
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED
+
+_REAL = {"f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "c64": "float",
+         "c128": "double"}  # fmt: skip
+
+
+def llvm_type_of(dtype: str) -> str:
+    """Return the LLVM type of an element in memory; of a complex element, the type of its parts."""
+    return _REAL.get(dtype) or f"i{8 * NUMPY_DTYPES[dtype].itemsize}"
+
+
+class Arithmetic(NamedTuple):
+    """The arithmetic of products with results of one element type.
+
+    `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
+    `size` is the size in bytes of an element in packed memory.
+    """
+
+    dtype: str
+    type: str
+    planes: int
+    size: int
+
+    @property
+    def part(self) -> int:
+        """The size in bytes of one plane of an element."""
+        return self.size // self.planes
+
+    @property
+    def real(self) -> bool:
+        """True for floating-point and complex elements."""
+        return self.type in ("float", "double")
+
+    def add_product(
+        self,
+        f: LLVMFunction,
+        machine: MachineDescription,
+        a: LLVMValue,
+        b: LLVMValue,
+        c: LLVMValue,
+        minus: bool = False,
+    ) -> LLVMValue:
+        """Return `c + a * b`, or `c - a * b` if `minus` is set."""
+        if not self.real:
+            return c - a * b if minus else c + a * b
+        if minus:
+            a = f.emit(f"fneg {a.type} {a}", a.type)
+        return f.fma(a, b, c) if machine.fma else c + a * b
+
+
+def arithmetic_of(dtype: str) -> Arithmetic:
+    """Return the arithmetic of products with results of element type `dtype`."""
+    wide = "f32" if dtype in ("f16", "bf16") else dtype
+    planes = 2 if wide in COMPLEX else 1
+    return Arithmetic(wide, llvm_type_of(wide), planes, NUMPY_DTYPES[wide].itemsize)
+
+
+def can_widen(dtype: str, to: Arithmetic) -> bool:
+    """Return whether `load_widened` can convert elements of `dtype` to the arithmetic `to`."""
+    if dtype in COMPLEX:
+        return to.planes == 2
+    if dtype in FLOATS:
+        return to.real
+    return dtype in INTEGERS
+
+
+def load_widened(
+    f: LLVMFunction, address: LLVMValue, dtype: str, to: Arithmetic, count: int
+) -> list[LLVMValue]:
+    """Load `count` contiguous elements and widen them; return one value per plane."""
+    item = NUMPY_DTYPES[dtype].itemsize
+    if dtype in COMPLEX:
+        pairs = f.load(address, vector_type(llvm_type_of(dtype), 2 * count), item // 2)
+        return [widen(f, part, dtype, to) for part in split_planes(f, pairs)]
+    loaded = f.load(address, vector_type(llvm_type_of(dtype), count), item)
+    wide = widen(f, loaded, dtype, to)
+    return [wide, f.value(0, wide.type)][: to.planes]
+
+
+def split_planes(f: LLVMFunction, pairs: LLVMValue) -> list[LLVMValue]:
+    """Split interleaved (real, imaginary) pairs into two planes."""
+    count = lane_count(pairs.type) // 2
+    if count == 1:
+        part = pairs.type.split(" x ")[1][:-1]
+        return [
+            f.emit(f"extractelement {pairs.type} {pairs}, i64 {plane}", part) for plane in (0, 1)
+        ]
+    return [f.shuffle(pairs, pairs, range(plane, 2 * count, 2)) for plane in (0, 1)]
+
+
+def interleave_planes(f: LLVMFunction, planes: Sequence[LLVMValue]) -> LLVMValue:
+    """Return the planes in memory order: the only plane, or interleaved (real, imaginary) pairs."""
+    if len(planes) == 1:
+        return planes[0]
+    real, imag = planes
+    count = lane_count(real.type)
+    if count == 1:
+        type = vector_type(real.type, 2)
+        first = f.emit(f"insertelement {type} poison, {real.type} {real}, i64 0", type)
+        return f.emit(f"insertelement {type} {first}, {imag.type} {imag}, i64 1", type)
+    return f.shuffle(real, imag, [lane for i in range(count) for lane in (i, count + i)])
+
+
+def widen(f: LLVMFunction, x: LLVMValue, dtype: str, to: Arithmetic) -> LLVMValue:
+    """Convert loaded elements of `dtype` to the arithmetic type."""
+    type = vector_type(to.type, lane_count(x.type))
+    if dtype in ("f16", "bf16"):
+        x = widen_halves(f, x, dtype)
+    if x.type == type:
+        return x
+    if dtype in INTEGERS:
+        unsigned = dtype in UNSIGNED
+        if to.real:
+            return x.to(type, "uitofp" if unsigned else "sitofp")
+        return x.to(type, "zext" if unsigned else "sext")
+    return x.to(type, "fpext")
+
+
+def narrow_to_storage(f: LLVMFunction, x: LLVMValue, dtype: str) -> LLVMValue:
+    """Convert a computed value or plane to its storage type; halves are rounded to nearest even."""
+    if dtype not in ("f16", "bf16"):
+        return x
+    stored = narrow_to_halves(f, x, dtype)
+    return (
+        stored.to(vector_type("half", lane_count(x.type)), "bitcast") if dtype == "f16" else stored
+    )

@@ -1,0 +1,245 @@
+"""The macro-kernel of the packed GEMM: the loops of a task around the micro-kernel.
+
+Rows are packed one panel at a time, just before the first tile of the panel, and columns in groups,
+just before their first tiles. Meanwhile tiles prefetch what is packed next.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMValue
+from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import starts_per_panel
+from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import WINDOW_ENTRY_BYTES
+from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
+from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
+from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
+from shardir.backends.cpu.kernels.gemm.result_staging import UNSTAGE_FUNCTION
+
+
+def emit_output_block(task: ProductTask) -> None:
+    """Emit the computation of a block of the result; a block without rows packs for later tasks."""
+    f, r, block = task.f, task.record, task.block
+    staged = r["staged"].is_("ne", 0)
+    task.lines("rows_lhs", block.first_row, block.rows)
+    # Columns that are not staged are contiguous in the result.
+    count = f.select(staged, block.columns, 1)
+    columns_out = task.lines("columns_out", block.first_column, count)
+    if not task.checked.pace:
+        task.lines("columns_rhs", block.first_column, block.columns)
+    task.lines("rows_staged", block.first_row, block.rows)
+    with block.products(task.bases) as (lhs, rhs, out, packed):
+        start = f.offset(out, f.load(columns_out, "i64"))
+        place = f.select(staged, task.places["stage"], start)
+        _OutputBlockEmitter(task, lhs, rhs, packed, place).emit()
+        with f.when(staged):
+            rows_out = task.lines("rows_out", block.first_row, block.rows)
+            tables = [rows_out, columns_out, block.rows, block.columns, r["block_columns"]]
+            f.call(UNSTAGE_FUNCTION, [out, task.places["stage"], *tables])
+
+
+class _OutputBlockEmitter:
+    """Emits the sums of a block of one product, for given operands and result address."""
+
+    def __init__(
+        self, task: ProductTask, lhs: LLVMValue, rhs: LLVMValue, packed: LLVMValue, place: LLVMValue
+    ) -> None:
+        self.task, self.lhs, self.rhs, self.packed, self.place = task, lhs, rhs, packed, place
+        f, r = task.f, task.record
+        self.here = r["packed_slot"].is_("eq", 0)
+        self.packs = self.here | r["packing"].is_("ne", 0)
+        self.held = r["packed_rows"]
+        # Packed columns are kept if further rows are multiplied with them.
+        self.kept = ~self.here | task.block.rows.is_("sgt", self.held)
+        self.soon = {side: PrefetchStream(f, task.places["rhs"]) for side in ("lhs", "rhs")}
+        self.parts = {side: f.variable("i64", 0) for side in ("lhs", "rhs")}
+        self.asked, self.asks = f.variable("i64"), f.variable("i64")
+
+    def emit(self) -> None:
+        """Emit the loop over the parts of the K steps."""
+        task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
+        size, inner = task.arith.size, r["inner"]
+        # A sum of no steps is zero: the first part runs even if it is empty.
+        after, first = f.variable("i64", 0), f.variable("i64", 0)
+        with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
+            now = first.get()
+            steps = f.least(inner - now, r["steps"])
+            at = (now * r["panel_columns"] + block.first_column * steps) * size
+            right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
+            # A block without rows still packs its columns.
+            rows = f.select(block.rows.is_("eq", 0), 1, block.rows)
+            with f.loop(0, rows, self.held) as top:
+                self._rows(now, steps, right, top)
+            after.set(1)
+            first.set(now + r["steps"])
+
+    def _rows(self, now: LLVMValue, steps: LLVMValue, right: LLVMValue, top: LLVMValue) -> None:
+        """Emit the products of some rows, starting at `top`, with each group of columns."""
+        task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
+        count = f.least(block.rows - top, self.held)
+        packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
+        with f.loop(0, block.columns, r["packed_columns"]) as begin:
+            end = f.least(block.columns, begin + r["packed_columns"])
+            place = f.select(self.kept, begin * steps * task.arith.size, 0)
+            group = f.offset(right, place)
+            with f.when(packing):
+                args = begin, end - begin, now, steps, group
+                self.parts["rhs"].set(task.packed("rhs", self.rhs, *args))
+            final = end.is_("eq", block.columns)
+            self._prefetch_columns(steps, right, end, final, packing & ~final | last & final)
+            if task.checked.is_patches("lhs"):
+                with f.when(begin.is_("eq", 0)):
+                    self._pack_rows(top, count, now, steps, task.places["lhs"])
+            self._tiles(now, steps, group, (top, count), (begin, end))
+
+    def _prefetch_columns(
+        self,
+        steps: LLVMValue,
+        right: LLVMValue,
+        end: LLVMValue,
+        final: LLVMValue,
+        source: LLVMValue,
+    ) -> None:
+        """Set up the prefetch of the columns after `end`, or of the first columns after the last
+        group: from the operand if `source` is set, otherwise from the packed copy."""
+        task, f = self.task, self.task.f
+        column = f.select(final, 0, end)
+        some = f.least(task.block.columns - column, task.record["packed_columns"])
+        self.asked.set(0)
+        if task.checked.pace:  # The NCHW layout copies all columns together.
+            self.asks.set(0)
+            return
+        self.asks.set(f.select(source & self.packs | self.kept, task.prefetch_tiles_of(some), 0))
+
+        def from_operand() -> None:
+            task.find(self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0))
+
+        def from_packed() -> None:
+            at = f.offset(right, column * steps * task.arith.size)
+            self.soon["rhs"].packed(at, steps)
+
+        f.choose(source & self.packs, from_operand, from_packed)
+
+    def _pack_rows(
+        self, row: LLVMValue, count: LLVMValue, now: LLVMValue, steps: LLVMValue, to: LLVMValue
+    ) -> None:
+        self.parts["lhs"].set(self.task.packed("lhs", self.lhs, row, count, now, steps, to))
+
+    def _tiles(
+        self, now: LLVMValue, steps: LLVMValue, right: LLVMValue, rows: tuple[LLVMValue, LLVMValue],
+        columns: tuple[LLVMValue, LLVMValue],
+    ) -> None:  # fmt: skip
+        """Emit the tiles of some rows (first, count) and columns (begin, end)."""
+        task, f, tile, size = self.task, self.task.f, self.task.sizes.tile, self.task.arith.size
+        (top, count), (start, stop) = rows, columns
+        low, block = tile_variants(tile)[-1].height, task.block
+        # A panel of rows stays in the L1 cache while columns stream from the L2 cache.
+        with f.loop(start, stop, task.sizes.stripe) as begin, self._panels(count) as found:
+            panel, place, here = found
+            left = f.offset(task.places["lhs"], place * steps * size)
+            if not task.checked.is_patches("lhs"):
+                with f.when(begin.is_("eq", 0)):
+                    self._pack_rows(top + panel, here, now, steps, left)
+            # Prefetch the next rows: in the first stripe the rows below, afterwards the next block
+            # of rows.
+            row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
+            over = row.is_("sge", block.rows)
+            line, step_count = f.select(over, 0, row), f.select(over, steps, 0)
+            task.find(self.soon["lhs"], "lhs", self.lhs, line, step_count)
+            high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
+            high = f.select(here.is_("sgt", 2 * low), tile.height, high)
+            end = f.least(stop, begin + task.sizes.stripe)
+            for_rows = begin.is_("eq", 0) | stop.is_("eq", block.columns)
+            with f.loop(0, here, high) as row:
+                column = f.variable("i64", begin)
+                with f.while_(lambda: column.get().is_("slt", end)):
+                    j = column.get()
+                    rest = block.columns - j
+                    called, wide = self._select_tile(high, rest)
+                    inside = (j - start) % tile.columns
+                    at = (j - start - inside) * steps * size + inside * task.arith.part
+                    packed = f.offset(right, at)
+                    offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
+                    adding = now.is_("ne", 0)
+                    out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
+                    part = row * task.arith.part
+                    if task.checked.pace:
+                        planes = f.offset(right, (j - start) * task.arith.part)
+                        table = task.places["rhs_segments"]
+                        asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
+                        args = [steps, f.offset(left, part), planes, table, *asking, *out]
+                    elif task.checked.is_in_place and task.checked.side == "rhs":
+                        parts = self.parts["rhs"].get()
+                        each = f.value(WINDOW_ENTRY_BYTES * tile.width, "i64") * parts
+                        table = f.offset(right, (j - start) // tile.columns * each)
+                        stride = task.stride("inner_rhs")
+                        segments = task.places["rhs_segments"]
+                        args = [parts, segments, table, f.offset(left, part), stride, *out]
+                    elif task.checked.is_in_place:
+                        parts = self.parts["lhs"].get()
+                        each = f.value(8 * starts_per_panel(tile.height), "i64") * parts
+                        starts = place // tile.height * each + row * 8
+                        starts = f.offset(task.places["lhs"], starts)
+                        args = [parts, task.places["lhs_segments"], starts, packed, *out]
+                    else:
+                        asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
+                        args = [steps, f.offset(left, part), packed, *asking, *out]
+                    f.call(str(called), args)
+                    column.set(j + wide)
+
+    @contextmanager
+    def _panels(self, count: LLVMValue) -> Iterator[tuple[LLVMValue, LLVMValue, LLVMValue]]:
+        """Emit the body in a loop over panels of `count` rows; yield the first row of the panel,
+        its position in packed rows, and its height.
+
+        If a full panel would leave a low remainder, for which the columns would be reread too
+        often, the last two panels are balanced.
+        """
+        f, height = self.task.f, self.task.sizes.tile.height
+        some = 2 * tile_variants(self.task.sizes.tile)[-1].height
+        row, place = f.variable("i64", 0), f.variable("i64", 0)
+        with f.while_(lambda: row.get().is_("slt", count)):
+            now = row.get()
+            rest = count - now
+            here = f.least(rest, height)
+            if not self.task.checked.is_patches("lhs"):
+                two = rest.is_("sgt", height) & rest.is_("sle", 2 * some)
+                here = f.select(two, some, here)
+            yield now, place.get(), here
+            row.set(now + here)
+            place.set(place.get() + height)
+
+    def _prefetch_arguments(self, for_rows: LLVMValue) -> list[LLVMValue]:
+        """Return the prefetch arguments of a tile: rows, or further columns; pace 0 if none are
+        left."""
+        f, asked = self.task.f, self.asked.get()
+        more = asked.is_("slt", self.asks.get())
+        of_rows = self.soon["lhs"].of(f.value(0, "i64"))
+        if self.task.checked.pace:
+            of_columns = of_rows
+        else:
+            of_columns = self.soon["rhs"].of(f.select(more, asked, 0))
+        self.asked.set(asked + f.select(for_rows, 0, 1))
+        start, *paces = (f.select(for_rows, a, b) for a, b in zip(of_rows, of_columns, strict=True))
+        return [start, *(f.select(for_rows | more, pace, 0) for pace in paces)]
+
+    def _select_tile(self, high: LLVMValue, rest: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
+        """Select the tile function for `high` rows and `rest` remaining columns; return it and its
+        width."""
+        f, tile = self.task.f, self.task.sizes.tile
+        whole, *parts = self.task.checked.tile_variants(tile)
+        found, wide = (
+            LLVMValue(f"@{tile_function_name(whole)}", "ptr", f),
+            f.value(whole.columns, "i64"),
+        )
+        for part in parts:
+            fits = high.is_("eq", part.height)
+            if part.columns < tile.columns:
+                fits = fits & rest.is_("sle", part.columns)
+                wide = f.select(fits, part.columns, wide)
+            found = f.select(fits, LLVMValue(f"@{tile_function_name(part)}", "ptr", f), found)
+        return found, wide
+
+
+def tile_function_name(part: RegisterTile) -> str:
+    """Return the name of the function that computes such a tile."""
+    return f"tile{part.height}x{part.columns}"

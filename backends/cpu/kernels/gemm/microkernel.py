@@ -1,0 +1,332 @@
+"""The micro-kernel: computes a tile of the result in registers.
+
+A tile has `height` rows and `width` vectors of columns. Both operands are packed, so that the
+elements of one K step are contiguous: `height` of the left operand, and a row of vectors of the
+right one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from shardir.backends.cpu.codegen.llvm_text import (
+    OUTLINED_FUNCTION_ATTRIBUTES,
+    LLVMFunction,
+    LLVMModule,
+    LLVMValue,
+    StackVariable,
+    vector_type,
+)
+from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, interleave_planes
+
+CACHE_LINE_BYTES = 64
+"""Bytes of a cache line."""
+COLUMN_PREFETCH_BYTES = 512
+"""Prefetch distance in bytes of packed columns."""
+
+
+WRITE_TILE_FUNCTION = "write_tile"
+
+
+class RegisterTile(NamedTuple):
+    """The size of a tile in elements.
+
+    `halved`: an operation on vectors of half as many lanes takes at most as long, as with AVX-512.
+    """
+
+    height: int
+    width: int
+    lanes: int
+    halved: bool = False
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return self.width * self.lanes
+
+
+@cache
+def tile_for(arith: Arithmetic, machine: MachineDescription, narrow: bool = False) -> RegisterTile:
+    """Return the tile that fills the registers of a machine; a narrow one has one vector of
+    columns."""
+    lanes = machine.lanes(arith.part)
+    if machine.vector_bytes == 64:
+        height, width = 12, 2
+    elif machine.has_many_registers:
+        height, width = 8, 3
+    else:
+        height, width = 6, 2
+    if narrow:
+        height, width = height * width, 1
+    height = height if arith.planes == 1 else height // 2
+    return RegisterTile(height, width, lanes, machine.vector_bytes == 64)
+
+
+def tile_variants(tile: RegisterTile) -> tuple[RegisterTile, ...]:
+    """Return a tile and the smaller variants for remaining columns or rows, the smallest last.
+
+    Low tiles read columns more often than the L2 cache can supply them, therefore there are two.
+    """
+    low = max(1, tile.height // 3)
+    parts = [tile, tile._replace(width=1)]
+    if tile.halved:  # Half of the widest registers takes at most as long.
+        parts.append(parts[1]._replace(lanes=tile.lanes // 2))
+    parts += [tile._replace(height=height) for height in (2 * low, low)]
+    return tuple(dict.fromkeys(parts))
+
+
+def emit_tile(
+    module: LLVMModule,
+    name: str,
+    tile: RegisterTile,
+    packed: RegisterTile,
+    arith: Arithmetic,
+    machine: MachineDescription,
+) -> None:
+    """Emit `name(k, lhs, rhs, prefetch_start, prefetch_stride, share_stride, out, offsets, rows,
+    columns, adding)`.
+
+    The function writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i
+    begins `offsets[i]` bytes further on, and its columns are contiguous. Operands are packed for
+    tiles of the size `packed`. Cache lines from `prefetch_start` on, `prefetch_stride` bytes apart,
+    are prefetched; a share of steps begins `share_stride` bytes further on for each step before it.
+    """
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "i64",
+              "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
+    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
+    sums = TileAccumulators(f, tile, packed, arith, machine)
+    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
+
+    def step() -> None:
+        start, here = left.get(), right.get()
+        planes = [
+            [f.offset(start, (p * packed.height + i) * arith.part) for i in range(tile.height)]
+            for p in range(arith.planes)
+        ]
+        sums.prefetch_columns(here)
+        prefetch(f, line.get())
+        line.set(f.offset(line.get(), prefetch_stride))
+        sums.add(planes, sums.columns_at(here))
+        left.set(f.offset(start, packed.height * arith.size))
+        right.set(f.offset(here, packed.columns * arith.size))
+
+    def ask_from(first: LLVMValue) -> None:
+        line.set(f.offset(prefetch_start, first * share_stride))
+
+    for_each_step(sums, place, steps, lambda _: step(), ask_from)
+    sums.write(place)
+    f.leave()
+
+
+def for_each_step(
+    sums: "TileAccumulators", place: list[LLVMValue], steps: LLVMValue, step: Callable[[LLVMValue], None],
+    begin: Callable[[LLVMValue], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """Emit all K steps in shares, each of which begins with `begin`; each share prefetches one more
+    row of the result, so that steps do not wait for all of these prefetches."""
+    f, height = sums.f, sums.tile.height
+    if sums.tile != sums.packed:  # Few tiles are remainders.
+        with f.loop(0, steps) as k:
+            step(k)
+        return
+    # A share covers at most one cache line along the K steps.
+    share = f.least(steps // (2 * height) + 1, CACHE_LINE_BYTES // sums.arith.size)
+    row = f.variable("i64", 0)
+    with f.loop(0, steps, share) as first:
+        now = row.get()
+        begin(first)
+        sums.prefetch_row(place, now)
+        row.set(f.least(now + 1, height - 1))
+        with f.loop(first, f.least(first + share, steps)) as k:
+            step(k)
+
+
+@dataclass
+class TileAccumulators:
+    """The accumulators of a tile, in registers; `packed` is the tile that columns are packed
+    for."""
+
+    f: LLVMFunction
+    tile: RegisterTile
+    packed: RegisterTile
+    arith: Arithmetic
+    machine: MachineDescription
+
+    def __post_init__(self) -> None:
+        tile, arith = self.tile, self.arith
+        many = vector_type(arith.type, tile.lanes)
+        self.sums: list[list[list[StackVariable]]] = [
+            [[self.f.variable(many, 0) for _ in range(arith.planes)] for _ in range(tile.width)]
+            for _ in range(tile.height)
+        ]
+
+    def columns_at(self, rhs: LLVMValue) -> list[list[LLVMValue]]:
+        """Load the packed columns of a step; return each plane of each vector."""
+        f, tile, arith = self.f, self.tile, self.arith
+        many = vector_type(arith.type, tile.lanes)
+        return [
+            [
+                f.load(
+                    f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * arith.part),
+                    many,
+                    arith.part,
+                )
+                for p in range(arith.planes)
+            ]
+            for j in range(tile.width)
+        ]
+
+    def add(self, lhs: Sequence[Sequence[LLVMValue]], right: Sequence[list[LLVMValue]]) -> None:
+        """Add the products of a step: `lhs` are addresses of elements (of each plane, of each row),
+        `right` a row of vectors."""
+        f, tile, arith = self.f, self.tile, self.arith
+        for i, sums in enumerate(self.sums):
+            left = [f.splat(f.load(plane[i], arith.type), tile.lanes) for plane in lhs]
+            for j, place in enumerate(sums):
+                self._add(place, left, right[j])
+
+    def prefetch_row(self, place: list[LLVMValue], row: LLVMValue) -> None:
+        """Prefetch a row of the result before it is written."""
+        f, out, offsets = self.f, place[0], place[1]
+        start = f.offset(out, f.load(f.offset(offsets, row, "i64"), "i64"))
+        nbytes = self.tile.columns * self.arith.size
+        for at in (*range(0, nbytes, CACHE_LINE_BYTES), nbytes - 1):
+            prefetch(f, f.offset(start, at), writing=True)
+
+    def prefetch_columns(self, rhs: LLVMValue) -> None:
+        """Prefetch columns of later steps from the L2 cache."""
+        for at in range(0, self.tile.columns * self.arith.size, CACHE_LINE_BYTES):
+            prefetch(self.f, self.f.offset(rhs, COLUMN_PREFETCH_BYTES + at))
+
+    def write(self, place: list[LLVMValue]) -> None:
+        """Write the sums as in `emit_tile`; `place` is (out, offsets, rows, columns, adding).
+
+        A partial tile is written through memory.
+        """
+        f, tile, (out, offsets, rows, columns, adding) = self.f, self.tile, place
+        step = tile.lanes * self.arith.size
+        vectors = [
+            [interleave_planes(f, [plane.get() for plane in share_stride]) for share_stride in row]
+            for row in self.sums
+        ]
+
+        def store_row(row: int, start: LLVMValue, align: int, more: bool = False) -> None:
+            for j, value in enumerate(vectors[row]):
+                at = f.offset(start, j * step)
+                before = [f.load(at, value.type, align)] if more else []
+                f.store(sum(before, value), at, align)
+
+        def at_once(more: bool) -> None:
+            for i in range(tile.height):
+                start = f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
+                store_row(i, start, self.arith.part, more)
+
+        def whole() -> None:
+            f.choose(adding, lambda: at_once(True), lambda: at_once(False))
+
+        def in_memory() -> None:
+            row_bytes = self.packed.columns * self.arith.size
+            buffer = f.variable(f"[{tile.height * row_bytes} x i8]").address
+            for i in range(tile.height):
+                store_row(i, f.offset(buffer, i * row_bytes), min(CACHE_LINE_BYTES, step))
+            some = f.least(rows, tile.height)
+            there = f.least(columns, tile.columns)
+            f.call(WRITE_TILE_FUNCTION, [buffer, out, offsets, some, there, adding])
+
+        if tile.columns == self.packed.columns:
+            f.choose(
+                rows.is_("uge", tile.height) & columns.is_("uge", tile.columns), whole, in_memory
+            )
+        else:
+            in_memory()
+
+    def _add(self, sums: list[StackVariable], a: list[LLVMValue], b: list[LLVMValue]) -> None:
+        def product(x: LLVMValue, y: LLVMValue, z: LLVMValue, minus: bool = False) -> LLVMValue:
+            return self.arith.add_product(self.f, self.machine, x, y, z, minus)
+
+        if self.arith.planes == 1:
+            sums[0].set(product(a[0], b[0], sums[0].get()))
+            return
+        sums[0].set(product(a[1], b[1], product(a[0], b[0], sums[0].get()), minus=True))
+        sums[1].set(product(a[1], b[0], product(a[0], b[1], sums[1].get())))
+
+
+def emit_write(
+    module: LLVMModule, tile: RegisterTile, arith: Arithmetic, machine: MachineDescription
+) -> None:
+    """Emit `write_tile(sums, out, offsets, rows, columns, adding)`: write, or add, rows of a
+    tile."""
+    params = ["ptr noalias readonly", "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]
+    f = LLVMFunction(
+        module, WRITE_TILE_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
+    )
+    sums, out, offsets, rows, columns, adding = f.params
+    lanes, step = tile.lanes * arith.planes, tile.lanes * arith.size
+    type = vector_type(arith.type, lanes)
+    masks = [
+        lane_mask(f, columns - j * tile.lanes, tile.lanes, arith.planes) for j in range(tile.width)
+    ]
+    # Without `adding` the result may be uninitialized: it is not read.
+    before = [mask & f.splat(adding, lanes) for mask in masks]
+
+    def each_row(masked: bool) -> None:
+        source = f.variable("ptr", sums)
+        with f.loop(0, rows) as i:
+            start = f.offset(out, f.load(f.offset(offsets, i, "i64"), "i64"))
+            for j, mask in enumerate(masks):
+                at = f.offset(start, j * step)
+                new = f.load(f.offset(source.get(), j * step), type, min(CACHE_LINE_BYTES, step))
+                if masked:
+                    old = masked_load(f, at, before[j], type, arith.part)
+                    masked_store(f, old + new, at, mask, arith.part)
+                else:
+                    f.store(f.load(at, type, arith.part) + new, at, arith.part)
+            source.set(f.offset(source.get(), tile.columns * arith.size))
+
+    if machine.vector_bytes == 64:
+        each_row(masked=True)
+    else:  # Masked operations are slow.
+        whole = adding & columns.is_("uge", tile.columns)
+        f.choose(whole, lambda: each_row(masked=False), lambda: each_row(masked=True))
+    f.leave()
+
+
+def lane_mask(f: LLVMFunction, count: LLVMValue, lanes: int, times: int = 1) -> LLVMValue:
+    """Return a mask of the first `count` lanes, each repeated `times`; empty for a negative
+    count."""
+    indices = ", ".join(f"i32 {lane // times}" for lane in range(lanes * times))
+    type = vector_type("i32", lanes * times)
+    least = f.select(count.is_("slt", lanes), count, lanes)
+    limit = f.splat(least.to("i32", "trunc"), lanes * times)
+    text = f"icmp slt {type} <{indices}>, {limit}"
+    return f.emit(text, vector_type("i1", lanes * times))
+
+
+def masked_load(
+    f: LLVMFunction, address: LLVMValue, mask: LLVMValue, type: str, align: int
+) -> LLVMValue:
+    """Load the lanes of the mask, zero elsewhere; no other memory is accessed."""
+    name = f"llvm.masked.load.{_suffix(type)}.p0"
+    f.module.declare(name, type, ["ptr", "i32", mask.type, type])
+    text = f"ptr {address}, i32 {align}, {mask.type} {mask}, {type} zeroinitializer"
+    return f.emit(f"call {type} @{name}({text})", type)
+
+
+def masked_store(
+    f: LLVMFunction, value: LLVMValue, address: LLVMValue, mask: LLVMValue, align: int
+) -> None:
+    """Store the lanes of the mask."""
+    name = f"llvm.masked.store.{_suffix(value.type)}.p0"
+    f.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
+    text = f"{value.type} {value}, ptr {address}, i32 {align}, {mask.type} {mask}"
+    f.do(f"call void @{name}({text})")
+
+
+def _suffix(type: str) -> str:
+    kind = type.split(" x ")[1][:-1]
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(kind, kind)
+    return f"v{type[1:].split(' ')[0]}{short}"

@@ -1,0 +1,96 @@
+"""The packed GEMM kernel: a task computes a block of the result.
+
+The K steps are split into equal parts of some hundred steps. For each part, the macro-kernel
+multiplies groups of rows of the left operand, which fit the caches, with all columns of the right
+operand, tile by tile. Both operands are packed for that (`product_task`): columns once for all
+rows, or by an earlier phase that uses the same kernel. `implicit_gemm_lhs`, `implicit_gemm_rhs` and
+`nchw_layout` describe operands that need no packing. Elements are summed in the order of the K
+steps for any block sizes, so that results do not depend on how the work is split.
+"""
+
+from functools import cache
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernel_api import Kernel
+from shardir.backends.cpu.kernels.conv.im2col import emit_im2col
+from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lhs_tile, emit_starts
+from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import (
+    emit_in_place_rhs_tile,
+    emit_window_table,
+)
+from shardir.backends.cpu.kernels.conv.line_copy import emit_layout_copy
+from shardir.backends.cpu.kernels.conv.nchw_tile import emit_nchw_tile
+from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
+from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_BLOCK_LINES, BlockSizes
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
+from shardir.backends.cpu.kernels.gemm.macrokernel import emit_output_block, tile_function_name
+from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write
+from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
+from shardir.backends.cpu.kernels.gemm.packing import emit_pack, emit_pack_contiguous_lines
+from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
+from shardir.backends.cpu.kernels.gemm.result_staging import emit_unstage
+
+
+@cache
+def packed_gemm_kernel(
+    lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess
+) -> Kernel:
+    """Return the kernel for operands and results of these element types."""
+    name = f"packed_gemm_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
+    return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
+
+
+def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess) -> str:
+    module, arith = LLVMModule(), arithmetic_of(out)
+    tile = sizes.tile
+    emit_offsets(module)
+    emit_write(module, tile, arith, host_machine())
+    for part in checked.tile_variants(tile):
+        place = module, tile_function_name(part), part, tile, arith, host_machine()
+        if checked.pace:
+            emit_nchw_tile(*place)
+        elif checked.is_in_place and checked.side == "lhs":
+            emit_in_place_lhs_tile(*place, checked.dims)
+        elif checked.is_in_place:
+            emit_in_place_rhs_tile(*place, checked.dims, checked.walked)
+        else:
+            emit_tile(*place)
+    for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
+        dims = checked.of(side)
+        straight = checked.is_in_place and side == checked.side
+        if checked.pace and side == "rhs":
+            emit_layout_copy(module, dtype, arith, checked.pace)
+        elif straight and side == "rhs":
+            emit_window_table(
+                module, f"starts_{side}", tile, arith, dims, 8 * MAX_BLOCK_LINES, checked.walked
+            )
+        elif straight:
+            run_dim = checked.walked
+            emit_starts(
+                module,
+                f"starts_{side}",
+                lines,
+                sizes.steps,
+                arith,
+                dims,
+                8 * MAX_BLOCK_LINES,
+                run_dim,
+            )
+        elif checked.is_patches(side):
+            emit_im2col(
+                module, f"pack_{side}", lines, sizes.steps, dtype, arith, dims, 8 * MAX_BLOCK_LINES
+            )
+        else:
+            emit_pack_contiguous_lines(module, f"pack_contiguous_{side}", lines, dtype, arith)
+    for dims in sorted({checked.of("lhs"), checked.of("rhs")}):
+        emit_segments(module, dims)
+    for dtype in sorted(
+        {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.is_patches(side)}
+    ):
+        emit_pack(module, dtype, arith, max(tile.height, tile.columns), sizes.steps)
+    emit_unstage(module, out, arith, turning=checked.is_in_place and checked.side == "rhs")
+    f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
+    emit_output_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, checked))
+    f.leave()
+    return module.text()

@@ -1,0 +1,287 @@
+"""Dispatch of products: selects a kernel and the number of tasks.
+
+Large products are packed (`packed_kernel`). Small products and those with few rows or columns read
+their operands in place (`unpacked_gemm`, `inner_product`). A long sum with a small result is split
+into parts (split-K), whose number depends on the shape alone: results are the same for any number
+of workers.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
+from shardir.backends.cpu.kernels.conv.depthwise import lower_depthwise
+from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
+    find_run_dim,
+    is_lhs_readable_in_place,
+)
+from shardir.backends.cpu.kernels.conv.implicit_gemm_rhs import is_rhs_readable_in_place
+from shardir.backends.cpu.kernels.conv.nchw import lower_nchw
+from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout
+from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
+from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
+from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product
+from shardir.backends.cpu.kernels.conv.strided_gemm import lower_strided_gemm
+from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_PART_STEPS, BlockSizes
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
+from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop, merge_loops
+from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
+from shardir.backends.cpu.kernels.gemm.product_record import encode_record
+from shardir.backends.cpu.kernels.gemm.record_builder import (
+    count_tasks,
+    describe_blocked_product,
+    describe_product,
+)
+from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
+    has_contiguous_columns,
+    is_streamed,
+    lower_skinny,
+    operations_per_ns,
+)
+from shardir.backends.cpu.kernels.gemm.split_k import split_k_sum_kernel
+from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid, choose_task_grid
+
+MIN_COLUMN_RUN_BYTES = 128
+"""Minimum bytes of a run of result columns for which outer column loops become batch loops."""
+PACK_TASK_BYTES = 256 << 10
+"""Bytes that a packing task packs for later tasks."""
+MAX_PACKED_OPERAND_BYTES = 128 << 20
+"""Maximum bytes of a right operand that is packed as a whole."""
+MIN_STREAMED_MATRIX_BYTES, STREAMED_PARTS, MIN_STREAMED_LINES = 4 << 20, 4, 16
+"""A matrix of at least the first number of bytes is split into this many parts along K, of at least
+this many lines each."""
+MIN_SPLIT_K_STEPS = 16384
+"""Minimum K steps for split-K with a small result."""
+MAX_SPLIT_K_RESULT_ELEMENTS = 4096
+"""Maximum elements of a small result."""
+MIN_UNCACHED_SPLIT_K_STEPS, MAX_UNCACHED_RESULT_ELEMENTS = 65536, 65536
+"""Minimum K steps and maximum elements for split-K of sums so long that no cache holds an operand:
+the operands are read once instead of once for each block of the result."""
+MIN_PACKED_SPLIT_K_STEPS, MIN_PACKED_SPLIT_K_EXTENT, MIN_STEPS_PER_PART = 8192, 64, 2048
+"""Minimum K steps, minimum rows and columns, and K steps per part for split-K of products whose
+operands are both packed: each task packs parts that fit the caches."""
+MAX_SPLIT_K_PARTS = 32
+PARTIAL_SUM_BYTES_PER_NS = 8.0
+"""Bytes of partial sums that are added per nanosecond."""
+MIN_PARTIAL_SUM_TASK_NS = 20_000.0
+"""Minimum duration of a task in nanoseconds."""
+
+
+def lower_product(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
+    """Return the phases of a product."""
+    if not work.out.size:
+        return []
+    batch, _, _, inner = work.sizes
+    count = _count_parts(work)
+    if count > 1 and not any(work.inner[0].steps):
+        return _lower_split_k(work, count, context, label)
+    for each in (work, work.turned()):
+        nbytes = inner * each.sizes[2] * work.out.itemsize
+        if (
+            batch == 1
+            and is_streamed(each)
+            and nbytes >= MIN_STREAMED_MATRIX_BYTES
+            and inner >= STREAMED_PARTS * MIN_STREAMED_LINES
+        ):
+            return _lower_split_k(each, STREAMED_PARTS, context, label)
+    return _lower_unsplit(work, context, label)
+
+
+def _count_parts(work: MatrixProduct) -> int:
+    """Return the number of parts of a split-K sum, 1 if the sum is not split."""
+    batch, rows, columns, inner = work.sizes
+    elements = rows * columns
+    if batch > 1 or elements > MAX_UNCACHED_RESULT_ELEMENTS:
+        return 1
+    if inner >= MIN_PACKED_SPLIT_K_STEPS and min(rows, columns) >= MIN_PACKED_SPLIT_K_EXTENT:
+        return min(MAX_SPLIT_K_PARTS, inner // MIN_STEPS_PER_PART)
+    if inner >= MIN_UNCACHED_SPLIT_K_STEPS or (
+        inner >= MIN_SPLIT_K_STEPS and elements <= MAX_SPLIT_K_RESULT_ELEMENTS
+    ):
+        return min(MAX_SPLIT_K_PARTS, inner // (MIN_SPLIT_K_STEPS // 2))
+    return 1
+
+
+def _lower_unsplit(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
+    return (
+        lower_depthwise(work, context, label)
+        or lower_strided_gemm(work, context, label)
+        or lower_patch_inner_product(work, context, label)
+        or lower_skinny(work, context, label)
+        or _lower_packed(work, context, label)
+    )
+
+
+def _lower_split_k(
+    work: MatrixProduct, count: int, context: LoweringContext, label: str
+) -> list[Phase]:
+    """Return the phases of equal parts of the outermost K loop, of the remainder, and of their
+    sum."""
+    arith = arithmetic_of(work.out.dtype)
+    if not is_lhs_readable_in_place(work) and is_rhs_readable_in_place(work.turned()):
+        work = work.turned()
+    _, rows, columns, _ = work.sizes
+    loop, *others = work.inner
+    count = min(count, loop.extent)
+    steps = loop.extent // count
+    rest = loop.extent - count * steps
+    each = rows * columns * arith.size
+    slot = context.temporary((count + 1) * each)
+    place = BufferView(slot, 0, (rows, columns), (columns * arith.size, arith.size), arith.dtype)
+    dense = _dense_loops(work, arith)
+    part = loop._replace(extent=count, lhs=loop.lhs * steps, rhs=loop.rhs * steps, out=each)
+    short = work._replace(out=place, batch=(part,), rows=dense[0], columns=dense[1],
+        inner=merge_loops([loop._replace(extent=steps), *others]),
+    )  # fmt: skip
+    phases = _lower_unsplit(short, context, f"{label}, split-K")
+    if rest:
+        done = count * steps
+        last = short._replace(
+            lhs=work.lhs._replace(offset=work.lhs.offset + done * loop.lhs),
+            rhs=work.rhs._replace(offset=work.rhs.offset + done * loop.rhs),
+            out=place._replace(offset=count * each),
+            batch=(),
+            inner=merge_loops([loop._replace(extent=rest), *others]),
+        )
+        phases += _lower_unsplit(last, context, f"{label}, split-K remainder")
+    lines = merge_loops(loop._replace(rhs=0, steps=()) for loop in work.columns)
+    plain = work._replace(lhs=place, columns=lines, inner=(), patches=None)
+    cost = each * (count + 1) / PARTIAL_SUM_BYTES_PER_NS
+    block = -(-rows // max(1, min(int(cost / MIN_PARTIAL_SUM_TASK_NS), context.workers)))
+    fields, lists = describe_product(plain, TaskGrid(block, columns, False, cost))
+    fields["inner"] = count + bool(rest)
+    added = Phase(
+        split_k_sum_kernel(work.out.dtype), encode_record(fields, lists), count_tasks(fields), cost,
+        f"{label}, split-K sum",
+    )  # fmt: skip
+    return [*phases, added]
+
+
+def _dense_loops(
+    work: MatrixProduct, arith: Arithmetic
+) -> tuple[tuple[ProductLoop, ...], tuple[ProductLoop, ...]]:
+    """Return the rows and columns with the strides of a dense result, rows outermost."""
+    step, dense_loops = arith.size, []
+    for loops in (work.columns, work.rows):
+        new: list[ProductLoop] = []
+        for loop in reversed(loops):
+            new.insert(0, loop._replace(out=step))
+            step *= loop.extent
+        dense_loops.append(tuple(new))
+    return dense_loops[1], dense_loops[0]
+
+
+def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
+    arith = arithmetic_of(work.out.dtype)
+    item = work.out.itemsize
+    if _is_transposition_better(work):
+        work = work.turned()
+    if phases := lower_nchw(work, context, label) or lower_padded_nhwc(work, context, label):
+        return phases
+    while (
+        not _are_columns_contiguous(work.columns, item)
+        and _contiguous_column_bytes(work.columns, item) >= MIN_COLUMN_RUN_BYTES
+        # Batch loops are not checked against the bounds of the image.
+        and not any(work.columns[0].steps)
+    ):
+        work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
+    batch, rows, columns, inner = work.sizes
+    # Usually one task computes one product of a batch.
+    sizes = BlockSizes.of(
+        arith, columns, work.machine, rows if batch > 1 and inner > MAX_PART_STEPS else 1
+    )
+    direct = _are_columns_contiguous(work.columns, item)
+    staged = arith.dtype != work.out.dtype or not direct
+    shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
+    gathered = _patch_access_of(work).side == "rhs"
+    copied = batch // shared * columns * inner * arith.size
+    grid = choose_task_grid(
+        batch, rows, columns, inner, sizes, arith.size, staged, shared > 1, context.workers,
+        operations_per_ns(arith.part, work.machine), not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
+    )  # fmt: skip
+    return _packed_phases(work, grid, sizes, staged, context, label)
+
+
+def _is_transposition_better(work: MatrixProduct) -> bool:
+    """Return whether to transpose the product, so that patches are read in place or results are
+    stored without staging."""
+    item, transposed = work.out.itemsize, work.turned()
+    if find_nchw_layout(work):
+        return False
+    if find_nchw_layout(transposed) and not is_lhs_readable_in_place(work):
+        return True
+    if is_rhs_readable_in_place(work):
+        return False
+    if is_rhs_readable_in_place(transposed) and not is_lhs_readable_in_place(work):
+        return True
+    return not has_contiguous_columns(work, item) and has_contiguous_columns(transposed, item)
+
+
+def _are_columns_contiguous(columns: Sequence[ProductLoop], item: int) -> bool:
+    """Return whether the columns of the result are contiguous."""
+    return _contiguous_column_bytes(columns, item) == item * prod(loop.extent for loop in columns)
+
+
+def _contiguous_column_bytes(columns: Sequence[ProductLoop], item: int) -> int:
+    """Return the bytes of a contiguous run of the innermost result columns."""
+    step = item
+    for loop in reversed(columns):
+        if loop.out != step:
+            break
+        step *= loop.extent
+    return step
+
+
+def _patch_access_of(work: MatrixProduct) -> PatchAccess:
+    """Return how patches are accessed; patches that all exist are packed as a plain operand unless
+    their columns form several runs."""
+    patches, straight = (
+        work.patches,
+        is_lhs_readable_in_place(work) or is_rhs_readable_in_place(work),
+    )
+    if not patches:
+        return PatchAccess()
+    if not (straight or patches.starts or (patches.side == "rhs" and len(work.columns) > 1)):
+        return PatchAccess()
+    return PatchAccess(
+        patches.side, len(patches.starts), straight, find_run_dim(work) if straight else -1
+    )
+
+
+def _packed_phases(
+    work: MatrixProduct,
+    grid: TaskGrid,
+    sizes: BlockSizes,
+    staged: bool,
+    context: LoweringContext,
+    label: str,
+) -> list[Phase]:
+    arith = arithmetic_of(work.out.dtype)
+    checked = _patch_access_of(work)
+    kernel = packed_gemm_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
+    _, _, columns, inner = work.sizes
+    width = sizes.tile.columns
+    fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
+    if not grid.packed:
+        return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
+    entries, size = [], fields["panel_columns"] * inner * arith.size
+    for loop in reversed(work.batch):
+        entries.append((*loop[:4], size if loop.rhs else 0))
+        size *= loop.extent if loop.rhs else 1
+    fields["packed_slot"] = context.temporary(size)
+    lists["batch"] = entries
+    block = max(
+        width, min(sizes.columns, PACK_TASK_BYTES // (inner * arith.size or 1)) // width * width
+    )
+    kept = [entry for entry in entries if entry[2]]
+    before = {
+        **fields, "packing": 1, "products": prod(entry[0] for entry in kept), "block_products": 1,
+        "block_columns": block, "column_blocks": -(-columns // block), "row_blocks": 1,
+        "rows": 0, "packed_columns": block, "staged": 0,
+    }  # fmt: skip
+    packing = encode_record(before, {**lists, "batch": kept})
+    cost = 0.25 * size / arith.size
+    return [
+        Phase(kernel, packing, count_tasks(before), cost, f"{label} packing"),
+        Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label),
+    ]

@@ -1,0 +1,119 @@
+"""The state of a task of the packed GEMM kernel: scratch memory, offset tables, packed operands."""
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
+from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
+from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION
+from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
+from shardir.backends.cpu.kernels.gemm.block_sizes import (
+    MAX_BLOCK_LINES,
+    PACKED_LHS_BYTES,
+    PACKED_RHS_BYTES,
+    STAGING_BYTES,
+    BlockSizes,
+)
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
+from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
+from shardir.backends.cpu.kernels.gemm.offset_tables import OFFSETS_FUNCTION
+from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES, panels_per_cache_line
+from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
+from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
+from shardir.ir.types import NUMPY_DTYPES
+
+LINE_TABLES = {"lhs": "rows_lhs", "rhs": "columns_rhs"}
+"""The offset table of the lines of each operand."""
+
+
+class ProductTask:
+    """A task in the function `f`; the operands have the element types `dtypes`."""
+
+    def __init__(
+        self, f: LLVMFunction, dtypes: dict[str, str], sizes: BlockSizes, arith: Arithmetic,
+        checked: PatchAccess,
+    ) -> None:  # fmt: skip
+        self.f, self.sizes, self.arith, self.checked = f, sizes, arith, checked
+        self.dtypes = dtypes
+        self.bases, self.words, task, worker = f.params
+        self.record = RecordReader(f, self.words)
+        self.block = OutputBlock(f, self.record, task)
+        at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES_PER_WORKER)
+        table = 8 * MAX_BLOCK_LINES
+        segments = (SEGMENT_ENTRY_BYTES + 8 * checked.dims) * sizes.steps
+        self.places = {}
+        for name, size in (
+            ("rows_lhs", table), ("rows_staged", table), ("rows_out", table),
+            ("columns_rhs", table), ("columns_out", table), ("lhs_segments", segments),
+            ("rhs_segments", segments), ("lhs", PACKED_LHS_BYTES + 4096), ("rhs", PACKED_RHS_BYTES), ("stage", STAGING_BYTES),
+            ("positions", table * checked.dims),
+        ):  # fmt: skip
+            self.places[name] = at
+            at = f.offset(at, size)
+
+    def lines(self, name: str, first: LLVMValue, count: LLVMValue) -> LLVMValue:
+        """Fill the table of line offsets; for patches, also the tables of their positions."""
+        f, lists = self.f, {name: self.places[name]}
+        for d in range(self.checked.of(name.rpartition("_")[2])):
+            lists[f"positions_{d}"] = f.offset(self.places["positions"], d * 8 * MAX_BLOCK_LINES)
+        for each, table in lists.items():
+            f.call(OFFSETS_FUNCTION, [self.words, self.record.list(each), table, first, count])
+        return self.places[name]
+
+    def packed(
+        self, side: str, base: LLVMValue, skipped: LLVMValue, lines: LLVMValue, first: LLVMValue, steps: LLVMValue,
+        to: LLVMValue,
+    ) -> LLVMValue:  # fmt: skip
+        """Pack `lines` lines of an operand after the first `skipped` lines, for `steps` K steps
+        from `first`, or record their addresses if the operand is read in place. Return the number
+        of segments."""
+        f, dims, tile = self.f, self.checked.of(side), self.sizes.tile
+        if self.checked.pace and side == "rhs":
+            words, table = self.record.loops("image_layout")[0], self.places["rhs_segments"]
+            column = self.block.first_column + skipped
+            f.call(LAYOUT_FUNCTION, [to, base, words, table, first, steps, column, lines])
+            return f.value(0, "i64")
+        name, segments = f"inner_{side}", self.places[f"{side}_segments"]
+        args = [self.words, self.record.list(name), segments, first, steps]
+        parts = f.call(f"segments_{dims}", args, "i64")
+        table = f.offset(self.places[LINE_TABLES[side]], skipped, "i64")
+        args = [to, base, table, lines, segments, parts]
+        straight = self.checked.is_in_place and side == self.checked.side
+        if not straight:
+            args += [steps, self.stride(name)]
+        if self.checked.is_patches(side):
+            args.append(f.offset(self.places["positions"], skipped, "i64"))
+            args.append(self.record.loops("bounds")[0])
+            f.call(f"starts_{side}" if straight else f"pack_{side}", args)
+            return parts
+        dtype, high = self.dtypes[side], tile.height if side == "lhs" else tile.columns
+        several = panels_per_cache_line(high * NUMPY_DTYPES[dtype].itemsize)
+        args += [
+            f.value(high, "i64"),
+            f.value(several, "i64"),
+            LLVMValue(f"@pack_contiguous_{side}", "ptr", f),
+        ]
+        f.call(f"pack_{dtype}", args)
+        return parts
+
+    def find(
+        self,
+        stream: PrefetchStream,
+        side: str,
+        base: LLVMValue,
+        line: LLVMValue,
+        step_count: LLVMValue,
+    ) -> None:
+        """Point the prefetch stream at line `line` of an operand, `step_count` steps after the
+        steps that were packed last."""
+        f, item = self.f, NUMPY_DTYPES[self.dtypes[side]].itemsize
+        start = f.load(f.offset(self.places[LINE_TABLES[side]], line, "i64"), "i64")
+        first = f.load(self.places[f"{side}_segments"], "i64")
+        step = self.stride(f"inner_{side}")
+        at = f.offset(f.offset(base, start), first + step_count * step)
+        stream.lying(at, step, self.stride(LINE_TABLES[side]), item, self.arith.size)
+
+    def stride(self, name: str) -> LLVMValue:
+        """Return the stride in bytes of the innermost loop of a list."""
+        return self.f.load(self.f.offset(self.record.loops(name)[0], 8), "i64")
+
+    def prefetch_tiles_of(self, columns: LLVMValue) -> LLVMValue:
+        """Return how many tiles it takes to prefetch `columns` packed columns."""
+        return columns * self.arith.size // CACHE_LINE_BYTES

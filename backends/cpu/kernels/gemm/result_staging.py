@@ -1,0 +1,91 @@
+"""Stores staged sums from scratch memory to the result."""
+
+from shardir.backends.cpu.codegen.llvm_text import (
+    OUTLINED_FUNCTION_ATTRIBUTES,
+    LLVMFunction,
+    LLVMModule,
+    LLVMValue,
+    StackVariable,
+    vector_type,
+)
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, narrow_to_storage
+from shardir.backends.cpu.kernels.gemm.packing import emit_is_contiguous, transpose_squares
+from shardir.ir.types import NUMPY_DTYPES
+
+UNSTAGE_FUNCTION = "unstage"
+
+
+def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic, turning: bool) -> None:
+    """Emit `unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums.
+
+    Columns are stored in runs: columns that are contiguous in the result as vectors if the run is
+    long enough, other columns row by row. Rows that are contiguous are transposed square by square;
+    most products have no such rows, since they are transposed as a whole (`is_minus_one` states that
+    this product may have such rows).
+    """
+    params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
+              "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
+    f = LLVMFunction(
+        module, UNSTAGE_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
+    )
+    out, stage, rows, columns, row_count, column_count, width = f.params
+    item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // arith.part
+    bottom, right_end, done = (f.variable("i64", 0) for _ in range(3))
+
+    def column_at(j: LLVMValue) -> LLVMValue:
+        return f.load(f.offset(columns, j, "i64"), "i64")
+
+    def has_neighbour(j: LLVMValue, end: LLVMValue) -> LLVMValue:
+        """Return whether the next column, before the end, is adjacent to this one."""
+        return column_at(f.least(j + 1, end - 1)).is_("eq", column_at(j) + item)
+
+    def number(i: LLVMValue, j: LLVMValue, count: int) -> LLVMValue:
+        type = vector_type(arith.type, count * arith.planes)
+        return f.load(f.offset(stage, (i * width + j) * arith.size), type, arith.part)
+
+    def store(value: LLVMValue, i: LLVMValue, j: LLVMValue) -> None:
+        row = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
+        at = f.offset(row, column_at(j))
+        f.store(narrow_to_storage(f, value, dtype), at, item // arith.planes)
+
+    def run(first: LLVMValue, last: LLVMValue, count: int) -> None:
+        top = f.select(first.is_("slt", right_end.get()), bottom.get(), 0)
+        with f.loop(top, row_count) as i, f.loop(first, last, count) as next:
+            j = next if count == 1 else f.least(next, last - count)
+            store(number(i, j, count), i, j)
+
+    if turning and arith.planes == 1:
+        size = host_machine().lanes(arith.part)
+        is_transposed = emit_is_contiguous(f, rows, row_count, item) & ~emit_is_contiguous(
+            f, columns, column_count, item
+        )
+        with f.when(is_transposed):
+            bottom.set(row_count - row_count % size)
+            right_end.set(column_count - column_count % size)
+            with f.loop(0, right_end.get(), size) as j, f.loop(0, bottom.get(), size) as i:
+                square = [number(i + k, j, size) for k in range(size)]
+                for k, column in enumerate(transpose_squares(f, square, 1)):
+                    store(column, i, j + k)
+    with f.while_(lambda: done.get().is_("slt", column_count)):
+        first = done.get()
+        end = f.select(first.is_("slt", right_end.get()), right_end.get(), column_count)
+        joined = has_neighbour(first, end)
+        last = f.variable("i64", first + 1)
+
+        def goes_on(
+            last: StackVariable = last, end: LLVMValue = end, joined: LLVMValue = joined
+        ) -> LLVMValue:
+            at = f.least(last.get() - joined.to("i64", "zext"), end - 1)
+            return last.get().is_("slt", end) & has_neighbour(at, end).is_("eq", joined)
+
+        with f.while_(goes_on):
+            last.set(last.get() + 1)
+        stop = last.get()
+        f.choose(
+            joined & (stop - first).is_("sge", lanes),
+            lambda: run(first, stop, lanes),
+            lambda: run(first, stop, 1),
+        )
+        done.set(stop)
+    f.leave()

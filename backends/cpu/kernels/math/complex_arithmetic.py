@@ -1,0 +1,95 @@
+"""Arithmetic of complex numbers, as pairs of vectors."""
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMValue
+from shardir.backends.cpu.kernels.math import basic_rules
+from shardir.backends.cpu.kernels.math.application import OpApplication, VectorRule, apply_to_parts
+from shardir.backends.cpu.kernels.math.registers import VectorValue, parts, real_vector
+
+ComplexPair = tuple[LLVMValue, LLVMValue]
+
+
+def multiply_complex(x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    (a, b), (c, d) = x, y
+    return a * c - b * d, a * d + b * c
+
+
+def divide_complex(x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    """Divide by Smith's algorithm (Comm. ACM 5, 1962), like NumPy: no product overflows."""
+    (a, b), (c, d) = x, y
+    f = a.function
+    real_magnitude, imag_magnitude = f.intrinsic("fabs", c), f.intrinsic("fabs", d)
+    real_dominates = real_magnitude.is_("oge", imag_magnitude)
+    long, short = f.select(real_dominates, c, d), f.select(real_dominates, d, c)
+    ratio = short / long
+    scale = 1.0 / (long + short * ratio)
+    first, second = f.select(real_dominates, a, b), f.select(real_dominates, b, a)
+    real = (first + second * ratio) * scale
+    crossed = second - first * ratio
+    imag = f.select(real_dominates, crossed, -crossed) * scale
+    is_zero = real_magnitude.is_("oeq", 0.0) & imag_magnitude.is_("oeq", 0.0)
+    return f.select(is_zero, a / real_magnitude, real), f.select(is_zero, b / real_magnitude, imag)
+
+
+def _multiply(a: OpApplication) -> VectorValue:
+    return multiply_complex(*a.pairs)
+
+
+def _divide(a: OpApplication) -> VectorValue:
+    return divide_complex(*a.pairs)
+
+
+def _equal(a: OpApplication) -> VectorValue:
+    (ar, ai), (br, bi) = _fenced_pairs(a)
+    return ar.is_("oeq", br) & ai.is_("oeq", bi)
+
+
+def _unequal(a: OpApplication) -> VectorValue:
+    (ar, ai), (br, bi) = _fenced_pairs(a)
+    return ar.is_("une", br) | ai.is_("une", bi)
+
+
+def _fenced_pairs(a: OpApplication) -> tuple[ComplexPair, ComplexPair]:
+    """Return both operands with a fence, so that LLVM compares separate parts.
+
+    Without it LLVM compares the interleaved memory, and separates the bits of the result one by
+    one.
+    """
+    first, second = a.pairs
+    fence = a.function.intrinsic
+    return (fence("arithmetic.fence", first[0]), fence("arithmetic.fence", first[1])), second
+
+
+def _is_finite(a: OpApplication) -> VectorValue:
+    real, imag = a.pairs[0]
+    f, infinity = a.function, float("inf")
+    return f.intrinsic("fabs", real).is_("olt", infinity) & f.intrinsic("fabs", imag).is_(
+        "olt", infinity
+    )
+
+
+def _select(a: OpApplication) -> VectorValue:
+    condition = real_vector(a.operands[0])
+    (ar, ai), (br, bi) = parts(a.operands[1]), parts(a.operands[2])
+    return a.function.select(condition, ar, br), a.function.select(condition, ai, bi)
+
+
+def _complex(a: OpApplication) -> VectorValue:
+    real, imag = a.values
+    return real, imag
+
+
+def _conjugate(a: OpApplication) -> VectorValue:
+    real, imag = a.pairs[0]
+    return real, -imag
+
+
+COMPLEX_FROM_REAL_OPS = ("complex",)
+"""Operations with operands that are not complex, and a complex result."""
+
+RULES: dict[str, VectorRule] = {
+    "add": apply_to_parts(basic_rules.add), "sub": apply_to_parts(basic_rules.sub), "neg": apply_to_parts(basic_rules.neg),
+    "mul": _multiply, "div": _divide, "eq": _equal, "ne": _unequal, "is_finite": _is_finite,
+    "select": _select, "complex": _complex, "conj": _conjugate,
+    "real": lambda a: a.pairs[0][0], "imag": lambda a: a.pairs[0][1],
+}  # fmt: skip
+"""Rules for complex operands."""

@@ -1,0 +1,114 @@
+"""The error function and related functions."""
+
+from shardir.backends.cpu.codegen.llvm_text import LLVMValue
+from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
+from shardir.backends.cpu.kernels.math.exponential import exp, reduce_by_ln2
+from shardir.backends.cpu.kernels.math.logarithm import log1p
+from shardir.backends.cpu.kernels.math.vector_arithmetic import (
+    INFINITY,
+    NAN,
+    FunctionTable,
+    absolute_value,
+    clamp_above,
+    clamp_below,
+    constant_like,
+    copy_sign,
+    fast_two_sum,
+    fma,
+    horner,
+    polynomial,
+    scale_by_power_of_two,
+    square_root,
+    two_product,
+    where,
+)
+from shardir.ops.elementwise.special import GILES_CENTRE, GILES_TAIL
+
+
+def erf(x: LLVMValue, grade: str) -> LLVMValue:
+    """Return erf: an odd polynomial near 0; beyond, 1 - erfc, for f32 as the exponential of a
+    polynomial."""
+    a = absolute_value(x)
+    z = a * a
+    bound = 0.92 if grade == "f32" else 1.0
+    near = fma(a, polynomial(clamp_above(z, bound * bound), "erf", grade), a)
+    if grade == "f32":
+        inside = clamp_above(a, 3.95)
+        outer_value = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
+    else:
+        outer_value = 1.0 - erfc_positive(clamp_above(a, 6.0), grade)
+    return copy_sign(where(a.is_("olt", bound), near, outer_value), x)
+
+
+def erfc_positive(x: LLVMValue, grade: str) -> LLVMValue:
+    """Return erfc from 1/2 on: exp(-x^2) times a slowly varying function of (x - 3) / (x + 3).
+
+    The variable is that of M. M. Shepherd and J. G. Laframboise, Math. Comp. 36 (1981). x^2 is
+    computed in two parts, so that its rounding error is not magnified.
+    """
+    square, low = two_product(x, x)
+    t = (x - 3.0) / (x + 3.0)
+    if grade != "f64":
+        bell = exp(-square, grade, -low)
+        return bell * (polynomial(t, "erfc", grade) / fma(x, 2.0, 1.0))
+    # The rounding errors of the quotient and of the exponential are added before the last rounding.
+    first, *others = POLYNOMIALS["erfc.f64"]
+    above, lost = fast_two_sum(constant_like(x, first), t * horner(t, others))
+    below, more = fast_two_sum(x * 2.0, constant_like(x, 1.0))
+    inverse = 1.0 / below
+    quotient = above * inverse
+    rest = fma(-quotient, below, above) + fma(-quotient, more, lost)
+    r, k = reduce_by_ln2(clamp_below(-square, -746.0), -low)
+    part = fma(r * r, polynomial(r, "exp", grade), r)
+    return scale_by_power_of_two(quotient + fma(part, quotient, rest * inverse), k)
+
+
+def erfc(x: LLVMValue, grade: str) -> LLVMValue:
+    """Return 1 - erf(x) without cancellation."""
+    a = clamp_above(absolute_value(x), 30.0)
+    right = erfc_positive(where(a.is_("olt", 0.5), 0.5, a), grade)
+    outer_value = where(x.is_("olt", 0.0), 2.0 - right, right)
+    small = where(a.is_("olt", 0.5), x, 0.0)
+    near = 1.0 - fma(small, polynomial(small * small, "erf", grade), small)
+    return where(a.is_("olt", 0.5), near, outer_value)
+
+
+def erf_inv(x: LLVMValue, grade: str) -> LLVMValue:
+    """Return x times a polynomial in w = -log(1 - x^2) or its root (the branches of M. Giles,
+    2012)."""
+    square, low = two_product(x, x)
+    w = -log1p(-square, grade, -low)
+    central = w.is_("olt", 6.25)
+    s = square_root(where(central, constant_like(x, 9.0), w))
+    factor = polynomial(s - 3.25, "erf_inv_middle", grade)
+    if grade == "f64":
+        factor = where(s.is_("ogt", 4.0), polynomial(s - 5.0, "erf_inv_high", grade), factor)
+    near = polynomial(where(central, w, 0.0) - 3.125, "erf_inv_low", grade)
+    value = x * where(central, near, factor)
+    value = where(
+        absolute_value(x).is_("oeq", 1.0), copy_sign(constant_like(x, INFINITY), x), value
+    )
+    return where(absolute_value(x).is_("ugt", 1.0), NAN, value)
+
+
+def erf_inv_like_xla(x: LLVMValue, grade: str) -> LLVMValue:
+    """Return erf_inv of f32 by the steps of `shardir.ops.elementwise.special`, so that random numbers equal
+    JAX's."""
+    if grade != "f32":
+        return erf_inv(x, grade)
+    w = -log1p(-(x * x), "f32")
+    centre = w.is_("olt", 5.0)
+    w = where(centre, w - 2.5, square_root(where(centre, constant_like(x, 9.0), w)) - 3.0)
+    value = constant_like(x, 0.0)
+    for near, far in zip(GILES_CENTRE, GILES_TAIL, strict=True):
+        value = value * w + where(centre, constant_like(x, near), constant_like(x, far))
+    value = value * x
+    return where(absolute_value(x).is_("oeq", 1.0), copy_sign(constant_like(x, INFINITY), x), value)
+
+
+FUNCTIONS: FunctionTable = {
+    "erf": (1, erf),
+    "erfc": (1, erfc),
+    "erf_inv": (1, erf_inv),
+    "erf_inv_xla": (1, erf_inv_like_xla),
+}

@@ -1,0 +1,16 @@
+"""The rules of all operations with native kernels, and the layouts that their results prefer."""
+
+from shardir.backends.cpu.kernel_api import Order, Rule
+from shardir.backends.cpu.kernels import data_movement, elementwise, fft, gemm, linalg
+from shardir.backends.cpu.kernels.selection.bool_search import DECIDING_BYTE, with_search
+
+RULES: dict[str, Rule] = {
+    **data_movement.RULES,
+    **elementwise.RULES,
+    **gemm.RULES,
+    **linalg.RULES,
+    **fft.RULES,
+}
+RULES.update({name: with_search(RULES[name]) for name in DECIDING_BYTE})
+
+LAYOUT_RULES: dict[str, Order] = {**gemm.LAYOUTS}

@@ -1,0 +1,20 @@
+"""Pass pipelines from a per-device program to the program over unsharded arrays that is
+compiled."""
+
+import re
+
+_FOLD_PASSES = (
+    "fold-reductions,fold-views,simplify,fold-diagonals,fill-out-of-bounds,fold-transposes"
+)
+_MERGED_PASSES = f"cse,dce,{_FOLD_PASSES},cse,dce,annotate-partial-sorts"
+MERGED_PIPELINE = f"merge-devices,{_MERGED_PASSES}"
+"""The passes between partitioning and fusion."""
+
+
+def process_pipeline(across: str, at: str, small: int) -> str:
+    """Return the passes that make the fused program of one process of several; see
+    `hierarchical-collectives`."""
+    levels = f"across={across},at={at}"
+    merged = re.sub(r"\b(cse|dce)\b", r"\1{keep=collectives}", _MERGED_PASSES)
+    split = f"hierarchical-collectives{{{levels},small={small}}}"
+    return f"{split},merge-devices{{{levels}}},{merged},fuse"

@@ -1,0 +1,210 @@
+"""Build a schedule: assign slots and addresses, and lower every operation by its rule.
+
+The slots of a program are scratch memory, the arena, its arguments, results and constants, then the
+buffers whose address changes while the program runs, and temporaries of single operations.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase, Rules
+from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
+from shardir.backends.cpu.kernels.data_movement.gather import lookup_phases
+from shardir.backends.cpu.schedule.arena import (
+    BufferKind,
+    PlannedBuffer,
+    align_up,
+    assign_offsets,
+    reuse_operands,
+)
+from shardir.backends.cpu.schedule.bool_arguments import find_bool_arguments
+from shardir.backends.cpu.schedule.function_lowering import Lowered
+from shardir.backends.cpu.schedule.items import (
+    BranchItem,
+    CopyItem,
+    GatherElements,
+    Item,
+    NumPyCall,
+    RowPointer,
+    ScanItem,
+    Segment,
+    WhileItem,
+    WorkItem,
+)
+from shardir.backends.cpu.schedule.schedule import ARENA_SLOT, Schedule
+
+FIRST_ARGUMENT_SLOT = 2
+
+
+class ScheduleBuilder:
+    """The lowering context of rules, and the slots of all buffers.
+
+    `begin` is called with each kernel as soon as it is needed.
+    """
+
+    def __init__(
+        self, lowered: Lowered, rules: Rules, workers: int, machine: MachineDescription,
+        begin: Callable[[Kernel], None],
+    ) -> None:  # fmt: skip
+        self._lowered, self._rules, self._begin = lowered, rules, begin
+        self.workers, self.machine = workers, machine
+        self._temporaries: list[int] = []
+        self._taken = 0
+        self._slots: list[int] = []
+        self._overwritable_arguments = reuse_operands(lowered.pairs)
+        arena = [b for b in lowered.buffers if b.kind is BufferKind.ARENA]
+        self._arena_bytes = assign_offsets(arena)
+        next_slot = FIRST_ARGUMENT_SLOT
+        for buffer in lowered.buffers:
+            if buffer.kind is BufferKind.ARENA and not buffer.pinned:
+                self._slots.append(ARENA_SLOT)
+            else:
+                self._slots.append(next_slot)
+                next_slot += 1
+        self._first_temporary = next_slot
+
+    def temporary(self, nbytes: int) -> int:
+        """Return the slot of a buffer that only the phases of this operation use."""
+        number = self._taken
+        self._taken += 1
+        if number == len(self._temporaries):
+            self._temporaries.append(0)
+        self._temporaries[number] = max(self._temporaries[number], nbytes)
+        return self._first_temporary + number
+
+    def build(self) -> Schedule:
+        """Return the schedule of the program."""
+        items = self._build_items(self._lowered.items)
+        pinned = [
+            (slot, buffer.offset)
+            for slot, buffer in zip(self._slots, self._lowered.buffers, strict=True)
+            if buffer.kind is BufferKind.ARENA and buffer.pinned
+        ]
+        total = self._arena_bytes
+        for i, nbytes in enumerate(self._temporaries):
+            pinned.append((self._first_temporary + i, total))
+            total += align_up(nbytes)
+        of = {
+            kind: self._of(kind)
+            for kind in (BufferKind.ARGUMENT, BufferKind.RESULT, BufferKind.CONSTANT)
+        }
+        return Schedule(
+            tuple(items),
+            self._first_temporary + len(self._temporaries),
+            self._lowered.types,
+            sum(buffer.nbytes for _, buffer in of[BufferKind.ARGUMENT]),
+            tuple(slot for slot, _ in of[BufferKind.ARGUMENT]),
+            tuple(slot for slot, _ in of[BufferKind.RESULT]),
+            tuple(buffer.nbytes for _, buffer in of[BufferKind.RESULT]),
+            self._lowered.sources,
+            tuple(
+                (slot, self._lowered.constants[buffer.number])
+                for slot, buffer in of[BufferKind.CONSTANT]
+            ),
+            tuple(pinned),
+            total,
+            self._lowered.buffers,
+            self._given(),
+            find_bool_arguments(items, self._lowered.buffers),
+        )
+
+    def _given(self) -> tuple[tuple[int, int], ...]:
+        """Return (argument, result) pairs of which the result may reuse the argument's memory.
+
+        The result either overwrites the argument element by element, or is first written after the
+        last read of the argument. Each argument and each result occurs once.
+        """
+        kept = {number for kind, number in self._lowered.sources if kind is BufferKind.ARGUMENT}
+        made = {number for kind, number in self._lowered.sources if kind is BufferKind.RESULT}
+        pairs = [(a, r) for a, r in self._overwritable_arguments if a not in kept and r in made]
+        arguments = [b for b in self._lowered.buffers if b.kind is BufferKind.ARGUMENT]
+        results = [b for b in self._lowered.buffers if b.kind is BufferKind.RESULT]
+        taken = {a for a, _ in pairs} | kept
+        served = {r for _, r in pairs}
+        for result in results:
+            for argument in arguments:
+                fits = argument.nbytes == result.nbytes and argument.last < result.first
+                if fits and argument.number not in taken and result.number in made - served:
+                    pairs.append((argument.number, result.number))
+                    taken.add(argument.number)
+                    served.add(result.number)
+        return tuple(pairs)
+
+    def _of(self, kind: BufferKind) -> list[tuple[int, PlannedBuffer]]:
+        pairs = zip(self._slots, self._lowered.buffers, strict=True)
+        return [(slot, buffer) for slot, buffer in pairs if buffer.kind is kind]
+
+    def _to_slots(self, view: BufferView) -> BufferView:
+        """Return the view with slots instead of buffer numbers."""
+        buffer = self._lowered.buffers[view.slot]
+        slot = self._slots[view.slot]
+        return view._replace(slot=slot, offset=view.offset + buffer.offset * (slot == ARENA_SLOT))
+
+    def _views(self, views: Sequence[BufferView]) -> tuple[BufferView, ...]:
+        return tuple(map(self._to_slots, views))
+
+    def _build_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        built: list[Item] = []
+        for item in items:
+            self._taken = 0
+            if isinstance(item, WorkItem):
+                self._work(item, built)
+            elif isinstance(item, GatherElements):
+                views = self._views(item.operands), self._views(item.results)
+                self._append(built, lookup_phases(item.op, *views, item.fill, self), item)
+            elif isinstance(item, CopyItem):
+                source, target = self._to_slots(item.source), self._to_slots(item.target)
+                self._append(built, copy_phases(source, target, self), item)
+            else:
+                built.append(self._build_control_flow(item))
+        return tuple(built)
+
+    def _work(self, item: WorkItem, built: list[Item]) -> None:
+        operands, results = self._views(item.operands), self._views(item.results)
+        if results and all(prod(view.shape) == 0 for view in results):
+            return
+        rule = self._rules.get(item.op.name)
+        phases = rule(item.op, operands, results, self) if rule is not None else None
+        if phases is None:
+            built.append(NumPyCall(item.op, operands, results))
+        else:
+            self._append(built, phases, item)
+
+    def _append(
+        self,
+        built: list[Item],
+        phases: Sequence[Phase],
+        cause: WorkItem | GatherElements | CopyItem,
+    ) -> None:
+        if not built or not isinstance(built[-1], Segment):
+            built.append(Segment())
+        segment = built[-1]
+        assert isinstance(segment, Segment)
+        segment.phases.extend(phases)
+        segment.causes.extend([cause] * len(phases))
+        for phase in phases:
+            self._begin(phase.kernel)
+
+    def _build_control_flow(self, item: Item) -> Item:
+        if isinstance(item, ScanItem):
+            rows = tuple(
+                RowPointer(self._slots[r.row], self._to_slots(r.start), r.step) for r in item.rows
+            )
+            return item._replace(
+                rows=rows, swaps=self._slot_pairs(item.swaps), body=self._build_items(item.body)
+            )
+        if isinstance(item, WhileItem):
+            return item._replace(
+                condition=self._build_items(item.condition),
+                going=self._to_slots(item.going),
+                swaps=self._slot_pairs(item.swaps),
+                body=self._build_items(item.body),
+            )
+        assert isinstance(item, BranchItem)
+        branches = tuple(self._build_items(branch) for branch in item.branches)
+        return replace(item, index=self._to_slots(item.index), branches=branches)
+
+    def _slot_pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple((self._slots[a], self._slots[b]) for a, b in pairs)

@@ -1,0 +1,100 @@
+"""The items of a lowered program, before and after their phases are known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shardir.backends.cpu.kernel_api import BufferView, Phase
+from shardir.ir.module import Op
+
+
+class WorkItem(NamedTuple):
+    """An operation with the views of its operands and results."""
+
+    op: Op
+    operands: tuple[BufferView, ...]
+    results: tuple[BufferView, ...]
+
+
+class GatherElements(NamedTuple):
+    """A gather of single elements by indices that may be negative to count from the end.
+
+    `fill` holds the bits that replace elements out of bounds; `None` clamps the indices instead.
+    """
+
+    op: Op
+    operands: tuple[BufferView, ...]
+    results: tuple[BufferView, ...]
+    fill: int | None
+
+
+class CopyItem(NamedTuple):
+    """A copy of elements to another place; `why` is its reason."""
+
+    source: BufferView
+    target: BufferView
+    why: str
+
+
+class RowPointer(NamedTuple):
+    """The slot `row` points to successive rows of `start`, `step` bytes apart."""
+
+    row: int
+    start: BufferView
+    step: int
+
+
+class ScanItem(NamedTuple):
+    """A scan of `length` iterations, from the last row on if `backwards`.
+
+    After each iteration the slots of each pair in `swaps` swap their addresses: what was written is
+    read next. `op` is `None` in schedules from disk.
+    """
+
+    op: Op | None
+    length: int
+    backwards: bool
+    rows: tuple[RowPointer, ...]
+    swaps: tuple[tuple[int, int], ...]
+    body: "Items"
+
+
+class WhileItem(NamedTuple):
+    """A loop that runs while the items of its condition write true to `going`."""
+
+    op: Op | None
+    condition: "Items"
+    going: BufferView
+    swaps: tuple[tuple[int, int], ...]
+    body: "Items"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchItem:
+    """One of several lists of items, selected by the integer at `index`."""
+
+    op: Op | None
+    index: BufferView
+    branches: tuple["Items", ...]
+
+
+@dataclass(slots=True)
+class Segment:
+    """Phases that run in one native call, and the cause of each."""
+
+    phases: list[Phase] = field(default_factory=list)
+    causes: list[WorkItem | GatherElements | CopyItem] = field(default_factory=list)
+
+
+class NumPyCall(NamedTuple):
+    """An operation without a native rule, which NumPy runs."""
+
+    op: Op
+    operands: tuple[BufferView, ...]
+    results: tuple[BufferView, ...]
+
+
+Item = (
+    WorkItem | GatherElements | CopyItem | ScanItem | WhileItem | BranchItem | Segment | NumPyCall
+)
+Items = Sequence[Item]

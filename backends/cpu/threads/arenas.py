@@ -1,0 +1,62 @@
+"""Arenas: memory for small blocks, which returns to the system when all of its blocks are idle."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from typing import final
+
+
+@final
+class Arenas:
+    """The start addresses of arenas, and how many bytes of each are allocated."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._cut: dict[int, int] = {}
+        self._free, self._end = 0, 0
+
+    @property
+    def mapped(self) -> int:
+        """The size of all arenas in bytes."""
+        return len(self._cut) * self.nbytes
+
+    @property
+    def cut(self) -> int:
+        """The bytes that are allocated in arenas."""
+        return sum(self._cut.values())
+
+    def has(self, size: int) -> bool:
+        """Return whether the latest arena has `size` free bytes."""
+        return self._end - self._free >= size
+
+    def add(self, start: int) -> None:
+        """Add new memory, from which later blocks are allocated."""
+        self._cut[start] = 0
+        self._free, self._end = start, start + self.nbytes
+
+    def take(self, size: int) -> int:
+        """Allocate `size` bytes in the latest arena, which must have them."""
+        address = self._free
+        self._free += size
+        self._cut[self._end - self.nbytes] += size
+        return address
+
+    def find_idle_arenas(self, idle: Iterable[tuple[int, int]]) -> list[range]:
+        """Return the arenas whose blocks are all among `idle`, given as (address, bytes).
+
+        The latest arena is never among them, so that a small allocation does not map a new one.
+        """
+        starts = sorted(self._cut)
+        found: Counter[int] = Counter()
+        for address, size in idle:
+            found[starts[bisect_right(starts, address) - 1]] += size
+        latest = self._end - self.nbytes
+        return [
+            range(start, start + self.nbytes)
+            for start in starts
+            if found[start] == self._cut[start] and start != latest
+        ]
+
+    def remove(self, arena: range) -> None:
+        """Remove an arena from the list."""
+        del self._cut[arena.start]

@@ -1,0 +1,306 @@
+"""A pool of memory blocks that are reused.
+
+The first touch of fresh memory costs more than most kernels take to fill it. A dropped block
+therefore waits in the free list of its size. Small blocks are allocated in arenas, which return to
+the system when all blocks of one are idle and memory would run out otherwise. A large block has
+pages of its own, which return to the system by `trim`, or when new memory is needed and they were
+idle for long, or when more than half of the limit would be mapped and the idle blocks exceed what
+the peak use explains. So a loop that reuses the same sizes maps no memory after its first
+iteration.
+
+Free lists push and pop their last element atomically, so that neither allocating nor dropping a
+block takes a lock; any thread may drop a block at any time.
+"""
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, final
+
+from shardir.backends.cpu.dispatch.memory_block import MemoryBlock, add_block_interface
+from shardir.backends.cpu.dispatch.small_blocks import FREE_LIST_COUNT_OFFSET
+from shardir.backends.cpu.errors import OutOfMemoryError
+from shardir.backends.cpu.threads.arenas import Arenas
+from shardir.backends.cpu.threads.large_blocks import LargeBlocks
+from shardir.backends.cpu.threads.memory_mapping import (
+    CAN_RESET_PAGES,
+    map_memory,
+    round_to_huge_pages,
+    unmap_memory,
+)
+from shardir.backends.cpu.threads.zeroed_memory import (
+    MIN_ZEROED_BLOCK_BYTES,
+    FreeList,
+    ZeroedBlocks,
+    make_free_list,
+    mark_written,
+)
+from shardir.sizes import show_bytes
+
+BLOCK_ALIGNMENT_BYTES = 64
+ARENA_BYTES = 32 << 20
+MAX_SMALL_BLOCK_BYTES = 4 << 20
+"""Blocks up to this size are allocated in arenas."""
+MAX_MEMOIZED_SIZES = 4096
+"""How many requested sizes are memoized with their free lists."""
+MAX_IDLE_SECONDS = 20.0
+"""Large blocks that were idle for longer are released when new memory is needed."""
+MAX_MAPPED_TO_PEAK_RATIO = 1.25
+"""Beyond half of its limit, the pool maps at most this multiple of the peak use."""
+
+
+class PoolStatistics(NamedTuple):
+    """Sizes in bytes: blocks `in_use`, `idle` blocks, memory `mapped` from the system, and its
+    `peak`."""
+
+    in_use: int
+    idle: int
+    mapped: int
+    peak: int
+
+
+@final
+class MemoryPool:
+    """Blocks of all sizes; at most `limit` bytes are mapped from the system."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.RLock()
+        self._free_list_by_size: dict[int, list[int]] = {}
+        self._small: dict[int, list[int]] = {}
+        self._large = LargeBlocks()
+        self._kind: type | None = None
+        self._hand: Callable[..., Any]
+        self._homes: dict[int, FreeList] = {}
+        self._places: dict[int, int] = {}
+        self._zeros = ZeroedBlocks()
+        self._arenas = Arenas(ARENA_BYTES)
+        self._mapped = self._peak = self._peak_in_use = 0
+
+    def allocate(self, nbytes: int) -> MemoryBlock:
+        """Return a reused or new block.
+
+        Raises `OutOfMemoryError` without any change of state.
+        """
+        home = self._free_list_by_size.get(nbytes)
+        if home:
+            try:
+                return MemoryBlock(home.pop(), nbytes, home)
+            except IndexError:  # Another thread was faster.
+                pass
+        place = self._places.get(nbytes)
+        if place is not None:
+            result: MemoryBlock | None = self._hand(self._kind, place, nbytes, 0)
+            if result is not None:
+                return result
+        return self._allocate_slow(nbytes)
+
+    def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
+        """Use a native type for small blocks from now on, which `block_maker` allocates."""
+        with self._lock:
+            if self._kind is None:
+                add_block_interface(kind)
+                self._kind, self._hand = kind, hand
+                self._zeros.adopt(kind, hand)
+                self._free_list_by_size.clear()
+
+    def may_be_written(self, block: object) -> bool:
+        """Return whether an object is a block that the caller may overwrite, and mark it as
+        written."""
+        if self._kind is None or type(block) is not self._kind:
+            return type(block) is MemoryBlock
+        mark_written(block)
+        return True
+
+    def home(self, nbytes: int) -> int:
+        """Return the address of the native free list for a size; 0 if there is none."""
+        if self._kind is None or nbytes > MAX_SMALL_BLOCK_BYTES:
+            return 0
+        with self._lock:
+            if nbytes not in self._places:
+                if len(self._places) >= MAX_MEMOIZED_SIZES:
+                    self._places.clear()
+                result = self._homes.setdefault(size_class(nbytes), make_free_list())
+                self._places[nbytes] = ctypes.addressof(result)
+            return self._places[nbytes]
+
+    def zeros_free_list_address(self, nbytes: int) -> int:
+        """Return the address of the native free list of zeroed blocks for a size.
+
+        Returns 0 if there is none, as for small sizes, or on systems that cannot reset pages.
+        """
+        size = size_class(nbytes)
+        if self._kind is None or nbytes < MIN_ZEROED_BLOCK_BYTES or not CAN_RESET_PAGES:
+            return 0
+        with self._lock:
+            others = (
+                self._homes.setdefault(size, make_free_list())
+                if size <= MAX_SMALL_BLOCK_BYTES
+                else None
+            )
+            return self._zeros.home(size, others)
+
+    def allocate_zeros(self, nbytes: int) -> MemoryBlock | None:
+        """Return a block of zeros, which takes no physical memory until it is read if it is large.
+
+        Returns `None` if there is no `zeros_free_list_address`. Raises as `allocate` does.
+        """
+        if not self.zeros_free_list_address(nbytes):
+            return None
+        size = size_class(nbytes)
+        with self._lock:
+            result: MemoryBlock | None = self._zeros.idle(size, nbytes) or self._zeros.pop_and_zero(
+                size, nbytes
+            )
+            if result is not None:
+                return result
+            new = self._map if size > MAX_SMALL_BLOCK_BYTES else self._allocate_in_arena
+            result = self._zeros.made(size, nbytes, new(size, nbytes))
+            return result
+
+    def trim(self, idle_seconds: float = 0.0) -> int:
+        """Release large blocks that were idle for `idle_seconds`; return the number of bytes."""
+        with self._lock:
+            before = self._mapped
+            self._unmap(self._large.given_up(idle_seconds))
+            if idle_seconds <= 0:
+                self._unmap(self._zeros.given_up())
+            self._peak_in_use = self._mapped - self._idle_bytes()
+            return before - self._mapped
+
+    def statistics(self) -> PoolStatistics:
+        """Return the memory use of the pool."""
+        with self._lock:
+            idle = self._idle_bytes()
+            large = self._mapped - self._arenas.mapped
+            return PoolStatistics(self._arenas.cut + large - idle, idle, self._mapped, self._peak)
+
+    def reset_in_child(self) -> None:
+        """Replace the lock after a fork, which another thread may have held."""
+        self._lock = threading.RLock()
+
+    # The functions below are called rarely.
+
+    def _allocate_slow(self, nbytes: int) -> MemoryBlock:
+        size = size_class(nbytes)
+        small = size <= MAX_SMALL_BLOCK_BYTES
+        with self._lock:
+            if small and self._kind is not None:
+                return self._allocate_small(size, nbytes)
+            home = self._small.setdefault(size, []) if small else self._large.home(size)
+            self._memoize(nbytes, home)
+            address = _pop_last(home)
+            if address is None:
+                address = (self._allocate_in_arena if small else self._map)(size, nbytes)
+            return MemoryBlock(address, nbytes, home)
+
+    def _allocate_small(self, size: int, nbytes: int) -> MemoryBlock:
+        place = self.home(nbytes)
+        result: MemoryBlock | None = self._hand(self._kind, place, nbytes, 0)
+        if result is None:
+            result = self._zeros.pop_for_writing(size, nbytes)
+        if result is None:
+            address = _pop_last(self._small.get(size, []))
+            if address is None:
+                address = self._allocate_in_arena(size, nbytes)
+            result = self._hand(self._kind, place, nbytes, address)
+            assert result is not None
+        return result
+
+    def _memoize(self, nbytes: int, home: list[int]) -> None:
+        if len(self._free_list_by_size) >= MAX_MEMOIZED_SIZES:
+            self._free_list_by_size.clear()
+        self._free_list_by_size[nbytes] = home
+
+    def _allocate_in_arena(self, size: int, nbytes: int) -> int:
+        if not self._arenas.has(size):
+            self._arenas.add(self._map(ARENA_BYTES, nbytes))
+        return self._arenas.take(size)
+
+    def _map(self, size: int, asked: int) -> int:
+        """Map new memory, after idle blocks in excess are released."""
+        self._make_room(size)
+        address = self._take(size)
+        if address is None:
+            # Collecting cycles frees blocks; then all idle memory is released.
+            gc.collect()
+            self.trim()
+            self._unmap(self._unused_arenas())
+            address = self._take(size)
+        if address is None:
+            now = self.statistics()
+            raise OutOfMemoryError(
+                f"no memory for {show_bytes(asked)}: {show_bytes(now.in_use)} are in use, "
+                f"the pool holds {show_bytes(now.mapped)} of at most {show_bytes(self.limit)}; "
+                "drop arrays that are not needed any more, donate arguments (donate_argnums), "
+                "or spread the program over more machines"
+            )
+        self._mapped += size
+        self._peak = max(self._peak, self._mapped)
+        return address
+
+    def _take(self, size: int) -> int | None:
+        return map_memory(size) if self._mapped + size <= self.limit else None
+
+    def _make_room(self, size: int) -> None:
+        """Release idle blocks in excess, longest idle first."""
+        used = self._mapped - self._idle_bytes() + size
+        self._peak_in_use = max(self._peak_in_use, used)
+        max_mapped = max(self._peak_in_use * MAX_MAPPED_TO_PEAK_RATIO, self.limit / 2)
+        if self._mapped + size > max_mapped:
+            self._unmap(self._zeros.given_up())
+        old = self._large.given_up(MAX_IDLE_SECONDS, lambda: self._mapped + size > max_mapped)
+        self._unmap(old)
+
+    def _unmap(self, blocks: Iterable[tuple[int, int]]) -> None:
+        """Unmap blocks, given as (address, size)."""
+        for address, size in blocks:
+            unmap_memory(address, size)
+            self._mapped -= size
+
+    def _unused_arenas(self) -> Iterator[tuple[int, int]]:
+        """Remove arenas whose blocks are all idle; yield (address, size) of each.
+
+        Meanwhile this generator holds all idle blocks, and an allocation waits for the lock.
+        """
+        if self._kind is None:
+            return
+        handed = [*self._zeros.drain_arena_blocks()]
+        for size, blocks in self._homes.items():
+            while result := self._hand(self._kind, ctypes.addressof(blocks), 0, 0):
+                handed.append((result, size))
+        listed = [(size, home, address) for size, home in self._small.items() for address in home]
+        sizes = [(block.address, size) for block, size in handed]
+        sizes += [(address, size) for size, _, address in listed]
+        for arena in self._arenas.find_idle_arenas(sizes):
+            for block, _ in handed:
+                if block.address in arena:
+                    self._zeros.retire(block)
+            for _, home, address in listed:
+                if address in arena:
+                    home.remove(address)
+            self._arenas.remove(arena)
+            yield arena.start, len(arena)
+
+    def _idle_bytes(self) -> int:
+        """Return the bytes in free lists."""
+        small = sum(size * len(home) for size, home in self._small.items())
+        handed = sum(size * home[FREE_LIST_COUNT_OFFSET // 8] for size, home in self._homes.items())
+        return small + handed + self._large.idle_bytes() + self._zeros.idle_bytes()
+
+
+def _pop_last(home: list[int]) -> int | None:
+    try:
+        return home.pop()
+    except IndexError:  # Another thread may be faster at any time.
+        return None
+
+
+def size_class(nbytes: int) -> int:
+    """Return the block size for a request: at most an eighth larger, except for the smallest."""
+    if nbytes <= 1024:
+        return max(1, -(-nbytes // BLOCK_ALIGNMENT_BYTES)) * BLOCK_ALIGNMENT_BYTES
+    step = 1 << (nbytes - 1).bit_length() - 4
+    size = -(-nbytes // step) * step
+    return size if size <= MAX_SMALL_BLOCK_BYTES else round_to_huge_pages(size)

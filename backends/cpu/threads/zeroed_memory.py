@@ -1,0 +1,142 @@
+"""Blocks of zeros that are reused without zeroing them again.
+
+Arrays are immutable, so a dropped block of zeros still holds zeros, unless it was *shown*: to
+NumPy, through which other libraries may write, or to a program that overwrites a donated argument.
+Blocks of zeros therefore have free lists of their own, from which native code pops them unchanged.
+A block that was shown goes to another list when it is dropped: one in an arena to the normal blocks
+of its size, one with pages of its own to a list whose blocks are reused after the system reset
+their pages.
+
+A block whose pages were unmapped leaves its Python object in the list `spent`, for a later block.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+from shardir.backends.cpu.dispatch.small_blocks import (
+    ADDRESS_OFFSET,
+    FREE_LIST_COUNT_OFFSET,
+    FREE_LIST_OFFSET,
+)
+from shardir.backends.cpu.threads.memory_mapping import reset_pages
+
+MIN_ZEROED_BLOCK_BYTES = 64 << 10
+"""Smaller blocks are zeroed in negligible time."""
+
+FreeList = ctypes.Array[ctypes.c_int64]
+
+_free_lists_by_address: dict[int, tuple[FreeList, FreeList]] = {}
+"""By the address of a free list of unwritten blocks: that list, and the list of written ones. Both
+live forever, so that their addresses stay unique."""
+
+
+def mark_written(block: object) -> None:
+    """Record that other code may write to a native block from now on."""
+    home = _block_word(block, FREE_LIST_OFFSET)
+    if home.value in _free_lists_by_address:
+        home.value = ctypes.addressof(_free_lists_by_address[home.value][1])
+
+
+def make_free_list() -> FreeList:
+    """Return a free list of native blocks: its first block, and its length."""
+    return (ctypes.c_int64 * 2)()
+
+
+@final
+class ZeroedBlocks:
+    """The zeroed blocks of a pool, by size."""
+
+    def __init__(self) -> None:
+        self._kind: type
+        self._hand: Callable[..., Any]
+        self._homes: dict[int, FreeList] = {}
+        self._written_free_lists: dict[int, FreeList] = {}
+        self._cut: set[int] = set()
+        self._spent_blocks = make_free_list()
+
+    def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
+        """Use a native type for blocks, which `small_blocks.hand` allocates."""
+        self._kind, self._hand = kind, hand
+
+    def home(self, size: int, others: FreeList | None) -> int:
+        """Return the address of the free list of zeroed blocks of a size.
+
+        `others` is the list of normal blocks in arenas of that size.
+        """
+        if size not in self._homes:
+            if others is not None:
+                self._cut.add(size)
+            self._written_free_lists[size] = shown = make_free_list() if others is None else others
+            self._homes[size] = result = make_free_list()
+            _free_lists_by_address[ctypes.addressof(result)] = result, shown
+        return ctypes.addressof(self._homes[size])
+
+    def idle(self, size: int, nbytes: int) -> Any:
+        """Return an idle block of zeros, `None` if there is none."""
+        return self._pop(self._homes[size], nbytes)
+
+    def pop_and_zero(self, size: int, nbytes: int) -> Any:
+        """Return a written block, zeroed again, `None` if there is none."""
+        block = self._pop(self._written_free_lists[size], nbytes)
+        if block is not None:
+            if size in self._cut:
+                ctypes.memset(block.address, 0, size)
+            else:
+                reset_pages(block.address, size)
+            _block_word(block, FREE_LIST_OFFSET).value = ctypes.addressof(self._homes[size])
+        return block
+
+    def pop_for_writing(self, size: int, nbytes: int) -> Any:
+        """Return a block of zeros to a caller that writes to it, `None` if there is none."""
+        block = self.idle(size, nbytes) if size in self._homes else None
+        if block is not None:
+            mark_written(block)
+        return block
+
+    def made(self, size: int, nbytes: int, address: int) -> Any:
+        """Return a block for zeroed memory at an address."""
+        home = ctypes.addressof(self._homes[size])
+        block = self._pop(self._spent_blocks, nbytes)
+        if block is None:
+            return self._hand(self._kind, home, nbytes, address)
+        for place, value in ((ADDRESS_OFFSET, address), (FREE_LIST_OFFSET, home)):
+            _block_word(block, place).value = value
+        return block
+
+    def given_up(self) -> Iterator[tuple[int, int]]:
+        """Release idle blocks with pages of their own; yield (address, size) of each."""
+        for size, home in self._large_free_lists():
+            while (block := self._pop(home, 0)) is not None:
+                self.retire(block)
+                yield block.address, size
+
+    def drain_arena_blocks(self) -> Iterator[tuple[Any, int]]:
+        """Yield idle blocks in arenas with their sizes; dropping them makes them idle again."""
+        for size in self._cut:
+            while (block := self.idle(size, 0)) is not None:
+                yield block, size
+
+    def retire(self, block: object) -> None:
+        """Let a dropped block keep only its Python object."""
+        _block_word(block, FREE_LIST_OFFSET).value = ctypes.addressof(self._spent_blocks)
+
+    def idle_bytes(self) -> int:
+        """Return the bytes of idle blocks."""
+        cut = [(size, self._homes[size]) for size in self._cut]
+        return sum(
+            size * home[FREE_LIST_COUNT_OFFSET // 8]
+            for size, home in (*cut, *self._large_free_lists())
+        )
+
+    def _large_free_lists(self) -> list[tuple[int, FreeList]]:
+        homes = (*self._homes.items(), *self._written_free_lists.items())
+        return [(size, home) for size, home in homes if size not in self._cut]
+
+    def _pop(self, home: FreeList, nbytes: int) -> Any:
+        # Most lists are empty, which one word tells.
+        return self._hand(self._kind, ctypes.addressof(home), nbytes, 0) if home[0] else None
+
+
+def _block_word(block: object, place: int) -> ctypes.c_uint64:
+    return ctypes.c_uint64.from_address(id(block) + place)

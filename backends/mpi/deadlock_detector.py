@@ -1,0 +1,142 @@
+"""Deadlock detection: status notes that processes send to each other.
+
+Notes cost nothing while no process waits long. A process that has waited for some time sends a note
+to the processes that it waits for; a process that ends sends one to all. If two processes wait for
+each other in different operations, or a process waits for one that has ended, the message can never
+arrive, and the process need not wait for the timeout.
+
+A process that has ended waits until all others have ended. They send it a note at intervals, from a
+heartbeat thread, while they are still running.
+
+A note may be outdated: its sender may have continued since. A process that reads a note of a
+process that waits for it therefore requests another one. The answer arrives after all messages that
+were sent before it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from threading import RLock
+
+from mpi4py import MPI
+
+from shardir.backends.mpi.program_agreement import ProgramIdentity, describe_difference
+
+NOTE_TAG = 7
+
+
+@dataclass(frozen=True)
+class ExecutionPoint:
+    """The operation that a process executes: a description, and its program if there is one."""
+
+    words: str
+    program: ProgramIdentity | None = None
+
+
+class NoteKind(Enum):
+    """The kind of a note."""
+
+    WAITS = "waits"
+    ASKS = "asks"
+    HAS_ENDED = "has ended"
+    GOES_ON = "goes on"
+
+
+@dataclass(frozen=True)
+class StatusNote:
+    """The status of a process: the processes that it waits for, the tag, and its operation."""
+
+    process: int
+    kind: NoteKind
+    lacking: tuple[int, ...] = ()
+    tag: int = 0
+    where: ExecutionPoint = ExecutionPoint("")
+
+
+class DeadlockDetector:
+    """Sends and receives the notes of this process."""
+
+    def __init__(self, comm: MPI.Intracomm, who: Callable[[int], str]) -> None:
+        self.comm, self.who, self.rank = comm, who, comm.Get_rank()
+        self._lock = RLock()
+        self._ended: set[int] = set()
+        self._last_note_seconds: dict[int, float] = {}
+        self._waiting: dict[int, StatusNote] = {}
+        self._told: StatusNote | None = None
+        self._asked: tuple[int, frozenset[int]] = (0, frozenset())
+        self._posted: list[MPI.Request] = []
+
+    def read(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
+        """Return why a message from a process of `lacking` cannot arrive; empty if it can."""
+        with self._lock:
+            return self._read(lacking, tag, where)
+
+    def _read(self, lacking: Sequence[int], tag: int, where: ExecutionPoint) -> str:
+        self._listen()
+        asked = self._asked[1] if self._asked[0] == tag else frozenset()
+        for process in lacking:
+            if process in self._ended:
+                return f"{self.who(process)} has ended its program"
+            note = self._waiting.get(process)
+            if note is None or self.rank not in note.lacking or note.tag == tag:
+                continue
+            if process in asked:
+                return f"{self.who(process)} is at {note.where.words}; {self._deadlock_reason(where, note)}"
+            asked |= {process}
+            del self._waiting[process]
+            self._write([process], StatusNote(self.rank, NoteKind.ASKS))
+        self._asked = tag, asked
+        mine = StatusNote(self.rank, NoteKind.WAITS, tuple(lacking), tag, where)
+        if mine != self._told:
+            self._told = mine
+            self._write(lacking, mine)
+        return ""
+
+    def _deadlock_reason(self, where: ExecutionPoint, note: StatusNote) -> str:
+        """Return the error if two processes wait for each other."""
+        reason, other = "", note.where.program
+        if where.program is not None and other is not None:
+            who = self.who(self.rank), self.who(note.process)
+            reason = describe_difference(where.program, other, who)
+        return reason or "all processes must run the same programs in the same order"
+
+    def send_heartbeat(self) -> None:
+        """Send a note that this process is running to the processes that have ended."""
+        with self._lock:
+            self._listen()
+            self._write(sorted(self._ended), StatusNote(self.rank, NoteKind.GOES_ON))
+
+    def leave(self) -> None:
+        """Send a note that this process has ended to all others."""
+        others = [process for process in range(self.comm.Get_size()) if process != self.rank]
+        self._last_note_seconds = dict.fromkeys(others, time.monotonic())
+        self._write(others, StatusNote(self.rank, NoteKind.HAS_ENDED))
+
+    def silent_processes(self, seconds: float) -> list[int]:
+        """Return the processes that have not ended and from which no note arrived for `seconds`."""
+        since = time.monotonic() - seconds
+        return [
+            p for p, at in self._last_note_seconds.items() if p not in self._ended and at < since
+        ]
+
+    def has_all_ended(self) -> bool:
+        """Return whether all others have ended, and this process's notes have been sent."""
+        self._listen()
+        self._posted = [request for request in self._posted if not request.Test()]
+        return len(self._ended) == self.comm.Get_size() - 1 and not self._posted
+
+    def _write(self, targets: Sequence[int], note: StatusNote) -> None:
+        self._posted = [request for request in self._posted if not request.Test()]
+        self._posted += [self.comm.isend(note, target, NOTE_TAG) for target in targets]
+
+    def _listen(self) -> None:
+        while self.comm.Iprobe(MPI.ANY_SOURCE, NOTE_TAG):
+            note: StatusNote = self.comm.recv(source=MPI.ANY_SOURCE, tag=NOTE_TAG)
+            self._last_note_seconds[note.process] = time.monotonic()
+            if note.kind is NoteKind.HAS_ENDED:
+                self._ended.add(note.process)
+            elif note.kind is NoteKind.WAITS:
+                self._waiting[note.process] = note
+            elif note.kind is NoteKind.ASKS:
+                self._told = None  # The next read sends the note again.

@@ -1,0 +1,98 @@
+"""Checks and conversions of arguments that must be known while tracing: integers, flags, names."""
+
+from collections.abc import Collection, Iterable
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import ShardirError, count_noun
+from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+
+MAX_RANK = 64
+"""The maximum rank of arrays, which is that of NumPy."""
+
+
+def as_integer(given: Any) -> int | None:
+    """Return `given` as an integer, or `None` if it is none; a tracer raises its own error."""
+    try:
+        return index(given)
+    except ShardirError:
+        raise
+    except TypeError:
+        return None
+
+
+def as_items(given: Any) -> tuple[Any, ...]:
+    """Return the items of an iterable, or a tuple of the one object that is given."""
+    many = isinstance(given, Iterable) and getattr(given, "ndim", 1) != 0
+    return tuple(given) if many else (given,)
+
+
+def check_integer(what: str, given: Any, least: int | None = None, most: int | None = None) -> int:
+    """Return `given` as an integer; raises `ArgumentError` unless it is one from `least` to `most`.
+
+    A tracer raises its own error. `what` names the argument in errors.
+    """
+    number = as_integer(given)
+    if number is None:
+        raise ArgumentError(with_location(f"{what} is a whole number, got {brief(given)}"))
+    if least is not None and number < least:
+        raise ArgumentError(with_location(f"{what} is at least {least}, got {number}"))
+    if most is not None and number > most:
+        raise ArgumentError(with_location(f"{what} is at most {most}, got {number}"))
+    return number
+
+
+def check_integers(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
+    """Return `given` as a tuple of integers, `rank` of them if that is given; they may be negative.
+
+    Raises `ArgumentError` for anything else.
+    """
+    listed = as_items(given) if isinstance(given, Iterable) else (None,)
+    sizes = tuple(n for n in map(as_integer, listed) if n is not None)
+    if len(sizes) != len(listed):
+        raise ArgumentError(
+            with_location(f"{what} is a tuple of whole numbers, got {brief(given)}")
+        )
+    if rank is not None and rank != len(sizes):
+        raise ArgumentError(
+            with_location(f"{what} has {count_noun(rank, 'number')} here, got {sizes}")
+        )
+    return sizes
+
+
+def check_real(what: str, given: Any) -> float:
+    """Return `given` as a real number; raises `ArgumentError` for anything else."""
+    try:
+        if not isinstance(given, (str, bytes)):
+            return float(given)
+    except ShardirError:
+        raise
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ArgumentError(with_location(f"{what} is a real number, got {brief(given)}"))
+
+
+def check_flag(what: str, given: Any) -> bool:
+    """Return `given` as a bool; raises `ArgumentError` for an object without a truth value.
+
+    A tracer raises its own error.
+    """
+    try:
+        # Several elements have no truth value. An empty array would be false by accident.
+        if not isinstance(given, (np.ndarray, Operators)) or given.size == 1:
+            return bool(given)
+    except ShardirError:
+        raise
+    except (TypeError, ValueError):
+        pass
+    raise ArgumentError(with_location(f"{what} is True or False, got {brief(given)}"))
+
+
+def is_one_of(value: Any, names: Collection[str]) -> bool:
+    """Return whether a value is a string and one of the names."""
+    return isinstance(value, str) and value in names

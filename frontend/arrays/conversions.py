@@ -1,0 +1,123 @@
+"""Conversions of a concrete array to Python numbers, NumPy arrays and arrays of other libraries."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.arrays.dlpack import export_dlpack
+from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.arrays.shard_buffers import Buffer
+from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
+from shardir.frontend.source_locations import with_location
+from shardir.ir.types import COMPLEX, INTEGERS, TensorType
+
+
+class Convertible(Operators):
+    """Operators, and conversions of the NumPy array that `read` returns."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def type(self) -> TensorType:
+        """Element type and shape."""
+
+    @abstractmethod
+    def read(self) -> Buffer:
+        """Return all elements in one NumPy array, which must not be written into."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
+        if self.type.dtype == "key":
+            raise TracedValueError(
+                with_location(
+                    "random keys are not numbers, so NumPy cannot hold them; "
+                    "read their words with shardir.random.key_data"
+                )
+            )
+        whole = self.read()
+        if dtype is not None and np.dtype(dtype) != whole.dtype:
+            return whole.astype(dtype)
+        return whole.copy() if copy else whole
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """Export the elements by DLPack, marked as read-only.
+
+        A consumer of a DLPack version without the read-only flag gets a copy. PyTorch uses the new
+        version but lets its users write into the tensor; call `clone` before writing. Raises
+        `BufferError` for another device, and where `copy=False` cannot be satisfied.
+        """
+        numbers = np.asarray(self)
+        if max_version is None or max_version < (1, 0):
+            if copy is False:
+                raise BufferError(
+                    "an array is exported without a copy only to a consumer that supports the "
+                    f"read-only flag, max_version=(1, 0), not {max_version}; omit copy=False"
+                )
+            return export_dlpack(numbers.copy(), dl_device=dl_device)
+        return export_dlpack(numbers, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.asarray(self).__dlpack_device__()
+
+    def item(self, *index: int) -> Any:
+        """Return the only element, or the element at `index`, as a Python number."""
+        try:
+            return np.asarray(self).item(*index)
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
+            raise IndexingError(with_location(f"item of {self.type} at {index}: {error}")) from None
+
+    def tolist(self) -> Any:
+        """Return nested lists of Python numbers."""
+        return np.asarray(self).tolist()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(
+                with_location(
+                    f"an array of shape {self.shape} has no single truth value; reduce it with "
+                    ".all() or .any()"
+                )
+            )
+        return bool(np.asarray(self))
+
+    def _only(self, kind: str) -> npt.NDArray[Any]:
+        """Return the element of an array of rank 0 that is to be converted to a Python number of
+        type `kind`.
+        """
+        if self.shape:
+            raise ArgumentError(
+                with_location(
+                    f"an array of shape {self.shape} is no {kind}; choose one element by an index"
+                )
+            )
+        if kind != "complex" and self.type.dtype in COMPLEX:
+            raise ArgumentError(
+                with_location(f"a complex number is no {kind}; take its .real, or abs(x)")
+            )
+        return np.asarray(self)
+
+    def __int__(self) -> int:
+        return int(self._only("int"))
+
+    def __float__(self) -> float:
+        return float(self._only("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._only("complex"))
+
+    def __index__(self) -> int:
+        if self.type.dtype not in INTEGERS:
+            raise ArgumentError(
+                with_location(f"an array of type {self.type} is no index; indices are integers")
+            )
+        return self._only("int").__index__()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError(with_location("an array of rank 0 has no len()"))
+        return self.shape[0]

@@ -1,0 +1,167 @@
+"""Transfers of arrays to devices and to the host."""
+
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.backends.storage import Storage
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.arrays.array import Array, make_committed_array, make_uncommitted_array
+from shardir.frontend.arrays.array_import import import_numpy
+from shardir.frontend.arrays.signature import signature_of
+from shardir.frontend.config import resolve_uneven_mode
+from shardir.frontend.dispatch.compilation import install_native_wait
+from shardir.frontend.distributed.processes import process_group
+from shardir.frontend.distributed.shard_exchange import (
+    check_equal_across_processes,
+    reshard_buffers,
+)
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.pytree import tree
+from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.requested_sharding import (
+    broadcast_sharding_requests,
+    resolve_sharding,
+)
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, is_number, to_numpy
+from shardir.frontend.tracing.parameters import leaf_labels
+from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def device_put(
+    x: Any, device: Any = None, *, donate: bool = False, uneven: str | None = None
+) -> Any:
+    """Place a pytree of arrays, NumPy arrays and numbers on devices.
+
+    `device` is a `Sharding`, a `Device`, or a pytree prefix of these: an entry applies to the whole
+    subtree below it. A `PartitionSpec` refers to the mesh of the enclosing `with mesh:`. The
+    resulting arrays are committed. Where the entry is `None`, arrays stay where they are, and all
+    other leaves go to the default device uncommitted. Inside of a trace this is
+    `with_sharding_constraint`. `donate` releases the given arrays.
+
+    The elements do not change. Raises `IndivisibleError` when the sharding does not divide a
+    dimension evenly, unless `uneven` (or the setting of this name) is `"pad"`: then the last
+    devices hold fewer elements than the others, or none.
+    """
+    pads = resolve_uneven_mode(uneven, "device_put") == "pad"
+    donate = check_flag("donate of device_put", donate)
+    leaves, structure = tree.flatten(x)
+    word = "the device of device_put"
+    targets = [
+        resolve_sharding(request, word) for request in broadcast_sharding_requests(device, x, word)
+    ]
+    if current_trace() is not None:
+        moved: list[Any] = [
+            as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)
+            for leaf, to in zip(leaves, targets, strict=True)
+        ]
+        return tree.unflatten(structure, moved)
+    moved = []
+    for i, (leaf, to) in enumerate(zip(leaves, targets, strict=True)):
+        try:
+            moved.append(_put_leaf(leaf, to, pads))
+        except ShardingError as error:
+            which = f"{leaf_labels('x', x)[i]} of device_put: " if len(leaves) > 1 else ""
+            raise type(error)(with_location(f"{which}{error}")) from None
+    if donate:
+        for leaf, result in zip(leaves, moved, strict=True):
+            if isinstance(leaf, Array) and leaf is not result:
+                leaf.release("has been donated to device_put")
+    return tree.unflatten(structure, moved)
+
+
+def _put_leaf(leaf: Any, to: Sharding | None, pads: bool) -> Array:
+    if isinstance(leaf, Tracer):
+        leaf.check(None)
+    if not isinstance(leaf, Array):
+        abstract = abstract_of(leaf, "x of device_put")
+        numbers = to_numpy(leaf)
+        if to is None:
+            return make_uncommitted_array(import_numpy(numbers), abstract)
+        _check_target(to, numbers.shape, pads)
+        check_equal_across_processes(numbers, to)
+        return make_committed_array(import_numpy(numbers), abstract, to)
+    if to is None or leaf.signature.sharding == to:
+        return leaf
+    shape = leaf.shape
+    same = leaf.sharding.device_assignment == to.device_assignment
+    if same and leaf.sharding.is_equivalent_to(to, len(shape)):
+        # The placement is the same already, whether its dimensions divide or not.
+        return Array(signature_of(leaf.abstract, to), to, leaf.checked_storage())
+    _check_target(to, shape, pads)
+    if leaf.signature.sharding is None:
+        check_equal_across_processes(leaf.whole(), to)
+    elif process_group().count > 1:
+        parts = reshard_buffers(leaf.parts, leaf.sharding, to, leaf.type)
+        return Array(signature_of(leaf.abstract, to), to, parts)
+    held = leaf.checked_storage()
+    if not isinstance(held, Storage) or held.shape != shape:
+        held = Storage.of(leaf.whole())
+    return make_committed_array(held, leaf.abstract, to)
+
+
+def _check_target(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
+    """Raise `IndivisibleError` for an uneven sharding unless `pads`, and `DeviceError` for an
+    abstract one."""
+    if is_abstract_assignment(to.device_assignment):
+        raise abstract_device_error("device_put cannot place an array on", to.num_devices)
+    if not pads:
+        to.check_divides(shape, 'replicate it, or pass uneven="pad"')
+
+
+def device_get(x: Any) -> Any:
+    """Return a pytree of arrays as one of NumPy arrays; random keys and Python numbers are
+    unchanged."""
+    return tree.map(
+        lambda leaf: leaf if _is_key_array(leaf) or is_number(leaf) else np.asarray(leaf), x
+    )
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Start copying all arrays in `x` to the host, and return `x`."""
+    for leaf in tree.leaves(x):
+        tell = getattr(leaf, "copy_to_host_async", None)
+        if tell is not None:
+            tell()
+    return x
+
+
+def _is_key_array(leaf: Any) -> bool:
+    return isinstance(leaf, Array) and leaf.type.dtype == "key"
+
+
+@vectorcall_class
+class _BlockUntilReady:
+    """Vectorcall wrapper of `block_until_ready`, with a native implementation for CPU arrays."""
+
+    def __init__(self, fun: Any) -> None:
+        update_wrapper(self, fun)
+        self._quick = False
+
+    def __call__(self, x: Any) -> Any:
+        if not self._quick:
+            self._quick = install_native_wait(self, Array)
+        # Results are complete when a call returns; deleted arrays must raise an error.
+        for leaf in tree.leaves(x):
+            if isinstance(leaf, Array):
+                leaf.block_until_ready()
+        return x
+
+    def __reduce__(self) -> str:
+        return "block_until_ready"
+
+
+@_BlockUntilReady
+def block_until_ready(x: Any) -> Any:
+    """Return `x` after all arrays in it are computed."""
+
+
+def effects_barrier() -> None:
+    """Do nothing: the effects of a program, such as `debug.print`, are complete when its call
+    returns."""

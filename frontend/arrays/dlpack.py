@@ -1,0 +1,72 @@
+"""DLPack export and import of bf16, which NumPy does not support, as 16-bit words.
+
+A capsule holds a description of memory, in which one byte is the type code of the elements. This
+module rewrites that byte.
+"""
+
+import ctypes
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.ir.types import NUMPY_DTYPES
+
+UINT_TYPE_CODE, BFLOAT_TYPE_CODE = 1, 4
+"""Type codes of DLPack."""
+TYPE_CODE_OFFSETS_BYTES = {b"dltensor": 20, b"dltensor_versioned": 52}
+"""Byte offset of the type code in the structure of a capsule, by capsule name (dlpack.h)."""
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = (
+    ctypes.c_void_p,
+    [ctypes.py_object, ctypes.c_char_p],
+)
+
+
+def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
+    """Return the type code and the bit width in an unconsumed capsule; raises `BufferError`
+    otherwise."""
+    name = _capsule_name(capsule) if type(capsule).__name__ == "PyCapsule" else None
+    if name not in TYPE_CODE_OFFSETS_BYTES:
+        what = f"of type {type(capsule).__name__}" if name is None else f"named {name.decode()}"
+        raise BufferError(f"__dlpack__ returned an object {what}, which is no unconsumed capsule")
+    return (ctypes.c_uint8 * 2).from_address(
+        _capsule_pointer(capsule, name) + TYPE_CODE_OFFSETS_BYTES[name]
+    )
+
+
+def export_dlpack(numbers: npt.NDArray[Any], **options: Any) -> Any:
+    """Return a capsule with the elements of an array."""
+    if numbers.dtype != NUMPY_DTYPES["bf16"]:
+        return numbers.__dlpack__(**options)
+    capsule = numbers.view(np.uint16).__dlpack__(**options)
+    _element_type(capsule)[0] = BFLOAT_TYPE_CODE
+    return capsule
+
+
+def read_dlpack(x: Any) -> npt.NDArray[Any]:
+    """Return another library's array as a NumPy array, bf16 included."""
+    given = _WordExporter(x)
+    numbers: npt.NDArray[Any] = np.from_dlpack(given)
+    return numbers.view(NUMPY_DTYPES["bf16"]) if given.renamed else numbers
+
+
+@final
+class _WordExporter:
+    """Wrapper of another library's array that exports bf16 as 16-bit words."""
+
+    def __init__(self, x: Any) -> None:
+        self._x, self.renamed = x, False
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self._x.__dlpack__(**options)
+        found = _element_type(capsule)
+        if tuple(found) == (BFLOAT_TYPE_CODE, 16):
+            found[0], self.renamed = UINT_TYPE_CODE, True
+        return capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self._x.__dlpack_device__()

@@ -1,0 +1,68 @@
+"""Import of NumPy arrays as arrays in one native call."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu import is_available
+from shardir.frontend.arrays.signature import ArraySignature
+from shardir.frontend.shardings.sharding import Sharding
+
+MAX_CACHED_IMPORTS = 4096
+"""Maximum number of cached launches."""
+
+_import_launches: dict[Any, Launch | None] = {}
+
+
+def import_natively(array: npt.NDArray[Any], signature: ArraySignature, sharding: Sharding) -> Any:
+    """Return a copy of an array in one allocation, or `None` if Python code must make it.
+
+    The result is `None` until native code is available, for large arrays, and for integers that do
+    not fit.
+    """
+    key = array.shape, array.dtype, signature, sharding
+    launch = _import_launches.get(key)
+    if launch is None:
+        if key in _import_launches or not _is_native_ready():
+            return None
+        if len(_import_launches) >= MAX_CACHED_IMPORTS:
+            _import_launches.clear()
+        launch = _import_launches[key] = _make_import_launch(
+            array.shape, array.dtype, signature, sharding
+        )
+    made = None if launch is None else launch([array])
+    return None if made is None else made[0]
+
+
+def _is_native_ready() -> bool:
+    if not is_available():
+        return False
+    from shardir.backends.cpu.dispatch.tiered_code import has_call_cache
+
+    return has_call_cache()
+
+
+def _make_import_launch(
+    shape: tuple[int, ...], given: np.dtype[Any], signature: ArraySignature, sharding: Sharding
+) -> Launch | None:
+    from shardir.backends.cpu.dispatch import launch, numpy_layout
+    from shardir.backends.cpu.dispatch.array_import import ArrayImport
+    from shardir.backends.cpu.dispatch.tiered_code import launch_code
+    from shardir.frontend.arrays.array import Array
+
+    if not numpy_layout.has_known_layout():
+        return None
+    kept = signature.abstract.type.numpy
+    return launch.make_launch(
+        launch_code(),
+        program=0,
+        kind=Array,
+        template=(),
+        arguments=[launch.LaunchArgument(-1, entry=ArrayImport(shape, given, kept))],
+        places=(),
+        sizes=(),
+        results=[launch.LaunchResult(-1, 0, shape, kept, signature, sharding)],
+        keep=None,
+    )

@@ -1,0 +1,329 @@
+"""Operators and methods shared by tracers and arrays.
+
+Each one calls a function of the NumPy-like namespace, which is looked up at first use: `x + y` is
+`shardir.numpy.add(x, y)`, `x.sum(axis=0)` is `shardir.numpy.sum(x, axis=0)`.
+"""
+
+import warnings
+from functools import cache, update_wrapper
+from importlib import import_module
+from math import prod
+from types import MethodType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
+from shardir.errors import suggest_name
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.promotion import AbstractValue, DType
+
+_NUMBER_TYPES = (bool, int, float, complex, np.ndarray, np.generic)
+
+
+_NON_OPERAND_TYPES = (str, bytes, list, tuple, set, frozenset, dict, type(None))
+"""Built-in types that are no operands and define no operators for arrays."""
+
+
+_SYMBOLS = {
+    "add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//",
+    "remainder": "%", "divmod": "divmod()", "power": "** or pow()", "matmul": "@",
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<",
+    "right_shift": ">>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
+}  # fmt: skip
+"""Python's symbols of the operators, except `==` and `!=`, which accept any operand."""
+
+
+def _unsupported_error(function: str, x: Any, y: Any, swapped: bool) -> NotAnArrayError:
+    """Return Python's error for such operands, with the user's line and a suggestion."""
+    names = " and ".join(repr(type(z).__name__) for z in ((y, x) if swapped else (x, y)))
+    symbol = _SYMBOLS[function]
+    way_out = "make it an array with snp.array" if isinstance(y, (list, tuple)) else ""
+    text = (
+        f"{symbol!r} not supported between instances of {names}"
+        if function.startswith(("less", "greater"))
+        else f"unsupported operand type(s) for {symbol}: {names}"
+    )
+    return NotAnArrayError(with_location(f"{text}; {way_out}" if way_out else text))
+
+
+@cache
+def _namespace_function(name: str) -> Any:
+    return getattr(import_module("shardir.frontend.numpy"), name)
+
+
+@cache
+def _indexing_function(name: str) -> Any:
+    return getattr(import_module("shardir.frontend.numpy.indexing.getitem"), name)
+
+
+def _binary(function: str, swapped: bool = False) -> Any:
+    def operator(self: "Operators", other: Any) -> Any:
+        if not isinstance(other, (Operators, *_NUMBER_TYPES)) and not hasattr(other, "__array__"):
+            # Python compares unrelated types as unequal, and multiplies a list by an index.
+            python = function not in _SYMBOLS or (swapped and function == "multiply")
+            if python or type(other) not in _NON_OPERAND_TYPES:
+                return NotImplemented
+            raise _unsupported_error(function, self, other, swapped)
+        return (
+            _namespace_function(function)(other, self)
+            if swapped
+            else _namespace_function(function)(self, other)
+        )
+
+    return NamespaceOperator(operator, function, swapped)
+
+
+def _unary(function: str) -> Any:
+    def operator(self: "Operators") -> Any:
+        return _namespace_function(function)(self)
+
+    return NamespaceOperator(operator, function)
+
+
+def _subscript() -> Any:
+    def operator(self: "Operators", index: Any) -> Any:
+        found = _indexing_function("getitem_by_mask")(self, index)
+        return _indexing_function("getitem")(self, index) if found is None else found
+
+    return NamespaceOperator(operator, "getitem", function=_indexing_function)
+
+
+def _method(function: str) -> Any:
+    def method(self: "Operators", *args: Any, **options: Any) -> Any:
+        return _namespace_function(function)(self, *args, **options)
+
+    method.__name__ = function
+    method.__doc__ = f"`shardir.numpy.{function}` of this array."
+    return NamespaceOperator(method, function)
+
+
+@vectorcall_class
+class NamespaceOperator:
+    """An operator or a method that calls a namespace function; `swap_complex_parts` exchanges its two
+    arguments."""
+
+    def __init__(
+        self, fun: Any, name: str, swapped: bool = False, function: Any = _namespace_function
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._of, self._swapped, self._function = fun, name, swapped, function
+        self._answers: Any = None
+        self._can_share_cache = True
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        made = self._fun(*args, **options)
+        if self._answers is None and self._can_share_cache:
+            self._share_cache()
+        return made
+
+    def _share_cache(self) -> None:
+        """Share the native call cache of the function."""
+        function: Any = self._function(self._of)
+        if not has_vectorcall(function):
+            self._can_share_cache = False
+        elif function._answers is not None:
+            from shardir.frontend.dispatch.native_call_cache import native_cache_for
+
+            table = function._answers.table
+            self._can_share_cache = (
+                native_cache_for(self, function.static, table, self._swapped) is not None
+            )
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<operator {self._of}>"
+
+
+class Operators:
+    """Base class of tracers and arrays. Subclasses define `shape` and `dtype`."""
+
+    __slots__ = ()
+
+    # NumPy arrays leave `ndarray + x` to `x`.
+    __array_priority__: ClassVar[int] = 100
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise an error for an unknown attribute.
+
+        Python also calls this for a property that raised `AttributeError`; it is evaluated again to
+        raise the original error.
+        """
+        known = getattr(type(self), name, None)
+        if isinstance(known, property) and known.fget is not None:
+            return known.fget(self)
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(text)  # Libraries test for such attributes.
+        guess = suggest_name(name, (each for each in dir(type(self)) if each[0] != "_"))
+        raise UnknownMethod(with_location(f"{text}; {guess}" if guess else text))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> DType:
+        raise NotImplementedError
+
+    @property
+    def abstract(self) -> AbstractValue:
+        raise NotImplementedError
+
+    @property
+    def aval(self) -> ShapeDtypeStruct:
+        """The abstract value: shape, element type, weakness."""
+        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.abstract.weak)
+
+    @property
+    def __numpy_dtype__(self) -> DType:
+        """The element type of the array, which NumPy reads when the array is passed as a dtype."""
+        warnings.warn(
+            "an array was passed for an element type; write dtype=x.dtype, not dtype=x",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
+    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", swapped=True)
+    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", swapped=True)
+    __truediv__, __rtruediv__ = _binary("true_divide"), _binary("true_divide", swapped=True)
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", swapped=True)
+    __mod__, __rmod__ = _binary("remainder"), _binary("remainder", swapped=True)
+    __divmod__, __rdivmod__ = _binary("divmod"), _binary("divmod", swapped=True)
+    __pow__, __rpow__ = _binary("power"), _binary("power", swapped=True)
+    __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", swapped=True)
+    __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", swapped=True)
+    __or__, __ror__ = _binary("bitwise_or"), _binary("bitwise_or", swapped=True)
+    __xor__, __rxor__ = _binary("bitwise_xor"), _binary("bitwise_xor", swapped=True)
+    __lshift__, __rlshift__ = _binary("left_shift"), _binary("left_shift", swapped=True)
+    __rshift__, __rrshift__ = _binary("right_shift"), _binary("right_shift", swapped=True)
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __neg__, __pos__ = _unary("negative"), _unary("positive")
+    __abs__, __invert__ = _unary("abs"), _unary("invert")
+    # Comparison is elementwise, so an array cannot be a key.
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    __getitem__ = _subscript()
+
+    def __delitem__(self, index: Any) -> None:
+        raise ImmutableError(
+            with_location(
+                "elements of an array are never deleted in place; make a new one with snp.delete"
+            )
+        )
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise ImmutableError(
+            with_location(
+                "arrays are never changed in place; make a new one: "
+                "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+            )
+        )
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(_namespace_function("any")(self == item))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        # As in Python, the result is an integer unless the number of digits is given.
+        rounded = _namespace_function("round")(self, 0 if digits is None else digits)
+        return rounded.astype(int) if digits is None else rounded
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Return the functions of the Array API standard; raises `ArgumentError` for other
+        versions."""
+        return import_module("shardir.frontend.numpy.array_api_info").namespace(api_version)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """Return this array on a device or with a sharding; streams are not supported."""
+        return import_module("shardir.frontend.arrays.device_transfer").device_put(self, device)
+
+    @property
+    def at(self) -> Any:
+        """Updates at an index: `x.at[i].set(y)`, `.add`, `.multiply`, `.min`, `.max`, `.get`."""
+        return _indexing_function("At")(self)
+
+    @property
+    def T(self) -> Any:
+        return _namespace_function("transpose")(self)
+
+    @property
+    def mT(self) -> Any:
+        return _namespace_function("matrix_transpose")(self)
+
+    @property
+    def real(self) -> Any:
+        return _namespace_function("real")(self)
+
+    @property
+    def imag(self) -> Any:
+        return _namespace_function("imag")(self)
+
+    @property
+    def flat(self) -> Any:
+        return _namespace_function("ravel")(self)
+
+    def astype(self, dtype: Any) -> Any:
+        """Return this array with another element type."""
+        return _namespace_function("astype")(self, dtype)
+
+    def view(self, dtype: Any = None, *more: Any) -> Any:
+        """Return the bits of this array as another element type."""
+        return _indexing_function("view")(self, (dtype, *more) if more else dtype)
+
+    def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Any:
+        """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+        wanted = shape[0] if len(shape) == 1 else shape
+        options = {} if out_sharding is None else {"out_sharding": out_sharding}
+        return _namespace_function("reshape")(self, wanted, order=order, **options)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return a transposed array: `x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1,
+        0))`."""
+        if not axes or (len(axes) == 1 and axes[0] is None):
+            return _namespace_function("transpose")(self)
+        return _namespace_function("transpose")(self, axes[0] if len(axes) == 1 else axes)
+
+    def flatten(self, order: str = "C") -> Any:
+        return _namespace_function("ravel")(self, order=order)
+
+    all, any = _method("all"), _method("any")
+    argmax, argmin = _method("argmax"), _method("argmin")
+    argsort, sort = _method("argsort"), _method("sort")
+    clip, round = _method("clip"), _method("round")
+    conj, conjugate = _method("conj"), _method("conj")
+    copy = _method("copy")
+    cumsum, cumprod = _method("cumsum"), _method("cumprod")
+    diagonal, trace = _method("diagonal"), _method("trace")
+    dot = _method("dot")
+    max, min = _method("max"), _method("min")
+    mean, std, var = _method("mean"), _method("std"), _method("var")
+    nonzero = _method("nonzero")
+    prod, sum, ptp = _method("prod"), _method("sum"), _method("ptp")
+    ravel, squeeze = _method("ravel"), _method("squeeze")
+    repeat, swapaxes = _method("repeat"), _method("swapaxes")
+    searchsorted = _method("searchsorted")
+    take = _method("take")

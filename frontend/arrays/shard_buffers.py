@@ -1,0 +1,102 @@
+"""Shards of arrays as NumPy arrays, one for each device of this process.
+
+Devices with the same shard share one buffer. All shards of an array have one shape. Where the
+sharding does not divide a dimension, the last shards have padding with unspecified elements at
+their ends.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.shardings.sharding import Index, Sharding
+from shardir.frontend.shardings.sub_axes import num_shards
+from shardir.ir.types import TensorType
+
+Buffer = npt.NDArray[Any]
+
+
+def key_words(keys: Buffer) -> Buffer:
+    """Return each key as its two 32-bit words, high word first."""
+    high, low = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
+    return np.stack([high, low], -1).astype(np.uint32)
+
+
+def assemble_shards(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
+    """Return all elements in one array, which is a view of a shard if that has all of them."""
+    if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
+        return parts[0].view()
+    whole = np.empty(type.shape, type.numpy)
+    done: set[tuple[tuple[int | None, int | None], ...]] = set()
+    for index, part in zip(local_indices(sharding, type.shape), parts, strict=True):
+        # Not by the identity of the shard: one buffer may serve several positions.
+        place = tuple((s.start, s.stop) for s in index)
+        if place not in done:
+            done.add(place)
+            whole[index] = without_padding(part, whole[index].shape)
+    return whole
+
+
+def pad_to_shards(whole: Buffer, sharding: Sharding) -> Buffer:
+    """Return all elements, with zeros after dimensions that the sharding does not divide."""
+    longer = padded_shape(whole.shape, sharding)
+    if longer == whole.shape:
+        return whole
+    made = np.zeros(longer, whole.dtype)
+    made[tuple(map(slice, whole.shape))] = whole
+    return made
+
+
+def padded_shape(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:
+    """Return the padded shape: the combined shape of all shards of an array of `shape`."""
+    local, cuts = sharding.stored_shape(shape), sharding.cuts(len(shape))
+    return tuple(part * num_shards(cut) for part, cut in zip(local, cuts, strict=True))
+
+
+def shard_views(stored: Buffer, sharding: Sharding, shape: tuple[int, ...]) -> list[Buffer]:
+    """Return the shard of each device as a view of the padded array; `shape` excludes padding."""
+    local = sharding.stored_shape(shape)
+    made: dict[tuple[int, ...], Buffer] = {}
+    for place in sharding.shard_positions(len(shape)):
+        if place not in made:
+            corner = zip(place, local, strict=True)
+            index: list[Any] = [slice(at * n, (at + 1) * n) for at, n in corner]
+            made[place] = stored[(..., *index)]
+    return [made[place] for place in sharding.shard_positions(len(shape))]
+
+
+def local_indices(sharding: Sharding, shape: tuple[int, ...]) -> list[Index]:
+    """Return the index of the shard of each device of this process in an array of `shape`."""
+    indices = list(sharding.stored_indices_map(shape).values())
+    return [indices[place] for place in sharding.local_positions]
+
+
+def without_padding(part: Buffer, shape: tuple[int, ...]) -> Buffer:
+    """Return a shard without its padding."""
+    return part if part.shape == shape else part[tuple(map(slice, shape))]
+
+
+def pad_shard(part: Buffer, shape: tuple[int, ...]) -> Buffer:
+    """Return a shard with zeros at the end, in the common shape of all shards."""
+    if part.shape == shape:
+        return part
+    longer = np.zeros(shape, part.dtype)
+    longer[tuple(map(slice, part.shape))] = part
+    return longer
+
+
+def split_into_shards(whole: Buffer, sharding: Sharding) -> list[Buffer]:
+    """Return the shard of each device of this process; devices with the same shard share one
+    buffer."""
+    stored = sharding.stored_shape(whole.shape)
+    made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
+    parts = []
+    for index in local_indices(sharding, whole.shape):
+        place = tuple((s.start, s.stop) for s in index)
+        if place not in made:
+            part = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
+            made[place] = pad_shard(part, stored)
+        parts.append(made[place])
+    return parts

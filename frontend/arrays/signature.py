@@ -1,0 +1,149 @@
+"""Signatures of arguments: the abstract value and the sharding of an array, without its
+elements."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, final
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.promotion import AbstractValue, DType, dtype_of, user_dtype
+from shardir.ir.types import TensorType
+
+
+@final
+class ArraySignature:
+    """The part of a cache key for one array: type, weakness, and the sharding if committed.
+
+    Equal signatures are one object, so that comparing and hashing them is cheap.
+    """
+
+    __slots__ = ("__weakref__", "abstract", "sharding")
+
+    def __init__(self, abstract: AbstractValue, sharding: Sharding | None) -> None:
+        self.abstract, self.sharding = abstract, sharding
+
+
+_signatures: WeakValueDictionary[tuple[AbstractValue, Sharding | None], ArraySignature] = (
+    WeakValueDictionary()
+)
+
+
+def signature_of(abstract: AbstractValue, sharding: Sharding | None) -> ArraySignature:
+    """Return the unique signature object; `sharding` is `None` for an uncommitted array."""
+    return (
+        _uncommitted_signature(abstract)
+        if sharding is None
+        else _intern_signature(abstract, sharding)
+    )
+
+
+def _intern_signature(abstract: AbstractValue, sharding: Sharding | None) -> ArraySignature:
+    key = abstract, sharding
+    found = _signatures.get(key)
+    return found if found is not None else _signatures.setdefault(key, ArraySignature(*key))
+
+
+@lru_cache(1 << 10)
+def _uncommitted_signature(abstract: AbstractValue) -> ArraySignature:
+    """Return the signature and keep it alive for a while, because equal ones are often made
+    again."""
+    return _intern_signature(abstract, None)
+
+
+@final
+class ShapeDtypeStruct:
+    """The shape, element type and sharding of an array that need not exist.
+
+    It replaces an array in `lower`, so that programs can be compiled without data, also for devices
+    that this machine does not have.
+    """
+
+    __slots__ = ("abstract", "sharding")
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        sharding: Sharding | None = None,
+        weak_type: bool = False,
+    ) -> None:
+        if not isinstance(shape, Iterable):
+            raise ShapeError(with_location(f"a shape is a tuple of sizes, got {shape!r}"))
+        sizes = tuple(shape)
+        if not all(isinstance(size, (int, np.integer)) for size in sizes):
+            raise ShapeError(with_location(f"shape {sizes} has a size that is no integer"))
+        if min(sizes, default=0) < 0:
+            raise ShapeError(with_location(f"shape {sizes} has a negative size"))
+        self.abstract = AbstractValue(TensorType(sizes, dtype_of(dtype)), weak_type)
+        self.sharding = sharding
+        if isinstance(sharding, Sharding):
+            sharding.check_compatible_aval(sizes)
+        elif isinstance(sharding, PartitionSpec):
+            if len(sharding) > len(sizes):
+                has = f"{sharding} has {len(sharding)} entries"
+                raise ShardingError(with_location(f"{has} and shape {sizes} has {len(sizes)}"))
+        elif sharding is not None:
+            raise ArgumentError(
+                with_location(
+                    f"the sharding of a ShapeDtypeStruct is {sharding!r}; "
+                    "write NamedSharding(mesh, PartitionSpec(...))"
+                )
+            )
+
+    @classmethod
+    def like(cls, x: Any) -> "ShapeDtypeStruct":
+        """Return the struct of an object with a `shape` and a `dtype`, with its sharding if
+        committed."""
+        sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        weak = bool(getattr(x, "weak_type", False))
+        return cls(x.shape, x.dtype, sharding=sharding, weak_type=weak)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.abstract.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return user_dtype(self.abstract.type.dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.abstract.type.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.abstract.weak
+
+    def update(self, **changes: Any) -> "ShapeDtypeStruct":
+        """Return a copy in which `shape`, `dtype`, `sharding` or `weak_type` are replaced."""
+        now = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        return ShapeDtypeStruct(**{**now, **changes})
+
+    @property
+    def signature(self) -> ArraySignature:
+        return signature_of(self.abstract, self.sharding)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShapeDtypeStruct):
+            return NotImplemented
+        return (self.abstract, self.sharding) == (other.abstract, other.sharding)
+
+    def __hash__(self) -> int:
+        return hash((self.abstract, self.sharding))
+
+    def __repr__(self) -> str:
+        where = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = self.dtype.name
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{where}{weak})"

@@ -1,0 +1,55 @@
+"""Arrays of zeros in memory that the operating system has zeroed, without writing it."""
+
+from functools import lru_cache
+from math import prod
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu import is_available
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.signature import signature_of
+from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
+from shardir.frontend.dispatch.execution_context import default_array_device
+from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.sharding import SingleDeviceSharding
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+
+MIN_ZERO_PAGE_ELEMENTS = 1 << 12
+"""Minimum number of elements for which this is faster."""
+
+
+def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
+    """Return an uncommitted array of zeros; `None` for small arrays, or without such memory.
+
+    It must not be called while a function is traced.
+    """
+    launch = _zeros_launch(shape, dtype, default_array_device()) if is_available() else None
+    made: list[Array] | None = None if launch is None else launch([])
+    if made is None:
+        return None
+    done = recorded_calls.get()
+    if done is not None:
+        done.append(RecordedCall((), launch, [], None, made[0]))
+    return made[0]
+
+
+@lru_cache(1 << 10)
+def _zeros_launch(shape: tuple[int, ...], dtype: str, device: Device) -> Launch | None:
+    from shardir.backends.cpu.dispatch import launch
+    from shardir.backends.cpu.dispatch.tiered_code import launch_code
+
+    kind = NUMPY_DTYPES[dtype]
+    signature = signature_of(AbstractValue(TensorType(shape, dtype)), None)
+    sharding = SingleDeviceSharding(device)
+    return launch.make_launch(
+        launch_code(),
+        program=0,
+        kind=Array,
+        template=(),
+        arguments=(),
+        places=(),
+        sizes=[prod(shape) * kind.itemsize],
+        results=[launch.LaunchResult(0, 0, shape, kind, signature, sharding)],
+        keep=None,
+        zeros=True,
+    )

@@ -1,0 +1,126 @@
+"""`shardir explain` explains the shardings and the collectives of a program."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from shardir.frontend.cli.files import CommandError
+from shardir.frontend.cli.options import (
+    Arguments,
+    FileOrFunction,
+    MeshSizes,
+    RuleTexts,
+    Specs,
+    parse_rules,
+)
+from shardir.frontend.cli.targets import load_target
+from shardir.op_rules.custom_rules import rules
+from shardir.passes import Pipeline, Propagate
+from shardir.passes.pipeline import DEFAULT_PIPELINE
+
+EXAMPLES = """Examples:
+
+  shardir explain mlp.ir
+
+  shardir explain mlp.ir --value %h
+
+  shardir explain mlp.ir --conflicts
+
+  shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x
+
+  shardir explain mlp.ir --order
+
+  shardir explain mlp.ir --coverage
+
+  shardir explain mymodule:train_step --mesh data=16,model=16"""
+
+
+def explain(
+    file: FileOrFunction,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(help="origin of each mesh axis of a value, and why others are absent"),
+    ] = None,
+    conflicts: Annotated[
+        bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="changes with an annotation such as %w: f32[128, 256@model]"),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="changes without the annotation of %w, or of `result 0`"),
+    ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="values that depend on the propagation order")
+    ] = False,
+    coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="operations without rules, annotations without effect"),
+    ] = False,
+    communication: Annotated[
+        bool, typer.Option("--communication", help="tables of collectives by kind, axes, line")
+    ] = False,
+    collective: Annotated[
+        list[str] | None,
+        typer.Option(help="cause of the collective that makes this value"),
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(help="function of the values (default: the first)")
+    ] = None,
+    passes: Annotated[
+        str, typer.Option(help="the propagation pass, such as propagate{level=basic}")
+    ] = "propagate",
+    rule: RuleTexts = None,
+) -> None:
+    """Explain the shardings of a program, and the effect of other annotations."""
+    from shardir.passes import explain as explaining
+
+    with rules(parse_rules(rule or ())):
+        program = load_target(file, mesh, args, specs)
+        module = program.module
+        steps = Pipeline.parse(passes).passes
+        if len(steps) != 1 or not isinstance(steps[0], Propagate):
+            raise CommandError(
+                f"only propagation is explained, not {passes!r}; write propagate{{...}}"
+            )
+        found: dict[str, Any] = {"propagate": steps[0], "places": program.places}
+        reports: list[object] = [
+            explaining.explain(module, each, function=function, **found) for each in value or ()
+        ]
+        if conflicts:
+            reports.append(explaining.conflicts(module, **found))
+        if what_if or without:
+            reports.append(
+                explaining.what_if(
+                    module,
+                    what_if or (),
+                    without=without or (),
+                    function=function,
+                    propagate=steps[0],
+                )
+            )
+        _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
+        whole = str(Pipeline((replace(steps[0], leave_open=True), *rest)))
+        if communication:
+            parted = Pipeline.parse(whole)(module)
+            reports.append(explaining.communication(parted, places=found["places"]))
+        reports += [
+            explaining.explain_collective(module, each, pipeline=whole, **found)
+            for each in collective or ()
+        ]
+        if order:
+            reports.append(explaining.order_sensitive(module, **found))
+        if coverage:
+            reports.append(explaining.coverage(module, **found))
+        if not reports:
+            reports.append(explaining.summarize(module, **found))
+            if program.lowered is not None:
+                parted = Pipeline.parse(whole)(module)
+                reports.append(explaining.communication(parted, places=found["places"]))
+        typer.echo("\n\n".join(map(str, reports)))

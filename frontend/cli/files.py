@@ -1,0 +1,121 @@
+"""Input files of the commands: modules in IR text or StableHLO."""
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from shardir.errors import ShardirError, bound_message
+from shardir.ir.module import Module
+from shardir.ops.opaque import unknown_operations
+from shardir.text.definition_locations import DefinitionLocations, find_definition_locations
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+STDIN = "<stdin>"
+"""The name of standard input in errors."""
+
+
+class CommandError(ShardirError):
+    """A command has an invalid argument or input file."""
+
+
+class ModuleFormat(StrEnum):
+    """The languages in which a module can be read and printed."""
+
+    ir = "ir"
+    stablehlo = "stablehlo"
+
+
+def read_module(file: str) -> Module:
+    """Return the only module of a file."""
+    return parse_single_module(*read_text(file))
+
+
+def read_text(file: str) -> tuple[str, str]:
+    """Return the text of a file and its name for errors."""
+    name = STDIN if file == "-" else file
+    try:
+        if file != "-":
+            return Path(file).read_text(encoding="utf-8"), file
+        if sys.stdin is None:
+            raise CommandError("cannot read '<stdin>': it is closed")
+        binary = getattr(sys.stdin, "buffer", None)
+        text = sys.stdin.read() if binary is None else binary.read().decode("utf-8")
+        return text.replace("\r\n", "\n").replace("\r", "\n"), name
+    except UnicodeDecodeError:
+        raise CommandError(f"cannot read {name!r}: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"cannot read {name!r}: {reason}") from None
+
+
+def parse_single_module(text: str, name: str) -> Module:
+    """Return the only module of a text."""
+    modules = parse_modules(text, name, None)
+    if len(modules) > 1:
+        raise CommandError(
+            f"{name} has {len(modules)} modules, one after each // -----; only opt takes several"
+        )
+    return modules[0]
+
+
+_MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builtin)")
+
+
+def _is_stablehlo(text: str, name: str) -> bool:
+    """Return whether a text is StableHLO, by the file name or, for standard input, by its
+    beginning."""
+    if name == STDIN:
+        return _MLIR.match(text) is not None
+    return name.endswith(".mlir")
+
+
+def definition_locations(text: str, name: str) -> DefinitionLocations | None:
+    """Return the locations of value definitions in IR text, or `None` for StableHLO."""
+    return None if _is_stablehlo(text, name) else find_definition_locations(text, name)
+
+
+def parse_modules(text: str, name: str, form: ModuleFormat | None) -> list[Module]:
+    """Return the modules of a text; warn on stderr about operations that are carried through as
+    text."""
+    if form is ModuleFormat.ir or (form is None and not _is_stablehlo(text, name)):
+        modules = [parse(text, name)]
+    else:
+        from shardir.stablehlo import reader
+
+        modules = [reader.read(part, name) for part in reader.split_modules(text)]
+        for line in _unknown_operation_warnings(modules):
+            typer.echo(line, err=True)
+    for module in modules:
+        verify(module)
+        if not module.functions:
+            raise CommandError(f"{name} has no function")
+    if not modules:
+        raise CommandError(f"{name} has no function")
+    return modules
+
+
+def _unknown_operation_warnings(modules: list[Module]) -> list[str]:
+    """Return one warning for each kind of unknown operation."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for module in modules:
+        for unknown in unknown_operations(module):
+            places = found.setdefault((unknown.operation, unknown.reason), [])
+            places.append(str(unknown.loc or "somewhere"))
+    return [
+        bound_message(
+            f"warning: {operation} is carried through as text ({_format_locations(places)})"
+            f"{f': {reason}' if reason else ''}"
+        )
+        for (operation, reason), places in found.items()
+    ]
+
+
+def _format_locations(places: list[str]) -> str:
+    """Return up to three locations, and the number of the remaining ones."""
+    named = list(dict.fromkeys(places))
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return ", ".join(named[:3]) + more

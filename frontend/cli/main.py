@@ -1,0 +1,79 @@
+"""The command line: `opt` runs passes, `run` runs a program, `explain` explains shardings, `emit`
+writes source code for other machines."""
+
+import os
+import sys
+import warnings
+from contextlib import suppress
+from errno import EPIPE
+from io import TextIOWrapper
+from typing import NoReturn, TextIO
+
+import typer
+
+from shardir.errors import ShardirError, bound_message
+from shardir.frontend.cli import emit, explain, opt, run
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="shardir: compile programs whose arrays are sharded over a mesh of devices.",
+)
+app.command(epilog=opt.EXAMPLES)(opt.opt)
+app.command(epilog=run.EXAMPLES)(run.run)
+app.command(epilog=explain.EXAMPLES)(explain.explain)
+app.command(epilog=emit.EXAMPLES)(emit.emit)
+
+
+def main() -> None:
+    """Run the command; an error is printed on stderr with exit status 1.
+
+    Errors include output that cannot be written, and programs that are too large for the memory or
+    for Python's stack. Characters that the output cannot encode are escaped.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with warnings.catch_warnings():
+            # Python hides deprecations outside of scripts; a pipeline in an option has no script.
+            warnings.filterwarnings("default", "the pass '", DeprecationWarning)
+            warnings.showwarning = _show_warning
+            app(prog_name="shardir")
+    except ShardirError as error:
+        _exit_with_error(f"error: {error}", *getattr(error, "__notes__", ()))
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        if error.errno != EPIPE:  # The reader of a pipe may stop early.
+            _exit_with_error(f"error: cannot write the output: {error.strerror}", closing=True)
+        _exit_with_error(closing=True)
+    except MemoryError:
+        _exit_with_error("error: there is not enough memory for this program")
+    except RecursionError:
+        _exit_with_error("error: this program is nested too deeply")
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    typer.echo(bound_message(f"warning: {message}"), err=True)
+
+
+def _exit_with_error(*lines: str, closing: bool = False) -> NoReturn:
+    """Exit with status 1 after printing these lines; `closing` discards unflushed standard
+    output."""
+    for line in lines:
+        with suppress(OSError):
+            typer.echo(bound_message(line), err=True)
+    if closing:
+        # Otherwise Python would fail to flush it again at exit.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(1) from None

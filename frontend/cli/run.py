@@ -1,0 +1,81 @@
+"""`shardir run` executes a program on all devices of its mesh."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from shardir.backends.numpy import BACKEND
+from shardir.frontend.cli.array_files import load_arguments, make_folder, save_array
+from shardir.frontend.cli.files import read_module
+from shardir.frontend.cli.options import File, Seed
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.interpret.machine_limits import check_runnable
+from shardir.interpret.random_arguments import random_arguments
+from shardir.interpret.shards import assemble_shards, slice_shard
+from shardir.ir.module import Module
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
+from shardir.ops.opaque import check_no_opaque_operations
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.text.printer import Printer
+from shardir.verify.verifier import verify
+
+EXAMPLES = """Examples:
+
+  shardir run mlp.ir
+
+  shardir run mlp.ir x.npy w1.npy b1.npy w2.npy b2.npy --save out/
+
+  shardir run mlp.ir --seed 7 --passes "propagate,reshard,partition" """
+
+
+def run(
+    file: File,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="one .npy file per argument (default: random arguments)"),
+    ] = None,
+    passes: Annotated[str | None, typer.Option(help="the pipeline as text")] = None,
+    seed: Seed = 0,
+    save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,
+) -> None:
+    """Run a program on all devices of its mesh and print its results and their shardings."""
+    module = read_module(file)
+    check_no_opaque_operations(module)
+    check_runnable(module)
+    if save is not None:
+        make_folder(save)
+    args = load_arguments(module, inputs) if inputs else random_arguments(module, seed)
+    if module.main.spmd is None and (module.meshes or passes is not None):
+        module = Pipeline.parse(DEFAULT_PIPELINE if passes is None else passes)(module)
+        verify(module)
+        check_runnable(module)
+    printer = Printer(module.meshes)
+    for i, (type, sharding, array) in enumerate(_run_on_devices(module, args)):
+        typer.echo(f"result {i}: {printer.typed(type, sharding)}")
+        typer.echo(np.array2string(array, threshold=64, edgeitems=3))
+        if save is not None:
+            save_array(save / f"{i}.npy", array)
+
+
+def _run_on_devices(
+    module: Module, args: list[Any]
+) -> list[tuple[TensorType, Sharding | None, Any]]:
+    main = module.main
+    program = BACKEND.compile(module)
+    if main.spmd is None:
+        results = program([[arg] for arg in args])
+        values = main.body.returns
+        return [(v.type, None, shards[0]) for v, shards in zip(values, results, strict=True)]
+    mesh = spmd_mesh_of(module)
+    shards = [
+        [slice_shard(arg, outer.sharding, mesh, device) for device in range(mesh.size)]
+        for arg, outer in zip(args, main.spmd.params, strict=True)
+    ]
+    return [
+        (outer.type, outer.sharding, assemble_shards(parts, outer.type, outer.sharding, mesh))
+        for outer, parts in zip(main.spmd.results, program(shards), strict=True)
+    ]

@@ -1,0 +1,217 @@
+"""Targets of the commands `explain` and `emit`: a file, or a function on an abstract mesh.
+
+    shardir explain mymodule:train_step --mesh data=16,model=16
+
+The function is traced for `example_args` of its module (or `--args`): a tuple of arrays or of
+ShapeDtypeStructs, or a function that makes it, which is called with the mesh entered. The shardings
+of the arguments are in `example_specs` (or `--specs`): a pytree prefix of PartitionSpecs, or None.
+A function is treated as one of JAX if its module refers to no object of shardir.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.cli.files import (
+    CommandError,
+    definition_locations,
+    parse_single_module,
+    read_text,
+)
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.stages import Lowered
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.shardings.abstract_mesh import AbstractMesh
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.source_locations import format_error_location
+from shardir.frontend.tracing.operands import abstract_of
+from shardir.ir.module import Loc, Module
+from shardir.text.decimal_text import parse_natural_number
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+ARGS, SPECS = "example_args", "example_specs"
+
+
+@dataclass(frozen=True)
+class CommandTarget:
+    """A program, the source locations of its values, and the traced function from which it was
+    lowered."""
+
+    module: Module
+    places: Mapping[tuple[str, str], Loc] | None
+    lowered: Lowered | None = None
+
+
+def load_target(
+    target: str, mesh: str | None, args: str | None, specs: str | None
+) -> CommandTarget:
+    """Return the program that `target` names: a file, or `module:function`."""
+    if not _FUNCTION.fullmatch(target) or Path(target).exists():
+        for option, given_value in (("--mesh", mesh), ("--args", args), ("--specs", specs)):
+            if given_value is not None:
+                raise CommandError(
+                    f"{option} is for functions, and {target!r} is a file; name a function as "
+                    "mymodule:train_step"
+                )
+        text, name = read_text(target)
+        return CommandTarget(parse_single_module(text, name), definition_locations(text, name))
+    module, function = _import_object(target)
+    if not callable(function):
+        raise CommandError(f"{target} is {function!r}, which is no function")
+    with ExitStack() as stack:
+        used = None if mesh is None else stack.enter_context(parse_mesh(mesh))
+        known = _option_object(args, module, ARGS, target)
+        of_jax = _is_jax_function(function, module)
+        if of_jax:
+            from shardir.frontend.interop.jax_tracing import apply_settings_to_jax
+
+            stack.enter_context(apply_settings_to_jax())
+        if callable(known):
+            known = known()
+        given: tuple[Any, ...] = known if isinstance(known, tuple) else (known,)
+        cut = _option_object(specs, module, SPECS, None)
+        with _as_command_errors(target):
+            lowered = _lower_function(function, of_jax, used, given, cut)
+        if used is not None and not lowered.module.meshes:
+            raise CommandError(
+                f"{target} has no shardings on {mesh}; define {module.__name__}.{SPECS} as the "
+                "specs of its arguments, or name some with --specs"
+            )
+    return CommandTarget(lowered.module, lowered.places, lowered)
+
+
+@contextmanager
+def _as_command_errors(target: str) -> Iterator[None]:
+    """Convert an error of the user's program to one of the command, with the user's line."""
+    try:
+        yield
+    except ShardirError:
+        raise
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        message = f"{target} cannot be traced: {type(error).__name__}: {first}"
+        raise CommandError(message + format_error_location(error)) from error
+
+
+def parse_mesh(text: str) -> Mesh:
+    """Return the mesh of a text such as `data=16,model=16`; raises `CommandError`."""
+    axes = [part.partition("=") for part in text.split(",")]
+    sizes = []
+    for name, equals, size in axes:
+        number = parse_natural_number(size.strip())
+        if not (name.strip().isidentifier() and equals and number):
+            raise CommandError(f"{text!r} is no mesh; write it as data=16,model=16")
+        sizes.append(number)
+    names = tuple(name.strip() for name, _, _ in axes)
+    return AbstractMesh(tuple(sizes), names)
+
+
+def _import_object(target: str) -> tuple[ModuleType, Any]:
+    """Return the module and the object that `module:name` names."""
+    name, _, path = target.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise CommandError(
+            f"there is no module {name!r} to import from this folder; is {target!r} a file?"
+        ) from None
+    found: Any = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            close = suggest_name(part, dir(found))
+            raise CommandError(f"{name} has no {path!r}" + (f"; {close}" if close else ""))
+        found = getattr(found, part)
+    return module, found
+
+
+def _option_object(named: str | None, module: ModuleType, usual: str, needed_by: str | None) -> Any:
+    """Return the object that an option names, or the default one of the function's module."""
+    if named is not None:
+        return _import_object(named if ":" in named else f"{module.__name__}:{named}")[1]
+    if needed_by is not None and not hasattr(module, usual):
+        raise CommandError(
+            f"{needed_by} has no example arguments; define {module.__name__}.{usual} as a "
+            "tuple of its arguments, or name one with --args"
+        )
+    return getattr(module, usual, None)
+
+
+def _lower_function(
+    function: Callable[..., Any], of_jax: bool, mesh: Mesh | None, args: Any, specs: Any
+) -> Lowered:
+    traced: Any = function
+    if of_jax:
+        from shardir.frontend.interop.imported_function import from_jax
+
+        traced = from_jax(function)
+    elif not hasattr(function, "lower"):
+        traced = jit(function)
+    if specs is not None:
+        if mesh is None:
+            raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
+        args = _shard_arguments(args, specs, mesh)
+    lowered: Lowered = traced.lower(*args)
+    return lowered
+
+
+def _is_jax_function(function: Callable[..., Any], module: ModuleType) -> bool:
+    """Return whether the module of a function refers to no object of shardir."""
+    kind = type(function).__module__.partition(".")[0]
+    if kind in ("jax", "jaxlib", "equinox", "flax", "shardir"):
+        return kind != "shardir"
+
+    def home(x: Any) -> str:
+        name = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
+        return str(name).partition(".")[0]
+
+    return all(home(x) != "shardir" for x in vars(module).values())
+
+
+def _shard_arguments(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any, ...]:
+    """Return structs of the arguments, with shardings on the mesh by the specs."""
+    leaves, structure = tree.flatten(args)
+
+    def is_spec(x: Any) -> bool:
+        return x is None or isinstance(x, PartitionSpec) or _is_jax_spec(x)
+
+    entries = broadcast_prefix(
+        tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS
+    )
+    return tuple(
+        tree.unflatten(
+            structure,
+            [_sharded_struct(x, spec, mesh) for x, spec in zip(leaves, entries, strict=True)],
+        )
+    )
+
+
+def _is_jax_spec(spec: Any) -> bool:
+    """Return whether `spec` is a spec of JAX."""
+    return type(spec).__module__.partition(".")[0] == "jax"
+
+
+def _sharded_struct(x: Any, spec: Any, mesh: Mesh) -> Any:
+    if spec is None or not hasattr(x, "shape"):
+        return x
+    if _is_jax_spec(spec):
+        from shardir.frontend.interop.jax_shardings import convert_spec
+
+        spec = convert_spec(spec)
+    kind = abstract_of(x).type if not hasattr(x, "dtype") else None
+    dtype = x.dtype if kind is None else kind.numpy
+    return ShapeDtypeStruct(x.shape, dtype, sharding=NamedSharding(mesh, spec))

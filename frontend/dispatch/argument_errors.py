@@ -1,0 +1,127 @@
+"""Conversion of errors of Python and NumPy inside of public functions to `ArgumentError`.
+
+Most invalid arguments are found by specific checks with specific messages. For the remaining ones
+Python reports what is wrong with a value, but not which argument it belongs to.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from traceback import walk_tb
+from typing import Any, TypeVar, cast
+
+from shardir.errors import ShardirError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import is_internal_code, with_location
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FOREIGN_ERRORS = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    ZeroDivisionError,
+)
+"""Exceptions that Python and NumPy raise for invalid values."""
+
+_LIBRARY_MODULES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}
+
+
+def raise_argument_error(
+    fun: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    error: Exception,
+) -> None:
+    """Raise `ArgumentError` if the arguments of a call of `fun` caused `error`.
+
+    If `error` states that an argument is no array, the new message names the argument.
+    """
+    if isinstance(error, NotAnArrayError) and error.about:
+        _name_argument(error, fun, name, args, options)
+    if isinstance(error, TypeError) and not isinstance(error, ShardirError):
+        from shardir.frontend.tracing.parameters import check_call_signature
+
+        check_call_signature(fun, name, args, options)
+    found = _make_argument_error(name, args, options, error)
+    if found is not None:
+        raise found from error
+
+
+def with_argument_errors(function: Function) -> Function:
+    """Decorate a public function so that errors about its arguments name it and its parameters."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except FOREIGN_ERRORS as error:
+            raise_argument_error(function, function.__name__, args, options, error)
+            raise
+
+    return cast(Function, wrapper)
+
+
+def _name_argument(
+    error: NotAnArrayError,
+    fun: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> None:
+    """Put the name of an argument into an error about it.
+
+    Each enclosing function overwrites the name, so that the message names the function that the
+    user called.
+    """
+    from shardir.frontend.tracing.parameters import Parameters
+
+    culprit, says = error.about or (None, "")
+    known = Parameters.of(fun)
+    given = [(known.label(i), arg) for i, arg in enumerate(args)]
+    for label, arg in [*given, *options.items()]:
+        try:
+            path = _find_path(arg, culprit)
+        except RecursionError:
+            check_acyclic(arg)
+            raise
+        if path is not None:
+            error.args = (with_location(f"argument {label}{path} of {name} {says}"),)
+            return
+
+
+def _find_path(x: Any, culprit: object) -> str | None:
+    """Return the path of `culprit` in `x` in the notation of argument labels, or `None`."""
+    if x is culprit:
+        return ""
+    if isinstance(x, (list, tuple, dict)):
+        for key, child in x.items() if isinstance(x, dict) else enumerate(x):
+            path = _find_path(child, culprit)
+            if path is not None:
+                return f".{key}{path}"
+    return None
+
+
+def _make_argument_error(
+    name: str, args: tuple[Any, ...], options: dict[str, Any], error: Exception
+) -> ArgumentError | None:
+    """Return the error for a call of `name` that raised `error`, or `None`.
+
+    The result is `None` for an error of this package, and for one that a function of the user
+    raised.
+    """
+    if isinstance(error, ShardirError):
+        return None
+    for frame, _ in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        if not is_internal_code(frame.f_code) and module.partition(".")[0] not in _LIBRARY_MODULES:
+            return None
+    parts = [brief(arg) for arg in args]
+    parts += [f"{key}={brief(value)}" for key, value in options.items()]
+    return ArgumentError(with_location(f"{name} does not accept ({', '.join(parts)}): {error}"))

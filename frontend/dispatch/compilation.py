@@ -1,0 +1,94 @@
+"""Compilation of partitioned modules with the backend of this process, or of several processes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardir.backends.base import Backend, Executable, UnshardedExecutable, get_backend
+from shardir.backends.cpu import is_available
+from shardir.errors import MergeError
+from shardir.frontend.config import config
+from shardir.frontend.distributed.processes import process_group
+from shardir.frontend.shardings.devices import Device
+from shardir.ir.module import Module
+from shardir.passes.pipeline import Pipeline
+
+
+def prepare_backend(platform: str) -> None:
+    """Start the initialization of a backend while the first program is traced."""
+    if not config.isolated and is_available():
+        get_backend(platform).prepare()
+
+
+FlattenArrays = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
+_array_flatteners: dict[type, FlattenArrays] = {}
+
+
+def array_flattener(kind: type) -> FlattenArrays:
+    """Return a native function that flattens pytrees of arrays of the class `kind`.
+
+    It returns the leaves and the cache key of a call, or `None` if any other object is in the
+    pytree. Use it only for programs with a native launch.
+    """
+    known = _array_flatteners.get(kind)
+    if known is not None:
+        return known
+    from shardir.backends.cpu.dispatch import flatten_arguments, tiered_code
+
+    made = flatten_arguments.make_flatten(tiered_code.launch_code()["gather"], kind) or (
+        lambda *_: None
+    )
+    _array_flatteners[kind] = made
+    return made
+
+
+def install_native_wait(callable_object: object, kind: type) -> bool:
+    """Install a native implementation of `callable_object`, of a vectorcall class, that waits for
+    arrays.
+
+    It returns its argument if that is a pytree of arrays of the class `kind` with elements in host
+    memory. Return whether it was installed; it is not where native code is unavailable or not
+    compiled yet.
+    """
+    if not is_available():
+        return False
+    from shardir.backends.cpu.dispatch import block_until_ready, tiered_code
+
+    return tiered_code.has_call_cache() and block_until_ready.install_block_until_ready(
+        tiered_code.call_cache_code()["wait"], kind, callable_object
+    )
+
+
+def compile_module(module: Module, devices: Sequence[Device]) -> Executable | UnshardedExecutable:
+    """Return a partitioned module compiled for `devices`, which may belong to several processes."""
+    there, backend = process_group(), devices[0].backend
+    if backend != "cpu":
+        chosen = get_backend(backend)
+        return chosen.compile(Pipeline.parse(chosen.pipeline)(module))
+    owners = tuple(device.process_index for device in devices)
+    if there.link is None or all(owner == there.index for owner in owners):
+        return _compile_for_process(module, backend)
+    native = is_available() and not config.isolated
+    return there.link.compile(
+        module,
+        owners,
+        (lambda passes: Pipeline.parse(passes)(module)) if native else None,
+        checks_inputs=config.check_replicated_inputs,
+    )
+
+
+def _compile_for_process(module: Module, platform: str) -> Executable | UnshardedExecutable:
+    """Return the program of this process; the NumPy backend runs it if no other backend can."""
+    if config.isolated:
+        return get_backend("isolated").compile(module)
+    if is_available():
+        backend: Backend = get_backend(platform)
+        try:
+            return backend.bring(module, lambda: Pipeline.parse(backend.pipeline)(module))
+        except MergeError:
+            pass
+    return get_backend("numpy").compile(module)
+
+
+def backend_pipeline(devices: Sequence[Device]) -> str:
+    """Return the passes that the backend of `devices` adds to the pipeline, as text."""
+    return get_backend(devices[0].backend).pipeline

@@ -1,0 +1,125 @@
+"""Public functions that inspect their arguments and then call one other public function.
+
+The signature of `x` determines everything that `ones_like(x)` reads of it. Outside of a trace the
+native call cache therefore repeats the final call directly when the signature was seen before. A
+function decorated with `@composed_function` guarantees that what it does depends only on the
+signatures of arrays (unless they are arguments of the final call) and on the values of all other
+arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from functools import update_wrapper
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall, vectorcall_class
+from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.pytree import tree
+from shardir.frontend.tracing.trace import current_trace
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class RecordedCall(NamedTuple):
+    """A record of one call outside of traces: the arguments, the leaves of the `launch`, and its
+    result."""
+
+    given: Sequence[Any]
+    launch: Launch | None
+    leaves: Sequence[Any]
+    structure: tree.PyTreeDef | None
+    made: Any
+
+
+recorded_calls: ContextVar[list[RecordedCall] | None] = ContextVar("shardir_watched", default=None)
+"""The list that records calls while it is set; the native call cache is bypassed then."""
+
+
+@vectorcall_class
+class ComposedFunction:
+    """A function decorated with `composed_function`."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, fun: Callable[..., Any], unused: bool, blind: bool) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._unused, self._blind = fun, unused, blind
+        self._answers: CallCache | None = None
+
+    @property
+    def static(self) -> "StaticArguments":
+        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
+
+        return StaticArguments(all=True)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        try:
+            return self._called(args, options)
+        except FOREIGN_ERRORS as error:
+            raise_argument_error(self._fun, self.__name__, args, options, error)
+            raise
+
+    def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if (
+            current_trace() is not None
+            or recorded_calls.get() is not None
+            or not has_vectorcall(self)
+        ):
+            return self._fun(*args, **options)
+        answers = self._answers
+        if answers is not None and not answers.table.should_insert():
+            return self._fun(*args, **options)
+        done: list[RecordedCall] = []
+        before = recorded_calls.set(done)
+        try:
+            made = self._fun(*args, **options)
+        finally:
+            recorded_calls.reset(before)
+        if len(done) == 1 and done[0].launch is not None:
+            self._insert(made, done[0], args, options)
+        elif answers is not None:
+            answers.table.failed += 1
+        return made
+
+    def _insert(
+        self, made: Any, did: RecordedCall, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        from shardir.frontend.dispatch.native_call_cache import (
+            insert_composed_call,
+            native_cache_for,
+        )
+
+        answers = native_cache_for(self, self.static)
+        if answers is not None:
+            insert_composed_call(answers, made, did, args, options, self._unused, self._blind)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<function {self.__module__}.{self.__qualname__}>"
+
+
+def composed_function(
+    *, unused: bool = False, blind: bool = False
+) -> Callable[[Function], Function]:
+    """Decorate a function that calls another public function.
+
+    `find_idle_arenas`: the elements of the first argument are not used, only its signature. `blind`: the
+    final call does not depend on the elements of arrays of other libraries, unless they are its
+    arguments.
+    """
+
+    def decorate(fun: Function) -> Function:
+        return ComposedFunction(fun, unused, blind)  # type: ignore[return-value]
+
+    return decorate

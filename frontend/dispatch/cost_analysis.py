@@ -1,0 +1,80 @@
+"""Cost and memory of a compiled program, in the format of JAX."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shardir.cost.communication import format_axes, list_collectives, sum_by, sum_collectives
+from shardir.cost.memory import MemoryEstimate, estimate_memory
+from shardir.cost.op_cost import cost_of_block
+from shardir.ir.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAnalysis:
+    """Bytes that one run allocates on each device.
+
+    `temp_size_in_bytes` is the maximum of simultaneously live values that are neither arguments nor
+    results, `alias_size_in_bytes` the memory of donated arguments that results reuse, and
+    `peak_memory_in_bytes` the total of arguments, results and temporaries without that. Code is not
+    counted: `generated_code_size_in_bytes` is 0.
+
+    The `host` fields are the bytes that this process allocates for all of its devices together,
+    where they share memory: shared values count once. They are 0 where each device has separate
+    memory. Temporary memory of NumPy, LAPACK and callbacks is not included.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    peak_memory_in_bytes: int
+    host_temp_size_in_bytes: int = 0
+    host_peak_memory_in_bytes: int = 0
+
+
+def memory_analysis(
+    module: Module, host: MemoryEstimate | None = None, over: Mapping[int, int] | None = None
+) -> MemoryAnalysis:
+    """Return the memory of a per-device program on each device, and of its process if `host` is
+    given.
+
+    `over` are the results that reuse the memory of donated arguments, with their bytes in this
+    process.
+    """
+    memory, over = estimate_memory(module), over or {}
+    results = module.main.body.returns
+    aliased = sum(results[number].type.nbytes for number in over)
+    return MemoryAnalysis(
+        memory.arguments,
+        memory.results,
+        memory.temporaries,
+        aliased,
+        0,
+        memory.peak - aliased,
+        0 if host is None else host.temporaries,
+        0 if host is None else host.peak - sum(over.values()),
+    )
+
+
+def cost_analysis(module: Module) -> dict[str, Any]:
+    """Return the cost of one run of a per-device program on each device.
+
+    `flops`: arithmetic operations; `bytes accessed`: operands and results of all operations; `bytes
+    sent`: to other devices, in total and `by kind` of collective and `by axes`. A loop counts as
+    often as it runs, a `while` once, a branch as its most expensive block.
+    """
+    cost = cost_of_block(module.main.body)
+    found = list_collectives(module)
+
+    def sent(groups: Any) -> dict[str, int]:
+        return {word: group.sent for word, group in groups.items()}
+
+    return {
+        "flops": cost.flops,
+        "bytes accessed": cost.memory,
+        "bytes sent": sum_collectives(found).sent,
+        "bytes sent by kind": sent(sum_by(found, lambda each: each.kind)),
+        "bytes sent by axes": sent(sum_by(found, format_axes)),
+    }

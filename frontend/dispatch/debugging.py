@@ -1,0 +1,148 @@
+"""Debugging of running programs: printing, callbacks, and the shardings of values."""
+
+import builtins
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from shardir.errors import ShardirError
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.dispatch.callbacks import emit_callback
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import (
+    call_user_function,
+    check_call_signature,
+    function_name,
+)
+from shardir.frontend.tracing.trace import current_trace, emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.visualize import visualize_array_sharding as draw, visualize_sharding
+from shardir.ir.host_function import HostFunction
+
+
+class NoDebuggerError(ShardirError, NotImplementedError):
+    """`debug.breakpoint` was called; programs have no debugger."""
+
+
+@dataclass(frozen=True)
+class _Printer:
+    """Prints a format string with the elements of arrays."""
+
+    format: str
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        builtins.print(self.format.format(*args, **options), flush=True)
+
+
+class _UsageFormatter(string.Formatter):
+    """Formatter that records which arguments a format string uses."""
+
+    def __init__(self) -> None:
+        self.used: set[int | str] = set()
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Any) -> Any:
+        self.used.add(key)
+        super().get_value(key, args, kwargs)
+        return _FormatPlaceholder()
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return value
+
+
+class _FormatPlaceholder:
+    """Placeholder of a value that is unknown while tracing."""
+
+    def __format__(self, spec: str) -> str:
+        return ""
+
+    def __getitem__(self, key: Any) -> "_FormatPlaceholder":
+        return self
+
+    def __getattr__(self, name: str) -> "_FormatPlaceholder":
+        return self
+
+
+def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Print `fmt.format(*args, **kwargs)` whenever the program executes this call.
+
+    Works inside of `jit`, loops, branches and every transformation. Under `vmap` it prints once for
+    each example, in a gradient in the forward pass. `ordered` has no effect: lines appear in
+    program order. Raises `ArgumentError` for a format that does not fit its arguments.
+    """
+    if not isinstance(fmt, str):
+        raise ArgumentError(with_location(f"debug.print takes a format first, got {fmt!r}"))
+    formatter = _UsageFormatter()
+    try:
+        formatter.vformat(fmt, args, kwargs)
+    except (IndexError, KeyError, ValueError) as error:
+        reason = f"no argument {error}" if isinstance(error, KeyError) else str(error)
+        raise ArgumentError(
+            with_location(f"the format {fmt!r} of debug.print does not fit its arguments: {reason}")
+        ) from None
+    unused = [str(key) for key in (*range(len(args)), *kwargs) if key not in formatter.used]
+    if unused:
+        raise ArgumentError(
+            with_location(
+                f"the format {fmt!r} of debug.print does not use argument {', '.join(unused)}; "
+                "write {} for each, and use f-strings only for values known while tracing"
+            )
+        )
+    emit_callback("callback", _Printer(fmt), (), args, kwargs, name="debug.print")
+
+
+def callback(
+    callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any
+) -> None:
+    """Call `callback(*args, **kwargs)` with NumPy arrays whenever the program executes this call.
+
+    Its result is discarded. See `print`; `ordered` has no effect.
+    """
+    if not callable(callback):
+        raise ArgumentError(with_location(f"debug.callback takes a function, got {callback!r}"))
+    emit_callback("callback", callback, (), args, kwargs)
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
+    """Call `callback` with the sharding of an array, or of a traced one when it is compiled."""
+    what = "callback of inspect_array_sharding"
+    check_call_signature(callback, what, (None,))
+    if current_trace() is None or not isinstance(value, Tracer):
+        if not isinstance(value, Array):
+            raise NotAnArrayError(
+                with_location(
+                    f"inspect_array_sharding takes an array, got {brief_with_type(value)}"
+                )
+            )
+        call_user_function(callback, what, (value.sharding,))
+        return
+    emit(
+        "inspect-sharding",
+        as_tracer(value),
+        function=HostFunction(function_name(callback), callback),
+    )
+
+
+def visualize_array_sharding(array: Any, *, use_color: bool | None = None) -> None:
+    """Print the devices of the shards of `array`, or of a traced one when it is compiled."""
+    if not isinstance(array, Tracer):
+        draw(array, use_color=use_color)
+        return
+    shape = array.shape
+    inspect_array_sharding(
+        array, callback=lambda sharding: visualize_sharding(shape, sharding, use_color=use_color)
+    )
+
+
+def breakpoint(**options: Any) -> NoReturn:
+    """Raise `NoDebuggerError`, because programs have no debugger."""
+    raise NoDebuggerError(
+        with_location(
+            "there is no debugger inside of a program; print values with debug.print or "
+            "debug.callback, or run the function without jit under Python's own breakpoint()"
+        )
+    )

@@ -1,0 +1,198 @@
+"""Public functions of the namespaces, which run inside and outside of a trace.
+
+A function decorated with `@public` is written once, for tracers. Inside a trace it runs directly
+and its operations become part of the traced program, even if none of its own arguments is traced
+(`snp.zeros(3)` inside `jit` makes no array). Outside of any trace a call is a program of one
+function: arrays and numbers become its parameters, and everything else is part of the cache key of
+the compiled program. Sharding rules, errors and results are those of `jit`, because both use the
+same path.
+
+The native call cache (`CallCache`) repeats a call with arrays, numbers and static arguments
+that were seen before without running Python code.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import update_wrapper
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.errors import ShardirError
+from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.tracing.trace import current_trace
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch.call_cache import CallCache, StaticArguments
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def public(
+    *, static: Iterable[str] = (), cached: bool = True, name: str = ""
+) -> Callable[[Function], Function]:
+    """Mark a function of a namespace, which accepts arrays and tracers.
+
+    `static` names the parameters whose values determine the program (axes, dtypes, shapes, flags,
+    functions). The function receives them unchanged; they must be hashable (lists and slices count
+    as hashable). All other parameters are pytrees of arrays and numbers, which the function
+    receives as tracers. `None`, slices, strings, `...` and dtypes inside of them are static.
+
+    `cached=False` is for functions that call a function of the user. What that function refers to
+    may change between calls, so it is traced at every call, though compiled only once.
+
+    The function does not receive a parameter `out_sharding`. The caller sets the sharding of the
+    result with it (`resharding.apply_out_sharding`).
+
+    `name` is the public name in errors and programs, if it differs from the name of the function.
+
+    The function returns a pytree of tracers (or of objects that `as_tracer` accepts).
+    """
+
+    def decorate(fun: Function) -> Function:
+        outside = EagerFunction(fun, tuple(static), cached, name or fun.__name__.strip("_"))
+        return PublicFunction(fun, outside)  # type: ignore[return-value]
+
+    return decorate
+
+
+@vectorcall_class
+class PublicFunction:
+    """A public function of a namespace."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, fun: Callable[..., Any], outside: "EagerFunction") -> None:
+        update_wrapper(self, fun)
+        self._fun, self.outside = fun, outside
+        self._has_out_sharding = "out_sharding" in outside.names
+        self._answers: CallCache | None = None
+        outside.public_function = self
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        try:
+            if self._has_out_sharding and "out_sharding" in options:
+                return self._call_with_out_sharding(args, dict(options))
+            if current_trace() is not None:
+                return self._fun(*args, **options)
+            return self.outside(args, options)
+        except FOREIGN_ERRORS as error:
+            self.outside.check(args, options, error)
+            raise
+        except RecursionError:
+            check_acyclic((*args, *options.values()))
+            raise
+
+    def _call_with_out_sharding(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        # The module resharding places arrays with functions of the namespaces.
+        from shardir.frontend.shardings.resharding import apply_out_sharding
+
+        out_sharding = options.pop("out_sharding")
+        return apply_out_sharding(self(*args, **options), out_sharding)
+
+    @property
+    def static(self) -> "StaticArguments":
+        return self.outside.native_static_arguments
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<function {self.__module__}.{self.__qualname__}>"
+
+
+class EagerFunction:
+    """Calls one function outside of traces.
+
+    `public_function` is the object that the user calls; it owns the native call cache.
+    """
+
+    public_function: Any = None
+
+    def __init__(
+        self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
+    ) -> None:
+        self.names, self.positional, self.variadic = parameter_names(fun)
+        if unknown := [name for name in static if name not in self.names]:
+            raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
+        self.fun, self.cached, self.name = fun, cached, name
+        self.static = frozenset(static)
+        self.static_positions = frozenset(
+            i for i, name in enumerate(self.positional) if name in self.static
+        )
+        self.programs: dict[Any, Any] = {}
+
+    @property
+    def native_static_arguments(self) -> "StaticArguments":
+        """The positions and names of static arguments, for the native call cache."""
+        from shardir.backends.cpu.dispatch.call_cache import StaticArguments
+
+        return StaticArguments(sorted(self.static_positions), sorted(self.static))
+
+    def check(self, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> None:
+        """Raise `ArgumentError` if the arguments of a call caused `error`."""
+        raise_argument_error(self.fun, self.name, args, options, error)
+
+    def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        from shardir.frontend.dispatch.eager_call import call_eagerly
+
+        return call_eagerly(self, args, options)
+
+
+def parameter_names(
+    fun: Callable[..., Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Return the names of all parameters, of the positional ones, and of the variadic one
+    (`*args`).
+    """
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        # The namespaces have hundreds of functions, and `signature` takes 30 times as long.
+        code = fun.__code__
+        given = code.co_argcount + code.co_kwonlyargcount
+        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+        names = code.co_varnames[: given + more]
+        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
+    known = signature(fun).parameters.values()
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(p.name for p in known),
+        tuple(p.name for p in known if p.kind in by_position),
+        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
+    )
+
+
+class UnhashableError(ShardirError, TypeError):
+    """A static argument cannot be hashed."""
+
+
+def static_key(value: Any) -> Any:
+    """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
+
+    The key distinguishes values that Python compares equal: 1, 1.0 and True are different
+    arguments.
+    """
+    kind = type(value)
+    if value is None or kind is str or kind is type:
+        return value
+    if kind is tuple or kind is list:
+        return (kind, *map(static_key, value))
+    if kind is slice:
+        return (slice, static_key(value.start), static_key(value.stop), static_key(value.step))
+    if kind is dict:
+        return (dict, *((key, static_key(each)) for key, each in value.items()))
+    if isinstance(value, float) and (value == 0 or value != value):
+        return kind, repr(value)
+    if isinstance(value, np.ndarray):
+        return kind, value.shape, value.dtype, value.tobytes()
+    try:
+        hash(value)
+    except TypeError as error:
+        raise UnhashableError(f"{value!r} cannot be hashed") from error
+    return kind, value

@@ -1,0 +1,424 @@
+"""Calls of public functions outside of a trace: look up the compiled program, or compile it.
+
+The cache key of a program consists of the pytree structure and static parts of the arguments, the
+signatures of the arrays, and the trace context. A cache miss traces the function on tracers in
+place of the arrays, lowers and compiles it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
+from shardir.frontend.arrays.float0 import replace_float0
+from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
+from shardir.frontend.config import config
+from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
+from shardir.frontend.dispatch.eager import EagerFunction, UnhashableError, static_key
+from shardir.frontend.dispatch.execution_context import execution_context
+from shardir.frontend.dispatch.fingerprint import module_fingerprint
+from shardir.frontend.dispatch.lowering import LoweredProgram, lower
+from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.scalar_arguments import is_wide_int, numbers_as_arrays
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, is_number, not_an_array_error
+from shardir.frontend.tracing.trace import TracedFunction, trace_program
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.op_rules.custom_rules import rules_in_force
+
+MAX_CACHED_PROGRAMS = 4096
+"""Maximum number of programs in a cache; a full cache is cleared."""
+
+
+MAX_LIST_ELEMENTS = 1024
+"""Maximum number of elements in a list that an eager call accepts.
+
+Each is an argument of the compiled program, and compilation with thousands of arguments takes
+seconds.
+"""
+
+_ARRAY_TYPES = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
+
+
+def is_array_like(x: Any) -> bool:
+    """Return whether a pytree leaf is traced (arrays and numbers) rather than static."""
+    return isinstance(x, _ARRAY_TYPES) or (
+        (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
+    )
+
+
+def _is_argument(x: Any) -> bool:
+    """Return whether a leaf of an eager call is an argument of its program."""
+    return is_array_like(x) and not is_wide_int(x)
+
+
+TraceContext = tuple[object, object, object, object]
+
+
+def trace_context() -> TraceContext:
+    """Return the trace context: settings, mesh, registered rules and execution context."""
+    return config.snapshot(), current_mesh(), rules_in_force(), execution_context()
+
+
+def is_same_context(before: TraceContext) -> bool:
+    """Return whether the trace context still consists of the same objects; equal ones do not
+    count."""
+    snapshot, mesh, rules, running = before
+    same = config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
+    return same and execution_context() is running
+
+
+_number_signatures: dict[tuple[type, bool], ArraySignature] = {}
+
+
+def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
+    """Return the signature of an argument; raises `NotAnArrayError` that names it."""
+    if type(leaf) is Array:
+        return leaf.signature
+    if is_number(leaf):
+        key = type(leaf), config.enable_x64
+        if key not in _number_signatures:
+            _number_signatures[key] = signature_of(abstract_of(leaf), None)
+        return _number_signatures[key]
+    if type(leaf) is np.ndarray and (known := signature_of_numpy(leaf)) is not None:
+        return known[0]
+    if isinstance(leaf, Tracer):
+        leaf.check(None)
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf.signature
+    return signature_of(abstract_of(leaf, name), None)
+
+
+@dataclass(frozen=True)
+class ArgumentLeaf:
+    """An argument of a program: its name in the program, its description in errors, its
+    signature."""
+
+    name: str
+    word: str
+    signature: ArraySignature
+
+
+def trace_call(
+    fun: Callable[..., Any],
+    name: str,
+    leaves: Sequence[ArgumentLeaf],
+    rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
+    is_temporary: bool = False,
+) -> tuple[TracedFunction, tree.PyTreeDef]:
+    """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
+
+    Return the traced program and the pytree structure of its results. Raises `NotAnArrayError` when
+    `fun` returns anything other than arrays and numbers.
+    """
+    structure: list[tree.PyTreeDef] = []
+
+    def flat(tracers: list[Tracer]) -> list[Tracer]:
+        args, options = rebuild(iter(tracers))
+        results, found = tree.flatten(replace_float0(fun(*args, **options)))
+        structure.append(found)
+        return [result_tracer(result, i, found, name) for i, result in enumerate(results)]
+
+    params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
+    return trace_program(flat, params, name, is_temporary), structure[0]
+
+
+def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
+    """Return a result of a traced function as a tracer; an error names its position in the
+    result."""
+    if not is_array_like(result):
+        place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
+        raise NotAnArrayError(
+            with_location(
+                f"{name} returned {brief_with_type(result)}"
+                f"{f' at result{place}' if place else ''}, which is no array; return arrays, "
+                "numbers and containers of them only"
+            )
+        )
+    return as_tracer(result)
+
+
+def call_eagerly(eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call a public function outside of a trace."""
+    given = args, options
+    placed: dict[int, Any] = {}
+    if eager.cached and any(type(x) is np.ndarray for x in args):
+        args, placed = _import_arguments(args, eager.static_positions)
+        if placed and not all(x.flags.c_contiguous for x in placed.values()):
+            # The native call cache cannot read the original arguments, but it reads these.
+            return eager.public_function(*args, **options)
+    wrapped = (
+        numbers_as_arrays(args, options, eager.static_positions, eager.static)
+        if eager.cached
+        else None
+    )
+    if wrapped is not None:
+        args, options = wrapped
+    leaves: list[Any] = []
+    shape: list[Any] = []
+    try:
+        for i, arg in enumerate(args):
+            _flatten_argument(arg, i in eager.static_positions, leaves, shape)
+        for key in options:
+            shape.append(key)
+            _flatten_argument(options[key], key in eager.static, leaves, shape)
+    except UnhashableError as error:
+        raise _unhashable_error(eager, args, options) from error
+    if eager.cached and len(leaves) > MAX_LIST_ELEMENTS:
+        for arg in (*args, *options.values()):
+            _check_list_length(arg)
+    signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
+    where = (tuple(shape), signatures, trace_context())
+    there = eager.programs.get(where) if eager.cached else None
+    if there is None:
+        there = _compile_call(eager, args, options, signatures)
+        if eager.cached:
+            if len(eager.programs) >= MAX_CACHED_PROGRAMS:
+                eager.programs.clear()
+            eager.programs[where] = there
+    program, structure, more = there
+    taken = leaves
+    if program.views:
+        # A result must not share memory with a NumPy array, which is writable.
+        taken = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
+    results = program(taken + more)
+    if placed:
+        leaves = [placed.get(id(x), x) for x in leaves]
+    made = results[0] if structure is None else tree.unflatten(structure, results)
+    # The types of the arguments do not identify a call with a number that is part of the program.
+    native = eager.cached and not any(map(is_wide_int, (*args, *options.values())))
+    done, launch = recorded_calls.get(), program.launch if native else None
+    if done is not None:
+        if not is_same_context(where[2]):
+            launch = None
+        done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
+    elif launch is not None and is_same_context(where[2]):
+        from shardir.frontend.dispatch.native_call_cache import insert_call
+
+        insert_call(
+            eager.public_function, eager.native_static_arguments, launch, structure, *given, leaves
+        )
+    return made
+
+
+def _import_arguments(
+    args: tuple[Any, ...], static: frozenset[int]
+) -> tuple[tuple[Any, ...], dict[int, Any]]:
+    """Return the arguments with converted or non-contiguous NumPy arrays replaced by arrays.
+
+    Also return the original of each replaced argument, by the id of the replacement.
+    """
+    made, placed = [], {}
+    for i, x in enumerate(args):
+        array = x
+        if type(x) is np.ndarray and i not in static and _needs_conversion(x):
+            array = from_numpy(x)
+            placed[id(array)] = x
+        made.append(array)
+    return (tuple(made), placed) if placed else (args, placed)
+
+
+def _needs_conversion(array: Any) -> bool:
+    """Return whether importing a NumPy array makes another array without an error."""
+    known = signature_of_numpy(array)
+    if known is None or (known[1] is array.dtype and array.flags.c_contiguous):
+        return False
+    return fits_dtype(array, known[1])
+
+
+class _ArrayPlaceholder:
+    """Placeholder of an array in a cache key."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+ARRAY_PLACEHOLDER = _ArrayPlaceholder()
+
+
+def _flatten_argument(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> None:
+    """Append the arrays of an argument to `leaves` and the rest of its cache key to `shape`."""
+    if static:
+        shape.append(static_key(arg))
+    elif type(arg) is Array or _is_argument(arg):
+        leaves.append(arg)
+        shape.append(ARRAY_PLACEHOLDER)
+    elif arg is None or type(arg) is int:
+        shape.append(arg)
+    else:
+        parts, structure = tree.flatten(arg)
+        shape.append(structure)
+        for part in parts:
+            if _is_argument(part):
+                leaves.append(part)
+                shape.append(ARRAY_PLACEHOLDER)
+            else:
+                shape.append(static_key(part))
+
+
+def _check_list_length(arg: Any) -> None:
+    """Raise `NotAnArrayError` for a long list of numbers, which should be one array."""
+    if not isinstance(arg, (list, tuple)):
+        return
+    parts = tree.leaves(arg)
+    if len(parts) > MAX_LIST_ELEMENTS and all(
+        is_number(part) or isinstance(part, np.generic) for part in parts
+    ):
+        raise not_an_array_error(
+            arg,
+            "",
+            f"is a {type(arg).__name__} of {len(parts)} numbers, and at most {MAX_LIST_ELEMENTS} "
+            "are accepted; make it one array with snp.array",
+        )
+
+
+def _insert_tracers(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:
+    """Return the argument with tracers in place of its arrays."""
+    if static or arg is None or is_wide_int(arg):
+        return arg
+    if is_array_like(arg):
+        return next(tracers)
+    parts, structure = tree.flatten(arg)
+    return tree.unflatten(
+        structure, [next(tracers) if _is_argument(part) else part for part in parts]
+    )
+
+
+def _compile_call(
+    eager: EagerFunction,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    signatures: tuple[ArraySignature, ...],
+) -> tuple[Runnable, tree.PyTreeDef | None, list[Array]]:
+    """Trace and compile a call.
+
+    Return the program, the pytree structure of its results (`None` for a single array), and the
+    captured arrays that it takes in addition to the arguments.
+    """
+    name = eager.name
+    labels: list[str] = []
+    for i, arg in enumerate(args):
+        positional = i < len(eager.positional)
+        base = (
+            eager.positional[i] if positional else f"{eager.variadic}.{i - len(eager.positional)}"
+        )
+        if not (positional and i in eager.static_positions):
+            labels.extend(_array_labels(base, arg))
+    for key, option in options.items():
+        if key not in eager.static:
+            labels.extend(_array_labels(key, option))
+
+    def rebuild(tracers: Iterator[Tracer]) -> tuple[list[Any], dict[str, Any]]:
+        filled = [
+            _insert_tracers(a, i in eager.static_positions, tracers) for i, a in enumerate(args)
+        ]
+        return filled, {
+            k: _insert_tracers(v, k in eager.static, tracers) for k, v in options.items()
+        }
+
+    described = [
+        ArgumentLeaf(label, f"argument {label} of {name}", signature)
+        for label, signature in zip(labels, signatures, strict=True)
+    ]
+    traced, structure = trace_call(eager.fun, name, described, rebuild, not eager.cached)
+    plan = lower(
+        traced,
+        [leaf.signature.sharding for leaf in described],
+        [None] * len(traced.results),
+        [leaf.word for leaf in described],
+        config.uneven,
+    )
+    containers = None if structure.is_leaf() else structure
+    if eager.cached:
+        return Runnable(plan, traced.results, traced.captured), containers, []
+    return compile_temporary(plan, traced), containers, list(traced.captured)
+
+
+def _array_labels(base: str, arg: Any) -> list[str]:
+    """Return names for the arrays of an argument."""
+    if arg is None or is_wide_int(arg):
+        return []
+    if is_array_like(arg):
+        return [base]
+    parts, structure = tree.flatten(arg)
+    return [
+        ".".join(map(str, (base, *path)))
+        for path, part in zip(structure.paths(), parts, strict=True)
+        if _is_argument(part)
+    ]
+
+
+_temporary_programs: dict[Any, Runnable] = {}
+
+
+def compile_temporary(plan: LoweredProgram, traced: TracedFunction) -> Runnable:
+    """Return the compiled program of a function that is traced at every call.
+
+    Two calls that trace to the same program share it; captured arrays are arguments.
+    """
+    weak = tuple(abstract.weak for abstract in traced.results)
+    key = module_fingerprint(plan.module), plan.seen, plan.devices, weak, trace_context()
+    found = _temporary_programs.get(key)
+    if found is None:
+        if len(_temporary_programs) >= MAX_CACHED_PROGRAMS:
+            _temporary_programs.clear()
+        found = _temporary_programs[key] = Runnable(plan, traced.results, ())
+    return found
+
+
+def run_temporary(
+    fun: Callable[..., Any],
+    name: str,
+    leaves: Sequence[Any],
+    labels: Sequence[str],
+    uneven: str | None = None,
+) -> Any:
+    """Trace `fun` for this call outside of a trace, run it on `leaves` and return its pytree of
+    results.
+
+    `uneven` is the option of `jit`; the setting applies if it is `None`.
+    """
+    described = [
+        ArgumentLeaf(
+            label, f"argument {label} of {name}", signature_of_leaf(leaf, f"{label} of {name}")
+        )
+        for label, leaf in zip(labels, leaves, strict=True)
+    ]
+    traced, structure = trace_call(fun, name, described, lambda each: (list(each), {}), True)
+    placed = [leaf.signature.sharding for leaf in described]
+    free = [None] * len(traced.results)
+    mode = config.uneven if uneven is None else uneven
+    plan = lower(traced, placed, free, [leaf.word for leaf in described], mode)
+    results = compile_temporary(plan, traced)([*leaves, *traced.captured])
+    return tree.unflatten(structure, results)
+
+
+def _unhashable_error(
+    eager: EagerFunction, args: tuple[Any, ...], options: dict[str, Any]
+) -> ArgumentError:
+    """Return the error for a static argument that cannot be hashed."""
+    named = [
+        *((eager.positional[i], args[i]) for i in sorted(eager.static_positions) if i < len(args)),
+        *((name, value) for name, value in options.items() if name in eager.static),
+    ]
+    for name, value in named:
+        try:
+            static_key(value)
+        except UnhashableError:
+            return ArgumentError(
+                with_location(
+                    f"argument {name} of {eager.name} is {brief(value)}; it must be known and "
+                    "hashable, because it determines the program"
+                )
+            )
+    for arg in (*args, *options.values()):
+        for leaf in tree.leaves(arg):
+            if not is_array_like(leaf):
+                abstract_of(leaf)  # Raises an error in which `refuse` names the argument.
+    return ArgumentError(with_location(f"{eager.name} has an argument that cannot be hashed"))

@@ -1,0 +1,132 @@
+"""Inspection of functions without running them: `make_ir`, `eval_shape`, and scopes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.dispatch.eager_call import (
+    ArgumentLeaf,
+    is_array_like,
+    result_tracer,
+    signature_of_leaf,
+    trace_call,
+)
+from shardir.frontend.dispatch.jit import ArgNames, ArgNums, jit
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of
+from shardir.frontend.tracing.parameters import Parameters, check_call_signature, leaf_labels
+from shardir.frontend.tracing.promotion import AbstractValue, user_dtype
+from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def make_ir(
+    fun: Callable[..., Any],
+    static_argnums: ArgNums = None,
+    *,
+    static_argnames: ArgNames = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that returns the program that `jit` of `fun` would make for its arguments.
+
+    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text.
+    With `return_shape` the result is `(module, shapes of the results)`.
+    """
+    check_function("make_ir", fun)
+    compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    @wraps(fun)
+    def program(*args: Any, **options: Any) -> Any:
+        lowered = compiled.lower(*args, **options)
+        return (lowered.module, lowered.out_info) if return_shape else lowered.module
+
+    return program
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Return the results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
+
+    Nothing is computed. Arguments are arrays, `ShapeDtypeStruct`s, or any objects with a `shape`
+    and a `dtype`.
+    """
+    known = Parameters.of(fun)
+    check_call_signature(fun, known.name, args, options)
+    leaves, structure = tree.flatten((args, options))
+    labels = [
+        *(label for i, arg in enumerate(args) for label in leaf_labels(known.label(i), arg)),
+        *(label for key in sorted(options) for label in leaf_labels(key, options[key])),
+    ]
+    structs = [
+        _to_struct(leaf, f"argument {label} of {known.name}")
+        for leaf, label in zip(leaves, labels, strict=True)
+    ]
+    if current_trace() is None:
+        described = [
+            ArgumentLeaf(label, label, signature_of_leaf(struct))
+            for label, struct in zip(labels, structs, strict=True)
+        ]
+        traced, results = trace_call(
+            fun, known.name, described, lambda each: tree.unflatten(structure, each)
+        )
+        return tree.unflatten(results, map(_abstract_to_struct, traced.results))
+    found: list[tree.PyTreeDef] = []
+
+    def flat(*tracers: Tracer) -> list[Tracer]:
+        positional, named = tree.unflatten(structure, tracers)
+        outs, kind = tree.flatten(fun(*positional, **named))
+        found.append(kind)
+        return [result_tracer(x, i, kind, known.name) for i, x in enumerate(outs)]
+
+    _, abstracts = trace_block(flat, [struct.abstract for struct in structs], known.name, labels)
+    return tree.unflatten(found[-1], map(_abstract_to_struct, abstracts))
+
+
+def _to_struct(leaf: Any, label: str) -> ShapeDtypeStruct:
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    if is_array_like(leaf):
+        abstract = abstract_of(leaf, label)
+        return _abstract_to_struct(abstract)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    raise NotAnArrayError(
+        with_location(f"{label} is {brief_with_type(leaf)}, which has no shape and dtype")
+    )
+
+
+def _abstract_to_struct(abstract: AbstractValue) -> ShapeDtypeStruct:
+    type = abstract.type
+    return ShapeDtypeStruct(type.shape, user_dtype(type.dtype), weak_type=abstract.weak)
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Run functions of arrays eagerly inside the block, even while a function is traced.
+
+    Tracers cannot be used there.
+    """
+    with use_trace(None):
+        yield
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Accept a scope name without effect, because values are named after variables.
+
+    May be used as a context manager and as a decorator.
+    """
+    if not isinstance(name, str):
+        raise ArgumentError(with_location(f"the name of a scope is a string, got {name!r}"))
+    yield
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """Return `fun`; see `named_scope`."""
+    check_function("named_call", fun)
+    return fun

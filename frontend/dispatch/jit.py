@@ -1,0 +1,437 @@
+"""`jit`: functions that are traced once for each signature of the arguments, and run compiled.
+
+A call flattens its arguments, looks up the program for their signatures, and runs it. Inside of
+another trace the function is inlined into the enclosing program.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import update_wrapper
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu.dispatch.vectorcall_class import vectorcall_class
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.float0 import replace_float0
+from shardir.frontend.config import resolve_uneven_mode
+from shardir.frontend.dispatch.argument_signatures import (
+    check_argument_leaf,
+    check_traceable,
+    resolve_argument_sharding,
+    signatures_of,
+)
+from shardir.frontend.dispatch.compilation import FlattenArrays, array_flattener, prepare_backend
+from shardir.frontend.dispatch.donation import run_with_donation
+from shardir.frontend.dispatch.eager_call import (
+    MAX_CACHED_PROGRAMS,
+    ArgumentLeaf,
+    TraceContext,
+    is_array_like,
+    is_same_context,
+    signature_of_leaf,
+    trace_call,
+    trace_context,
+)
+from shardir.frontend.dispatch.execution_context import (
+    check_compiler_options,
+    default_array_device,
+    execution_context,
+)
+from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
+from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.stages import Compiled as Compiled, Lowered as Lowered
+from shardir.frontend.errors import (
+    ArgumentError,
+    NotAnArrayError,
+    RecursiveError,
+)
+from shardir.frontend.pytree import tree
+from shardir.frontend.shardings.devices import Device, local_devices
+from shardir.frontend.shardings.requested_sharding import (
+    broadcast_sharding_requests,
+    check_sharding_requests,
+    resolve_sharding,
+)
+from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import find_definition, with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import Parameters, check_call_signature, function_name
+from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch.call_cache import CallCache
+
+ArgNums = int | Sequence[int] | None
+ArgNames = str | Sequence[str] | None
+
+
+_FastPathEntry = tuple[Launch, tree.PyTreeDef | None, TraceContext, Runnable]
+"""The launch of a call with only arrays, the structure of its results unless that is one array, the
+trace context in which it is valid, and the program, which states the donated arrays."""
+
+
+@final
+@vectorcall_class
+class JitFunction:
+    """The result of `jit`. Call it, or `lower` it for arguments without running it."""
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        parameters: Parameters,
+        in_shardings: Any,
+        out_shardings: Any,
+        uneven: str | None = None,
+        backend: str | None = None,
+        device: Device | None = None,
+        compiler_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._parameters = fun, parameters
+        self._in, self._out = in_shardings, out_shardings
+        self._uneven, self._backend, self._device = uneven, backend, device
+        self._compiler_options = compiler_options
+        self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
+        self._quick: dict[tuple[Any, ...], _FastPathEntry] = {}
+        self._gather: FlattenArrays
+        self._has_static = parameters.has_static
+        self._answers: CallCache | None = None
+        self._asked = False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function with these arguments."""
+        if current_trace() is not None:
+            return self._inline(args, options)
+        if self._quick:
+            found = (
+                self._gathered(args, options) if self._has_static else self._gather(args, options)
+            )
+            known = None if found is None else self._quick.get(found[1])
+            if found is not None and known is not None and is_same_context(known[2]):
+                launch, results, _, program = known
+                if self._answers is None and not program.donated and self._has_native_cache():
+                    return self._called(args, options)
+                made = self._run(launch, found[0], program)
+                if made is not None:
+                    return made[0] if results is None else tree.unflatten(results, made)
+        return self._called(args, options)
+
+    def _has_native_cache(self) -> bool:
+        """Return whether the native call cache has become available since the last check."""
+        if self._asked or sys.is_finalizing():  # Imports fail during shutdown.
+            return False
+        from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
+
+        self._asked = call_cache_code_if_ready() is not None
+        return self._asked
+
+    def _run(self, run: Launch, leaves: list[Any], program: Runnable) -> Any:
+        if not program.donated:
+            return run(leaves)
+        return run_with_donation(
+            run, leaves, program.donated, self._parameters.name, program.plan.devices
+        )
+
+    def _gathered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Return the arrays of a call, and its cache key including the static arguments."""
+        dynamic, static = self._parameters.divide(args, options)
+        found = self._gather(*dynamic)
+        return found and (found[0], (found[1], static))
+
+    def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Call the function with any arguments: look up the program, or compile it."""
+        if execution_context().jit_disabled:
+            return self._fun(*args, **options)
+        known = self._parameters
+        if self._device is not None:
+            moved = device_put(known.divide(args, options)[0], self._device)
+            positional, options = known.join(moved, args, options)
+            args = tuple(positional)
+        dynamic, static = known.divide(args, options) if known.has_static else ((args, options), ())
+        try:
+            leaves, tokens = tree.flatten_with_key(dynamic, Array, signature_of_leaf)
+        except NotAnArrayError:
+            call = replace_float0((args, options))
+            if call[0] is not args:
+                return self._called(*call)
+            signatures_of(known, tree.leaves(dynamic), dynamic)
+            raise
+        key = tokens, static, trace_context()
+        found = self._programs.get(key)
+        if found is None:
+            if len(self._programs) >= MAX_CACHED_PROGRAMS:
+                self._programs.clear()
+            prepare_backend(default_array_device().backend)
+            found = self._lowered(args, options).program()
+            if known.donated:
+                numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
+                positions, named = known.join(numbers, args, options)
+                found[0].donate(tree.leaves(known.donated_arguments(tuple(positions), named)))
+            self._programs[key] = found  # Last, because other threads read the cache.
+        program, results = found
+        made = self._run(program, leaves, program)
+        out = tree.unflatten(results, made)
+        if program.launch is not None:
+            # Later calls with this signature use the fast path if all arguments are arrays.
+            self._gather = array_flattener(Array)
+            alone = (self._gathered if self._has_static else self._gather)(args, options)
+            if not program.donated and is_same_context(key[2]):
+                from shardir.backends.cpu.dispatch.call_cache import StaticArguments
+                from shardir.frontend.dispatch.native_call_cache import (
+                    insert_call,
+                    with_distinct_arrays,
+                )
+
+                call = with_distinct_arrays(args, options, leaves)
+                static = StaticArguments(sorted(known.static), sorted(known.static_names))
+                insert_call(self, static, program.launch, results, *call)
+            if alone is not None:
+                if len(self._quick) >= MAX_CACHED_PROGRAMS:
+                    self._quick.clear()
+                form = None if results.is_leaf() else results
+                self._quick[alone[1]] = program.launch, form, key[2], program
+        return out
+
+    def lower(self, *args: Any, **options: Any) -> Lowered:
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
+        return self._lowered(args, options)
+
+    def eval_shape(self, *args: Any, **options: Any) -> Any:
+        """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
+        return self._lowered(args, options).out_info
+
+    def clear_cache(self) -> None:
+        """Remove all compiled programs from the cache."""
+        self._programs.clear()
+        self._quick.clear()
+        if self._answers is not None:
+            self._answers.table.clear()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_answers": None}
+
+    def __repr__(self) -> str:
+        return f"<jit of {self._parameters.name}>"
+
+    def _lowered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
+        known = self._parameters
+        check_compiler_options(self._compiler_options, known.name)
+        check_call_signature(self._fun, known.name, args, options)
+        dynamic, _ = known.divide(args, options)
+        leaves, structure = tree.flatten(dynamic)
+        labels = known.labels(*dynamic)
+        signatures = signatures_of(known, leaves, dynamic)
+        described = [
+            ArgumentLeaf(label, f"argument {label} of {known.name}", signature)
+            for label, signature in zip(labels, signatures, strict=True)
+        ]
+        wanted = self._resolve_in_shardings(dynamic, len(leaves))
+        homes = [
+            resolve_argument_sharding(leaf, sharding)
+            for leaf, sharding in zip(described, wanted, strict=True)
+        ]
+        uneven = resolve_uneven_mode(self._uneven, known.name)
+        for given, leaf, sharding in zip(leaves, described, homes, strict=True):
+            # A committed array was checked when it was placed.
+            there = type(given) is Array and leaf.signature.sharding is not None
+            if sharding is not None and not there:
+                check_boundary_divides(leaf.word, sharding, leaf.signature.abstract.type, uneven)
+
+        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
+            return known.join(tree.unflatten(structure, tracers), args, options)
+
+        traced, results = trace_call(self._fun, known.name, described, rebuild)
+        plan = lower(
+            traced,
+            homes,
+            self._resolve_out_shardings(results),
+            [leaf.word for leaf in described],
+            uneven,
+            None if self._backend is None else local_devices(backend=self._backend)[0],
+        )
+        filled, named = known.join(tree.unflatten(structure, range(len(leaves))), args, options)
+        donated = (
+            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.donated else []
+        )
+        return Lowered(
+            plan, traced, structure, results, labels, find_definition(self._fun), donated
+        )
+
+    def _resolve_in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
+        """Return the requested sharding of each argument."""
+        if self._device is not None:
+            return [SingleDeviceSharding(self._device)] * count
+        if self._in is None:
+            return [None] * count
+        args, options = dynamic
+        if options:
+            raise ArgumentError(
+                with_location(
+                    f"{self._parameters.name} has in_shardings, which are for positional "
+                    f"arguments, and was called with {', '.join(options)} by name; pass all "
+                    "arguments by position"
+                )
+            )
+        word = f"in_shardings of {self._parameters.name}"
+        return [
+            resolve_sharding(request, word)
+            for request in broadcast_sharding_requests(self._in, args, word)
+        ]
+
+    def _resolve_out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
+        """Return the requested sharding of each result."""
+        if self._device is not None:
+            return [SingleDeviceSharding(self._device)] * results.num_leaves
+        if self._out is None:
+            return [None] * results.num_leaves
+        whole = tree.unflatten(results, range(results.num_leaves))
+        word = f"out_shardings of {self._parameters.name}"
+        return [
+            resolve_sharding(request, word)
+            for request in broadcast_sharding_requests(self._out, whole, word)
+        ]
+
+    def _inline(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Inline a call into the enclosing trace."""
+        known = self._parameters
+        check_compiler_options(self._compiler_options, known.name, inside=True)
+        check_call_signature(self._fun, known.name, args, options)
+        dynamic, _ = known.divide(args, options)
+        leaves, structure = tree.flatten(dynamic)
+        for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
+            if not is_array_like(leaf):
+                check_argument_leaf(known, leaf, label)
+        wanted = self._resolve_in_shardings(dynamic, len(leaves))
+        tracers = [
+            as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
+            for leaf, sharding in zip(leaves, wanted, strict=True)
+        ]
+        filled, named = known.join(tree.unflatten(structure, tracers), args, options)
+        try:
+            result = self._fun(*filled, **named)
+        except RecursionError:
+            raise RecursiveError(
+                with_location(
+                    f"{known.name} calls itself without end: tracing enters every branch of a "
+                    "program, whatever the values; loop with lax.while_loop or lax.fori_loop, or "
+                    "end the recursion on a value known while tracing, such as a static argument"
+                )
+            ) from None
+        if self._out is None and self._device is None:
+            return result
+        outs, results = tree.flatten(result)
+        requested = self._resolve_out_shardings(results)
+        return tree.unflatten(
+            results,
+            [
+                out if sharding is None else constrain(as_tracer(out), sharding)
+                for out, sharding in zip(outs, requested, strict=True)
+            ],
+        )
+
+
+class _JitOptions(TypedDict, total=False):
+    """The keyword arguments of `jit`, for type checkers."""
+
+    in_shardings: Any
+    out_shardings: Any
+    static_argnums: ArgNums
+    static_argnames: ArgNames
+    donate_argnums: ArgNums
+    donate_argnames: ArgNames
+    keep_unused: bool
+    inline: bool
+    uneven: str | None
+    backend: str | None
+    device: Device | None
+    compiler_options: Mapping[str, Any] | None
+
+
+@overload
+def jit(fun: Callable[..., Any], /, **options: Unpack[_JitOptions]) -> JitFunction: ...
+
+
+@overload
+def jit(**options: Unpack[_JitOptions]) -> Callable[[Callable[..., Any]], JitFunction]: ...
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: ArgNums = None,
+    static_argnames: ArgNames = None,
+    donate_argnums: ArgNums = None,
+    donate_argnames: ArgNames = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    uneven: str | None = None,
+    backend: str | None = None,
+    device: Device | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return a function that computes the same as `fun`, as one compiled program.
+
+    `fun` takes and returns pytrees of arrays. It is traced once for each combination of pytree
+    structure, shapes, element types, shardings, static arguments and settings; later calls do not
+    run its Python code.
+
+    `static_argnums`, `static_argnames`: arguments that `fun` receives unchanged; they must be
+    hashable.
+
+    `donate_argnums`, `donate_argnames`: arguments whose memory results may reuse, and that must not
+    be used after the call. As in JAX, an argument is not donated if the program copies it (because
+    `in_shardings` or the devices of other arguments move it), does not use it, or has no result of
+    its shape and element type.
+
+    `in_shardings`, `out_shardings`: the shardings of arguments and results, as pytree prefixes of
+    shardings, specs on the mesh of the enclosing `with mesh:`, and `None` (unspecified). An entry
+    applies to the whole subtree below it.
+
+    `uneven`: the treatment of a dimension that its sharding does not divide; by default the
+    setting. Without either, an argument or a result is an error (`IndivisibleError`), and inside of
+    the program the last shards are padded. `"pad"` pads everywhere: the last devices hold fewer
+    elements than the others, or none. `"replicate"` shards inside of the program only as far as it
+    divides; `"error"` raises a `PartitionError` there.
+
+    `backend`: the platform on which to run, `"cpu"` or `"gpu"`, by default that of the arrays.
+    `device`: the device to which all arguments are moved and on which the program runs; not
+    combined with shardings. `keep_unused`, `inline` and the `compiler_options` for optimization
+    levels have no effect.
+
+    Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
+    `fun` does not have.
+    """
+
+    def decorate(fun: Callable[..., Any]) -> JitFunction:
+        check_traceable(fun, "jit")
+        others = [in_shardings, out_shardings, backend]
+        if device is not None and any(other is not None for other in others):
+            raise ArgumentError(
+                with_location(
+                    f"jit of {function_name(fun)} has a device, and shardings or a backend; choose one"
+                )
+            )
+        for word, prefix in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+            check_sharding_requests(prefix, word)
+        parameters = Parameters.of(
+            fun, static_argnums, static_argnames, donate_argnums, donate_argnames
+        )
+        resolve_uneven_mode(uneven, "jit")
+        return JitFunction(
+            fun, parameters, in_shardings, out_shardings, uneven, backend, device, compiler_options
+        )
+
+    return decorate if fun is None else decorate(fun)

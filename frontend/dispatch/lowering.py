@@ -1,0 +1,234 @@
+"""Lowering of a traced function and the shardings of its arguments to a module on one mesh.
+
+All shardings of a program (of arguments, of results, and of constraints) must use the same ordered
+list of devices. They are expressed in the axes of one mesh (the user's, if there is a
+NamedSharding), so the module does not refer to public classes. A program without any sharding, or
+on one device, has no mesh.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from shardir.frontend.config import config
+from shardir.frontend.dispatch.execution_context import default_array_device
+from shardir.frontend.errors import IndivisibleError, ShardingError
+from shardir.frontend.shardings.common_mesh import (
+    MeshAxes,
+    check_same_devices,
+    common_axes,
+    express_sharding,
+    resolve_abstract_meshes,
+    to_user_sharding,
+)
+from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings.sharding import Sharding as UserSharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding_tokens import replace_shardings, resolve_token
+from shardir.frontend.source_locations import locate_errors
+from shardir.frontend.tracing.trace import TracedFunction
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Module, Value
+from shardir.ir.sharding import OPEN_DIM, DimSharding, Sharding
+from shardir.ir.types import TensorType
+from shardir.passes.simplify.inline import inline_regions
+
+MESH_NAME = "mesh"
+
+
+@dataclass(frozen=True)
+class LoweredProgram:
+    """A lowered module, and the meaning of its mesh axes in public shardings.
+
+    `user_shardings` are the public shardings in order of appearance; if there are none, the program
+    runs on the default device and its results are not committed. `params` and `results` have the
+    requested shardings. `uneven` is the treatment of dimensions that do not divide.
+    `has_uneven_arguments` states whether an argument has such a dimension, `shardy_exact` whether
+    values are resharded exactly as Shardy does. `on_fallback` is the treatment of sharded
+    operations without a factor rule.
+    """
+
+    module: Module
+    devices: tuple[Device, ...]
+    axes: MeshAxes
+    seen: tuple[UserSharding, ...]
+    params: tuple[UserSharding | None, ...]
+    results: tuple[UserSharding | None, ...]
+    uneven: str | None = None
+    has_uneven_arguments: bool = False
+    shardy_exact: bool = False
+    on_fallback: str = "replicate"
+
+    @property
+    def committed(self) -> bool:
+        return bool(self.seen)
+
+    def sharding_of(self, sharding: Sharding | None, rank: int) -> UserSharding:
+        """Return the public form of a sharding of the compiled module: the user's own object if
+        equal."""
+        if not self.seen:
+            return SingleDeviceSharding(self.devices[0])
+        dims = sharding.axes if sharding is not None else ((),) * rank
+        found = to_user_sharding(dims, self.axes, self.devices, self.seen)
+        return next((own for own in self.seen if _is_same_sharding(own, found, rank)), found)
+
+
+def _is_same_sharding(own: UserSharding, found: UserSharding, rank: int) -> bool:
+    try:
+        return type(own) is type(found) and own.is_equivalent_to(found, rank)
+    except ShardingError:
+        # A sharding for values of another rank.
+        return False
+
+
+def lower(
+    traced: TracedFunction,
+    params: Sequence[UserSharding | None],
+    results: Sequence[UserSharding | None],
+    words: Sequence[str],
+    uneven: str | None = None,
+    place: Device | None = None,
+) -> LoweredProgram:
+    """Return the lowered module of a traced function.
+
+    `params` and `results` are the shardings of arguments and results, `None` if unspecified.
+    `words` describe the argument of each parameter (`argument x of f`). Raises
+    `IncompatibleDevicesError` when the devices of two shardings differ, and `IndivisibleError` when
+    a result does not divide and `uneven` is not `"pad"`. `place` is the device of a program without
+    shardings; all shardings must use its backend.
+    """
+    # Differentiation is complete, so custom derivative rules are no longer needed.
+    traced = replace(traced, function=inline_regions(traced.function))
+    name = traced.function.name
+    hidden = [array.signature.sharding for array in traced.captured]
+    given = (*params, *hidden)
+    words = (*words, *(f"an array that {name} refers to" for _ in hidden))
+    met: list[tuple[str, UserSharding]] = []
+    for word, sharding, abstract in zip(words, given, traced.params, strict=True):
+        if sharding is not None:
+            sharding.sub_axes(abstract.type.rank)
+            met.append((word, sharding))
+    traced = replace(
+        traced, asked=resolve_abstract_meshes(traced.asked, [sharding for _, sharding in met])
+    )
+    met.extend((f"a sharding constraint in {name}", sharding) for sharding, _ in traced.asked)
+    for i, (sharding, abstract) in enumerate(zip(results, traced.results, strict=True)):
+        if sharding is not None:
+            word = f"result {i} of {name}" if len(results) > 1 else f"the result of {name}"
+            check_boundary_divides(word, sharding, abstract.type, uneven)
+            met.append((word, sharding))
+    if place is not None:
+        _check_backend(name, place, met)
+        met = met or [("the backend", SingleDeviceSharding(place))]
+    seen = tuple(dict.fromkeys(sharding for _, sharding in met))
+    devices = check_same_devices(met) if met else (default_array_device(),)
+    if len(devices) == 1:
+        function = _lower_without_mesh(traced)
+        return LoweredProgram(Module((), (function,)), devices, (), seen, given, tuple(results))
+    ranks = [abstract.type.rank for abstract in (*traced.params, *traced.results)]
+    placed = zip((*given, *results), ranks, strict=True)
+    used = [(sharding, rank) for sharding, rank in placed if sharding is not None]
+    axes = split_used_axes(common_axes(seen), [*used, *traced.asked])
+    ids = tuple(device.id for device in devices)
+    mesh = Mesh(MESH_NAME, axes, None if ids == tuple(range(len(ids))) else ids)
+    function = _lower_on_mesh(traced, given, results, axes)
+    odd = any(
+        sharding is not None and not sharding.divides_evenly(abstract.type.shape)
+        for sharding, abstract in zip(given, traced.params, strict=True)
+    )
+    module = Module((mesh,), (function,))
+    modes = uneven, odd, config.shardy_exact, config.on_fallback
+    return LoweredProgram(module, devices, axes, seen, given, tuple(results), *modes)
+
+
+def _check_backend(name: str, place: Device, met: Sequence[tuple[str, UserSharding]]) -> None:
+    for word, sharding in met:
+        for device in sharding.device_assignment:
+            if device.backend != place.backend:
+                raise ShardingError(
+                    f"{name} must run on backend {place.backend!r}, and {word} is on {device!r}; "
+                    f"place it on devices({place.backend!r})"
+                )
+
+
+def split_used_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:
+    """Return `axes` split so that all of `used`, shardings for values of some rank, use unsplit
+    axes.
+
+    Propagation assigns only unsplit axes to results, which must not reduce the sharding of arrays.
+    """
+    ends = {name: {1, size} for name, size in axes}
+    for sharding, rank in used:
+        for cut in express_sharding(sharding, rank, axes):
+            for part in () if cut is UNCONSTRAINED else cut:
+                ends[part.name] |= {part.pre, part.next}
+    split: list[tuple[str, int]] = []
+    for name, size in axes:
+        steps = list(pairwise(sorted(ends[name])))
+        if len(steps) < 2 or any(after % before for before, after in steps):
+            split.append((name, size))
+        else:
+            stem = name
+            while any(other.startswith(f"{stem}_") for other in ends if other != name):
+                stem += "_"
+            split.extend((f"{stem}_{i}", after // pre) for i, (pre, after) in enumerate(steps))
+    return tuple(split)
+
+
+@locate_errors
+def check_boundary_divides(
+    word: str, sharding: UserSharding, type: TensorType, uneven: str | None
+) -> None:
+    """Raise `IndivisibleError` when an argument or result does not divide and must not be
+    padded."""
+    if uneven == "pad" or any(cut is UNCONSTRAINED for cut in sharding.sub_axes(type.rank)):
+        return
+    try:
+        sharding.check_divides(type.shape, 'replicate it, or pass uneven="pad"')
+    except IndivisibleError as error:
+        raise IndivisibleError(f"{word}: {error}") from None
+
+
+def _lower_without_mesh(traced: TracedFunction) -> Function:
+    function = traced.function
+    if not traced.asked:
+        return function
+    return Function(
+        function.name, replace_shardings(function.body, lambda _: None), function.results
+    )
+
+
+def _lower_on_mesh(
+    traced: TracedFunction,
+    params: Sequence[UserSharding | None],
+    results: Sequence[UserSharding | None],
+    axes: MeshAxes,
+) -> Function:
+    function = traced.function
+    given: dict[Value, Sharding] = {}
+    for value, sharding in zip(function.body.params, params, strict=True):
+        if sharding is not None:
+            given[value] = _express_on_axes(sharding, value.type.rank, axes)
+    requested = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
+
+    def sharding_of(value: Value) -> Sharding | None:
+        if value.sharding is not None:
+            return resolve_token(value.sharding, MESH_NAME, requested)
+        return given.get(value)
+
+    body = replace_shardings(function.body, sharding_of, requested)
+    wanted = tuple(
+        None if sharding is None else _express_on_axes(sharding, len(abstract.type.shape), axes)
+        for sharding, abstract in zip(results, traced.results, strict=True)
+    )
+    return Function(function.name, body, wanted)
+
+
+def _express_on_axes(sharding: UserSharding, rank: int, axes: MeshAxes) -> Sharding:
+    return Sharding(
+        MESH_NAME,
+        tuple(
+            OPEN_DIM if cut is UNCONSTRAINED else DimSharding(cut, open=False)
+            for cut in express_sharding(sharding, rank, axes)
+        ),
+    )

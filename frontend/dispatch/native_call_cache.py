@@ -1,0 +1,282 @@
+"""Native call cache: repeats calls whose cache key was seen before without running Python code.
+
+The cache key of a call consists of the signatures of its arrays, the types of its numbers, the
+values of all other arguments, and the trace context: settings, mesh, registered rules, execution
+context. `insert_call` adds an entry for one call. If the arguments cannot be identified in the
+leaves of the launch, no entry is added, and Python code continues to run such calls.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu.dispatch.array_import import ArrayImport
+from shardir.backends.cpu.dispatch.cache_key import key_type_words
+from shardir.backends.cpu.dispatch.call_cache import (
+    ArgumentSource,
+    CallCache,
+    CallTable,
+    StaticArguments,
+    TraceContext,
+)
+from shardir.backends.cpu.dispatch.object_layout import slot_offsets
+from shardir.backends.cpu.dispatch.once import memoize_once
+from shardir.backends.cpu.dispatch.tiered_code import call_cache_code_if_ready
+from shardir.frontend import config
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.dispatch import execution_context
+from shardir.frontend.dispatch.composed import RecordedCall, recorded_calls
+from shardir.frontend.dispatch.eager_call import signature_of_leaf
+from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
+from shardir.frontend.pytree import tree
+from shardir.frontend.shardings import mesh
+from shardir.frontend.tracing import trace
+from shardir.op_rules import custom_rules
+
+MEMORY_ROW_KINDS: dict[type, str] = {Array: "array", np.ndarray: "numpy", bytes: "bytes"}
+"""Types that native code reads from memory, and the row kind of each."""
+NATIVE_NUMBER_DTYPES = {"bool", "i32", "i64", "f32", "f64"}
+"""Element types that native code makes from Python numbers."""
+
+_TRACE_CONTEXT = TraceContext(
+    (trace._current, recorded_calls),
+    (
+        config._block_scope,
+        mesh._entered_meshes,
+        custom_rules._block,
+        execution_context._execution_context,
+    ),
+    config._process_scopes,
+    custom_rules._process,
+)
+
+
+@memoize_once
+def _type_offsets() -> ctypes.Array[ctypes.c_int64] | None:
+    found = slot_offsets(object.__new__(Array), ("signature",))
+    if found is None:
+        return None
+    words = key_type_words(Array, found[0], type(type(np.dtype(np.float32))))
+    return (ctypes.c_int64 * len(words))(*words)
+
+
+def native_cache_for(
+    callable_object: Any,
+    static: StaticArguments,
+    table: CallTable | None = None,
+    swap: bool = False,
+) -> CallCache | None:
+    """Return the native call cache of an object of a vectorcall class, or `None`.
+
+    The result is `None` if the native runtime is unavailable or still compiling. `table` is the
+    table of a function with the same calls; `swap` exchanges its two arguments. An object keeps the
+    cache that it has.
+    """
+    from shardir.backends.cpu.dispatch.vectorcall_class import has_vectorcall
+
+    known: CallCache | None = callable_object._answers
+    if known is not None:
+        return known.install(callable_object)
+    facts = _type_offsets() if has_vectorcall(callable_object) else None
+    code = call_cache_code_if_ready() if facts is not None else None
+    if facts is None or code is None:
+        return None
+    slow: Any = type(callable_object).__call__
+    return CallCache(code, facts, _TRACE_CONTEXT, slow, static, table, swap).install(
+        callable_object
+    )
+
+
+def insert_call(
+    callable_object: object,
+    static: StaticArguments,
+    launch: Launch,
+    structure: tree.PyTreeDef | None,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    leaves: Sequence[Any],
+) -> None:
+    """Insert a call into the native call cache; the launch takes `leaves` in their order."""
+    answers = (
+        native_cache_for(callable_object, static) if type(launch) is BuiltinFunctionType else None
+    )
+    if answers is None or not answers.table.should_insert():
+        return
+    call = answers.read(args, options)
+    rows = None
+    if call is not None and len(call.leaves) == len(leaves):
+        rows = _leaf_rows(call.leaves, args, options, leaves)
+    if call is None or rows is None:
+        answers.table.failed += 1
+    else:
+        kept: list[object] = []
+        _keep_key_objects((args, options), kept)
+        answers.learn(call, launch, rows, _result_builder(structure), kept)
+
+
+def with_distinct_arrays(
+    args: tuple[Any, ...], options: dict[str, Any], leaves: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Sequence[Any]]:
+    """Return an equivalent call with a distinct array for each leaf, to identify the arguments.
+
+    The call itself is returned where no array occurs twice, or where not all leaves are arrays.
+    """
+    if len(set(map(id, leaves))) == len(leaves) or any(type(x) is not Array for x in leaves):
+        return args, options, leaves
+    others = _copy_arrays(args), _copy_arrays(options)
+    found, _ = tree.flatten(others)
+    return (*others, found) if len(found) == len(leaves) else (args, options, leaves)
+
+
+def _copy_arrays(x: Any) -> Any:
+    """Return containers of built-in types with new array objects that share the storage."""
+    kind = type(x)
+    if kind is Array:
+        return Array(x.signature, x.sharding, x.checked_storage())
+    if kind is dict:
+        return {key: _copy_arrays(each) for key, each in x.items()}
+    return kind(map(_copy_arrays, x)) if kind is list or kind is tuple else x
+
+
+def _leaf_rows(
+    seen: Sequence[int],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    leaves: Sequence[Any],
+) -> list[ArgumentSource] | None:
+    """Return the source of each leaf among the leaves that native code finds, or `None` if
+    unknown."""
+    by_order = list(map(id, leaves))
+    numbers = {id(x): x for x in (*args, *options.values()) if type(x) in NUMBER_TYPES}
+    for k, leaf in enumerate(leaves):
+        if seen[k] in numbers and number_as_array(numbers[seen[k]]) is leaf:
+            by_order[k] = seen[k]
+    if seen == by_order:
+        by_name = list(options) != sorted(options) or _contains_dict((args, *options.values()))
+        if by_name and len(set(seen)) < len(seen):
+            return None  # Equal leaves could be in another order in another call.
+        order = list(range(len(seen)))
+    else:
+        if len(set(seen)) < len(seen) or {*seen} != {*by_order}:
+            return None
+        place = {address: k for k, address in enumerate(seen)}
+        order = [place[address] for address in by_order]
+    rows = []
+    for leaf, k in zip(leaves, order, strict=True):
+        row = _memory_row(leaf, k) if seen[k] == id(leaf) else None
+        if row is None:
+            # The leaf is a Python number, or the array made from one.
+            kind = signature_of_leaf(leaf).abstract.type.dtype
+            if kind not in NATIVE_NUMBER_DTYPES:
+                return None
+            row = ArgumentSource(kind, k)
+        rows.append(row)
+    return rows
+
+
+def _memory_row(leaf: Any, number: int) -> ArgumentSource | None:
+    """Return the row of a leaf that native code reads from memory, or `None`."""
+    kind = MEMORY_ROW_KINDS.get(type(leaf))
+    if type(leaf) is not np.ndarray:
+        return None if kind is None else ArgumentSource(kind, number)
+    entry = ArrayImport(leaf.shape, leaf.dtype, signature_of_leaf(leaf).abstract.type.numpy)
+    read = entry.given == entry.kept and entry.given != np.bool_
+    kind = "numpy" if read else "entering"
+    return ArgumentSource(kind, number, entry=entry)
+
+
+def insert_composed_call(
+    answers: CallCache,
+    made: Any,
+    did: RecordedCall,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    unused: bool,
+    blind: bool,
+) -> None:
+    """Insert a call of a composed function that made one recorded call and returned its result.
+
+    The arrays of the recorded call must be arguments of the outer call. With `find_idle_arenas`, the first
+    argument may be inspected only. Elements of an array of another library may be inspected too,
+    except of the first argument or with `blind`.
+    """
+    call = answers.read(args, options) if did.made is made else None
+    first = args[0] if args and type(args[0]) in MEMORY_ROW_KINDS else None
+    rows = None if call is None else _composed_rows(call.leaves, did, first, unused, blind)
+    if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:
+        answers.table.failed += 1
+    else:
+        kept: list[object] = [
+            leaf for leaf, row in zip(did.leaves, rows, strict=False) if row.kind == "constant"
+        ]
+        _keep_key_objects((args, options), kept)
+        answers.learn(call, did.launch, rows, _result_builder(did.structure), kept)
+
+
+def _composed_rows(
+    seen: Sequence[int], did: RecordedCall, first: Any, unused: bool, blind: bool
+) -> list[ArgumentSource] | None:
+    rows = []
+    place = {address: k for k, address in enumerate(seen)}
+    numbers = {id(number_as_array(x)) for x in did.given if type(x) in NUMBER_TYPES}
+    for leaf in did.leaves:
+        row = None
+        if blind or type(leaf) is Array or leaf is first:
+            row = _memory_row(leaf, place.get(id(leaf), 0))
+        if row is None:
+            return None
+        if id(leaf) in place:
+            rows.append(row)
+        elif id(leaf) in numbers:
+            # Numbers are static here, and so are the arrays made from them.
+            rows.append(ArgumentSource("constant", 0, leaf.storage.address))
+        else:
+            return None
+    missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind != "constant"}
+    # The elements of an array that is no argument may have influenced the call.
+    spared = {0} if unused and seen and seen[0] == id(first) else set()
+    if len(place) < len(seen) or missing - spared:
+        return None
+    return [*rows, *(ArgumentSource(MEMORY_ROW_KINDS[type(first)], k) for k in missing)]
+
+
+def _contains_dict(x: Any) -> bool:
+    if isinstance(x, dict):
+        return True
+    return isinstance(x, (list, tuple)) and any(map(_contains_dict, x))
+
+
+def _keep_key_objects(x: Any, kept: list[object]) -> None:
+    """Append every object that may be part of a cache key, so that its address is not reused."""
+    if isinstance(x, dict):
+        kept.extend(x)
+        x = [*x.values()]
+    if isinstance(x, (list, tuple)):
+        for each in x:
+            _keep_key_objects(each, kept)
+    elif type(x) is Array:
+        kept.append(x.signature)
+    elif type(x) is np.ndarray:
+        kept.append(x.dtype)
+    elif type(x) is bytes:
+        pass  # Only the size is part of the cache key.
+    elif type(x) is slice:
+        _keep_key_objects([x.start, x.stop, x.step], kept)
+    else:
+        kept.append(x)
+
+
+def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[Any]], Any] | None:
+    """Return the function that makes a pytree from a list of results, or `None` for one array."""
+    if structure is None or structure.is_leaf():
+        return None
+    flat = tree.unflatten(structure, range(structure.num_leaves))
+    if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
+        return type(flat)
+    # A native method of optree, which runs no Python code.
+    made: Callable[[list[Any]], Any] = structure.unflatten
+    return made

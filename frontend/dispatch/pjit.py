@@ -1,0 +1,37 @@
+"""`pjit`: the former name of `jit` for sharded arrays, with its former keywords."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.frontend.dispatch.jit import JitFunction, jit
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.source_locations import with_location
+
+
+def pjit(
+    fun: Callable[..., Any],
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    *,
+    in_axis_resources: Any = None,
+    out_axis_resources: Any = None,
+    **options: Any,
+) -> JitFunction:
+    """Return `jit(fun)`, and accept its shardings as `in_axis_resources` and `out_axis_resources`
+    too."""
+    return jit(
+        fun,
+        in_shardings=_merge_keywords("in", in_shardings, in_axis_resources),
+        out_shardings=_merge_keywords("out", out_shardings, out_axis_resources),
+        **options,
+    )
+
+
+def _merge_keywords(side: str, shardings: Any, resources: Any) -> Any:
+    if shardings is not None and resources is not None:
+        raise ArgumentError(
+            with_location(
+                f"{side}_shardings and {side}_axis_resources are the same option; pass one"
+            )
+        )
+    return resources if shardings is None else shardings

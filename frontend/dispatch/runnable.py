@@ -1,0 +1,403 @@
+"""A compiled program together with the shardings of its arguments and results.
+
+Everything that a call needs is computed in advance: how to shard an uncommitted argument, and the
+signature of each result.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, final
+
+import numpy as np
+
+from shardir.backends.base import (
+    Executable,
+    InputCheck,
+    Launch,
+    Shards,
+    Storage,
+    UnshardedExecutable,
+)
+from shardir.backends.device_shards import DeviceExecutable
+from shardir.compilation_progress import has_listener, report, report_compilation_of
+from shardir.cost.memory import MemoryEstimate
+from shardir.errors import PipelineError
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.shard_buffers import (
+    Buffer,
+    pad_to_shards,
+    padded_shape,
+    split_into_shards,
+)
+from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
+from shardir.frontend.config import config
+from shardir.frontend.dispatch import view_launch
+from shardir.frontend.dispatch.compilation import backend_pipeline, compile_module
+from shardir.frontend.dispatch.donation import reusable_parameters
+from shardir.frontend.dispatch.lowering import LoweredProgram
+from shardir.frontend.dispatch.sharding_inspection import sharding_observer
+from shardir.frontend.distributed.processes import process_index
+from shardir.frontend.distributed.replicated_inputs import ReplicatedInputs, participating_processes
+from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.frontend.shardings.abstract_mesh import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.source_locations import locate_errors, with_location
+from shardir.frontend.tracing.operands import is_number, narrow_array
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.ir.module import Module
+from shardir.passes.pass_aliases import current_name
+from shardir.passes.pipeline import (
+    DEFAULT_PIPELINE,
+    SHARDY_PIPELINE,
+    Pass,
+    PassObserver,
+    Pipeline,
+    combine_observers,
+)
+from shardir.text.printer import print_module
+
+
+def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
+    """Return the default passes with the options of `plan`."""
+    exact = config.shardy_exact if plan is None else plan.shardy_exact
+    steps = Pipeline.parse(SHARDY_PIPELINE if exact else DEFAULT_PIPELINE)
+    if plan is None:
+        return steps
+    options: dict[str, dict[str, str]] = {"reshard": {"on_fallback": plan.on_fallback}}
+    if plan.uneven == "pad" or plan.has_uneven_arguments:
+        options["propagate"] = {"border": "uneven" if plan.uneven == "pad" else "stated"}
+    if plan.uneven not in (None, "pad"):
+        options["reshard"]["uneven"] = str(plan.uneven)
+    chosen = [replace(step, **options.get(step.name, {})) for step in steps.passes]
+    return Pipeline(tuple(chosen))
+
+
+def settings_observer(name: str) -> PassObserver | None:
+    """Return the observer that the settings request for the passes of the program `name`."""
+    chosen: list[PassObserver] = []
+    if config.dump_dir is not None and process_index() == 0:
+        from shardir.passes.dump import warning_dump
+
+        chosen.append(warning_dump(config.dump_dir, name))
+    if config.verify:
+        from shardir.passes.numerics_check import NumericsCheck
+
+        chosen.append(NumericsCheck())
+    return combine_observers(*chosen)
+
+
+def progress_observer(steps: Pipeline) -> PassObserver | None:
+    """Return an observer that reports progress, or `None` if no callback is registered."""
+    if not has_listener():
+        return None
+    numbers = count(1)
+
+    def report_pass(step: Pass, before: Module, after: Module, seconds: float) -> None:
+        report(step.name, next(numbers), len(steps.passes))
+
+    return report_pass
+
+
+class AbstractExecutable(Executable):
+    """The executable of a program on abstract devices, which raises an error when it is called."""
+
+    def __init__(self, name: str, devices: int) -> None:
+        self.name, self.devices = name, devices
+
+    def __call__(self, args: Sequence[Shards]) -> list[list[Buffer]]:
+        raise abstract_device_error(f"{self.name} was compiled for", self.devices)
+
+
+@final
+class Runnable:
+    """A compiled program that is called with arrays, one for each visible parameter."""
+
+    def __init__(
+        self, plan: LoweredProgram, abstracts: Sequence[AbstractValue], captured: Sequence[Array]
+    ) -> None:
+        """Compile `plan`; `abstracts` are its results, `captured` its last arguments."""
+        self.plan = plan
+        self._is_abstract = is_abstract_assignment(plan.devices)
+        self._whole: UnshardedExecutable | None = None
+        self._device_executable: DeviceExecutable | None = None
+        with report_compilation_of(plan.module.main.name):
+            self._compile(plan)
+        main, spmd = self.module.main, self.module.main.spmd
+        types = [v.type for v in plan.module.main.body.params]
+        inner = [None] * len(types) if spmd is None else [g.sharding for g in spmd.params]
+        self.params: list[Sharding] = [
+            given if given is not None else plan.sharding_of(sharding, type.rank)
+            for given, sharding, type in zip(plan.params, inner, types, strict=True)
+        ]
+        outer = [None] * len(abstracts) if spmd is None else [g.sharding for g in spmd.results]
+        self.results: list[Sharding] = [
+            given if given is not None else plan.sharding_of(sharding, abstract.type.rank)
+            for given, sharding, abstract in zip(plan.results, outer, abstracts, strict=True)
+        ]
+        self._made = [
+            (signature_of(abstract, sharding if plan.committed else None), sharding)
+            for abstract, sharding in zip(abstracts, self.results, strict=True)
+        ]
+        self._types = [type.numpy for type in types]
+        self._names = [v.name for v in main.body.params]
+        visible = len(types) - len(captured)
+        self._is_single_device = (
+            len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
+        )
+        self.donated: Sequence[int] = ()
+        """The arguments whose memory a call may reuse."""
+        self._inputs: ReplicatedInputs | None = None
+        """The replicated inputs that processes compare; `None` if they need not be compared."""
+        if processes := participating_processes(plan.devices):
+            self._inputs = ReplicatedInputs(
+                plan.module.main.name, self._names, types, self._own, processes
+            )
+        self._checks_inputs = config.check_replicated_inputs
+        self._compared_captures = captured if self._inputs is not None else ()
+        self._captured: list[Sequence[Buffer]] = []
+        self._captured_storage: list[Storage] = []
+        self.launch: Launch | None = None
+        """The native launch, for arrays that need no conversion or resharding."""
+        self.views = False
+        """True if results are views of arguments."""
+        if self._whole is not None:
+            self._full: list[tuple[int, ...]] = [
+                padded_shape(type.shape, sharding)
+                for type, sharding in zip(types, self.params, strict=True)
+            ]
+            self._captured_storage = [
+                self._argument_storage(array, i, []) for i, array in enumerate(captured, visible)
+            ]
+            if self._full[:visible] == [type.shape for type in types[:visible]]:
+                launch = None
+                if self._is_single_device and not captured:
+                    launch = view_launch.view_launch(plan.module.main, self._made)
+                self.views = launch is not None
+                self.launch = launch or self._whole.launcher(
+                    Array, self._made, self._captured_storage
+                )
+        elif not self._is_abstract:
+            self._captured = [
+                self._shard_executable.arranged(i, self._parts(array, i))
+                for i, array in enumerate(captured, visible)
+            ]
+
+    def donate(self, numbers: Sequence[int]) -> None:
+        """Let results reuse the memory of these arguments where possible."""
+        results = [value.type for value in self.plan.module.main.body.returns]
+        numbers = reusable_parameters(numbers, self.plan.module.main, results)
+        self.donated = numbers
+        if self._whole is None:
+            self._shard_executable.donate(numbers)
+        if self.launch is not None and self._whole is not None and not self.views:
+            self.launch = self._whole.launcher(Array, self._made, self._captured_storage, numbers)
+
+    def _compile(self, plan: LoweredProgram) -> None:
+        steps = default_pipeline(plan)
+        watching = (
+            settings_observer(plan.module.main.name),
+            sharding_observer(plan),
+            progress_observer(steps),
+        )
+        chosen = combine_observers(*(watch for watch in watching if watch is not None))
+        self.module: Module = steps(plan.module, chosen)
+        if self._is_abstract:
+            self._shard_executable: Executable = AbstractExecutable(
+                plan.module.main.name, len(plan.devices)
+            )
+        elif isinstance(made := compile_module(self.module, plan.devices), UnshardedExecutable):
+            self._whole = made
+        else:
+            self._shard_executable = made
+            self._device_executable = made if isinstance(made, DeviceExecutable) else None
+
+    def __call__(self, leaves: list[Any]) -> list[Array]:
+        """Run on arrays, NumPy arrays and numbers; committed arguments must fit the program."""
+        check = None if self._inputs is None else self._check(self._inputs, leaves)
+        if self.launch is not None:
+            made = self.launch(leaves)
+            if made is not None:
+                return made
+        if self._whole is not None:
+            return self._run(self._whole, leaves)
+        if self._device_executable is not None:
+            return self._run_on_devices(self._device_executable, leaves)
+        if self._is_abstract:
+            self._shard_executable([])
+        foreign: list[Buffer] = []
+        one = self._is_single_device
+        # Inlined for arrays that need no transfer, because there may be hundreds.
+        args = [
+            leaf.parts
+            if type(leaf) is Array and (one or leaf.signature.sharding is not None)
+            else self._parts(leaf, i, foreign)
+            for i, leaf in enumerate(leaves)
+        ]
+        for i, leaf in enumerate(leaves):
+            if type(leaf) is Array and leaf.held is args[i]:
+                leaf.held = args[i] = self._shard_executable.arranged(i, args[i])
+        args += self._captured
+        outs = (
+            self._shard_executable(args)
+            if check is None
+            else self._shard_executable.run_checked(args, check)
+        )
+        if foreign:
+            outs = [_copy_views(parts, foreign) for parts in outs]
+        return [
+            Array(signature, sharding, parts)
+            for (signature, sharding), parts in zip(self._made, outs, strict=True)
+        ]
+
+    @locate_errors
+    def _check(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:
+        """Return the comparison of inputs for this call; before the first call it includes all
+        inputs."""
+        self._shard_executable.begin()
+        check = inputs.check(leaves, self._compared_captures)
+        if not self._checks_inputs:
+            self._inputs = None
+        return check
+
+    def _own(self, leaf: Any, i: int) -> Buffer:
+        """Return the elements of a replicated argument in this process."""
+        return leaf.whole() if type(leaf) is Array else self._number(leaf, i)
+
+    def memory(self) -> MemoryEstimate | None:
+        """Return the memory of a run for all devices of this process together, where they share
+        memory."""
+        return self._executable.memory()
+
+    def written_over(self) -> Mapping[int, int]:
+        """Return the results that reuse the memory of donated arguments, with their bytes."""
+        return self._executable.written_over(self.donated)
+
+    def as_text(self, stage: str, *, locations: bool = False) -> str:
+        """Return the program after a pass of its backend, or its `schedule`.
+
+        Raises `PipelineError` that lists the stages.
+        """
+        program = self._executable
+        if stage == "schedule":
+            schedule = program.describe()
+            if schedule is not None:
+                return schedule
+            raise PipelineError(
+                "there is no schedule: NumPy runs this program operation by operation"
+            )
+        passes = program.passes
+        steps = Pipeline.parse(backend_pipeline(self.plan.devices) if passes is None else passes)
+        names = dict.fromkeys(step.name for step in steps.passes)
+        stage = current_name(stage) if isinstance(stage, str) else stage
+        if stage not in names:
+            stages = ", ".join(names) + (", or schedule" if program.describe() else "")
+            if not names:
+                stages = "none: NumPy runs this program operation by operation"
+            raise PipelineError(f"no stage is named {stage!r}; the stages are {stages}")
+        return print_module(steps.through(stage)(self.module), locations=locations)
+
+    @property
+    def _executable(self) -> Executable | UnshardedExecutable:
+        return self._shard_executable if self._whole is None else self._whole
+
+    def _run(self, program: UnshardedExecutable, leaves: Sequence[Any]) -> list[Array]:
+        """Run a program that takes unsharded arrays."""
+        foreign: list[Storage] = []
+        # Inlined for arrays that need no conversion, because there may be hundreds.
+        args = [
+            leaf.held
+            if type(leaf) is Array and type(leaf.held) is Storage and leaf.held.shape == full
+            else self._argument_storage(leaf, i, foreign)
+            for i, (leaf, full) in enumerate(zip(leaves, self._full, strict=False))
+        ]
+        outs = program.run(
+            args + self._captured_storage if self._captured_storage else args, self.donated
+        )
+        if foreign:
+            owners = {id(each.owner) for each in foreign}
+            outs = [Storage.of(o.array.copy()) if id(o.owner) in owners else o for o in outs]
+        return [
+            Array(signature, sharding, out)
+            for (signature, sharding), out in zip(self._made, outs, strict=True)
+        ]
+
+    def _run_on_devices(self, program: DeviceExecutable, leaves: Sequence[Any]) -> list[Array]:
+        """Run a program on devices with separate memory, where its arguments stay."""
+        args = []
+        for i, leaf in enumerate(leaves):
+            shards = program.keep(self._parts(leaf, i))
+            if type(leaf) is Array and (
+                self._is_single_device or leaf.signature.sharding is not None
+            ):
+                leaf.held = shards
+            args.append(shards)
+        hidden = [program.keep(shards) for shards in self._captured]
+        self._captured = list(hidden)
+        outs = program.run([*args, *hidden])
+        return [
+            Array(signature, sharding, shards)
+            for (signature, sharding), shards in zip(self._made, outs, strict=True)
+        ]
+
+    def _argument_storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:
+        """Return an argument in one allocation, and append it to `visit_numpy_array` if the caller may write
+        into it."""
+        if type(leaf) is Array:
+            storage = leaf.storage
+            if storage.shape == self._full[i]:
+                return storage
+            return Storage.of(pad_to_shards(leaf.whole(), self.params[i]))
+        made = Storage.of(pad_to_shards(self._number(leaf, i), self.params[i]))
+        if not is_number(leaf):
+            foreign.append(made)
+        return made
+
+    def _parts(self, leaf: Any, i: int, foreign: list[Buffer] | None = None) -> Sequence[Buffer]:
+        """Return the shard of each device of an argument."""
+        if type(leaf) is Array:
+            if leaf.signature.sharding is not None:
+                return leaf.parts
+            whole = leaf.parts[0]
+        else:
+            whole = self._number(leaf, i)
+            if foreign is not None and not is_number(leaf):
+                foreign.append(whole)
+        return [whole] if self._is_single_device else split_into_shards(whole, self.params[i])
+
+    def _number(self, leaf: Any, i: int) -> Buffer:
+        if not is_number(leaf):
+            if (keys := jax_key_words(leaf)) is not None:
+                return keys
+            if hasattr(leaf, "__jax_array__"):
+                leaf = leaf.__jax_array__()
+            if isinstance(leaf, ShapeDtypeStruct):
+                raise NotAnArrayError(
+                    with_location(
+                        f"%{self._names[i]} is {leaf!r}, which has no elements; pass an array, or "
+                        "inspect the program with .lower of the function"
+                    )
+                )
+            return narrow_array(np.asarray(leaf), self._types[i], f"%{self._names[i]}")
+        try:
+            return np.asarray(leaf, self._types[i])
+        except OverflowError:
+            raise NumberRangeError(
+                with_location(
+                    f"the number {leaf} does not fit into {self._types[i]} (%{self._names[i]}); "
+                    "shardir.enable_x64() allows 64-bit integers"
+                )
+            ) from None
+
+
+def _copy_views(parts: Sequence[Buffer], foreign: Sequence[Buffer]) -> Sequence[Buffer]:
+    """Return results with views of arrays that the caller may write into replaced by copies."""
+    copies: dict[int, Buffer] = {}
+    for part in parts:
+        if id(part) not in copies:
+            shared = any(np.may_share_memory(part, other) for other in foreign)
+            copies[id(part)] = part.copy() if shared else part
+    if all(copies[id(part)] is part for part in parts):
+        return parts
+    return [copies[id(part)] for part in parts]

@@ -1,0 +1,70 @@
+"""Python numbers as arguments of programs. One array is cached for each number."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.storage import Storage
+from shardir.frontend.arrays.array import Array, make_uncommitted_array
+from shardir.frontend.config import config
+from shardir.frontend.tracing.operands import abstract_of
+
+NUMBER_TYPES = {bool, int, float, complex}
+MAX_CACHED_SCALARS = 4096
+"""Maximum number of cached arrays."""
+
+_scalar_arrays: dict[tuple[type, Any, bool], Array] = {}
+
+
+def numbers_as_arrays(
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    static_positions: frozenset[int],
+    static: frozenset[str],
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return the arguments with dynamic numbers replaced by arrays, or `None` if there are none.
+
+    A number that does not fit its element type is not replaced.
+    """
+    changed = [
+        i for i, x in enumerate(args) if type(x) in NUMBER_TYPES and i not in static_positions
+    ]
+    named = [key for key, x in options.items() if type(x) in NUMBER_TYPES and key not in static]
+    if not changed and not named:
+        return None
+    positional = list(args)
+    for i in changed:
+        positional[i] = number_as_array(args[i])
+    return tuple(positional), {**options, **{key: number_as_array(options[key]) for key in named}}
+
+
+def is_wide_int(x: Any) -> bool:
+    """Return whether `x` is a Python integer that the default integer type does not hold.
+
+    No argument of a program can be such a number. It is part of the program instead, where it may
+    still become an element of a type that holds it.
+    """
+    if type(x) is not int:
+        return False
+    limit = 1 << (63 if config.enable_x64 else 31)
+    return not -limit <= x < limit
+
+
+def number_as_array(x: Any) -> Any:
+    """Return the cached array for a number, or the number itself if it does not fit its element
+    type.
+    """
+    # Zeros compare equal but may differ in sign.
+    key = type(x), x if x else repr(x), config.enable_x64
+    found = _scalar_arrays.get(key)
+    if found is None:
+        abstract = abstract_of(x)
+        try:
+            numbers = np.asarray(x, abstract.type.numpy)
+        except OverflowError:
+            return x
+        found = make_uncommitted_array(Storage.of(numbers), abstract)
+        if len(_scalar_arrays) >= MAX_CACHED_SCALARS:
+            _scalar_arrays.clear()
+        _scalar_arrays[key] = found
+    return found

@@ -1,0 +1,405 @@
+"""The results of `lower` and `compile`: a traced program, and the compiled program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from shardir.cost.communication import Collective, list_collectives
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct
+from shardir.frontend.dispatch.cost_analysis import MemoryAnalysis, cost_analysis, memory_analysis
+from shardir.frontend.dispatch.donation import run_with_donation
+from shardir.frontend.dispatch.eager_call import signature_of_leaf
+from shardir.frontend.dispatch.lowering import LoweredProgram
+from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import to_numpy
+from shardir.frontend.tracing.parameters import leaf_labels
+from shardir.frontend.tracing.trace import TracedFunction
+from shardir.ir.module import Loc, Module
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.propagation.propagate import Propagate
+from shardir.text.literals import format_name
+from shardir.text.printer import print_module
+
+if TYPE_CHECKING:
+    from shardir.backends.emission import Emission
+    from shardir.frontend.dispatch.emission import BoundaryNames
+    from shardir.passes.explain.collective_causes import CollectiveCause
+    from shardir.passes.explain.communication import Communication
+    from shardir.passes.explain.reports import (
+        Conflicts,
+        Coverage,
+        Difference,
+        Explanation,
+        OrderSensitivity,
+    )
+
+
+@final
+class Lowered:
+    """A function traced for given arguments.
+
+    `in_tree` is the structure of its arguments, (positional, named); `out_tree` of its result.
+    """
+
+    def __init__(
+        self,
+        plan: LoweredProgram,
+        traced: TracedFunction,
+        in_tree: tree.PyTreeDef,
+        out_tree: tree.PyTreeDef,
+        labels: list[str],
+        defined: Loc | None = None,
+        donated: Sequence[int] = (),
+    ) -> None:
+        self._plan, self._traced, self._labels = plan, traced, labels
+        self._defined, self._donated = defined, donated
+        self.in_tree, self.out_tree = in_tree, out_tree
+
+    @property
+    def module(self) -> Module:
+        """The traced program."""
+        return self._plan.module
+
+    @property
+    def captured(self) -> Sequence[Array]:
+        """The arrays that the function captures; they are the last arguments of the program."""
+        return self._traced.captured
+
+    @property
+    def places(self) -> dict[tuple[str, str], Loc]:
+        """The locations of arguments and results in the user's program: the definition of the
+        function."""
+        function, place = self.module.main, self._defined
+        if place is None:
+            return {}
+        names = [f"%{format_name(param.name)}" for param in function.body.params]
+        names += [f"result {i}" for i in range(len(function.results))]
+        return {(function.name, name): place for name in names}
+
+    @property
+    def out_info(self) -> Any:
+        """The pytree of results with a `ShapeDtypeStruct` for each array."""
+        structs = [
+            ShapeDtypeStruct(
+                result.type.shape, result.type.numpy, sharding=sharding, weak_type=result.weak
+            )
+            for result, sharding in zip(self._traced.results, self._plan.results, strict=True)
+        ]
+        return tree.unflatten(self.out_tree, structs)
+
+    def after(self, stage: str) -> Module:
+        """Return the program after the pass named `stage`; raises `PipelineError` that lists the
+        passes."""
+        *earlier, last = default_pipeline(self._plan).through(stage).passes
+        if isinstance(last, Propagate):
+            last = replace(last, leave_open=False)  # Only the next pass needs open dimensions.
+        return Pipeline((*earlier, last))(self._plan.module)
+
+    def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
+        """Return the text of the traced program, or of the program after the pass named `stage`.
+
+        `locations` adds the line of the user's program to every operation.
+        """
+        module = self.module if stage is None else self.after(stage)
+        return print_module(module, locations=locations)
+
+    def explain(self, value: str) -> "Explanation":
+        """Return the origin of each mesh axis of a value, and why other axes are absent; see
+        `as_text`.
+
+        Raises `ExplainError` when there is no value of this name.
+        """
+        from shardir.passes import explain
+
+        return explain.explain(self, value)
+
+    def conflicts(self) -> "Conflicts":
+        """Return the conflicts between shardings, how each was resolved, and the communication it
+        causes."""
+        from shardir.passes import explain
+
+        return explain.conflicts(self)
+
+    def explain_collective(self, collective: "Collective | str") -> "CollectiveCause":
+        """Return the cause of a collective, which is given as an object or by the name of its
+        result.
+
+        The cause states the reshard that the collective belongs to, the annotations from which its
+        axes come, and more expensive alternatives. Raises `ExplainError` when there is no such
+        collective.
+        """
+        from shardir.passes import explain
+
+        return explain.explain_collective(
+            self, collective, pipeline=str(default_pipeline(self._plan))
+        )
+
+    def what_if(self, *annotations: str, without: Sequence[str] = ()) -> "Difference":
+        """Return the changes that annotations such as `%w: f32[128, 256@model]` would make.
+
+        `without` names values (`%w`, `result 0`) whose annotations are removed.
+        """
+        from shardir.passes import explain
+
+        return explain.what_if(self, annotations, without=without)
+
+    def order_sensitive(self) -> "OrderSensitivity":
+        """Return the values whose sharding depends on the order of propagation."""
+        from shardir.passes import explain
+
+        return explain.order_sensitive(self)
+
+    def coverage(self) -> "Coverage":
+        """Return operations without a factor rule, replicated dimensions, and annotations without
+        effect."""
+        from shardir.passes import explain
+
+        return explain.coverage(self)
+
+    def emit(
+        self,
+        target: str,
+        directory: str | Path,
+        *,
+        selftest: bool = False,
+        seed: int = 0,
+        arguments: Sequence[Any] | None = None,
+        keywords: Mapping[str, Any] | None = None,
+        selftest_seconds: float | None = None,
+        **options: Any,
+    ) -> list[Path]:
+        """Write the program as source text for `target` ("gpu", "ipu"); return the paths of the
+        files.
+
+        `selftest` adds random arguments (from `seed`) and the results of the reference interpreter.
+        `arguments`, a tuple, and `keywords`, a dict, are used for the self-test instead of random
+        ones. Raises `EmissionError` if the interpreter needs more than `selftest_seconds` (60 by
+        default), and for features that the target does not support. `options` are options of the
+        target.
+        """
+        from shardir.frontend.dispatch import emission as emitting
+
+        emission = self.emission(
+            target,
+            selftest=selftest,
+            seed=seed,
+            arguments=arguments,
+            keywords=keywords,
+            selftest_seconds=selftest_seconds,
+        )
+        return emitting.write_files(emission, target, directory, options)
+
+    def emission(
+        self,
+        target: str,
+        *,
+        selftest: bool = False,
+        seed: int = 0,
+        arguments: Sequence[Any] | None = None,
+        keywords: Mapping[str, Any] | None = None,
+        selftest_seconds: float | None = None,
+    ) -> "Emission":
+        """Return the input of the target for `emit`: the program of one device, after the target's
+        passes."""
+        from shardir.frontend.dispatch import emission
+
+        seconds = emission.MAX_SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds
+        given = None
+        if arguments is not None or keywords is not None:
+            given = self._whole(tuple(arguments or ()), dict(keywords or {}))
+        steps = default_pipeline(self._plan)
+        return emission.make_emission(
+            self.module,
+            target,
+            self.naming,
+            steps,
+            selftest or given is not None,
+            seed,
+            given,
+            seconds,
+        )
+
+    @property
+    def naming(self) -> "BoundaryNames":
+        """The names of arguments and results in the user's program."""
+        from shardir.frontend.dispatch.emission import BoundaryNames
+
+        numbered = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
+        return BoundaryNames(
+            tuple(self._labels),
+            tuple(leaf_labels("result", numbered)),
+            frozenset(self._donated),
+            tuple(array.whole() for array in self.captured),
+        )
+
+    def compile(self) -> "Compiled":
+        """Return the compiled program."""
+        runnable, _ = self.program()
+        if self._donated:
+            runnable.donate(self._donated)
+        return Compiled(self, runnable)
+
+    def program(self) -> tuple[Runnable, tree.PyTreeDef]:
+        """Return the program as `jit` caches it, and the structure of its result."""
+        runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
+        return runnable, self.out_tree
+
+    def _whole(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """Return the global NumPy arrays of a call's arguments, with any placement."""
+        leaves = self._leaves(args, options)
+        return [
+            leaf.read()
+            if isinstance(leaf, Array)
+            else to_numpy(leaf, f"argument {label} of {self.module.main.name}")
+            for leaf, label in zip(leaves, self._labels, strict=False)
+        ]
+
+    def _leaves(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """Return the leaves of a call's arguments; raises `ArgumentError` for another pytree
+        structure."""
+        leaves, structure = tree.flatten((args, options))
+        if structure != self.in_tree:
+            raise ArgumentError(
+                with_location(
+                    f"{self.module.main.name} was compiled for arguments {format_structure(self.in_tree)}, "
+                    f"and called with {format_structure(structure)}"
+                )
+            )
+        return leaves
+
+    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
+        structures."""
+        leaves = self._leaves(args, options)
+        name = self.module.main.name
+        for leaf, label, abstract, sharding in zip(
+            leaves, self._labels, self._traced.params, self._plan.params, strict=False
+        ):
+            signature = signature_of_leaf(leaf, f"argument {label} of {name}")
+            if not self._is_compatible(signature, abstract.type, sharding):
+                raise ArgumentError(
+                    with_location(
+                        f"argument {label} of {name} is {signature.abstract.type}"
+                        f"{_sharding_suffix(signature.sharding)}, and it was compiled for "
+                        f"{abstract.type}{_sharding_suffix(sharding)}; lower it for such arguments"
+                    )
+                )
+        return leaves
+
+    def _is_compatible(self, signature: ArraySignature, type: Any, sharding: Any) -> bool:
+        given = signature.sharding
+        return bool(signature.abstract.type == type) and (
+            given is None
+            or (
+                sharding is not None
+                and given.device_assignment == sharding.device_assignment
+                and given.is_equivalent_to(sharding, type.rank)
+            )
+        )
+
+
+def _sharding_suffix(sharding: Any) -> str:
+    return "" if sharding is None else f" placed as {sharding}"
+
+
+@final
+class Compiled:
+    """A function compiled for given arguments. Call it with such arguments."""
+
+    def __init__(self, lowered: Lowered, program: Runnable) -> None:
+        self._lowered, self._program = lowered, program
+
+    @property
+    def lowered(self) -> Lowered:
+        """The lowered function from which it was compiled."""
+        return self._lowered
+
+    @property
+    def module(self) -> Module:
+        """The program of each device."""
+        return self._program.module
+
+    def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
+        """Return the text of the program of each device, with its collectives.
+
+        `stage` is the name of a pass that the backend of this machine adds (`merge-devices`,
+        `fuse`), or `schedule`, for the order of operations and the memory layout.
+        """
+        if stage is None:
+            return print_module(self.module, locations=locations)
+        return self._program.as_text(stage, locations=locations)
+
+    def collectives(self) -> list[Collective]:
+        """Return every collective of one run: kind, axes, bytes on one device, source line."""
+        return list_collectives(self.module)
+
+    def communication(self) -> "Communication":
+        """Return tables of the collectives of one run: by kind, by axes, by line of the program."""
+        from shardir.passes.explain.communication import communication
+
+        return communication(self.module)
+
+    def explain(self, collective: "Collective | str") -> "CollectiveCause":
+        """Return the cause of a collective; see `Lowered.explain_collective`."""
+        return self._lowered.explain_collective(collective)
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """Return the cost of one run on each device.
+
+        The keys are `flops`, `bytes accessed`, `bytes sent`, and for the last one `bytes sent by
+        kind` of collective and `bytes sent by axes`.
+        """
+        return cost_analysis(self.module)
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """Return the bytes that one run allocates on each device, and in this process."""
+        return memory_analysis(self.module, self._program.memory(), self._program.written_over())
+
+    @property
+    def in_tree(self) -> tree.PyTreeDef:
+        return self._lowered.in_tree
+
+    @property
+    def out_tree(self) -> tree.PyTreeDef:
+        return self._lowered.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        """The pytree of results with a `ShapeDtypeStruct` and its sharding for each array."""
+        kinds = tree.leaves(self._lowered.out_info)
+        return tree.unflatten(
+            self.out_tree,
+            [
+                kind.update(sharding=sharding)
+                for kind, sharding in zip(kinds, self._program.results, strict=True)
+            ],
+        )
+
+    @property
+    def input_shardings(self) -> Any:
+        """The pytree of arguments, (positional, named), with the sharding of each array."""
+        count = self.in_tree.num_leaves
+        return tree.unflatten(self.in_tree, self._program.params[:count])
+
+    @property
+    def output_shardings(self) -> Any:
+        """The pytree of results with the sharding of each array."""
+        return tree.unflatten(self.out_tree, self._program.results)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function; arguments must have the types and shardings for which it was compiled.
+
+        Arguments that `jit` was to donate are deleted.
+        """
+        leaves = self._lowered.check(args, options)
+        run, donated = self._program, self._program.donated
+        name = self._lowered.module.main.name
+        devices = run.plan.devices
+        results = run_with_donation(run, leaves, donated, name, devices) if donated else run(leaves)
+        return tree.unflatten(self.out_tree, results)

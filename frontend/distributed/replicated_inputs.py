@@ -1,0 +1,180 @@
+"""Checks of replicated host inputs, which each process holds separately and must be equal.
+
+A Python number, a NumPy array and an uncommitted array exist separately in every process. A program
+on devices of several processes assumes that they are equal. Each call therefore computes a digest
+of them, which the processes exchange with the first messages of the call (see
+`shardir.backends.mpi.input_check`). If digests differ, the processes compare the arguments one by
+one, and all of them raise an error that names the argument. The same check applies to arrays that
+are assembled from shards that several processes hold.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from weakref import ref
+
+import numpy as np
+
+from shardir.backends.base import InputCheck
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.shard_buffers import Buffer
+from shardir.frontend.config import config
+from shardir.frontend.distributed.processes import process_group
+from shardir.frontend.distributed.shard_exchange import Box, box_size, process_boxes
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.source_locations import with_location
+from shardir.ir.types import TensorType
+
+DIGEST_BYTES = 16
+COMMITTED_DIGEST = bytes(DIGEST_BYTES)
+"""Placeholder digest of an argument that is committed to the devices of a mesh."""
+MIN_CACHED_DIGEST_BYTES = 4096
+"""Minimum size in bytes of arrays whose digest is cached, which is valid because arrays are
+immutable."""
+REPLICATED_INPUT_REMEDY = (
+    "pass the same in every process, or each its shard with shardir.distributed.from_process_local"
+)
+
+ReadElements = Callable[[object, int], Buffer]
+"""(argument, its position) -> its elements in the element type of the program."""
+
+
+def participating_processes(devices: Sequence[Device]) -> tuple[int, ...]:
+    """Return the processes of these devices if there are several and this is one of them."""
+    found = tuple(sorted({device.process_index for device in devices}))
+    return found if len(found) > 1 and process_group().index in found else ()
+
+
+@dataclass(frozen=True)
+class ReplicatedInputs:
+    """The arguments of a program on devices of several `processes`."""
+
+    program: str
+    names: Sequence[str]
+    types: Sequence[TensorType]
+    whole: ReadElements
+    processes: tuple[int, ...]
+    exchanges: dict[bool, bool] = field(default_factory=dict)
+    """Maps whether this process has replicated inputs to whether any process has."""
+
+    def check(self, arguments: Sequence[object], hidden: Sequence[object]) -> InputCheck | None:
+        """Return the comparison that the processes make for a call with these arguments, or `None`.
+
+        `hidden` are the captured arrays. There is no exchange if no process has a replicated input,
+        which the processes determine in the first call of this kind. That call compares the
+        arguments one by one, and those in `hidden`, which cannot change afterwards. It raises
+        `ArgumentError` in all processes if one has other elements than the first for an uncommitted
+        argument.
+        """
+        digests = [self._digest(x, i) for i, x in enumerate(arguments)]
+        kind = any(digest is not COMMITTED_DIGEST for digest in digests)
+        if kind not in self.exchanges:
+            more = [self._digest(x, i) for i, x in enumerate(hidden, len(digests))]
+            rows = self._compare(b"".join((*digests, *more)))
+            visible = len(digests) * DIGEST_BYTES
+            self.exchanges[kind] = any(row[:visible].strip(b"\0") for row in rows)
+            return None
+        if not self.exchanges[kind]:
+            return None
+        joined = b"".join(digests)
+        return InputCheck(_compute_digest(joined), lambda: self._raise_difference(joined))
+
+    def _raise_difference(self, digests: bytes) -> None:
+        self._compare(digests)
+
+    def _compare(self, digests: bytes) -> list[bytes]:
+        """Return the digests of all processes; raises `ArgumentError` in all if they differ."""
+        link = process_group().link
+        assert link is not None
+        rows = link.gather(digests, f"comparing the inputs of {self.program}", self.processes)
+        first = rows[0]
+        for process, row in zip(self.processes, rows, strict=True):
+            for i, (name, type) in enumerate(zip(self.names, self.types, strict=False)):
+                one, other = (each[i * DIGEST_BYTES :][:DIGEST_BYTES] for each in (first, row))
+                if one == other or COMMITTED_DIGEST in (one, other):
+                    continue
+                raise ArgumentError(
+                    with_location(
+                        f"%{name} of {self.program} ({type}) is not placed on devices, and has "
+                        f"other elements in {link.who(process)} than in "
+                        f"{link.who(self.processes[0])}; {REPLICATED_INPUT_REMEDY}"
+                    )
+                )
+        return rows
+
+    def _digest(self, argument: object, i: int) -> bytes:
+        if type(argument) is not Array:
+            return _compute_digest(self.whole(argument, i))
+        if argument.signature.sharding is not None:
+            return COMMITTED_DIGEST
+        if argument.type.nbytes < MIN_CACHED_DIGEST_BYTES:
+            return _compute_digest(argument.whole())
+        known = _digests.get(id(argument))
+        if known is None or known[0]() is not argument:
+            key = id(argument)
+            gone = ref(argument, lambda _: _digests.pop(key, None))
+            known = _digests[key] = gone, _compute_digest(argument.whole())
+        return known[1]
+
+
+_digests: dict[int, tuple["ref[Array]", bytes]] = {}
+"""The digests of large uncommitted arrays, by the id of the array."""
+
+
+def _compute_digest(numbers: Buffer | bytes) -> bytes:
+    """Return a digest against accidental differences, not attacks, with the fastest hash of
+    hashlib."""
+    data: bytes | memoryview = (
+        numbers
+        if isinstance(numbers, bytes)
+        else np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data
+    )
+    return sha1(data, usedforsecurity=False).digest()[:DIGEST_BYTES]
+
+
+def check_replicated_shards(
+    parts: Sequence[Buffer], sharding: Sharding, type: TensorType, word: str
+) -> None:
+    """Raise `ArgumentError` in all processes if two hold different elements for one shard of an
+    array.
+
+    `parts` are the shards of this process's devices, and `word` names the function that makes the
+    array. Processes exchange digests only where the sharding replicates a shard over several of
+    them.
+    """
+    if not config.check_replicated_inputs:
+        return
+    boxes = process_boxes(sharding, type.shape)
+    holders: dict[Box, list[int]] = {}
+    for process, each in boxes.items():
+        for box in dict.fromkeys(each):
+            if box_size(box):
+                holders.setdefault(box, []).append(process)
+    there = process_group()
+    shared = [box for box, processes in holders.items() if len(processes) > 1]
+    if there.link is None or not shared or there.index not in boxes:
+        return
+    mine = dict(zip(boxes[there.index], parts, strict=True))
+    row = b"".join(
+        _compute_digest(mine[box]) if box in mine else COMMITTED_DIGEST for box in shared
+    )
+    processes = tuple(sorted(boxes))
+    rows = there.link.gather(row, f"comparing the shards of {word}", processes)
+    by_process = dict(zip(processes, rows, strict=True))
+    for i, box in enumerate(shared):
+        first, *others = sorted(holders[box])
+        at = slice(i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES)
+        for process in others:
+            if by_process[process][at] != by_process[first][at]:
+                index = ", ".join(f"{start}:{stop}" for start, stop in box)
+                what = f"shard [{index}]" if box else "element"
+                who = there.link.who
+                raise ArgumentError(
+                    with_location(
+                        f"{word} has other elements in {who(process)} than in {who(first)} for the "
+                        f"{what} of an array of type {type}, which {sharding} replicates; pass "
+                        "the same in every process, or a sharding that gives each its own shard"
+                    )
+                )

@@ -1,0 +1,103 @@
+"""Conversion of JAX's meshes, partition specs and shardings."""
+
+from typing import Any
+
+import jax
+
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.shardings.abstract_mesh import AbstractMesh
+from shardir.frontend.shardings.devices import devices as all_devices
+from shardir.frontend.shardings.mesh import Mesh, current_mesh, make_mesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def convert_mesh(mesh: Any) -> Mesh:
+    """Return the mesh of shardir for a JAX mesh.
+
+    This is the current mesh (`with mesh:`) if it has the same axes, or the same axis names if it is
+    an `AbstractMesh`; otherwise a mesh of this machine's devices with the same ids. It is an
+    `AbstractMesh` if the JAX mesh is abstract or there are not enough devices.
+    """
+    shape = {str(name): int(size) for name, size in mesh.shape.items()}
+    current = current_mesh()
+    if current is None or not all(name in current.shape for name in shape):
+        return _make_mesh(mesh, shape)
+    fits = isinstance(current, AbstractMesh) or shape.items() <= current.shape.items()
+    return current if fits else _make_mesh(mesh, shape)
+
+
+def _make_mesh(mesh: Any, shape: dict[str, int]) -> Mesh:
+    names, sizes = tuple(shape), tuple(shape.values())
+    known = {device.id: device for device in all_devices()}
+    numbers = getattr(mesh, "device_ids", None) if isinstance(mesh, jax.sharding.Mesh) else None
+    if numbers is not None and all(int(i) in known for i in numbers.flat):
+        import numpy as np
+
+        chosen = np.array([known[int(i)] for i in numbers.flat], dtype=object)
+        return Mesh(chosen.reshape(numbers.shape), names)
+    if len(known) >= _size_product(sizes):
+        return make_mesh(sizes, names)
+    return AbstractMesh(sizes, names)
+
+
+def _size_product(sizes: tuple[int, ...]) -> int:
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
+def convert_spec(spec: Any) -> PartitionSpec:
+    """Return the partition spec of shardir for one of JAX."""
+    free = jax.sharding.PartitionSpec.UNCONSTRAINED
+    return PartitionSpec(*(UNCONSTRAINED if entry is free else entry for entry in spec))
+
+
+def convert_sharding(sharding: Any, unconstrained: Any = ()) -> NamedSharding | None:
+    """Return the sharding of shardir for one of JAX; `None` if it states nothing.
+
+    The dimensions in `unconstrained` are unconstrained. Raise `ShardingError` for shardings over
+    several devices that are not named.
+    """
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        if sharding.mesh.empty:
+            return None
+        spec = convert_spec(sharding.spec)
+        if unconstrained:
+            last = max(max(unconstrained) + 1, len(spec))
+            entries = [spec[i] if i < len(spec) else None for i in range(last)]
+            spec = PartitionSpec(
+                *(UNCONSTRAINED if i in unconstrained else entry for i, entry in enumerate(entries))
+            )
+        return NamedSharding(convert_mesh(sharding.mesh), spec)
+    if sharding is None or not isinstance(sharding, jax.sharding.Sharding):
+        return None  # JAX represents an unspecified sharding in this way.
+    if len(sharding.device_set) == 1:
+        return None
+    raise ShardingError(
+        with_location(
+            f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make it "
+            "one, over a mesh with named axes"
+        )
+    )
+
+
+def constrain_as_jax(value: Tracer, sharding: Any, unconstrained: Any = ()) -> Tracer:
+    """Constrain a value to a JAX sharding."""
+    found = convert_sharding(sharding, unconstrained)
+    return value if found is None else constrain(value, found)
+
+
+def constrain_to_typed_sharding(value: Tracer, sharding: Any) -> Tracer:
+    """Constrain a value to a sharding that is part of its type in JAX: that of an explicit mesh.
+
+    Such a sharding does not constrain the other mesh axes, which the compiler may use.
+    """
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return value
+    explicit = jax.sharding.AxisType.Explicit
+    return constrain_as_jax(value, sharding) if explicit in sharding.mesh.axis_types else value

@@ -1,0 +1,137 @@
+"""Evaluation of jaxprs, equation by equation, in the current trace.
+
+The equations become operations of the current trace, so that all transformations of traced
+functions (differentiation, batching, partitioning) apply to them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from shardir.errors import suggest_name
+from shardir.frontend.arrays.array import Array, from_numpy
+from shardir.frontend.interop.equation_locations import EquationLocations
+from shardir.frontend.interop.jax_arrays import convert_array
+from shardir.frontend.interop.primitive_aliases import canonical_name
+from shardir.frontend.interop.rule_registry import (
+    FLOAT0,
+    RULES,
+    Equation,
+    ImportedProgramError,
+    LiteralScalar,
+    UnknownPrimitiveError,
+    dtype_name_of,
+)
+from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
+from shardir.frontend.source_locations import override_position, with_location
+from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer
+from shardir.frontend.tracing.trace import use_trace
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
+
+ClosedJaxpr = Any
+"""A `ClosedJaxpr`: a jaxpr and its constants."""
+
+
+class JaxprReader:
+    """An evaluator of the jaxprs of one call."""
+
+    def __init__(self, constants: dict[int, tuple[Any, Array]] | None = None) -> None:
+        self._places = EquationLocations()
+        self._constants = {} if constants is None else constants
+
+    def read(self, closed: ClosedJaxpr, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
+        """Return the results of a closed jaxpr for these arguments."""
+        return self.read_open(closed.jaxpr, closed.consts, args)
+
+    def read_open(
+        self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
+    ) -> list[Tracer]:
+        """Return the results of a jaxpr with separate constants."""
+        values: dict[Any, Tracer | LiteralScalar] = {}
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            values[variable] = self.constant(const)
+        values.update(zip(jaxpr.invars, args, strict=True))
+
+        def value_of(atom: Any) -> Tracer | LiteralScalar:
+            return self.literal(atom) if isinstance(atom, core.Literal) else values[atom]
+
+        for equation in jaxpr.eqns:
+            with override_position(self._places.of(equation)):
+                results = self._apply(equation, [value_of(atom) for atom in equation.invars])
+            values.update(zip(equation.outvars, results, strict=True))
+        found = [value_of(atom) for atom in jaxpr.outvars]
+        return [x.tracer() if isinstance(x, LiteralScalar) else x for x in found]
+
+    def literal(self, literal: Any) -> Tracer | LiteralScalar:
+        """Return the value of a literal operand."""
+        value, aval = literal.val, literal.aval
+        if aval.shape or aval.dtype == FLOAT0:
+            return self.constant(value)
+        return LiteralScalar(
+            np.asarray(value).item(), dtype_name_of(aval.dtype), bool(aval.weak_type)
+        )
+
+    def constant(self, value: Any) -> Tracer:
+        """Return an array constant of a jaxpr as a tracer."""
+        if isinstance(value, Tracer):
+            return value
+        if value.dtype == FLOAT0:
+            return as_tracer(np.zeros(value.shape, bool))
+        known = self._constants.get(id(value))
+        if known is None:
+            with use_trace(None):  # This is an array, not a value of the current program.
+                array = convert_array(value)
+            if not isinstance(array, Array):
+                array = np.asarray(array)
+                if array.nbytes <= MAX_CONSTANT_BYTES:
+                    return as_tracer(array)
+                array = from_numpy(array)
+            known = self._constants[id(value)] = value, array
+        return as_tracer(known[1])
+
+    def _apply(self, equation: Any, operands: list[Tracer | LiteralScalar]) -> list[Tracer]:
+        name = canonical_name(equation.primitive.name)
+        rule = RULES.get(name)
+        if rule is None:
+            raise UnknownPrimitiveError(
+                with_location(
+                    f"the primitive {equation.primitive.name!r} of JAX has no rule"
+                    f"{format_suggestion(name)}; compute it by other functions of jax.lax, or by "
+                    "jax.pure_callback on the host"
+                )
+            )
+        avals = [variable.aval for variable in equation.outvars]
+        params = {key: _to_python_integers(value) for key, value in equation.params.items()}
+        found = rule(Equation(name, params, operands, avals, self, equation))
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        tracers = [as_tracer(x) for x in results]
+        for tracer, aval in zip(tracers, avals, strict=True):
+            _check_result_type(name, tracer, aval)
+        return set_weak_types(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])
+
+
+def _to_python_integers(param: Any) -> Any:
+    """Replace NumPy integers in a parameter by Python integers."""
+    if type(param) in (tuple, list):
+        return type(param)(map(_to_python_integers, param))
+    return int(param) if isinstance(param, np.integer) else param
+
+
+def format_suggestion(name: str) -> str:
+    """Return the closest name of a rule in parentheses, or an empty string."""
+    close = suggest_name(name, RULES)
+    return f" ({close})" if close else ""
+
+
+def _check_result_type(name: str, tracer: Tracer, aval: Any) -> None:
+    """Raise `ImportedProgramError` if a result has another type than in JAX."""
+    expected = TensorType(tuple(aval.shape), dtype_name_of(aval.dtype))
+    if tracer.value.type != expected:
+        raise ImportedProgramError(
+            with_location(
+                f"{name} of JAX returns {expected}, but its rule returns {tracer.value.type}"
+            )
+        )

@@ -1,0 +1,133 @@
+"""The registry of translation rules of JAX primitives.
+
+A rule takes an `Equation` and returns the tracer of its result, or a sequence of tracers. The
+modules `rules_*` register rules; `primitive_aliases` lists other names of primitives in other JAX
+versions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from shardir.errors import ShardirError
+from shardir.frontend.tracing.operands import splat
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from shardir.frontend.interop.jaxpr_reader import JaxprReader
+
+
+class UnknownPrimitiveError(ShardirError, NotImplementedError):
+    """A primitive, or a form of it, has no rule."""
+
+
+class ImportedProgramError(ShardirError, TypeError):
+    """A program of another library has another meaning in shardir."""
+
+
+Rule = Callable[["Equation"], Any]
+RULES: dict[str, Rule] = {}
+"""The rule of each primitive by its name in JAX 0.10."""
+
+
+@dataclass(frozen=True)
+class LiteralScalar:
+    """A scalar literal of a jaxpr, which broadcasts to the shape of the other operands."""
+
+    value: Any
+    dtype: str
+    weak: bool
+
+    def tracer(self, shape: Sequence[int] = ()) -> Tracer:
+        return splat(self.value, TensorType(tuple(shape), self.dtype), self.weak)
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One equation of a jaxpr: its parameters, operands, results and reader.
+
+    `operands` are tracers, or `Scalar` for literals.
+    """
+
+    name: str
+    params: dict[str, Any]
+    operands: list[Tracer | LiteralScalar]
+    results: list[Any]
+    reader: "JaxprReader"
+    source: Any
+
+    @property
+    def tracers(self) -> list[Tracer]:
+        """Return the operands as tracers; literals have rank 0."""
+        return [x.tracer() if isinstance(x, LiteralScalar) else x for x in self.operands]
+
+    def shape(self, number: int = 0) -> tuple[int, ...]:
+        """Return the shape of a result."""
+        shape: tuple[int, ...] = tuple(self.results[number].shape)
+        return shape
+
+    def dtype(self, number: int = 0) -> str:
+        """Return the element type of a result."""
+        return dtype_name_of(self.results[number].dtype)
+
+    def aligned(self, shape: Sequence[int] | None = None) -> list[Tracer]:
+        """Return the operands as tracers; literals are broadcast to `shape` or that of the
+        result.
+        """
+        target = self.shape() if shape is None else shape
+        return [x.tracer(target) if isinstance(x, LiteralScalar) else x for x in self.operands]
+
+    def refuse(self, form: str, way_out: str) -> UnknownPrimitiveError:
+        """Return the error for an unsupported form of the primitive."""
+        from shardir.frontend.source_locations import with_location
+
+        return UnknownPrimitiveError(with_location(f"{self.name} of JAX with {form}; {way_out}"))
+
+
+FLOAT0 = jax.dtypes.float0
+"""The element type of the tangents of integers: float0, which has no values."""
+
+
+def dtype_name_of(dtype: Any) -> str:
+    """Return the name in the IR of an element type of JAX; typed PRNG keys are `key`.
+
+    In a jaxpr that JAX differentiated, the tangent of an integer may be a value without content,
+    which a bool represents.
+    """
+    if dtype == FLOAT0:
+        return "bool"
+    return "key" if str(dtype).startswith("key<") else dtype_of(dtype)
+
+
+def register_rule(*names: str) -> Callable[[Rule], Rule]:
+    """Return a decorator that registers a rule under these names."""
+
+    def decorate(function: Rule) -> Rule:
+        for name in names:
+            assert name not in RULES, f"{name} has a rule"
+            RULES[name] = function
+        return function
+
+    return decorate
+
+
+def register_elementwise(name: str, function: Callable[..., Any]) -> None:
+    """Register an elementwise function as the rule of a primitive."""
+    register_rule(name)(lambda equation: function(*equation.aligned()))
+
+
+def register_function(name: str, function: Callable[..., Any], **options: str) -> None:
+    """Register a function as the rule of a primitive.
+
+    `options` maps parameters of the function to parameters of the primitive.
+    """
+
+    def apply_function(equation: Equation) -> Any:
+        keywords = {ours: equation.params[theirs] for ours, theirs in options.items()}
+        return function(*equation.tracers, **keywords)
+
+    register_rule(name)(apply_function)

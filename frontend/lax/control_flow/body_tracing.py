@@ -1,0 +1,165 @@
+"""Tracing of user functions as blocks of one operation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardir.frontend.dispatch.eager_call import is_array_like
+from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import as_tracer, convert
+from shardir.frontend.tracing.parameters import check_call_signature
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.trace import trace_block
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import record_queries
+from shardir.ir.module import Block
+from shardir.op_rules.vma import Varying
+
+DtypeAndWeak = tuple[str, bool]
+"""An element type and whether it is weakly typed."""
+
+
+@dataclass(frozen=True)
+class TracedBody:
+    """A traced function: its block, the abstract values of its results, and their containers."""
+
+    block: Block
+    results: tuple[AbstractValue, ...]
+    structure: tree.PyTreeDef
+    asked: bool
+    """Whether the trace depended on the manual axes along which values vary."""
+
+
+def trace_body(
+    fun: Callable[..., Any],
+    params: Sequence[AbstractValue],
+    structures: Sequence[tree.PyTreeDef],
+    what: str,
+    names: Sequence[str] = (),
+    kinds: Sequence[DtypeAndWeak] | None = None,
+    origins: Sequence[Tracer | Varying] = (),
+    decision: Tracer | Varying | None = None,
+) -> TracedBody:
+    """Trace `fun`, called with one container for each of `structures`.
+
+    The leaves of its arguments are `params`; its results are converted to `kinds` if given. `what`
+    is the label in errors. `origins` are the values that `params` represent at first, or the manual
+    axes along which these vary; `decision` is the value on which the execution of the block
+    depends.
+    """
+    structures_out: list[tree.PyTreeDef] = []
+
+    def flat(*leaves: Tracer) -> list[Tracer]:
+        rest = iter(leaves)
+        args = [
+            tree.unflatten(structure, [next(rest) for _ in range(structure.num_leaves)])
+            for structure in structures
+        ]
+        check_call_signature(fun, what, args)
+        out, structure = tree.flatten(fun(*args))
+        structures_out.append(structure)
+        results = [_check_returned(x, what) for x in out]
+        if kinds is not None:
+            results = [convert(x, *kind) for x, kind in zip(results, kinds, strict=True)]
+        return results
+
+    with record_queries() as watch:
+        block, results = trace_block(flat, params, what, names, origins, decision)
+    return TracedBody(block, results, structures_out[-1], watch.asked)
+
+
+def _check_returned(x: Any, what: str) -> Tracer:
+    if not is_array_like(x):
+        raise ControlFlowError(
+            with_location(f"{what} returned {brief_with_type(x)}, which is no array")
+        )
+    return as_tracer(x)
+
+
+def leaf_names(container: Any, stem: str) -> list[str]:
+    """Return names for the leaves of a container: the stem, numbered if there are several."""
+    count = len(tree.leaves(container))
+    return [stem] if count == 1 else [f"{stem}.{i}" for i in range(count)]
+
+
+def flatten_to_tracers(container: Any, what: str) -> tuple[list[Tracer], tree.PyTreeDef]:
+    """Return the leaves of a container as tracers; raise `ControlFlowError` for other leaves."""
+    leaves, structure = tree.flatten(container)
+    for leaf in leaves:
+        if not is_array_like(leaf):
+            raise ControlFlowError(
+                with_location(f"{what} is {brief_with_type(leaf)}, which is no array")
+            )
+    return [as_tracer(x) for x in leaves], structure
+
+
+def as_list(results: Any) -> list[Tracer]:
+    """Return the results of `emit` as a list."""
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def set_weak_types(results: Sequence[Tracer], weak: Sequence[bool]) -> list[Tracer]:
+    """Return the same values with the given weak types."""
+    pairs = zip(results, weak, strict=True)
+    return [Tracer(r._trace, r.value, is_weak, r._site) for r, is_weak in pairs]
+
+
+def dtype_and_weak(abstract: AbstractValue) -> DtypeAndWeak:
+    """Return the element type and the weak type of an abstract value."""
+    return abstract.type.dtype, abstract.weak
+
+
+def match_carry_types(
+    carried: Sequence[Tracer], out: Sequence[AbstractValue], what: str
+) -> list[Tracer] | None:
+    """Convert the carried values to the element types that the body returns.
+
+    Return `None` if they have these types already. Only weakly typed values change. Raise
+    `ControlFlowError` if other types differ.
+    """
+    changed = False
+    values = []
+    for i, (value, returned) in enumerate(zip(carried, out, strict=True)):
+        have = value.abstract
+        joined = (
+            dtype_and_weak(have)
+            if have == returned
+            else promotion.result_type(dtype_and_weak(have), dtype_and_weak(returned))
+        )
+        same_type = have.type == returned.type
+        widens = (
+            have.weak
+            and joined[0] == returned.type.dtype
+            and have.type.shape == returned.type.shape
+        )
+        narrows = (
+            returned.weak
+            and joined[0] == have.type.dtype
+            and have.type.shape == returned.type.shape
+        )
+        if not (same_type or widens or narrows):
+            raise ControlFlowError(
+                with_location(
+                    f"{what} must return the types of its carry: value {i} is {have.type} in the "
+                    f"carry and {returned.type} in the result; make both one type, for example "
+                    "with .astype"
+                )
+            )
+        changed = changed or dtype_and_weak(have) != joined
+        values.append(convert(value, *joined))
+    return values if changed else None
+
+
+def check_structure(expected: tree.PyTreeDef, got: tree.PyTreeDef, what: str) -> None:
+    """Raise `ControlFlowError` unless the body returns the containers of its carry."""
+    if expected != got:
+        raise ControlFlowError(
+            with_location(
+                f"{what} must return containers like its carry {format_structure(expected)}, got {format_structure(got)}"
+            )
+        )

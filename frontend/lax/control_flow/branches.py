@@ -1,0 +1,158 @@
+"""Branches on traced values: `cond` and `switch`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.lax.control_flow.body_tracing import (
+    DtypeAndWeak,
+    as_list,
+    dtype_and_weak,
+    set_weak_types,
+    trace_body,
+)
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.shardings.devices import local_devices
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import as_tracer, convert, splat
+from shardir.frontend.tracing.parameters import call_user_function, check_call_signature
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INTEGERS
+
+_UNSET = object()
+
+
+def cond(
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = _UNSET,
+) -> Any:
+    """Return `true_fun(*operands)` if the scalar `pred` is true (or not zero), else
+    `false_fun(*operands)`.
+
+    Both functions must return the same containers, shapes and element types; otherwise raise
+    `ControlFlowError`. `operand` is an alternative way to pass a single operand.
+    """
+    if operand is not _UNSET:
+        operands = (*operands, operand)
+    return _cond(pred, true_fun, false_fun, *operands)
+
+
+@public(static=("true_fun", "false_fun"), cached=False)
+def _cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
+    which = as_tracer(pred)
+    if which.ndim:
+        raise ControlFlowError(
+            with_location(
+                f"cond takes a scalar as condition, got {which.value.type}; use snp.where for "
+                "elements"
+            )
+        )
+    return _emit_case(as_bool(which), (false_fun, true_fun), operands, "a branch of cond")
+
+
+@public(static=("branches",), cached=False)
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """Return `branches[index](*operands)`; an index out of range is clamped.
+
+    All branches must return the same containers, shapes and element types; otherwise raise
+    `ControlFlowError`.
+    """
+    branches = tuple(branches)
+    if not branches:
+        raise ControlFlowError(with_location("switch needs at least one branch"))
+    which = as_tracer(index)
+    if which.ndim or which.value.type.dtype not in INTEGERS:
+        raise ControlFlowError(
+            with_location(f"switch takes an integer of rank 0 as index, got {which.value.type}")
+        )
+    if len(branches) == 1:
+        return branches[0](*operands)
+    return _emit_case(
+        _clamp_index(which, len(branches) - 1), branches, operands, "a branch of switch"
+    )
+
+
+def _clamp_index(index: Tracer, last: int) -> Tracer:
+    kind = index.value.type
+    highest = splat(min(last, int(np.iinfo(kind.numpy).max)), kind)
+    return convert(emit("clamp", splat(0, kind), index, highest), "i32")
+
+
+def _emit_case(
+    which: Tracer, branches: Sequence[Callable[..., Any]], operands: Sequence[Any], what: str
+) -> Any:
+    for branch in branches:
+        check_call_signature(branch, what, operands)
+
+    def trace_branches(kinds: Sequence[DtypeAndWeak] | None = None) -> Any:
+        return [
+            trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which)
+            for f in branches
+        ]
+
+    bodies = trace_branches()
+    first = bodies[0]
+    for other in bodies[1:]:
+        if other.structure != first.structure:
+            raise ControlFlowError(
+                with_location(
+                    "branches must return the same containers, got "
+                    f"{format_structure(first.structure)} and {format_structure(other.structure)}"
+                )
+            )
+    kinds: list[DtypeAndWeak] = []
+    for i, results in enumerate(zip(*(body.results for body in bodies), strict=True)):
+        common = promotion.result_type(*map(dtype_and_weak, results))
+        if any(
+            r.type.shape != results[0].type.shape or (r.type.dtype != common[0] and not r.weak)
+            for r in results
+        ):
+            types = " and ".join(dict.fromkeys(str(r.type) for r in results))
+            raise ControlFlowError(
+                with_location(
+                    f"branches must return the same types: value {i} is {types}; make them one "
+                    "type, for example with .astype"
+                )
+            )
+        kinds.append(common)
+    if any(
+        dtype_and_weak(r) != k for body in bodies for r, k in zip(body.results, kinds, strict=True)
+    ):
+        bodies = trace_branches(kinds)
+    # Without results the operation may have effects; without effects it is dead code.
+    emitted = as_list(emit("case", which, blocks=tuple(body.block for body in bodies)))
+    return tree.unflatten(first.structure, set_weak_types(emitted, [weak for _, weak in kinds]))
+
+
+def platform_dependent(
+    *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
+) -> Any:
+    """Call the function for the platform of the local devices (`cpu=...`), or `default`.
+
+    Raise `ControlFlowError` if there is neither.
+    """
+    platform = local_devices()[0].platform
+    chosen = per_platform.get(platform, default)
+    if chosen is None:
+        known = ", ".join(sorted(per_platform)) or "none"
+        raise ControlFlowError(
+            with_location(
+                f"platform_dependent has functions for {known} and is to run on {platform}; "
+                "give it a default"
+            )
+        )
+    return call_user_function(
+        chosen, f"the function of platform_dependent for {platform}", args, {}
+    )

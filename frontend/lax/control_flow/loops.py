@@ -1,0 +1,329 @@
+"""Loops on traced values: `scan`, `while_loop`, `fori_loop`, `map`.
+
+Each function traces its arguments as blocks of one operation. The blocks may use traced values from
+the surrounding trace, which become the constants of the loop. Semantics follow `jax.lax`.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError, ControlFlowError, NumberRangeError
+from shardir.frontend.lax.control_flow.body_tracing import (
+    TracedBody,
+    as_list,
+    check_structure,
+    dtype_and_weak,
+    flatten_to_tracers,
+    leaf_names,
+    match_carry_types,
+    set_weak_types,
+    trace_body,
+)
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
+from shardir.frontend.tracing.parameters import check_call_signature
+from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.op_rules.vma import NOT_VARYING, Varying
+
+
+@public(static=("f", "length", "reverse", "unroll"), cached=False)
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Carry `init` through `f(carry, x) -> (carry, y)` along the first dimension of `xs`.
+
+    Return the last carry and the stacked `y`. `length` is required only without `xs`; `reverse`
+    iterates from the last slice to the first; `unroll` is accepted for compatibility and ignored.
+    Raise `ControlFlowError` if the carry changes its containers, shape or element type, or if the
+    leading sizes of `xs` differ.
+    """
+    check_integer("unroll of scan", unroll, least=0)
+    what = "the body of scan"
+    carried, structure = flatten_to_tracers(init, "the carry of scan")
+    stacked, stacked_structure = flatten_to_tracers(xs, "an entry of xs of scan")
+    count = _scan_length(stacked, length)
+    slices = [
+        AbstractValue(TensorType(x.shape[1:], x.value.type.dtype), x.weak_type) for x in stacked
+    ]
+    names = [*leaf_names(init, "carry"), *leaf_names(xs, "x")]
+    kinds = None
+    origins: list[Tracer | Varying] = [*carried, *stacked]
+    while True:
+        params = [*(c.abstract for c in carried), *slices]
+        traced = trace_body(f, params, (structure, stacked_structure), what, names, kinds, origins)
+        outs = _check_pair(traced, structure, what)
+        changed = match_carry_types(carried, traced.results[: len(carried)], what)
+        if changed is not None:
+            carried = changed
+            continue
+        varies = _carried_vma(traced, origins, len(carried))
+        if varies is not None:
+            origins = [*varies]
+            continue
+        # Weakly typed results adopt the type of the carry.
+        given = [c.value.type.dtype for c in carried]
+        if [r.type.dtype for r in traced.results[: len(carried)]] == given:
+            break
+        kinds = [*(dtype_and_weak(c.abstract) for c in carried), *(dtype_and_weak(y) for y in outs)]
+    # Without results the operation may have effects; without effects it is dead code.
+    results = as_list(
+        emit(
+            "scan",
+            *carried,
+            *stacked,
+            blocks=(traced.block,),
+            carries=len(carried),
+            length=count,
+            reverse=bool(reverse),
+        )
+    )
+    weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
+    both: tuple[Any, Any] = tree.unflatten(traced.structure, set_weak_types(results, weak))
+    return both
+
+
+def _check_pair(
+    traced: TracedBody, structure: tree.PyTreeDef, what: str
+) -> tuple[AbstractValue, ...]:
+    """Return the abstract values of the `y` of a body, which must return (carry, y)."""
+    out = tree.unflatten(traced.structure, range(traced.structure.num_leaves))
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        found = "one array" if traced.structure.is_leaf() else format_structure(traced.structure)
+        raise ControlFlowError(
+            with_location(f"{what} must return a pair (carry, y), it returned {found}")
+        )
+    check_structure(structure, tree.structure(out[0]), what)
+    return traced.results[structure.num_leaves :]
+
+
+def _scan_length(stacked: Sequence[Tracer], length: int | None) -> int:
+    sizes = []
+    for x in stacked:
+        if not x.ndim:
+            raise ControlFlowError(
+                with_location(
+                    "scan iterates along the first dimension of xs; one of them is a scalar"
+                )
+            )
+        sizes.append(x.shape[0])
+    if length is not None:
+        if not hasattr(length, "__index__"):
+            raise ControlFlowError(
+                with_location(f"the length of scan is a whole number, got {length!r}")
+            )
+        _check_index_range("the length of scan", index(length), canonical_dtype("i64"))
+        sizes.append(index(length))
+    if not sizes:
+        raise ControlFlowError(with_location("scan without xs needs length="))
+    if len(set(sizes)) > 1:
+        described = ", ".join(str(size) for size in sizes)
+        raise ControlFlowError(with_location(f"scan needs one leading size, got {described}"))
+    return sizes[0]
+
+
+def _check_index_range(what: str, number: int, dtype: str) -> None:
+    """Raise `NumberRangeError` unless a bound of a loop fits into the integer type."""
+    bounds = np.iinfo(NUMPY_DTYPES[dtype])
+    if not bounds.min <= number <= bounds.max:
+        can_widen = dtype == canonical_dtype("i64") == "i32"
+        hint = "; shardir.enable_x64() makes it int64" if can_widen else ""
+        raise NumberRangeError(
+            with_location(
+                f"{what} is {number}, which does not fit into {bounds.dtype}, the type of the "
+                f"loop counter{hint}"
+            )
+        )
+
+
+@public(static=("cond_fun", "body_fun"), cached=False)
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
+    """Apply `body_fun` to `init_val` repeatedly while `cond_fun` returns true.
+
+    `cond_fun` must return a bool of rank 0, `body_fun` the containers and types of its argument.
+    There is no reverse-mode derivative; use `fori_loop` with static bounds or `scan` if one is
+    required.
+    """
+    what = "the body of while_loop"
+    carried, structure = flatten_to_tracers(init_val, "the carry of while_loop")
+    if not carried:
+        raise ControlFlowError(
+            with_location("while_loop carries nothing; it would never end or never run")
+        )
+    names = leaf_names(init_val, "carry")
+    kinds = None
+    origins: list[Tracer | Varying] = [*carried]
+    varying: Varying = NOT_VARYING
+    while True:
+        params = [c.abstract for c in carried]
+        body = trace_body(body_fun, params, (structure,), what, names, kinds, origins, varying)
+        check_structure(structure, body.structure, what)
+        changed = match_carry_types(carried, body.results, what)
+        if changed is not None:
+            carried = changed
+        elif (varies := _carried_vma(body, origins, len(carried))) is not None:
+            origins = [*varies]
+        elif [r.type for r in body.results] != [p.type for p in params]:
+            kinds = [dtype_and_weak(p) for p in params]
+        else:
+            test = "the condition of while_loop"
+            condition = trace_body(cond_fun, params, (structure,), test, names, None, origins)
+            if not body.asked:
+                break
+            # Devices that stop after different numbers of iterations have different values.
+            condition_vma = NOT_VARYING.union(
+                *varying_axes_of_returns(condition.block, varying_axes_of(origins))
+            )
+            if condition_vma <= varying:
+                break
+            varying |= condition_vma
+            origins = [varies | varying for varies in varying_axes_of(origins)]
+    returned_types = [str(a.type) for a in condition.results]
+    if returned_types != ["bool[]"]:
+        raise ControlFlowError(
+            with_location(
+                "the condition of while_loop must return one bool[], it returned "
+                f"{', '.join(returned_types) or 'nothing'}"
+            )
+        )
+    results = as_list(emit("while", *carried, blocks=(condition.block, body.block)))
+    return tree.unflatten(structure, set_weak_types(results, [c.weak_type for c in carried]))
+
+
+def _carried_vma(
+    body: TracedBody, origins: Sequence[Tracer | Varying], count: int
+) -> list[Varying] | None:
+    """Return the manual axes along which parameters vary after an iteration.
+
+    The first `count` parameters are carried. Return `None` if the axes do not change, or if the
+    body does not depend on them.
+    """
+    if not body.asked:
+        return None
+    starts = varying_axes_of(origins)
+    ends = varying_axes_of_returns(body.block, starts)
+    grown = [a | b for a, b in zip(starts[:count], ends[:count], strict=True)]
+    return None if grown == starts[:count] else [*grown, *starts[count:]]
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
+    """Apply `body_fun(i, value) -> value` for i = lower, ..., upper - 1, beginning with `init_val`.
+
+    With concrete bounds this is a `scan`, which has reverse-mode derivatives; otherwise a
+    `while_loop`. Bounds are integers of one type; a Python integer adopts the type of the other
+    bound. `unroll` is accepted for compatibility and ignored. Raise `NumberRangeError` for concrete
+    bounds whose indices, or whose number of iterations, do not fit the index type, and
+    `ControlFlowError` for bounds of two types.
+    """
+    if unroll is not None:
+        check_integer("unroll of fori_loop", unroll, least=0)
+    start, stop = _concrete_bound(lower), _concrete_bound(upper)
+    if start is not None and stop is not None:
+        count = max(stop - start, 0)
+        _check_index_range("lower of fori_loop", start, canonical_dtype("i64"))
+        _check_index_range(
+            "the last index of fori_loop", max(start, stop - 1), canonical_dtype("i64")
+        )
+        _check_index_range("the number of rounds of fori_loop", count, canonical_dtype("i64"))
+        return _loop_with_static_bounds(start, count, body_fun, init_val)
+    for name, given, other in (("lower", start, upper), ("upper", stop, lower)):
+        if given is not None and hasattr(other, "dtype"):
+            dtype, is_weak = operand_dtype(other)
+            _check_index_range(
+                f"{name} of fori_loop", given, canonical_dtype("i64") if is_weak else dtype
+            )
+    return _loop_with_traced_bounds(lower, upper, body_fun, init_val)
+
+
+def _concrete_bound(bound: Any) -> int | None:
+    """Return the bound if it is a concrete integer, else `None`."""
+    is_integer = isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
+    return int(bound) if is_integer else None
+
+
+def _loop_with_static_bounds(
+    start: int, count: int, body_fun: Callable[..., Any], init_val: Any
+) -> Any:
+    what = "the body of fori_loop"
+
+    def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        i, value = carry
+        check_call_signature(body_fun, what, (i, value))
+        found = body_fun(i, value)
+        check_structure(tree.structure(value), tree.structure(found), what)
+        return (i + 1, found), None
+
+    # The index is weakly typed: it adopts the element type of the other operand.
+    return scan(step, (start, init_val), None, length=count)[0][1]
+
+
+@public(static=("body_fun",), cached=False, name="fori_loop")
+def _loop_with_traced_bounds(
+    lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any
+) -> Any:
+    bounds = [as_tracer(lower), as_tracer(upper)]
+    for bound in bounds:
+        if bound.value.type.dtype not in INTEGERS or bound.ndim:
+            raise ControlFlowError(
+                with_location(
+                    f"the bounds of fori_loop are integers of rank 0, got {bound.value.type}"
+                )
+            )
+    typed = list(dict.fromkeys(b.value.type.dtype for b in bounds if not b.weak_type))
+    if len(typed) > 1:
+        raise ControlFlowError(
+            with_location(
+                f"the bounds of fori_loop are integers of one type, got {' and '.join(typed)}; "
+                "convert one with astype"
+            )
+        )
+    dtype = typed[0] if typed else canonical_dtype("i64")
+    weak = all(bound.weak_type for bound in bounds)
+    first, last = (convert(bound, dtype, weak) for bound in bounds)
+
+    def is_below_bound(carry: tuple[Any, Any]) -> Any:
+        return emit("lt", carry[0], last)
+
+    def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        i, value = carry
+        next_index = emit("add", i, splat(1, i.value.type), weak=i.weak_type)
+        check_call_signature(body_fun, "the body of fori_loop", (i, value))
+        return next_index, body_fun(i, value)
+
+    return while_loop(is_below_bound, body, (first, init_val))[1]
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """Apply `f` to every slice of `xs` along the first dimension in sequence, and stack the
+    results.
+
+    `batch_size` is accepted for compatibility and ignored.
+    """
+    if not callable(f):
+        raise ArgumentError(with_location(f"map takes a function, got {brief(f)}"))
+    return scan(lambda _, x: (None, f(x)), None, xs)[1]

@@ -1,0 +1,184 @@
+"""Reductions with a binary function: of complete dimensions, and of sliding windows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
+from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, broadcast, convert
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.trace import emit, trace_block
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.operation import Symbol
+from shardir.ir.types import INTEGERS, TensorType
+
+_REDUCTION_OF_OP = {
+    "add": "add",
+    "mul": "mul",
+    "maximum": "max",
+    "minimum": "min",
+    "or": "max",
+    "and": "min",
+}
+_FULL_REDUCTION_OF = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
+
+def _match_reduction(
+    computation: Callable[..., Any], dtype: str, what: str
+) -> tuple[str, str] | None:
+    """Return the operation that a binary function emits, and the name of its reduction.
+
+    Return `None` for every other function.
+    """
+    params = [AbstractValue(TensorType((), dtype))] * 2
+    label = f"the computation of {what}"
+    block, _ = trace_block(lambda x, y: [as_tracer(computation(x, y))], params, label)
+    if len(block.ops) == 1:
+        op = block.ops[0]
+        takes_both = set(op.operands) == set(block.params) and block.returns == op.results
+        logic = op.spec.name in ("or", "and")
+        if takes_both and op.spec.name in _REDUCTION_OF_OP and logic == (dtype == "bool"):
+            return op.spec.name, _REDUCTION_OF_OP[op.spec.name]
+    return None
+
+
+def _require_reduction(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str]:
+    """Return the result of `_match_reduction`; raise `OperationTypeError` for every other
+    function.
+    """
+    if (kind := _match_reduction(computation, dtype, what)) is not None:
+        return kind
+    raise OperationTypeError(
+        with_location(
+            f"{what} takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
+            "lax.bitwise_and) as its computation; loop with lax.scan for others"
+        )
+    )
+
+
+def _identity_of(op: str, dtype: str) -> Any:
+    if op in ("add", "mul"):
+        return int(op == "mul")
+    if dtype == "bool":
+        return op == "min"
+    if dtype in INTEGERS:
+        limits = np.iinfo(TensorType((), dtype).numpy)
+        return int(limits.min if op == "max" else limits.max)
+    return -np.inf if op == "max" else np.inf
+
+
+@public(static=("computation", "dimensions"), cached=False)
+def reduce(
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Any,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Combine all elements along `dimensions` and the initial value by `computation`.
+
+    `computation` is associative. For several operands, a tuple, it maps two tuples of scalars to a
+    tuple. Sums, products, minima and maxima become reduction operations.
+    """
+    if isinstance(operands, (list, tuple)):
+        arrays = [as_tracer(x) for x in operands]
+        initial_values = [as_tracer(x) for x in init_values]
+        dims = canonicalize_axes(dimensions, arrays[0].ndim)
+        return reduce_pairwise(computation, arrays, initial_values, dims, single=False)
+    x, first = as_tracer(operands), as_tracer(init_values)
+    dtype = x.value.type.dtype
+    dims = canonicalize_axes(dimensions, x.ndim)
+    if (kind := _match_reduction(computation, dtype, "lax.reduce")) is None:
+        return reduce_pairwise(computation, [x], [first], dims, single=True)[0]
+    name, op = kind
+    core = {"or": "any", "and": "all"}.get(name) or _FULL_REDUCTION_OF[op]
+    reduced = emit(core, x, dims=dims)
+    return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
+
+
+def reduce_xor(operand: Any, axes: Any) -> Any:
+    """Return the exclusive or of the elements along `axes`, which are integers or bools."""
+    from shardir.frontend.lax.elementwise import bitwise_xor
+
+    like = abstract_of(operand, "operand of reduce_xor").type
+    return reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Any,
+    window_strides: Any,
+    padding: Any,
+    base_dilation: Any = None,
+    window_dilation: Any = None,
+) -> Any:
+    """Combine the elements of each window by `computation` (sum, product, maximum, minimum).
+
+    `init_value` must be the identity of the computation: 0 of a sum, -inf of a maximum. `padding`
+    is "SAME", "VALID" or (low, high) pairs, for all dimensions.
+    """
+    label = "init_value of reduce_window"
+    kind = abstract_of(init_value, label).type
+    if kind.shape or kind.dtype == "key":
+        raise OperationTypeError(with_location(f"the {label} is a number, got {kind}"))
+    return _emit_reduce_window(
+        operand,
+        np.asarray(init_value).item(),
+        computation,
+        () if window_dimensions is None else window_dimensions,
+        window_strides,
+        padding,
+        base_dilation,
+        window_dilation,
+    )
+
+
+@public(
+    static=("init", "computation", "window", "strides", "padding", "base_dilation", "dilation"),
+    cached=False,
+    name="reduce_window",
+)
+def _emit_reduce_window(
+    operand: Any,
+    init: Any,
+    computation: Callable[[Any, Any], Any],
+    window: Any,
+    strides: Any,
+    padding: Any,
+    base_dilation: Any,
+    dilation: Any,
+) -> Any:
+    x = as_tracer(operand)
+    dtype = x.value.type.dtype
+    _, op = _require_reduction(computation, dtype, "lax.reduce_window")
+    neutral = _identity_of(op, dtype)
+    if init != neutral:
+        raise OperationTypeError(
+            with_location(f"the init_value of lax.reduce_window must be {neutral} here, got {init}")
+        )
+    window = check_positive_integers("window_dimensions", window, x.ndim)
+    strides = check_positive_integers("window_strides", strides, x.ndim)
+    base = check_positive_integers("base_dilation", base_dilation, x.ndim)
+    inner = check_positive_integers("window_dilation", dilation, x.ndim)
+    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape, base, strict=True)]
+    dilated_window = [(n - 1) * s + 1 for n, s in zip(window, inner, strict=True)]
+    result: Tracer = emit(
+        "reduce_window",
+        x,
+        op=Symbol(op),
+        window=window,
+        strides=strides,
+        padding=resolve_padding(padding, sizes, dilated_window, strides),
+        base_dilation=base,
+        window_dilation=inner,
+    )
+    return result

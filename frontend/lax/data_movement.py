@@ -1,0 +1,267 @@
+"""Operations that move data without arithmetic, with the names of `jax.lax`."""
+
+import builtins
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
+from shardir.frontend.numpy.tracer_helpers.axes import (
+    canonicalize_axes,
+    canonicalize_axis,
+    canonicalize_shape,
+)
+from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast as _broadcast,
+    broadcast_shapes as _together,
+    convert,
+    is_number,
+    reshape as _reshape,
+    splat,
+)
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
+
+
+@public(static=("shape", "broadcast_dimensions"))
+def broadcast_in_dim(
+    operand: Any, shape: Any, broadcast_dimensions: Any, *, out_sharding: Any = None
+) -> Any:
+    """Broadcast `operand` to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
+    x = as_tracer(operand)
+    result = x.value.type.with_shape(shape)
+    return emit("broadcast", x, dims=tuple(broadcast_dimensions), result=result, weak=x.weak_type)
+
+
+@public(static=("sizes",))
+def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
+    """Broadcast `operand` along new leading dimensions of `sizes`."""
+    x = as_tracer(operand)
+    return _broadcast(x, (*canonicalize_shape(sizes), *x.shape))
+
+
+@public(static=("new_sizes", "dimensions"))
+def reshape(
+    operand: Any, new_sizes: Any, dimensions: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Reshape `operand`, after a transposition by `dimensions` if given, to `new_sizes`."""
+    x = as_tracer(operand)
+    if dimensions is not None:
+        x = transpose(x, dimensions)
+    return _reshape(x, tuple(new_sizes))
+
+
+@public(static=("start_dimension", "stop_dimension"))
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Merge the dimensions from `start_dimension` up to `stop_dimension` (exclusive) into one."""
+    x = as_tracer(operand)
+    merged = range(x.ndim)[start_dimension:stop_dimension]
+    if not merged:
+        raise OperationTypeError(
+            with_location(
+                f"collapse takes at least one dimension, got those from {start_dimension} up to "
+                f"{stop_dimension} of shape {x.shape}"
+            )
+        )
+    size = 1
+    for d in merged:
+        size *= x.shape[d]
+    return _reshape(x, (*x.shape[: merged.start], size, *x.shape[merged.stop :]))
+
+
+@public(static=("permutation",))
+def transpose(operand: Any, permutation: Any) -> Any:
+    """Permute dimensions: dimension i of the result is dimension `permutation[i]` of `operand`."""
+    x = as_tracer(operand)
+    return emit("transpose", x, perm=tuple(permutation), weak=x.weak_type)
+
+
+@public(static=("dimensions",))
+def rev(operand: Any, dimensions: Any) -> Any:
+    """Reverse the order of elements along `dimensions`."""
+    x = as_tracer(operand)
+    return emit("reverse", x, dims=canonicalize_axes(dimensions, x.ndim), weak=x.weak_type)
+
+
+@public(static=("dimensions",))
+def expand_dims(array: Any, dimensions: Any) -> Any:
+    """Insert dimensions of size 1 at the positions `dimensions` of the result."""
+    x = as_tracer(array)
+    rank = x.ndim + len(dimensions)
+    new = canonicalize_axes(dimensions, rank)
+    sizes = iter(x.shape)
+    return _reshape(x, tuple(1 if d in new else next(sizes) for d in range(rank)))
+
+
+@public(static=("dimensions",))
+def squeeze(array: Any, dimensions: Any) -> Any:
+    """Remove the dimensions of size 1 that `dimensions` names."""
+    x = as_tracer(array)
+    removed = canonicalize_axes(dimensions, x.ndim)
+    for d in removed:
+        if x.shape[d] != 1:
+            raise OperationTypeError(
+                with_location(
+                    f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1"
+                )
+            )
+    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in removed))
+
+
+@public(static=("dimension",))
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Concatenate arrays of one element type along `dimension`."""
+    parts = [as_tracer(x) for x in operands]
+    if not parts:
+        raise OperationTypeError(with_location("concatenate takes at least one array"))
+    weak = builtins.all(x.weak_type for x in parts)
+    return emit("concatenate", *parts, dim=canonicalize_axis(dimension, parts[0].ndim), weak=weak)
+
+
+@public(static=("sizes", "axis"))
+def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
+    """Split into parts of the given sizes along `axis`; return a list."""
+    x = as_tracer(operand)
+    dim = canonicalize_axis(axis, x.ndim)
+    sizes = tuple(map(index, sizes))
+    if sum(sizes) != x.shape[dim]:
+        raise OperationTypeError(
+            with_location(
+                f"sizes {tuple(sizes)} do not add up to dimension {dim} of shape {x.shape}"
+            )
+        )
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(slice_dim(x, dim, start, start + size))
+        start += size
+    return parts
+
+
+def stack(operands: Any, axis: int = 0) -> Any:
+    """Stack arrays of one shape along a new axis."""
+    return _stack(operands, axis)
+
+
+def unstack(operand: Any, axis: int = 0) -> tuple[Any, ...]:
+    """Return the slices of an array along `axis`, without that axis, as a tuple."""
+    return tuple(_unstack(operand, axis=axis))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """Return the shape to which `shapes` broadcast; raise an error if they do not."""
+    return _together(*map(_as_shape, shapes))
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        sizes = tuple(map(index, shape))
+    except TypeError:
+        raise OperationTypeError(
+            with_location(f"a shape is a tuple of sizes, got {shape!r}")
+        ) from None
+    if any(size < 0 for size in sizes):
+        raise OperationTypeError(
+            with_location(f"the sizes of a shape are not negative, got {sizes}")
+        )
+    return sizes
+
+
+@public(static=("padding_config",))
+def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
+    """Pad `operand` with `padding_value` by (low, high, interior) per dimension.
+
+    A negative low or high padding removes elements.
+    """
+    x = as_tracer(operand)
+    low, high, interior = zip(*padding_config, strict=True) if x.ndim else ((), (), ())
+    value = convert(as_tracer(padding_value), x.value.type.dtype)
+    return emit("pad", x, value, low=low, high=high, interior=interior, weak=x.weak_type)
+
+
+@public(static=("reps",))
+def tile(operand: Any, reps: Any) -> Any:
+    """Repeat the array `operand`, `reps` times along each dimension."""
+    from shardir.frontend import numpy as snp
+
+    x = as_tracer(operand)
+    if len(reps) != x.ndim:
+        raise OperationTypeError(
+            with_location(f"tile takes a number for each of {x.ndim} dimensions, got {len(reps)}")
+        )
+    return snp.tile(x, tuple(reps))
+
+
+@public(static=("dtype", "size"))
+def iota(dtype: Any, size: int) -> Any:
+    """Return the vector 0, 1, ..., size - 1."""
+    return emit("iota", dim=0, result=TensorType((size,), dtype_of(dtype)))
+
+
+@public(static=("dtype", "shape", "dimension"))
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+    """Return the index of every element along `dimension`."""
+    sizes = canonicalize_shape(shape)
+    dim = canonicalize_axis(dimension, len(sizes))
+    return emit("iota", dim=dim, result=TensorType(sizes, dtype_of(dtype)))
+
+
+@public(static=("shape", "dtype"), name="full")
+def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
+    return _fill(canonicalize_shape(shape), fill_value, None if dtype is None else dtype_of(dtype))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """Return an array of `shape` filled with the scalar `fill_value`, placed by `sharding` if
+    given.
+    """
+    result = _full(shape, fill_value, dtype)
+    return result if sharding is None else device_put(result, sharding)
+
+
+@public(static=("dtype", "shape"), name="full_like")
+def _full_like(x: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
+    like = as_tracer(x)
+    name = like.value.type.dtype if dtype is None else dtype_of(dtype)
+    return _fill(like.shape if shape is None else canonicalize_shape(shape), fill_value, name)
+
+
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: Any = None
+) -> Any:
+    """Return an array with the shape and element type of `x`, filled with `fill_value`.
+
+    `dtype` and `shape` replace those of `x`; `sharding` places the result.
+    """
+    result = _full_like(x, fill_value, dtype, shape)
+    return result if sharding is None else device_put(result, sharding)
+
+
+def _fill(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
+    if is_number(value) and name is not None:
+        return splat(value, TensorType(tuple(shape), name))
+    filler = as_tracer(value)
+    if filler.ndim:
+        raise OperationTypeError(
+            with_location(f"a fill value is a scalar, got {filler.value.type}")
+        )
+    return _broadcast(filler if name is None else convert(filler, name), shape)
+
+
+@public()
+def optimization_barrier(operand: Any) -> Any:
+    """Return the same values; no operation is moved across. Accepts containers."""
+    from shardir.frontend.pytree import tree
+
+    leaves, structure = tree.flatten(operand)
+    if not leaves:
+        return operand
+    results = emit("optimization_barrier", *(as_tracer(x) for x in leaves))
+    return tree.unflatten(structure, results if isinstance(results, tuple) else [results])

@@ -1,0 +1,243 @@
+"""Gather and scatter with general dimension numbers, with the names of `jax.lax`.
+
+The dimension numbers are those of StableHLO. By default, an index out of range gives a fill value
+in a gather, and drops the window in a scatter.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.indexing.getitem import fill_value_of
+from shardir.frontend.numpy.indexing.updates import convert_lossless
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, broadcast, constant, splat
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.operation import Symbol
+from shardir.ir.types import TensorType
+
+DimTuple = tuple[int, ...]
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """The correspondence of dimensions of operand, indices and result of a gather."""
+
+    offset_dims: DimTuple
+    collapsed_slice_dims: DimTuple
+    start_index_map: DimTuple
+    operand_batching_dims: DimTuple = ()
+    start_indices_batching_dims: DimTuple = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """The correspondence of dimensions of operand, indices and updates of a scatter."""
+
+    update_window_dims: DimTuple
+    inserted_window_dims: DimTuple
+    scatter_dims_to_operand_dims: DimTuple
+    operand_batching_dims: DimTuple = ()
+    scatter_indices_batching_dims: DimTuple = ()
+
+
+class GatherScatterMode(Enum):
+    """The treatment of indices out of range."""
+
+    CLIP = "clip"
+    FILL_OR_DROP = "fill"
+    PROMISE_IN_BOUNDS = "promise_in_bounds"
+
+    @staticmethod
+    def from_any(mode: Any) -> "GatherScatterMode":
+        """Return the mode that a string or `None` denotes."""
+        if isinstance(mode, GatherScatterMode):
+            return mode
+        known = {
+            None: GatherScatterMode.FILL_OR_DROP,
+            "fill": GatherScatterMode.FILL_OR_DROP,
+            "drop": GatherScatterMode.FILL_OR_DROP,
+            "clip": GatherScatterMode.CLIP,
+            "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+        }
+        if mode not in known:
+            raise OperationTypeError(
+                with_location(
+                    f"mode {mode!r} is unknown; the modes are 'fill', 'drop', 'clip' and "
+                    "'promise_in_bounds'"
+                )
+            )
+        return known[mode]
+
+
+def _as_int_tuple(dims: Any) -> DimTuple:
+    return tuple(int(d) for d in dims)
+
+
+def _start_limits(x: Tracer, index_map: DimTuple, window: dict[int, int]) -> list[int]:
+    """Return the last start along each indexed dimension for which the window is in bounds."""
+    return [x.shape[d] - window.get(d, 1) for d in index_map]
+
+
+def _are_in_bounds(indices: Tracer, limits: list[int]) -> Tracer:
+    """Return whether each index vector is in bounds, without the last dimension."""
+    kind = indices.value.type
+    last = len(kind.shape) - 1
+    high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
+    low = emit("ge", indices, splat(0, kind))
+    both = emit("and", low, emit("le", indices, high))
+    result: Tracer = emit("all", both, dims=(last,))
+    return result
+
+
+@public(
+    static=(
+        "dimension_numbers",
+        "slice_sizes",
+        "unique_indices",
+        "indices_are_sorted",
+        "mode",
+        "fill_value",
+    )
+)
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Any,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Any:
+    """Return windows of `slice_sizes` that start at index vectors (the last dimension of the
+    indices).
+
+    A window that exceeds the bounds gives `fill_value` (mode "fill"; by default NaN, or the lowest
+    signed integer), or is clamped. The derivative flows to elements of clamped windows only in mode
+    "clip", not in mode "promise_in_bounds", the default.
+    """
+    x, indices = as_tracer(operand), as_tracer(start_indices)
+    chosen = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
+    numbers = GatherDimensionNumbers(*map(_as_int_tuple, dimension_numbers))
+    sizes = _as_int_tuple(slice_sizes)
+    if len(sizes) != x.ndim:
+        raise OperationTypeError(
+            with_location(
+                f"gather takes a slice size for each of {x.ndim} dimensions, got {len(sizes)}"
+            )
+        )
+    removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    rest = iter(n for d, n in enumerate(sizes) if d not in removed)
+    batch = iter(indices.shape[:-1])
+    rank = indices.ndim - 1 + len(numbers.offset_dims)
+    shape = [next(rest) if d in numbers.offset_dims else next(batch) for d in range(rank)]
+    limits = _start_limits(x, numbers.start_index_map, dict(enumerate(sizes)))
+    if chosen is GatherScatterMode.CLIP:
+        indices = _clamp_starts(indices, limits)
+    found: Tracer = emit(
+        "gather",
+        x,
+        indices,
+        offset_dims=numbers.offset_dims,
+        collapsed_dims=numbers.collapsed_slice_dims,
+        start_index_map=numbers.start_index_map,
+        operand_batching_dims=numbers.operand_batching_dims,
+        indices_batching_dims=numbers.start_indices_batching_dims,
+        result=x.value.type.with_shape(shape),
+        weak=x.weak_type,
+    )
+    if chosen is not GatherScatterMode.FILL_OR_DROP:
+        return found
+    in_bounds = _are_in_bounds(indices, limits)
+    dims = tuple(d for d in range(rank) if d not in numbers.offset_dims)
+    mask = emit("broadcast", in_bounds, dims=dims, result=TensorType(tuple(shape), "bool"))
+    fill = splat(fill_value_of(x.value.type.dtype, fill_value), found.value.type)
+    return emit("select", mask, found, fill, weak=x.weak_type)
+
+
+def _define_scatter(name: str, op: str, meaning: str) -> Callable[..., Any]:
+    def scatter(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        x, indices = as_tracer(operand), as_tracer(scatter_indices)
+        new = convert_lossless(x, updates)
+        numbers = ScatterDimensionNumbers(*map(_as_int_tuple, dimension_numbers))
+        return emit(
+            "scatter",
+            x,
+            _adjust_for_mode(x, indices, new, numbers, GatherScatterMode.from_any(mode)),
+            new,
+            update_window_dims=numbers.update_window_dims,
+            inserted_window_dims=numbers.inserted_window_dims,
+            scatter_dims=numbers.scatter_dims_to_operand_dims,
+            operand_batching_dims=numbers.operand_batching_dims,
+            indices_batching_dims=numbers.scatter_indices_batching_dims,
+            op=Symbol(op),
+            weak=x.weak_type,
+        )
+
+    scatter.__name__ = scatter.__qualname__ = name
+    scatter.__doc__ = (
+        f"Return a copy of `operand` with windows of updates {meaning} at index vectors.\n\n"
+        '    A window that exceeds the bounds is dropped, or clamped (mode "clip").'
+    )
+    static = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+    return public(static=static)(scatter)
+
+
+def _clamp_starts(indices: Tracer, limits: Sequence[int]) -> Tracer:
+    """Clamp index vectors so that windows are in bounds."""
+    kind = indices.value.type
+    high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
+    result: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
+    return result
+
+
+def _adjust_for_mode(
+    x: Tracer,
+    indices: Tracer,
+    new: Tracer,
+    numbers: ScatterDimensionNumbers,
+    mode: GatherScatterMode,
+) -> Tracer:
+    """Adjust the indices so that dropping single elements has the effect of the mode."""
+    removed = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    free = [d for d in range(x.ndim) if d not in removed]
+    if len(free) != len(numbers.update_window_dims):
+        return indices
+    window = {d: new.shape[w] for d, w in zip(free, numbers.update_window_dims, strict=True)}
+    mapped = numbers.scatter_dims_to_operand_dims
+    limits = _start_limits(x, mapped, window)
+    kind = indices.value.type
+    if mode is GatherScatterMode.CLIP:
+        return _clamp_starts(indices, limits)
+    if mode is GatherScatterMode.PROMISE_IN_BOUNDS or all(window.get(d, 1) == 1 for d in mapped):
+        return indices
+    # A window that exceeds the bounds is moved completely out of bounds.
+    in_bounds = _are_in_bounds(indices, limits)
+    dims = tuple(range(in_bounds.ndim))
+    mask = emit("broadcast", in_bounds, dims=dims, result=kind.with_dtype("bool"))
+    out_of_bounds = broadcast(
+        constant(np.asarray([x.shape[d] for d in mapped], kind.numpy)), kind.shape
+    )
+    result: Tracer = emit("select", mask, indices, out_of_bounds)
+    return result
+
+
+scatter = _define_scatter("scatter", "set", "written")
+scatter_add = _define_scatter("scatter_add", "add", "added")
+scatter_mul = _define_scatter("scatter_mul", "mul", "multiplied")
+scatter_min = _define_scatter("scatter_min", "min", "compared, the smaller kept,")
+scatter_max = _define_scatter("scatter_max", "max", "compared, the larger kept,")

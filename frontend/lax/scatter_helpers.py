@@ -1,0 +1,109 @@
+"""Functions of `jax.lax` on single elements: `scatter_sub`, `scatter_apply`, `index_take`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.gather_scatter import ScatterDimensionNumbers, scatter_add
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def scatter_sub(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """Return a copy of `operand` with windows of updates subtracted at index vectors.
+
+    See `scatter_add`.
+    """
+    from shardir.frontend import numpy as snp
+
+    negated = snp.negative(updates)
+    return scatter_add(operand, scatter_indices, negated, dimension_numbers, mode=mode)
+
+
+@public(
+    static=(
+        "func",
+        "dimension_numbers",
+        "update_shape",
+        "indices_are_sorted",
+        "unique_indices",
+        "mode",
+    ),
+    cached=False,
+)
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """Return a copy of `operand` with `func` applied to the windows at index vectors.
+
+    `update_shape` is the shape of the updates that `scatter` would take. An element in several
+    windows is mapped several times, unless `unique_indices` promises that there is none. `func`
+    maps a scalar to a scalar.
+    """
+    from shardir.frontend import lax, numpy as snp
+    from shardir.frontend.transforms.vmap import vmap
+
+    x = as_tracer(operand)
+
+    def apply_to_elements(values: Any) -> Any:
+        flat = vmap(func)(reshape(values, (values.size,)))
+        return lax.convert_element_type(snp.reshape(flat, x.shape), x.dtype)
+
+    times = scatter_add(
+        snp.zeros(x.shape, "int32"),
+        scatter_indices,
+        snp.ones(tuple(update_shape), "int32"),
+        dimension_numbers,
+        mode=mode,
+    )
+    if unique_indices or not x.size:
+        return snp.where(times > 0, apply_to_elements(x), x) if x.size else x
+
+    def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        done, values = state
+        return done + 1, snp.where(times > done, apply_to_elements(values), values)
+
+    max_count = snp.max(times)
+    return lax.while_loop(lambda state: state[0] < max_count, step, (as_tracer(0), x))[1]
+
+
+@public(static=("axes",))
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+    """Return the elements of `src` at indices along `axes`, given as vectors of one length.
+
+    The result has the length of these vectors as leading dimension, followed by the other
+    dimensions of `src`. Indices are taken modulo the size.
+    """
+    x, indices = as_tracer(src), [as_tracer(vector) for vector in idxs]
+    dims = [axis + x.ndim if axis < 0 else axis for axis in axes]
+    if len(indices) != len(dims) or any(vector.ndim != 1 for vector in indices):
+        shapes = ", ".join(str(vector.shape) for vector in indices)
+        raise OperationTypeError(
+            with_location(
+                f"index_take takes a vector of indices for each of axes {dims}, got {shapes}"
+            )
+        )
+    from shardir.frontend import numpy as snp
+
+    front: Tracer = snp.moveaxis(x, dims, range(len(dims)))
+    wrapped = [vector % size for vector, size in zip(indices, front.shape, strict=False)]
+    return front[tuple(wrapped)]

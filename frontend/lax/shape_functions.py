@@ -1,0 +1,57 @@
+"""Functions of shapes and element types with the names of `jax.lax`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import MAX_RANK, check_integer
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import NumberRangeError
+from shardir.frontend.lax.data_movement import full
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, operand_dtype, reshape
+from shardir.frontend.tracing.promotion import user_dtype
+
+
+def dtype(x: Any) -> Any:
+    """Return the element type of an array or scalar."""
+    return user_dtype(operand_dtype(x)[0])
+
+
+def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
+    """Return an array of `shape` filled with zeros, whose elements callers must not rely on."""
+    return full(shape, 0, dtype, sharding=out_sharding)
+
+
+@public(static=("rank",))
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """Add leading dimensions of size 1 so that `x` has the rank `rank`."""
+    array = as_tracer(x)
+    count = check_integer("the rank of broadcast_to_rank", rank, 0, MAX_RANK) - array.ndim
+    if count < 0:
+        raise OperationTypeError(
+            with_location(
+                f"broadcast_to_rank adds dimensions, and shape {array.shape} has more than {rank}"
+            )
+        )
+    return reshape(array, (1,) * count + array.shape)
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """Broadcast `arr` to the shape of `like_arr`."""
+    from shardir.frontend import numpy as snp
+
+    return snp.broadcast_to(arr, abstract_of(like_arr, "like_arr of broadcast_like").type.shape)
+
+
+def shape_as_value(shape: Sequence[int]) -> Any:
+    """Return the sizes of a shape as an array of i32."""
+    sizes = canonicalize_shape(shape)
+    if max(sizes, default=0) > np.iinfo(np.int32).max:
+        raise NumberRangeError(
+            with_location(f"the sizes of shape_as_value are of i32, and {sizes} has more")
+        )
+    return np.asarray(sizes, np.int32)

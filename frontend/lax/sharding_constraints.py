@@ -1,0 +1,86 @@
+"""Sharding constraints and composite functions."""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.abstract_mesh import AbstractMesh
+from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
+from shardir.frontend.shardings.requested_sharding import (
+    broadcast_sharding_requests,
+    resolve_sharding,
+)
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """Return the same values with the sharding that `shardings` states.
+
+    `x` may be a container; `shardings` is one sharding for all leaves, or a prefix of the
+    container: an entry applies to all leaves below it, and `None` lets the compiler choose. A
+    `PartitionSpec` refers to the mesh of the surrounding `with mesh:`. Inside of `jit`, dimensions
+    need not be divisible; outside of `jit` this is `device_put` of arrays that are uncommitted or
+    on the same devices. A sharding on an `AbstractMesh` is then resolved to the mesh of the arrays,
+    which has the same axes. Raise `ArgumentError` for an object that is not a sharding, or
+    containers that do not match, and `IncompatibleDevicesError` for arrays on other devices.
+    """
+    label = "with_sharding_constraint"
+    leaves, structure = tree.flatten(x)
+    try:
+        requested = broadcast_sharding_requests(shardings, x, label)
+    except ArgumentError as error:
+        raise ArgumentError(with_location(str(error))) from None
+    resolved = [resolve_sharding(request, label) for request in requested]
+    pairs = zip(leaves, resolved, strict=True)
+    if current_trace() is None:
+        placed = [leaf if to is None else _constrain_array(leaf, to) for leaf, to in pairs]
+    else:
+        placed = [_constrain_tracer(as_tracer(leaf), to) for leaf, to in pairs]
+    return tree.unflatten(structure, placed)
+
+
+def _constrain_array(leaf: Any, to: Sharding) -> Any:
+    current_sharding = leaf.sharding if isinstance(leaf, Array) and leaf.committed else None
+    if isinstance(to, NamedSharding) and isinstance(to.mesh, AbstractMesh):
+        if not isinstance(current_sharding, NamedSharding):
+            raise ArgumentError(
+                with_location(
+                    f"with_sharding_constraint has {to}, which has no devices; the array must "
+                    "be on a mesh, by a NamedSharding, or the constraint inside of jit"
+                )
+            )
+        ((to, _),) = resolve_abstract_meshes([(to, len(leaf.shape))], [current_sharding])
+    if current_sharding is not None:
+        check_same_devices([("the array", current_sharding), ("its sharding constraint", to)])
+    return device_put(leaf, to)
+
+
+def _constrain_tracer(value: Tracer, to: Sharding | None) -> Tracer:
+    if to is None:
+        return value
+    try:
+        return constrain(value, to)
+    except ShardingError as error:
+        raise type(error)(with_location(str(error))) from None
+
+
+def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
+    """Return `decomposition` as a function that JAX shows to compilers as a named composite.
+
+    In shardir it is traced like every other function; attributes are passed by keyword.
+    """
+    if not callable(decomposition):
+        raise ArgumentError(
+            with_location(f"composite takes a function, got {brief(decomposition)}")
+        )
+    return wraps(decomposition)(partial(decomposition))

@@ -1,0 +1,51 @@
+"""Random numbers without a key, with the name of `jax.lax`; `shardir.random` has keys."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import operand_dtype
+from shardir.ir.types import FLOATS, TensorType
+
+
+def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+    """Return uniform random numbers in [a, b), different in every call.
+
+    The bounds are scalars of one type, floats or integers. NumPy's generator draws in every run of
+    the program, so that a run is not reproducible: `shardir.random.uniform` takes a key. The
+    function has no derivative. Raise `OperationTypeError` for bounds of several types or shapes,
+    and at run time if `a` is above `b`, or if no integer is between them.
+    """
+    kind, other = operand_dtype(a)[0], operand_dtype(b)[0]
+    if kind != other or np.shape(a) or np.shape(b):
+        raise OperationTypeError(
+            with_location(
+                f"rng_uniform takes two numbers of one type, got {kind} of shape {np.shape(a)} "
+                f"and {other} of shape {np.shape(b)}"
+            )
+        )
+    sizes = canonicalize_shape(shape)
+    dtype = TensorType(sizes, kind).numpy
+
+    def draw(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if low > high or (low == high and kind not in FLOATS):
+            message = (
+                f"rng_uniform draws from a up to b, got a = {low} and b = {high}; make b larger"
+            )
+            raise OperationTypeError(with_location(message))
+        source = np.random.default_rng()
+        if kind not in FLOATS:
+            return source.integers(low, high, sizes, dtype)
+        parts = source.random(sizes)
+        drawn = (np.float64(low) + parts * (np.float64(high) - np.float64(low))).astype(dtype)
+        return np.where(drawn < high, drawn, low).astype(dtype)  # Rounding may produce `high`.
+
+    from shardir.frontend.dispatch.callbacks import io_callback  # This module depends on `lax`.
+
+    return io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)

@@ -1,0 +1,126 @@
+"""Identity, diagonal and triangular matrices."""
+
+from operator import index
+from typing import Any
+
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy.linear_algebra.contraction import flatten
+from shardir.frontend.numpy.linear_algebra.diagonals import diagonal
+from shardir.frontend.numpy.tracer_helpers.dimension_order import broadcast_in_dim
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    constant_like,
+    emit_elementwise,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, splat
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
+
+
+def compare_row_column(op: str, shape: tuple[int, ...], k: int) -> Tracer:
+    """Compare row index + k with the column index by `op`, in the last two dimensions, as bools."""
+    kind = TensorType(shape, "i32")
+    rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
+    columns: Tracer = emit("iota", dim=len(shape) - 1, result=kind)
+    if k:
+        rows = emit_elementwise("add", rows, constant_like(rows, k))
+    return emit_elementwise(op, rows, columns)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
+    """Return a matrix of N rows and M (or N) columns with ones on diagonal `k`, zeros elsewhere."""
+    result = _eye(N, M, k, dtype)
+    return result if device is None else device_put(result, device)
+
+
+@public(static=("N", "M", "k", "dtype"))
+def _eye(N: int, M: int | None, k: int, dtype: Any) -> Any:
+    rows, columns = _matrix_sizes(N, M)
+    offset = max(min(index(k), columns), -rows)
+    return convert(compare_row_column("eq", (rows, columns), offset), dtype_of(dtype or float))
+
+
+def _matrix_sizes(N: Any, M: Any) -> tuple[int, int]:
+    rows, columns = index(N), index(N if M is None else M)
+    if rows < 0 or columns < 0:
+        raise ShapeError(with_location(f"a matrix cannot have {rows} rows and {columns} columns"))
+    return rows, columns
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """Return the n x n identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+@public(static=("N", "M", "k", "dtype"))
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """Return a matrix with ones on and below diagonal `k` and zeros above, float32 unless `dtype`
+    is given.
+    """
+    return convert(
+        compare_row_column("ge", _matrix_sizes(N, M), index(k)), dtype_of(dtype or "float32")
+    )
+
+
+@public(static=("k",))
+def tril(m: Any, k: int = 0) -> Any:
+    """Return the matrices with the elements above diagonal `k` replaced by zeros."""
+    x = _as_matrices("tril", m)
+    return emit_elementwise(
+        "select", compare_row_column("ge", x.shape, index(k)), x, constant_like(x, 0)
+    )
+
+
+@public(static=("k",))
+def triu(m: Any, k: int = 0) -> Any:
+    """Return the matrices with the elements below diagonal `k` replaced by zeros."""
+    x = _as_matrices("triu", m)
+    return emit_elementwise(
+        "select", compare_row_column("le", x.shape, index(k)), x, constant_like(x, 0)
+    )
+
+
+def _as_matrices(name: str, x: Any) -> Tracer:
+    matrix = as_tracer(x)
+    if matrix.ndim == 1:
+        # As in NumPy, a vector is repeated as every row of a square matrix.
+        return broadcast_in_dim(matrix, (matrix.shape[0], matrix.shape[0]), (1,))
+    if matrix.ndim < 2:
+        raise ShapeError(with_location(f"{name} takes matrices, got shape {matrix.shape}"))
+    return matrix
+
+
+@public(static=("k",))
+def diag(v: Any, k: int = 0) -> Any:
+    """Return a matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`."""
+    x = as_tracer(v)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError(with_location(f"diag takes a vector or a matrix, got shape {x.shape}"))
+    return _embed_diagonal(x, index(k))
+
+
+@public(static=("k",))
+def diagflat(v: Any, k: int = 0) -> Any:
+    """Return a matrix with all elements of `v`, flattened, on diagonal `k`."""
+    return _embed_diagonal(flatten(as_tracer(v)), index(k))
+
+
+def _embed_diagonal(x: Tracer, k: int) -> Tracer:
+    """Return a square matrix with `x` on diagonal `k`.
+
+    Above the main diagonal an element is selected by its row, below by its column.
+    """
+    size = x.shape[0] + abs(k)
+    if k:
+        zero = splat(0, x.value.type.with_shape(()), x.weak_type)
+        x = emit("pad", x, zero, low=(0,), high=(abs(k),), interior=(0,), weak=x.weak_type)
+    placed = broadcast_in_dim(x, (size, size), (0 if k >= 0 else 1,))
+    return emit_elementwise(
+        "select", compare_row_column("eq", (size, size), k), placed, constant_like(placed, 0)
+    )

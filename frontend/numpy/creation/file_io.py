@@ -1,0 +1,127 @@
+"""Arrays from and to files, buffers and text, by NumPy's functions."""
+
+from collections.abc import Callable
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.arrays.array import Array, make_uncommitted_array
+from shardir.frontend.arrays.array_import import import_dlpack
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch import view_launch
+from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS, raise_argument_error
+from shardir.frontend.dispatch.composed import RecordedCall, composed_function, recorded_calls
+from shardir.frontend.errors import ArgumentError, MissingFileError
+from shardir.frontend.numpy.creation.filling import asarray
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
+
+get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
+printoptions = np.printoptions
+array_repr, array_str = repr, str
+
+
+def _define_reader(name: str, what: str) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        try:
+            found = getattr(np, name)(*args, **options)
+        except FileNotFoundError as error:
+            raise MissingFileError(
+                with_location(f"there is no file {error.filename!r} to read")
+            ) from None
+        except FOREIGN_ERRORS as error:
+            raise_argument_error(function, name, args, options, error)
+            raise
+        result = asarray(found)
+        if args and type(args[0]) is bytes:
+            _record_bytes_view(args[0], result)
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return an array of the elements in {what}, with NumPy's arguments."
+    return function
+
+
+def _record_bytes_view(given: bytes, array: Any) -> None:
+    """Record for an active cache insertion that the array is a view of `given`, if it is."""
+    done = recorded_calls.get()
+    if done is not None and type(array) is Array and array.size:
+        done.append(
+            RecordedCall([given], view_launch.bytes_view_launch(given, array), [given], None, array)
+        )
+
+
+frombuffer = composed_function()(_define_reader("frombuffer", "a buffer of bytes"))
+fromfile = _define_reader("fromfile", "a file of bytes or text")
+fromiter = _define_reader("fromiter", "an iterable")
+fromstring = _define_reader("fromstring", "a text")
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Return an array of the elements of another library's array, which supports DLPack.
+
+    Memory that the library marks as read-only is shared, other memory is copied. `copy=True` always
+    copies; `copy=False` always shares, and the memory must then not be written any more. `device`
+    is a device or a sharding on which to place the array.
+
+    Raise `ArgumentError` if `copy=False` is not possible: the element type is converted, or the
+    elements are not contiguous in row-major order. Raise `NotAnArrayError` for an object without
+    elements.
+    """
+    if isinstance(x, Array):
+        return x if device is None else device_put(x, device)
+    numbers = import_dlpack(x, copy)
+    abstract = AbstractValue(TensorType(numbers.shape, dtype_name(numbers.dtype)))
+    result = make_uncommitted_array(numbers, abstract)
+    return result if device is None else device_put(result, device)
+
+
+def save(file: Any, arr: Any) -> None:
+    """Write an array to a `.npy` file; raise `ArgumentError` unless `file` is a path or an open
+    file.
+    """
+    _check_target("save", file)
+    np.save(file, np.asarray(arr))
+
+
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write arrays to a `.npz` file; keyword arguments are stored with their names.
+
+    Raise `ArgumentError` unless `file` is a path or an open file.
+    """
+    _check_target("savez", file)
+    named: dict[str, Any] = {name: np.asarray(x) for name, x in kwds.items()}
+    np.savez(file, *map(np.asarray, args), **named)
+
+
+def load(file: Any, **options: Any) -> Any:
+    """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
+
+    Raise `MissingFileError` if the file does not exist, and `ArgumentError` if it is not such a
+    file.
+    """
+    try:
+        found = np.load(file, **options)
+    except FileNotFoundError:
+        raise MissingFileError(with_location(f"there is no file {str(file)!r} to load")) from None
+    except (TypeError, ValueError, IsADirectoryError) as error:
+        raise ArgumentError(with_location(f"load cannot read {file!r}: {error}")) from None
+    if isinstance(found, np.ndarray):
+        return _decode_bfloat16(found)
+    with found:
+        return {name: _decode_bfloat16(found[name]) for name in found}
+
+
+def _check_target(name: str, file: Any) -> None:
+    if not isinstance(file, (str, PathLike)) and not hasattr(file, "write"):
+        raise ArgumentError(
+            with_location(f"{name} writes to a path or an open file, got {brief_with_type(file)}")
+        )
+
+
+def _decode_bfloat16(x: np.ndarray[Any, Any]) -> Any:
+    # NumPy stores bfloat16 as a void type of two bytes.
+    return asarray(x.view(NUMPY_DTYPES["bf16"]) if x.dtype == "V2" else x)

@@ -1,0 +1,136 @@
+"""Elementwise functions of complex numbers and their parts. A real number is its own real part."""
+
+from math import pi
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.creation.filling import zeros_like
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    constant_like,
+    default_float_kind,
+    emit_elementwise,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import align, as_tracer, convert, splat
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED
+
+
+def is_complex(x: Tracer) -> bool:
+    """Return whether the element type is complex."""
+    return x.value.type.dtype in COMPLEX
+
+
+@public()
+def real(x: Any, /) -> Any:
+    """Return the real part, elementwise. The result of complex numbers has the matching real
+    type.
+    """
+    x = as_tracer(x)
+    return emit_elementwise("real", x) if is_complex(x) else x
+
+
+@public()
+def imag(x: Any, /) -> Any:
+    """Return the imaginary part, elementwise; 0 for real numbers."""
+    x = as_tracer(x)
+    return emit_elementwise("imag", x) if is_complex(x) else constant_like(x, 0)
+
+
+@public()
+def conjugate(x: Any, /) -> Any:
+    """Return the complex conjugate, elementwise; real numbers are returned unchanged."""
+    return emit_conjugate(as_tracer(x))
+
+
+conj = conjugate
+
+
+def emit_conjugate(x: Tracer) -> Tracer:
+    """Emit the complex conjugate; return real operands unchanged."""
+    return emit_elementwise("conj", x) if is_complex(x) else x
+
+
+@public()
+def absolute(x: Any, /) -> Any:
+    """Return the absolute value, elementwise. The result of complex numbers has the matching real
+    type.
+    """
+    x = as_tracer(x)
+    if x.value.type.dtype == "bool" or x.value.type.dtype in UNSIGNED:
+        return x
+    return emit_elementwise("abs", x)
+
+
+abs = absolute
+
+
+@public()
+def sign(x: Any, /) -> Any:
+    """Return -1, 0 or 1 by the sign of x, elementwise; of a complex number x / |x|, 0 of 0.
+
+    Raise `OperationTypeError` for bools.
+    """
+    x = as_tracer(x)
+    if x.value.type.dtype == "bool":
+        raise OperationTypeError(with_location("sign does not take bools; use .astype(int)"))
+    result = emit_elementwise("sign", x)
+    # NumPy returns 0 for -0; the operation keeps the sign, so that 0 is added.
+    return (
+        emit_elementwise("add", result, constant_like(result, 0))
+        if x.value.type.dtype in FLOATS
+        else result
+    )
+
+
+@public()
+def square(x: Any, /) -> Any:
+    """Return x * x, elementwise; bools are converted to int32."""
+    x = as_tracer(x)
+    if x.value.type.dtype == "bool":
+        x = convert(x, "i32")
+    return emit_elementwise("mul", x, x)
+
+
+@public(static=("deg",))
+def angle(z: Any, deg: bool = False) -> Any:
+    """Return the angle of a complex number from the real axis, elementwise.
+
+    The result is a float in radians, or in degrees if `deg` is true.
+    """
+    (z,) = align(z, kind=(default_float_kind(z)[0], False))
+    parts = (
+        (emit_elementwise("imag", z), emit_elementwise("real", z))
+        if is_complex(z)
+        else (constant_like(z, 0), z)
+    )
+    result = emit_elementwise("atan2", *parts)
+    return emit_elementwise("mul", result, constant_like(result, 180 / pi)) if deg else result
+
+
+@composed_function(unused=True)
+def iscomplex(x: Any) -> Any:
+    """Return whether the imaginary part is not 0, elementwise, as bools."""
+    real = isinstance(x, Array) and x.type.dtype not in COMPLEX
+    return zeros_like(x, bool) if real else _iscomplex(x)
+
+
+@public(name="iscomplex")
+def _iscomplex(x: Any) -> Any:
+    return _imaginary(as_tracer(x), "ne")
+
+
+@public()
+def isreal(x: Any) -> Any:
+    """Return whether the imaginary part is 0, elementwise, as bools."""
+    return _imaginary(as_tracer(x), "eq")
+
+
+def _imaginary(x: Tracer, op: str) -> Tracer:
+    if not is_complex(x):
+        return splat(op == "eq", x.value.type.with_dtype("bool"))
+    part = emit_elementwise("imag", x)
+    return emit_elementwise(op, part, constant_like(part, 0))

@@ -1,0 +1,183 @@
+"""Elementwise selection between values: maximum, minimum, where, clip, select, piecewise."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.elementwise.comparison import emit_comparison
+from shardir.frontend.numpy.elementwise.complex_parts import is_complex
+from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    apply_elementwise,
+    as_bool,
+    as_operands,
+    common_kind,
+    emit_elementwise,
+    emit_select,
+)
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import (
+    align,
+    as_tracer,
+    broadcast,
+    broadcast_shapes,
+    promote_to,
+)
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INEXACT
+
+
+@public()
+def maximum(x: Any, y: Any, /) -> Any:
+    """Return the larger element, elementwise; NaN if either is NaN."""
+    return emit_extreme("maximum", *align(x, y))
+
+
+@public()
+def minimum(x: Any, y: Any, /) -> Any:
+    """Return the smaller element, elementwise; NaN if either is NaN."""
+    return emit_extreme("minimum", *align(x, y))
+
+
+def emit_extreme(op: str, x: Tracer, y: Tracer) -> Tracer:
+    """Emit `maximum` or `minimum`; complex numbers compare lexicographically."""
+    if not is_complex(x):
+        return emit_elementwise(op, x, y)
+    first = emit_comparison("ge" if op == "maximum" else "le", x, y)
+    return emit_elementwise("select", emit_elementwise("or", emit_isnan(x), first), x, y)
+
+
+@public()
+def fmax(x: Any, y: Any, /) -> Any:
+    """Return the larger element, elementwise; if one is NaN, the other one."""
+    return _prefer_number("maximum", *align(x, y))
+
+
+@public()
+def fmin(x: Any, y: Any, /) -> Any:
+    """Return the smaller element, elementwise; if one is NaN, the other one."""
+    return _prefer_number("minimum", *align(x, y))
+
+
+def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:
+    extreme = emit_extreme(op, x, y)
+    if x.value.type.dtype not in INEXACT:
+        return extreme
+    return emit_elementwise(
+        "select", emit_isnan(x), y, emit_elementwise("select", emit_isnan(y), x, extreme)
+    )
+
+
+@composed_function()
+def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
+    """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
+
+    The result has the promoted type of `x` and `y`. With only a condition, return
+    `nonzero(condition, **options)`.
+    """
+    if x is None and y is None:
+        from shardir.frontend import numpy as snp
+
+        return snp.nonzero(condition, **options)
+    if x is None or y is None or options:
+        raise ArgumentError(
+            with_location("where takes a condition, or a condition and two arrays to choose from")
+        )
+    return _where(condition, x, y)
+
+
+@public()
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return emit_select(as_bool(condition), x, y)
+
+
+@public()
+def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
+    """Clamp `arr` to the range from `min` to `max`, elementwise; each bound is optional.
+
+    If min > max, the result is max. Raise `OperationTypeError` for complex numbers.
+    """
+    if min is None and max is None:
+        return as_tracer(arr)
+    if max is None:
+        return apply_elementwise("maximum", arr, min)
+    if min is None:
+        return apply_elementwise("minimum", arr, max)
+    return apply_elementwise("minimum", apply_elementwise("maximum", arr, min), max)
+
+
+@public()
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Return the choice of the first true condition, elementwise, else `default`."""
+    if len(condlist) != len(choicelist) or not len(condlist):
+        raise ArgumentError(
+            with_location(
+                f"select takes one choice for each condition, got {len(condlist)} conditions and "
+                f"{len(choicelist)} choices"
+            )
+        )
+    conditions = [as_tracer(c) for c in condlist]
+    choices = as_operands(*choicelist, default)
+    kind = common_kind(*choices)
+    result = choices[-1]
+    for condition, choice in zip(conditions[::-1], choices[-2::-1], strict=True):
+        picked, other = promote_to(kind, choice, result)
+        result = emit_select(as_bool(condition), picked, other)
+    return result
+
+
+@public(static=("funclist", "kw"), cached=False, name="piecewise")
+def _piecewise(
+    x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+) -> Any:
+    return _emit_piecewise(x, condlist, funclist, args, kw)
+
+
+@public(name="piecewise")
+def _piecewise_of_constants(x: Any, condlist: Sequence[Any], numbers: Sequence[Any]) -> Any:
+    return _emit_piecewise(x, condlist, numbers, (), {})
+
+
+def _emit_piecewise(
+    x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+) -> Any:
+    x = as_tracer(x)
+    conditions = [as_bool(c) for c in condlist]
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        raise ArgumentError(
+            with_location(
+                f"piecewise takes a function for each of {len(conditions)} conditions, and maybe "
+                f"one more for the rest; got {len(funclist)}"
+            )
+        )
+
+    def value(function: Any) -> Tracer:
+        evaluated = function(x, *args, **kw) if callable(function) else function
+        return promote_to((x.value.type.dtype, x.weak_type), evaluated)[0]
+
+    rest = funclist[-1] if len(funclist) > len(conditions) else 0
+    result = value(rest)
+    for condition, function in zip(conditions, funclist, strict=False):
+        result = emit_select(condition, value(function), result)
+    return broadcast(result, broadcast_shapes(x.shape, result.shape))
+
+
+def piecewise(
+    x: Any, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
+) -> Any:
+    """Apply the function (or constant) of the last true condition to `x`, elementwise.
+
+    With one function more than conditions, the last one applies where no condition is true;
+    otherwise the result is 0 there.
+    """
+    if not isinstance(funclist, (list, tuple)):
+        raise ArgumentError(
+            with_location(f"piecewise takes a list of functions and numbers, got {brief(funclist)}")
+        )
+    conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
+    if not any(map(callable, funclist)):
+        return _piecewise_of_constants(x, conditions, tuple(funclist))
+    return _piecewise(x, conditions, tuple(funclist), args, kw)

@@ -1,0 +1,77 @@
+"""Application of user functions to 1-D slices of an array, or over several axes."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.composed import ComposedFunction
+from shardir.frontend.dispatch.eager import PublicFunction, public
+from shardir.frontend.dispatch.jit import JitFunction
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import call_user_function
+
+
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Apply `func1d(line, *args)` to every 1-D slice along `axis`; its result replaces the slice.
+
+    The slices are processed one after the other by a loop in the program. Functions of this library
+    and compiled functions have a stable identity, so that the program is traced once.
+    """
+    applied = _apply_cached if isinstance(func1d, CACHEABLE_FUNCTION_TYPES) else _apply_traced
+    return applied(func1d, axis, arr, args, kwargs)
+
+
+CACHEABLE_FUNCTION_TYPES = PublicFunction, ComposedFunction, JitFunction
+
+
+@public(static=("func1d", "axis"), cached=False, name="apply_along_axis")
+def _apply_traced(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+    return _map_lines(func1d, axis, arr, args, options)
+
+
+@public(static=("func1d", "axis"), name="apply_along_axis")
+def _apply_cached(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+    return _map_lines(func1d, axis, arr, args, options)
+
+
+def _map_lines(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+    from shardir.frontend import lax, numpy as snp
+
+    x = as_tracer(arr)
+    dim = canonicalize_axis(axis, x.ndim)
+    moved = snp.moveaxis(x, dim, -1)
+    around = moved.shape[:-1]
+    lines = snp.reshape(moved, (prod(around), x.shape[dim]))
+    found = lax.map(lambda line: as_tracer(func1d(line, *args, **options)), lines)
+    shaped = snp.reshape(found, (*around, *found.shape[1:]))
+    own = range(len(around), shaped.ndim)
+    return snp.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))
+
+
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequence[int]) -> Any:
+    """Apply `func(a, axis)` for each axis in turn; `func` keeps or removes the axis."""
+    from shardir.frontend import numpy as snp
+
+    if not callable(func):
+        raise ArgumentError(with_location(f"apply_over_axes takes a function, got {brief(func)}"))
+    x = a if hasattr(a, "shape") else snp.asarray(a)
+    rank = len(x.shape)
+    for axis in canonicalize_axes(axes, rank):
+        found = snp.asarray(call_user_function(func, "the function of apply_over_axes", (x, axis)))
+        if len(found.shape) == rank - 1:
+            found = snp.expand_dims(found, axis)
+        if len(found.shape) != rank:
+            raise OperationTypeError(
+                with_location(
+                    f"apply_over_axes takes a function that keeps the other {rank - 1} axes"
+                )
+            )
+        x = found
+    return x

@@ -1,0 +1,202 @@
+"""Functional updates: `x.at[...].set(y)` is a copy of `x` with the indexed elements replaced.
+
+The index is the same as in `x[...]`. Elements out of range are not updated.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
+from shardir.frontend.numpy.indexing.subscripts import parse_subscript
+from shardir.frontend.numpy.indexing.updates import update, update_masked
+from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import operand_dtype
+from shardir.frontend.tracing.parameters import call_user_function
+
+UPDATE_MODES = ("drop", "fill", "clip", "promise_in_bounds")
+
+
+@final
+class At:
+    """The object `x.at`, which is to be indexed."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, index: Any) -> "IndexedUpdate":
+        return IndexedUpdate(self._array, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise ImmutableError(
+            with_location(
+                "arrays are never changed in place; make a new one: "
+                "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+            )
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UnknownMethod(
+            with_location(f"x.at has no attribute {name!r}; write x.at[index].{name}")
+        )
+
+    def __repr__(self) -> str:
+        return f"At({self._array!r})"
+
+
+@final
+class IndexedUpdate:
+    """The object `x.at[index]`, which reads a part of an array or updates it in a copy.
+
+    All methods accept `mode` for indices out of range: updates are dropped ("drop", "fill",
+    "promise_in_bounds", the default) or applied to the nearest element ("clip"). A concrete integer
+    out of range raises `IndexingError` unless a mode is given. `indices_are_sorted` and
+    `unique_indices` are accepted for compatibility. `out_sharding` states the sharding of the
+    result.
+    """
+
+    __slots__ = ("_array", "_index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self._array, self._index = array, index
+
+    def set(self, values: Any, **options: Any) -> Any:
+        """Replace the elements by `values`; of several updates of one element the last is
+        applied.
+        """
+        return self._apply_update("set", values, options)
+
+    def add(self, values: Any, **options: Any) -> Any:
+        """Add `values`; several updates of one element accumulate."""
+        return self._apply_update("add", values, options)
+
+    def subtract(self, values: Any, **options: Any) -> Any:
+        """Subtract `values`; several updates of one element accumulate."""
+        return self._apply_update("subtract", values, options)
+
+    def multiply(self, values: Any, **options: Any) -> Any:
+        """Multiply by `values`; several updates of one element accumulate."""
+        return self._apply_update("mul", values, options)
+
+    mul = multiply
+
+    def min(self, values: Any, **options: Any) -> Any:
+        """Set the minimum of the elements and `values`."""
+        return self._apply_update("min", values, options)
+
+    def max(self, values: Any, **options: Any) -> Any:
+        """Set the maximum of the elements and `values`."""
+        return self._apply_update("max", values, options)
+
+    def divide(self, values: Any, **options: Any) -> Any:
+        """Divide by `values`."""
+        from shardir.frontend import numpy as snp
+
+        out_sharding = options.pop("out_sharding", None)
+        result = snp.true_divide(self._array, self._factors(values, options))
+        return apply_out_sharding(result, out_sharding)
+
+    def power(self, values: Any, **options: Any) -> Any:
+        """Raise to the power of `values`."""
+        from shardir.frontend import numpy as snp
+
+        out_sharding = options.pop("out_sharding", None)
+        return apply_out_sharding(
+            snp.power(self._array, self._factors(values, options)), out_sharding
+        )
+
+    def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
+        """Apply `ufunc` to the elements, once per element."""
+        current = self.get() if _check_options(options) is None else self.get(mode="clip")
+        return self._apply_update(
+            "set", call_user_function(ufunc, "the function of at[...].apply", (current,)), options
+        )
+
+    def get(self, *, fill_value: Any = None, **options: Any) -> Any:
+        """Return the elements; indices out of range read the nearest element.
+
+        With `mode="fill"` (or `"drop"`) they give `fill_value`: by default NaN, the lowest value of
+        signed integer types, the highest of unsigned ones, and true for bools.
+        """
+        from shardir.frontend.numpy.indexing.getitem import getitem_with_mode
+
+        mode = _check_options(options)
+        result = getitem_with_mode(
+            self._array, self._index, "fill" if mode == "drop" else mode, fill_value
+        )
+        return apply_out_sharding(result, options.get("out_sharding"))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = sorted(method for method in vars(IndexedUpdate) if not method.startswith("_"))
+        raise UnknownMethod(
+            with_location(f"x.at[index] has no method {name!r}; it has {', '.join(known)}")
+        )
+
+    def _factors(self, values: Any, options: dict[str, Any]) -> Any:
+        from shardir.frontend import numpy as snp
+
+        return IndexedUpdate(snp.ones_like(self._array), self._index).multiply(values, **options)
+
+    def _apply_update(self, op: str, values: Any, options: dict[str, Any]) -> Any:
+        result = _update(self._array, self._index, values, op, _check_options(options))
+        return apply_out_sharding(result, options.get("out_sharding"))
+
+    def __repr__(self) -> str:
+        return f"IndexedUpdate({self._array!r}, {self._index!r})"
+
+
+@composed_function()
+def _update(x: Any, index: Any, values: Any, op: str, mode: str | None) -> Any:
+    """Return a copy of `x` with the indexed part updated."""
+    mask = _mask_of_index(x, index, values)
+    if mask is not None:
+        return update_masked(x, mask, values, op)
+    subscript, arrays = parse_subscript(tuple(x.shape), index, beyond=mode is not None)
+    return update(x, arrays, values, subscript, op, mode or "drop")
+
+
+def _check_options(options: dict[str, Any]) -> str | None:
+    accepted = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices",
+             "out_sharding")  # fmt: skip
+    for option in options:
+        if option not in accepted:
+            raise ArgumentError(
+                with_location(
+                    f"an update takes no option {option!r}; it takes {', '.join(accepted[:3])}"
+                )
+            )
+    if not options.get("wrap_negative_indices", True):
+        raise ArgumentError(
+            with_location(
+                "negative indices count from the end, so wrap_negative_indices is True; give "
+                "indices that are out of range above instead"
+            )
+        )
+    mode: str | None = options.get("mode")
+    if mode is not None and not is_one_of(mode, UPDATE_MODES):
+        listed = ", ".join(UPDATE_MODES)
+        raise ArgumentError(with_location(f"mode {brief(mode)} is unknown; the modes are {listed}"))
+    return mode
+
+
+def _mask_of_index(x: Any, index: Any, values: Any) -> Any:
+    """Return the mask, if it is the complete index and one value is assigned to all its
+    elements.
+    """
+    if isinstance(index, tuple) and len(index) == 1:
+        index = index[0]
+    if not hasattr(index, "shape") or operand_dtype(index)[0] != "bool":
+        return None
+    rank = len(index.shape)
+    if not rank or tuple(x.shape[:rank]) != tuple(index.shape):
+        return None
+    if len(getattr(values, "shape", np.shape(values))) > len(x.shape) - rank:
+        return None
+    return index

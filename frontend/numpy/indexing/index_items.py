@@ -1,0 +1,83 @@
+"""Validation of the parts of an index expression."""
+
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.errors import IndexingError, TracedMaskError
+from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, operand_dtype
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INTEGERS
+
+
+def canonicalize_item(item: Any) -> Any:
+    """Return one part of an index as None, `...`, a bool, an int, a slice, or an array."""
+    if item is None or isinstance(item, (EllipsisType, bool, slice)):
+        return item
+    if isinstance(item, (int, np.integer)):
+        return int(item)
+    if isinstance(item, np.bool_):
+        return bool(item)
+    if isinstance(item, (list, tuple)):
+        item = _list_to_array(item)
+    dtype = _checked_dtype(item)
+    if dtype == "bool":
+        if isinstance(item, Tracer):
+            raise TracedMaskError(
+                with_location(
+                    "the size of x[mask] depends on the elements of the mask, which is traced; "
+                    "select elementwise with snp.where(mask, x, y), or state a maximum "
+                    "with x[snp.nonzero(mask, size=...)]"
+                )
+            )
+        mask = np.asarray(item)
+        return mask if mask.ndim else bool(mask)
+    if isinstance(item, np.ndarray) and item.ndim == 0:
+        return int(item)
+    return item
+
+
+def _list_to_array(item: Any) -> Any:
+    """Convert a list to an array of indices."""
+    if not len(item):
+        return np.zeros((0,), np.int32)
+    try:
+        return as_tracer(item) if _has_traced(item) else np.asarray(item)
+    except RecursionError:
+        check_acyclic(item)
+        raise
+    except ValueError as error:
+        raise IndexingError(
+            with_location(f"a list of different lengths is no index: {error}")
+        ) from None
+
+
+def _has_traced(item: Any) -> bool:
+    if isinstance(item, (list, tuple)):
+        return any(map(_has_traced, item))
+    return isinstance(item, Tracer)
+
+
+def _checked_dtype(item: Any) -> str:
+    if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
+        raise IndexingError(
+            with_location(
+                f"{brief_with_type(item)} is no index; indices are integers, "
+                "slices, ..., None, and arrays of integers or bools"
+            )
+        )
+    dtype, _ = operand_dtype(item)
+    if dtype not in INTEGERS and dtype != "bool":
+        raise IndexingError(
+            with_location(f"an array of {dtype} is no index; convert it with .astype(int)")
+        )
+    return dtype
+
+
+def is_mask(item: Any) -> bool:
+    """Return whether a part of an index is a boolean array."""
+    return isinstance(item, np.ndarray) and item.dtype == np.bool_

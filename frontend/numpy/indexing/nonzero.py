@@ -1,0 +1,319 @@
+"""Indices of nonzero elements, and conversions between flat and multi-dimensional indices.
+
+The number of nonzero elements depends on the values. Outside of a trace the values are read; inside
+one, `size=` must state the length of the result.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.storage import Storage
+from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.arrays.array import Array, make_uncommitted_array
+from shardir.frontend.dispatch.argument_errors import with_argument_errors
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
+from shardir.frontend.numpy.indexing.selection_by_index import check_not_in_place
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
+from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
+from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_indices, as_tracer, reshape
+from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
+
+NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
+"""The number of elements below which NumPy is faster than native code."""
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Return the indices of the nonzero elements, one vector of the default integer type per
+    dimension.
+
+    `size` states the length of the result; it is required for a traced array. Indices beyond it are
+    dropped; missing ones are `fill_value` (0; a tuple has one value per dimension).
+    """
+    if size is not None:
+        return _nonzero(a, size, fill_value)
+    default = canonical_dtype("i64")
+    found = [each.astype(NUMPY_DTYPES[default], copy=False) for each in concrete_nonzero(a)]
+    first = make_uncommitted_array(
+        _vector_storage(found[0]), AbstractValue(TensorType(found[0].shape, default))
+    )
+    others = (Array(first.signature, first.sharding, _vector_storage(each)) for each in found[1:])
+    return first, *others
+
+
+def _vector_storage(numbers: npt.NDArray[Any]) -> Storage:
+    """Return the storage of a contiguous vector."""
+    address: int = numbers.__array_interface__["data"][0]
+    return Storage(address, numbers, numbers.shape, numbers.dtype)
+
+
+def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[npt.NDArray[Any], ...]:
+    """Return the indices of the nonzero elements as new i32 vectors.
+
+    Raise `TracedValueError` for a traced array, and `NotAnArrayError`, which mentions `label`, for
+    an object that is not an array.
+    """
+    if not is_concrete(a):
+        raise TracedValueError(
+            with_location(
+                "the number of elements that are not zero depends on traced values; state "
+                "a maximum with size=, or select with snp.where(condition, x, y)"
+            )
+        )
+    array = a if is_plain_mask(a) else to_concrete_array(a, label)
+    if not array.ndim:
+        raise OperationTypeError(
+            with_location("nonzero takes at least one dimension; use atleast_1d")
+        )
+    if not NATIVE_NONZERO_MIN_ELEMENTS <= array.size < 1 << 31:
+        values = array.storage.array if isinstance(array, Array) else array
+        return tuple(each.astype(np.int32) for each in np.nonzero(values))
+    # Flat indices are split into coordinates: NumPy is slower because it visits each dimension.
+    mask = array if array.dtype == np.bool_ else array != 0
+    flat_indices = true_indices(mask).array
+    found = []
+    for extent in array.shape[:0:-1]:
+        quotient = flat_indices // np.int32(max(extent, 1))
+        found.append(flat_indices - quotient * np.int32(extent))
+        flat_indices = quotient
+    return (flat_indices, *found[::-1])
+
+
+def as_default_index_array(numbers: npt.NDArray[Any]) -> Any:
+    """Convert concrete indices, which have no other reference, to the default integer type."""
+    default = canonical_dtype("i64")
+    storage = Storage.of(numbers.astype(NUMPY_DTYPES[default], copy=False))
+    return make_uncommitted_array(storage, AbstractValue(TensorType(numbers.shape, default)))
+
+
+@public(static=("size", "fill_value"))
+def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
+    from shardir.frontend import numpy as snp
+
+    nonzero_mask = as_bool(a)
+    if not nonzero_mask.ndim:
+        raise OperationTypeError(
+            with_location("nonzero takes at least one dimension; use atleast_1d")
+        )
+    flat = reshape(nonzero_mask, (nonzero_mask.size,))
+    rank = nonzero_mask.ndim
+    fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * rank
+    if len(fills) != rank:
+        raise OperationTypeError(
+            with_location(f"nonzero takes one fill_value or {rank} of them, got {len(fills)}")
+        )
+    # A prefix sum counts the true elements up to each one, which gives its index in the result.
+    count = prefix_sums(flat)
+    where = snp.where(flat, count - 1, size)
+    found = (
+        snp.zeros((size,), np.int32).at[where].set(snp.arange(nonzero_mask.size, dtype=np.int32))
+    )
+    total = snp.sum(flat, dtype=np.int32)
+    valid = snp.arange(size, dtype=np.int32) < total
+    coordinates = unravel_index(found, nonzero_mask.shape)
+    return tuple(
+        as_indices(snp.where(valid, coordinate, int(fill)))
+        for coordinate, fill in zip(coordinates, fills, strict=True)
+    )
+
+
+@with_argument_errors
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Return the flat indices of the nonzero elements; see `nonzero` for `size` and
+    `fill_value`.
+    """
+    from shardir.frontend.numpy.shaping.reshaping import ravel
+
+    if size is None and is_plain_mask(a) and a.size < 1 << 31:
+        return as_default_index_array(true_indices(a).array)
+    if size is None:
+        label = "argument a of flatnonzero"
+        return as_default_index_array(
+            concrete_nonzero(np.ravel(to_concrete_array(a, label)) if is_concrete(a) else a)[0]
+        )
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
+
+
+@with_argument_errors
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Return the indices of the nonzero elements, one row per element; see `nonzero` for `size`."""
+    from shardir.frontend import numpy as snp
+
+    if not tensor_type_of(a).rank:
+        coordinates = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
+        return snp.zeros((coordinates[0].shape[0], 0), int)
+    return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
+
+
+@composed_function()
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Return index arrays that select a grid of rows, columns, ...: `x[ix_([0, 2], [1, 3])]`.
+
+    Each argument is a vector of integers or bools.
+    """
+    result: tuple[Any, ...] = _open_mesh(*map(_as_index_vector, args)) if args else ()
+    return result
+
+
+@public(name="ix_")
+def _open_mesh(*vectors: Any) -> tuple[Any, ...]:
+    """Reshape each vector to extend along a dimension of its own."""
+    rank, tracers = len(vectors), map(as_tracer, vectors)
+    return tuple(
+        reshape(x, tuple(x.size if d == dim else 1 for d in range(rank)))
+        for dim, x in enumerate(tracers)
+    )
+
+
+def _as_index_vector(arg: Any) -> Any:
+    vector = arg if hasattr(arg, "shape") else np.asarray(arg)
+    if len(vector.shape) != 1:
+        raise IndexingError(with_location(f"ix_ takes vectors, got shape {tuple(vector.shape)}"))
+    if vector.dtype == np.bool_:
+        (vector,) = nonzero(vector)
+    elif not vector.shape[0]:
+        vector = np.zeros((0,), np.int32)
+    return vector
+
+
+@public(static=("shape",))
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """Convert flat indices into an array of `shape` to one index array per dimension.
+
+    Negative indices count from the end; indices out of range are clamped.
+    """
+    from shardir.frontend import numpy as snp
+
+    sizes = canonicalize_shape(shape)
+    flat = _require_integers(indices, "unravel_index")
+    size = prod(sizes)
+    if len(sizes) == 1:
+        return (flat if not size else snp.clip(_wrap_negative(flat, size), 0, size - 1),)
+    flat = snp.clip(_wrap_negative(flat, size), 0, max(size - 1, 0))
+    coordinates = []
+    for n in reversed(sizes):
+        coordinates.append(snp.remainder(flat, max(n, 1)))
+        flat = snp.floor_divide(flat, max(n, 1))
+    return tuple(reversed(coordinates))
+
+
+def _require_integers(x: Any, what: str) -> Tracer:
+    tracer = as_tracer(x)
+    if tracer.value.type.dtype not in INTEGERS:
+        raise IndexingError(with_location(f"{what} takes integers, got {tracer.value.type.dtype}"))
+    return tracer
+
+
+def _wrap_negative(index: Tracer, size: int) -> Tracer:
+    from shardir.frontend import numpy as snp
+
+    counted: Tracer = snp.where(index < 0, index + size, index)
+    return counted
+
+
+@with_argument_errors
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: str | Sequence[str] = "raise", order: str = "C"
+) -> Any:
+    """Convert one index array per dimension of `dims` to flat indices.
+
+    Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
+    or are taken modulo the size ("wrap"); `mode` may be a list with one mode per dimension.
+    """
+    sizes = canonicalize_shape(dims)
+    modes: tuple[Any, ...] = (
+        tuple(mode) if isinstance(mode, (list, tuple)) else (mode,) * len(sizes)
+    )
+    if not isinstance(multi_index, (list, tuple)) and not tensor_type_of(multi_index).rank:
+        raise IndexingError(
+            with_location(
+                "ravel_multi_index takes a list of index arrays, or one along its first axis, "
+                f"got {brief(multi_index)}"
+            )
+        )
+    if len(multi_index) != len(sizes) or len(modes) != len(sizes):
+        raise IndexingError(
+            with_location(
+                f"ravel_multi_index takes {len(sizes)} index arrays, got {len(multi_index)}"
+            )
+        )
+    for index, size, each in zip(multi_index, sizes, modes, strict=True):
+        if not is_one_of(each, ("raise", "clip", "wrap")):
+            raise IndexingError(
+                with_location(
+                    f"mode {brief(each)} is unknown; the modes are 'raise', 'clip' and 'wrap'"
+                )
+            )
+        if each != "raise":
+            continue
+        if not is_concrete(index):
+            raise TracedValueError(
+                with_location(
+                    "ravel_multi_index checks that indices are in range, which are traced; "
+                    "pass mode='clip' or mode='wrap'"
+                )
+            )
+        numbers = to_concrete_array(index, "an index array of ravel_multi_index")
+        if numbers.dtype.kind in "iu" and ((numbers < 0) | (numbers >= size)).any():
+            raise IndexingError(
+                with_location(f"ravel_multi_index has an index out of range for {dims}")
+            )
+    return _ravel_traced(tuple(multi_index), sizes, modes, order)
+
+
+@public(static=("sizes", "modes", "order"), name="ravel_multi_index")
+def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order: str) -> Any:
+    from shardir.frontend import numpy as snp
+
+    if order not in ("C", "F"):
+        raise OperationTypeError(with_location(f"order {order!r} is unknown; it is 'C' or 'F'"))
+    flat: Any = 0
+    parts = list(zip(indices, sizes, modes, strict=True))
+    for index, size, mode in parts if order == "C" else reversed(parts):
+        coordinate: Any = _require_integers(index, "ravel_multi_index")
+        if mode == "clip":
+            coordinate = snp.clip(coordinate, 0, size - 1)
+        elif mode == "wrap":
+            coordinate = snp.remainder(coordinate, size)
+        flat = flat * size + coordinate
+    return flat
+
+
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
+    """Return a copy of `arr` in which the n-th true element of `mask` is the n-th element of
+    `vals`.
+
+    `vals` is repeated if it is shorter.
+    """
+    check_not_in_place("place", inplace)
+    return _emit_place(arr, mask, vals)
+
+
+@public(name="place")
+def _emit_place(arr: Any, mask: Any, vals: Any) -> Any:
+    from shardir.frontend import numpy as snp
+    from shardir.frontend.numpy.indexing.updates import convert_lossless
+
+    x, flags = as_tracer(arr), as_bool(mask)
+    new = convert_lossless(x, vals)
+    if flags.size != x.size or not new.size:
+        raise OperationTypeError(
+            with_location(f"place takes a mask of shape {x.shape} and values, got {flags.shape}")
+        )
+    order = snp.remainder(prefix_sums(snp.ravel(flags)) - 1, new.size)
+    filled = reshape(snp.take(new, order, mode="promise_in_bounds"), x.shape)
+    return snp.where(reshape(flags, x.shape), filled, x)

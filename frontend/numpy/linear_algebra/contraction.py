@@ -1,0 +1,292 @@
+"""Products of vectors, matrices and batches of them, each of them one `dot` operation.
+
+The letters of a `dot` follow a convention: `bi,ih->bh` is a product of two matrices. A dimension of
+size 1 that would be broadcast against a larger one is dropped instead of repeated.
+"""
+
+from operator import index
+from string import ascii_letters
+from typing import Any
+
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy.elementwise.complex_parts import emit_conjugate
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    apply_elementwise,
+    as_bool,
+    check_no_out,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, convert, promote, reshape
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
+
+BATCH_LETTERS = [letter for letter in ascii_letters if letter not in "bih"]
+PRODUCT_STATIC_ARGNAMES = ("precision", "preferred_element_type")
+
+
+def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
+    """Emit `dot` of operands of one element type.
+
+    `dtype` is the element type of the result, if it is not that of the operands. For bools, an
+    element of the result is true if at least one product is true.
+    """
+    if x.value.type.dtype == "bool":
+        left, right, output = dims.replace("->", ",").split(",")
+        if left == right and not output and dtype is None and x.shape == y.shape:
+            # This is a reduction with `any`, without a sum, so that a backend can stop at the first
+            # true element.
+            some: Tracer = emit("any", emit("and", x, y), dims=tuple(range(x.ndim)))
+            return some
+        # A sum of ones is never rounded to zero, and products of floats are fastest.
+        bools = as_bool(contract(convert(x, "f32"), convert(y, "f32"), dims))
+        return bools if dtype is None else convert(bools, dtype_of(dtype))
+    left, right, output = dims.replace("->", ",").split(",")
+    x, left = _drop_broadcast_dims(x, left, y, right)
+    y, right = _drop_broadcast_dims(y, right, x, left)
+    sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
+    weak = x.weak_type and y.weak_type and dtype is None
+    name = x.value.type.dtype
+    result_dtype = name if dtype is None else dtype_of(dtype)
+    wide, _ = promotion.result_type((name, False), (result_dtype, False))
+    shape = tuple(sizes[letter] for letter in output)
+    result_type = TensorType(shape, wide) if wide != name else None
+    result: Tracer = emit(
+        "dot", x, y, dims=f"{left},{right}->{output}", result=result_type, weak=weak
+    )
+    return convert(result, result_dtype, weak)
+
+
+def _drop_broadcast_dims(x: Tracer, letters: str, y: Tracer, others: str) -> tuple[Tracer, str]:
+    """Drop the dimensions of size 1 of `x` that have another size in `y`."""
+    sizes = dict(zip(others, y.shape, strict=True))
+    kept = [
+        (letter, n)
+        for letter, n in zip(letters, x.shape, strict=True)
+        if n != 1 or sizes.get(letter, 1) == 1
+    ]
+    return reshape(x, [n for _, n in kept]), "".join(letter for letter, _ in kept)
+
+
+def _check_contracted_sizes(name: str, x: Tracer, i: int, y: Tracer, j: int) -> None:
+    """Raise `ShapeError` unless two contracted dimensions have the same size."""
+    if x.shape[i] != y.shape[j]:
+        raise ShapeError(
+            with_location(
+                f"{name} multiplies axis {i % x.ndim} of shape {x.shape} with axis {j % y.ndim} "
+                f"of shape {y.shape}, but {x.shape[i]} is not {y.shape[j]}"
+            )
+        )
+
+
+@public(static=PRODUCT_STATIC_ARGNAMES)
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the matrix product over the last two axes; the axes before them are batch axes and
+    broadcast.
+
+    A vector is a row on the left and a column on the right; the result lacks that axis. `machine_epsilon`
+    is accepted for compatibility and ignored: products have the precision of the element type. The
+    result has the promoted element type, or `preferred_element_type`.
+    """
+    x, y = promote(a, b)
+    if not x.ndim or not y.ndim:
+        raise ShapeError(
+            with_location(
+                f"matmul takes no scalars, got shapes {x.shape} and {y.shape}; use multiply"
+            )
+        )
+    _check_contracted_sizes("matmul", x, -1, y, -2 if y.ndim > 1 else -1)
+    stacks = max(x.ndim - 2, 0), max(y.ndim - 2, 0)
+    broadcast_shapes(x.shape[: stacks[0]], y.shape[: stacks[1]])
+    stack = "".join(BATCH_LETTERS[: max(stacks)])
+    left, right = (stack[len(stack) - n :] for n in stacks)
+    row, column = ("b" if x.ndim > 1 else ""), ("h" if y.ndim > 1 else "")
+    dims = f"{left}{row}i,{right}i{column}->{stack}{row}{column}"
+    return contract(x, y, dims, preferred_element_type)
+
+
+@public(static=PRODUCT_STATIC_ARGNAMES)
+def dot(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the sum of products over the last axis of `a` and the last but one (or only) axis of
+    `b`.
+
+    The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied. `machine_epsilon`
+    is accepted for compatibility and ignored.
+    """
+    x, y = promote(a, b)
+    if not x.ndim or not y.ndim:
+        product = apply_elementwise("mul", x, y)
+        return (
+            product
+            if preferred_element_type is None
+            else convert(product, dtype_of(preferred_element_type))
+        )
+    _check_contracted_sizes("dot", x, -1, y, -2 if y.ndim > 1 else -1)
+    rows = "b" if x.ndim == 2 else "".join(BATCH_LETTERS[: x.ndim - 1])
+    columns = "h" if y.ndim == 2 else "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
+    right = f"{columns[:-1]}i{columns[-1:]}"
+    return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
+
+
+def flatten(x: Tracer) -> Tracer:
+    """Flatten `x` to one dimension."""
+    return reshape(x, (x.value.type.size,))
+
+
+@public(static=PRODUCT_STATIC_ARGNAMES)
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Return the sum of the products of all elements, those of `a` conjugated, as a scalar."""
+    x, y = map(flatten, promote(a, b))
+    _check_contracted_sizes("vdot", x, 0, y, 0)
+    return contract(emit_conjugate(x), y, "i,i->", preferred_element_type)
+
+
+@public(static=("axis", *PRODUCT_STATIC_ARGNAMES))
+def vecdot(
+    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:  # fmt: skip
+    """Return the dot products of vectors along `axis`, `x1` conjugated; the other axes
+    broadcast.
+    """
+    x, y = promote(x1, x2)
+    i, j = canonicalize_axis(axis, x.ndim), canonicalize_axis(axis, y.ndim)
+    _check_contracted_sizes("vecdot", x, i, y, j)
+    stack = BATCH_LETTERS[: max(x.ndim, y.ndim) - 1]
+    left, right = (stack[len(stack) - v.ndim + 1 :] for v in (x, y))
+    sizes = ([n for d, n in enumerate(v.shape) if d != k] for v, k in ((x, i), (y, j)))
+    broadcast_shapes(*map(tuple, sizes))
+    left.insert(i, "i")
+    right.insert(j, "i")
+    dims = f"{''.join(left)},{''.join(right)}->{''.join(stack)}"
+    return contract(emit_conjugate(x), y, dims, preferred_element_type)
+
+
+@public(static=PRODUCT_STATIC_ARGNAMES)
+def matvec(
+    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """Return the products of matrices with vectors in the last axes; the axes before broadcast."""
+    x, y = promote(x1, x2)
+    if x.ndim < 2 or not y.ndim:
+        raise ShapeError(
+            with_location(f"matvec takes matrices and vectors, got shapes {x.shape} and {y.shape}")
+        )
+    columns = reshape(y, (*y.shape, 1))
+    product = as_tracer(matmul(x, columns, preferred_element_type=preferred_element_type))
+    return reshape(product, product.shape[:-1])
+
+
+@public(static=PRODUCT_STATIC_ARGNAMES)
+def vecmat(
+    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """Return the products of conjugated vectors with matrices in the last axes; others
+    broadcast.
+    """
+    x, y = promote(x1, x2)
+    if not x.ndim or y.ndim < 2:
+        raise ShapeError(
+            with_location(f"vecmat takes vectors and matrices, got shapes {x.shape} and {y.shape}")
+        )
+    rows = reshape(emit_conjugate(x), (*x.shape[:-1], 1, x.shape[-1]))
+    product = as_tracer(matmul(rows, y, preferred_element_type=preferred_element_type))
+    return reshape(product, (*product.shape[:-2], product.shape[-1]))
+
+
+@public(static=PRODUCT_STATIC_ARGNAMES)
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Return the sum of products over the last axes of both arrays; scalars are multiplied.
+
+    The result has the remaining axes of `a`, then those of `b`.
+    """
+    x, y = promote(a, b)
+    if not x.ndim or not y.ndim:
+        return apply_elementwise("mul", x, y)
+    _check_contracted_sizes("inner", x, -1, y, -1)
+    rows = "".join(BATCH_LETTERS[: x.ndim - 1])
+    columns = "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
+    return contract(x, y, f"{rows}i,{columns}i->{rows}{columns}", preferred_element_type)
+
+
+@public()
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """Return the products of each element of `a` with each element of `b` as a matrix."""
+    check_no_out("outer", out)
+    x, y = map(flatten, promote(a, b))
+    return contract(x, y, "b,h->bh")
+
+
+@public(static=("axes", *PRODUCT_STATIC_ARGNAMES))
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the sum of products over several axes.
+
+    `axes` is a number n (the last n axes of `a` and the first n of `b`) or a pair of lists of axes.
+    The result has the remaining axes of `a`, then those of `b`.
+    """
+    x, y = promote(a, b)
+    if isinstance(axes, (tuple, list)):
+        pair = [(e,) if not isinstance(e, (tuple, list)) else tuple(e) for e in axes]
+        if len(pair) != 2 or len(pair[0]) != len(pair[1]):
+            raise ShapeError(
+                with_location(
+                    f"axes={axes} of tensordot is no number and no pair of lists of one length"
+                )
+            )
+        first = [canonicalize_axis(d, x.ndim) for d in pair[0]]
+        second = [canonicalize_axis(d, y.ndim) for d in pair[1]]
+    else:
+        count = index(axes)
+        if not 0 <= count <= min(x.ndim, y.ndim):
+            raise ShapeError(
+                with_location(
+                    f"axes={count} of tensordot is more than shapes {x.shape}, {y.shape} have"
+                )
+            )
+        first, second = list(range(x.ndim - count, x.ndim)), list(range(count))
+    left, right = list(ascii_letters[: x.ndim]), list(ascii_letters[x.ndim :][: y.ndim])
+    for i, j in zip(first, second, strict=True):
+        _check_contracted_sizes("tensordot", x, i, y, j)
+        right[j] = left[i]
+    output = [s for d, s in enumerate(left) if d not in first]
+    output += [s for d, s in enumerate(right) if d not in second]
+    dims = f"{''.join(left)},{''.join(right)}->{''.join(output)}"
+    return contract(x, y, dims, preferred_element_type)
+
+
+@public()
+def kron(a: Any, b: Any) -> Any:
+    """Return the Kronecker product: blocks of `b`, each multiplied by one element of `a`."""
+    x, y = promote(a, b)
+    rank = max(x.ndim, y.ndim)
+    x, y = (reshape(v, (1,) * (rank - v.ndim) + v.shape) for v in (x, y))
+    left, right = ascii_letters[:rank], ascii_letters[26 : 26 + rank]
+    output = "".join(u + v for u, v in zip(left, right, strict=True))
+    blocks = contract(x, y, f"{left},{right}->{output}")
+    return reshape(blocks, [n * m for n, m in zip(x.shape, y.shape, strict=True)])

@@ -1,0 +1,243 @@
+"""Sums of products in Einstein notation.
+
+Two operands are one `dot`; more operands are multiplied in pairs, in the greedy order that
+minimizes the size of the intermediate result minus the sizes of the pair.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from math import prod
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.dispatch.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy.linear_algebra.contraction import contract
+from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
+from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, convert, promote, reshape
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: None = None,
+    optimize: Any = "auto",
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return products of elements, summed over the letters that the output lacks: `"bi,ih->bh"`.
+
+    `...` denotes axes that broadcast; a repeated letter in one operand denotes its diagonal.
+    Without `->` the output has the letters that occur once, in alphabetical order. Alternatively,
+    operands alternate with lists of integers for their axes. `optimize` and `machine_epsilon` are
+    accepted for compatibility and ignored: the order of pairs is always greedy. Raise `ShapeError`
+    if sizes disagree, and `ArgumentError` for invalid subscripts.
+    """
+    if out is not None:
+        raise ArgumentError(with_location("einsum takes no out=; arrays are immutable"))
+    text, arrays = _as_text_subscripts(subscripts, operands)
+    result = _einsum(text, *arrays, preferred_element_type=preferred_element_type)
+    return apply_out_sharding(result, out_sharding)
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
+    """Return the order in which NumPy would multiply the operands, and its report."""
+    text, arrays = _as_text_subscripts(subscripts, operands)
+    shapes = [
+        abstract_of(x, f"operand {i} of einsum_path").type.shape for i, x in enumerate(arrays)
+    ]
+    terms, _ = _parse_subscripts(text, list(map(len, shapes)))
+    _letter_sizes(text, terms, shapes)
+    placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
+    try:
+        return np.einsum_path(text, *placeholders, optimize=optimize)
+    except (*FOREIGN_ERRORS, KeyError) as error:
+        raise ArgumentError(
+            with_location(f"einsum_path does not support the order {brief(optimize)}: {error}")
+        ) from None
+
+
+def _as_text_subscripts(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return the subscripts as text, also for operands that alternate with lists of integers."""
+    if isinstance(subscripts, str):
+        if not operands:
+            raise _subscripts_error(subscripts, "has no operands")
+        return subscripts.replace(" ", ""), operands
+    items = (subscripts, *operands)
+    if len(items) < 2 or not all(isinstance(each, (list, tuple)) for each in items[1::2]):
+        raise ArgumentError(
+            with_location(
+                "einsum takes subscripts as text, or arrays that alternate with lists of axes"
+            )
+        )
+    arrays, lists = items[: len(items) // 2 * 2 : 2], items[1::2]
+    tail = items[-1:] if len(items) % 2 else ()
+    labels = _axis_labels((*lists, *tail))
+    letters = ascii_lowercase if len(labels) <= 26 else ascii_uppercase + ascii_lowercase
+    if len(labels) > len(letters):
+        raise ArgumentError(with_location(f"einsum has letters for 52 axes, not for {len(labels)}"))
+    spelling = dict(zip(labels, letters, strict=False))
+
+    def term(numbers: Sequence[Any]) -> str:
+        return "".join("..." if n is Ellipsis else spelling[n] for n in numbers)
+
+    text = ",".join(map(term, lists))
+    return (f"{text}->{term(tail[0])}" if tail else text), arrays
+
+
+def _axis_labels(lists: Sequence[Any]) -> list[Any]:
+    """Return all axis numbers in order; raise `ArgumentError` if they cannot be ordered."""
+    try:
+        return sorted({n for each in lists for n in each if n is not Ellipsis})
+    except TypeError:
+        described = ", ".join(map(brief, lists))
+        raise ArgumentError(
+            with_location(f"einsum takes lists of whole numbers as axes, got {described}")
+        ) from None
+
+
+@public(static=("preferred_element_type",))
+def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None) -> Any:
+    arrays = promote(*operands)
+    is_bool = arrays[0].value.type.dtype == "bool"
+    if is_bool:
+        arrays = tuple(convert(x, "i32") for x in arrays)
+    terms, output = _parse_subscripts(subscripts, [x.ndim for x in arrays])
+    sizes = _letter_sizes(subscripts, terms, [x.shape for x in arrays])
+    pairs = [_take_diagonals(x, term, sizes) for x, term in zip(arrays, terms, strict=True)]
+    while len(pairs) > 1:
+        i, j = _cheapest_pair([term for _, term in pairs], output, sizes)
+        (y, right), (x, left) = pairs.pop(j), pairs.pop(i)
+        needed_letters = "".join([output, *(term for _, term in pairs)])
+        x, left = _sum_unused_letters(x, left, needed_letters + right)
+        y, right = _sum_unused_letters(y, right, needed_letters + left)
+        order = _intermediate_letters(left, right, needed_letters) if pairs else output
+        dtype = None if pairs else preferred_element_type
+        pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype), order))
+    result, term = _sum_unused_letters(*pairs[0], output)
+    if term != output:
+        perm = tuple(map(term.index, output))
+        result = emit("transpose", result, perm=perm, weak=result.weak_type)
+    if is_bool:
+        result = as_bool(result)
+    if preferred_element_type is None:
+        return result
+    return convert(result, dtype_of(preferred_element_type))
+
+
+def _parse_subscripts(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the output; `...` becomes unused letters."""
+    inputs, arrow, output = subscripts.partition("->")
+    terms = inputs.split(",")
+    used = inputs.replace("...", "").replace(",", "")
+    if len(terms) != len(ranks):
+        raise _subscripts_error(
+            subscripts, f"names {len(terms)} operands, but there are {len(ranks)}"
+        )
+    for term in (*terms, output):
+        letters = term.replace("...", "", 1)
+        if letters and not (letters.isalpha() and letters.isascii()):
+            raise _subscripts_error(subscripts, f"has {term!r}, which is not made of letters")
+    free = [letter for letter in ascii_uppercase + ascii_lowercase if letter not in used]
+    named = [len(term.replace("...", "")) for term in terms]
+    for term, count, rank in zip(terms, named, ranks, strict=True):
+        if count > rank or (count < rank and "..." not in term):
+            raise _subscripts_error(subscripts, f"has {term!r} for an operand of rank {rank}")
+    unnamed = max(rank - n for rank, n in zip(ranks, named, strict=True))
+    ellipsis_letters = "".join(free[:unnamed])
+    if not arrow:
+        counts = Counter(used)
+        output = "..." + "".join(sorted(c for c in counts if counts[c] == 1))
+    # As in JAX, the axes of an ellipsis that is not after '->' are summed.
+    output = output.replace("...", ellipsis_letters)
+    for letter in output:
+        if letter not in used + ellipsis_letters:
+            raise _subscripts_error(subscripts, f"has {letter!r} only after '->'")
+        if output.count(letter) > 1:
+            raise _subscripts_error(subscripts, f"has {letter!r} twice after '->'")
+    filled = [
+        term.replace("...", ellipsis_letters[unnamed - rank + n :])
+        for term, n, rank in zip(terms, named, ranks, strict=True)
+    ]
+    return filled, output
+
+
+def _subscripts_error(subscripts: str, why: str) -> ArgumentError:
+    return ArgumentError(with_location(f"einsum subscripts {subscripts!r}: {why}"))
+
+
+def _letter_sizes(
+    subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[int, ...]]
+) -> dict[str, int]:
+    """Return the size of each letter; size 1 broadcasts. Raise `ShapeError` if sizes disagree."""
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for letter, size in zip(term, shape, strict=True):
+            if sizes.setdefault(letter, size) == 1:
+                sizes[letter] = size
+            elif size not in (1, sizes[letter]):
+                described = " and ".join(map(str, shapes))
+                raise ShapeError(
+                    with_location(
+                        f"einsum {subscripts!r} of shapes {described}: {letter!r} is both "
+                        f"{sizes[letter]} and {size}"
+                    )
+                )
+    return sizes
+
+
+def _take_diagonals(x: Tracer, term: str, sizes: dict[str, int]) -> tuple[Tracer, str]:
+    """Return an operand with each letter once, without broadcast dimensions."""
+    kept = [(c, n) for c, n in zip(term, x.shape, strict=True) if n == sizes[c]]
+    x, term = reshape(x, [n for _, n in kept]), "".join(c for c, _ in kept)
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            first, second = term.index(letter), term.rindex(letter)
+            x = diagonal_in_place(x, first, second)
+            term = term[:second] + term[second + 1 :]
+    return x, term
+
+
+def _sum_unused_letters(x: Tracer, term: str, needed_letters: str) -> tuple[Tracer, str]:
+    """Sum an operand over the letters that neither the output nor other operands have."""
+    dims = tuple(d for d, letter in enumerate(term) if letter not in needed_letters)
+    if not dims:
+        return x, term
+    summed: Tracer = emit("sum", x, dims=dims, weak=x.weak_type)
+    return summed, "".join(letter for letter in term if letter in needed_letters)
+
+
+def _intermediate_letters(left: str, right: str, needed_letters: str) -> str:
+    """Return the letters of an intermediate result."""
+    return "".join(dict.fromkeys(letter for letter in left + right if letter in needed_letters))
+
+
+def _cheapest_pair(terms: Sequence[str], output: str, sizes: dict[str, int]) -> tuple[int, int]:
+    """Return the indices of the two operands to multiply next."""
+
+    def size(letters: str) -> int:
+        return prod(sizes[letter] for letter in letters)
+
+    def cost(pair: tuple[int, int]) -> int:
+        i, j = pair
+        needed_letters = "".join([output, *(t for k, t in enumerate(terms) if k not in pair)])
+        return (
+            size(_intermediate_letters(terms[i], terms[j], needed_letters))
+            - size(terms[i])
+            - size(terms[j])
+        )
+
+    return min(combinations(range(len(terms)), 2), key=cost)

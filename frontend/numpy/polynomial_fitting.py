@@ -1,0 +1,172 @@
+"""Polynomials from roots and through points: `poly`, `roots`, `polydiv`, `polyfit`."""
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy.linear_algebra.linalg import eigvals, lstsq
+from shardir.frontend.numpy.linear_algebra.matrix_helpers import promote_matrices
+from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, promote_inexact
+from shardir.frontend.tracing.tracer import Tracer
+
+
+def _as_vector(name: str, x: Any) -> Tracer:
+    vector = as_tracer(x)
+    if vector.ndim > 1:
+        raise ShapeError(with_location(f"{name} takes vectors, got shape {vector.shape}"))
+    return as_tracer(vector.reshape(-1))
+
+
+@public()
+def poly(seq_of_zeros: Any) -> Any:
+    """Return the polynomial with the given roots and a leading coefficient of 1.
+
+    For a square matrix, the roots are its eigenvalues.
+    """
+    from shardir.frontend import numpy as snp
+
+    (zeros,) = promote_inexact(seq_of_zeros)
+    if zeros.ndim == 2:
+        zeros = as_tracer(eigvals(zeros))
+    if zeros.ndim > 1:
+        raise ShapeError(
+            with_location(f"poly takes a vector or a square matrix, got shape {zeros.shape}")
+        )
+    result = snp.ones((1,), zeros.dtype)
+    for i in range(zeros.size):
+        zero = zeros if not zeros.ndim else zeros[i]
+        result = snp.pad(result, (0, 1)) - snp.pad(zero * result, (1, 0))
+    return result
+
+
+def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+    """Return the complex roots of a polynomial, in no particular order.
+
+    Coefficients of 0 at both ends are removed first. Their number depends on the values, so that
+    traced functions require `strip_zeros=False`.
+    """
+    if not check_flag("strip_zeros of roots", strip_zeros):
+        return _roots(p, 0)
+    if not is_concrete(p):
+        raise ArgumentError(
+            with_location("roots of traced coefficients needs strip_zeros=False, and a first one that is "
+                  "not 0")
+        )  # fmt: skip
+    line = np.atleast_1d(to_concrete_array(p, "argument p of roots"))
+    if line.ndim == 1 and line.size and line[0] != 0 and line[-1] != 0:
+        return _roots(p if type(p) is Array else line, 0)
+    nonzero = np.flatnonzero(line)
+    if not nonzero.size:
+        return _roots(line[:0], 0)
+    return _roots(line[nonzero[0] : nonzero[-1] + 1], len(line) - 1 - int(nonzero[-1]))
+
+
+@public(static=("more",), name="roots")
+def _roots(p: Any, more: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    (line,) = promote_inexact(_as_vector("roots", p))
+    kind = snp.complex128 if line.value.type.dtype in ("f64", "c128") else snp.complex64
+    if line.size < 2:
+        return snp.zeros((more,), kind)
+    first = -line[1:] / line[0]
+    below = snp.eye(line.size - 2, line.size - 1, dtype=first.dtype)
+    return snp.pad(eigvals(snp.concatenate([first[None], below])), (0, more))
+
+
+@public(static=("trim_leading_zeros",))
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """Return the quotient and the remainder of two polynomials.
+
+    The remainder keeps its leading zeros, because their number depends on the values.
+    """
+    from shardir.frontend import numpy as snp
+
+    if trim_leading_zeros:
+        raise ArgumentError(
+            with_location("polydiv keeps leading zeros; trim them with snp.trim_zeros")
+        )
+    rest, divisor = promote_inexact(_as_vector("polydiv", u), _as_vector("polydiv", v))
+    if not divisor.size:
+        raise ShapeError(with_location("polydiv by a polynomial without coefficients"))
+    count = rest.size - divisor.size + 1
+    if count < 1:
+        return snp.zeros((1,), rest.dtype), rest
+    quotient = []
+    for i in range(count):
+        factor = rest[i] / divisor[0]
+        quotient.append(factor)
+        rest = as_tracer(rest - snp.pad(factor * divisor, (i, count - 1 - i)))
+    return snp.stack(quotient), rest
+
+
+@public(static=("deg", "full", "cov"))
+def polyfit(
+    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
+    """Return the polynomial of degree `deg` that fits points by least squares.
+
+    `w` are weights. With `full`, return also the residuals, the rank, the singular values and the
+    relative tolerance below which those count as 0; with `cov`, the covariance matrix of the
+    coefficients ("unscaled" omits its scale).
+    """
+    from shardir.frontend import numpy as snp
+
+    order = index(deg)
+    points, values = promote_inexact(_as_vector("polyfit", x), y)
+    if order < 0 or not points.size or values.shape[:1] != points.shape or values.ndim > 2:
+        raise ShapeError(
+            with_location(f"polyfit of degree {order} takes as many values as points, got shapes "
+                  f"{values.shape} and {points.shape}")
+        )  # fmt: skip
+    design = as_tracer(snp.vander(points, order + 1))
+    if w is not None:
+        weights = as_tracer(w)
+        design = as_tracer(design * weights[:, None])
+        values = as_tracer(values * (weights[:, None] if values.ndim == 2 else weights))
+    (design,) = promote_matrices("polyfit", design)
+    limit = points.size * float(snp.finfo(design.dtype).eps) if rcond is None else rcond
+    scale = snp.sqrt((abs(design) ** 2).sum(0))
+    found, residuals, rank, singular = lstsq(design / scale, values, limit)
+    found = (found.T / scale).T
+    if full:
+        return found, residuals, rank, singular, snp.asarray(limit)
+    if not cov:
+        return found
+    inner = snp.linalg.inv(snp.conj(design.T) @ design)
+    if isinstance(cov, str) and cov == "unscaled":
+        factor = snp.ones(())
+    elif points.size <= order + 1:
+        raise ArgumentError(
+            with_location(f"polyfit of {points.size} points and degree {order} has no covariance to scale; "
+                  "cov='unscaled' leaves it as it is")
+        )  # fmt: skip
+    else:
+        factor = residuals / (points.size - order - 1)
+    if values.ndim == 1:
+        return found, inner * factor.reshape(())
+    return found, inner[:, :, None] * factor
+
+
+def iterable(y: Any) -> bool:
+    """Return whether `iter` accepts the object."""
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+@public()
+def i0(x: Any) -> Any:
+    """Return the modified Bessel function of order 0, elementwise."""
+    from shardir.frontend.scipy.special_functions.bessel import i0 as of_order_zero
+
+    return of_order_zero(x)

@@ -1,0 +1,293 @@
+"""Reductions over some or all axes: sum, product, extremes, any and all, mean, argmax and argmin.
+
+`axis` is an integer, a tuple of integers or `None` (all axes); `keepdims` keeps reduced axes with
+size 1; `where` is a mask of the elements that are included; `initial` is the start value.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy.elementwise.rounding import COMPUTATION_DTYPES
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    apply_elementwise,
+    as_bool,
+    check_no_out,
+    constant_like,
+    emit_elementwise,
+    emit_select,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast,
+    convert,
+    promote_to,
+    reshape,
+    splat,
+)
+from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of, inexact_dtype
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
+
+REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims", "promote_integers")
+
+
+def emit_reduction(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
+    """Emit one reduction over `dims`; with `keepdims` the reduced dimensions stay with size 1."""
+    result: Tracer = emit(op, x, dims=dims) if dims else convert(x, x.value.type.dtype)
+    return restore_reduced_dims(result, x, dims) if keepdims else result
+
+
+def restore_reduced_dims(result: Tracer, x: Tracer, dims: tuple[int, ...]) -> Tracer:
+    """Reshape a value reduced from `x` so that the reduced dimensions have size 1."""
+    return reshape(result, [1 if d in dims else n for d, n in enumerate(x.shape)])
+
+
+def accumulation_dtype(dtype: str) -> str:
+    """Return the accumulation type of sums and products: at least the default integer type."""
+    if dtype == "bool":
+        return canonical_dtype("i64")
+    if dtype in INTEGERS:
+        usual = canonical_dtype("u64" if dtype in UNSIGNED else "i64")
+        return dtype if int(dtype[1:]) > int(usual[1:]) else usual
+    return dtype
+
+
+def mask_elements(x: Tracer, where: Any, otherwise: complex) -> Tracer:
+    """Replace the elements of `x` that `where` excludes by `otherwise`."""
+    if where is None:
+        return x
+    return emit_select(as_bool(where), x, splat(otherwise, TensorType((), x.value.type.dtype)))
+
+
+def _accumulate(
+    name: str, op: str, combine: str, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
+    keepdims: bool, initial: Any, where: Any, promote: bool,
+) -> Any:  # fmt: skip
+    check_no_out(name, out)
+    x = as_tracer(a)
+    if dtype is not None:
+        x = convert(x, dtype_of(dtype))
+    elif promote or x.value.type.dtype == "bool":
+        x = convert(x, accumulation_dtype(x.value.type.dtype))
+    x = mask_elements(x, where, neutral)
+    result = emit_reduction(op, x, canonicalize_axes(axis, x.ndim), keepdims)
+    return result if initial is None else combine_with_initial(combine, result, initial)
+
+
+def combine_with_initial(combine: str, result: Tracer, initial: Any) -> Tracer:
+    """Combine the result of a reduction with its initial value.
+
+    As in NumPy and JAX, the initial value is converted to the element type of the reduction.
+    """
+    (start,) = promote_to((result.value.type.dtype, result.weak_type), initial)
+    return apply_elementwise(combine, result, start)
+
+
+@public(static=REDUCTION_STATIC_ARGNAMES)
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """Return the sum of elements over `axis`.
+
+    Bools and integers narrower than the default integer type are summed in that type, unless
+    `dtype` is given or `promote_integers` is false.
+    """
+    return _accumulate(
+        "sum", "sum", "add", 0, a, axis, dtype, out, keepdims, initial, where, promote_integers
+    )
+
+
+@public(static=REDUCTION_STATIC_ARGNAMES)
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """Return the product of elements over `axis`.
+
+    Bools and integers narrower than the default integer type are multiplied in that type, unless
+    `dtype` is given or `promote_integers` is false.
+    """
+    return _accumulate(
+        "prod", "prod", "mul", 1, a, axis, dtype, out, keepdims, initial, where, promote_integers
+    )
+
+
+def _emit_extreme(
+    name: str, a: Any, axis: Any, out: Any, keepdims: bool, initial: Any, where: Any
+) -> Any:
+    check_no_out(name, out)
+    x = as_tracer(a)
+    dims = canonicalize_axes(axis, x.ndim)
+    if initial is None and is_empty_reduction(x, dims):
+        raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}, needs initial="))
+    if where is not None:
+        if initial is None:
+            raise OperationTypeError(with_location(f"{name} with where= needs initial="))
+        x = mask_elements(x, where, lowest_of_dtype(x) if name == "max" else highest_of_dtype(x))
+    result = emit_reduction(name, x, dims, keepdims)
+    return result if initial is None else combine_with_initial(f"{name}imum", result, initial)
+
+
+def is_empty_reduction(x: Tracer, dims: tuple[int, ...]) -> bool:
+    """Return whether a reduction over `dims` has no elements to reduce."""
+    return 0 in [x.shape[d] for d in dims]
+
+
+def lowest_of_dtype(x: Tracer) -> Any:
+    """Return the smallest value of the element type of `x`; -inf for floats."""
+    dtype = x.value.type.numpy
+    if dtype == np.bool_:
+        return False
+    return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -np.inf
+
+
+def highest_of_dtype(x: Tracer) -> Any:
+    """Return the largest value of the element type of `x`; inf for floats."""
+    dtype = x.value.type.numpy
+    if dtype == np.bool_:
+        return True
+    return int(np.iinfo(dtype).max) if dtype.kind in "iu" else np.inf
+
+
+@public(static=("axis", "out", "keepdims"))
+def max(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the largest element over `axis`; NaN if an element is NaN.
+
+    Raise `ShapeError` for an empty reduction without `initial`.
+    """
+    return _emit_extreme("max", a, axis, out, keepdims, initial, where)
+
+
+@public(static=("axis", "out", "keepdims"))
+def min(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the smallest element over `axis`; NaN if an element is NaN.
+
+    Raise `ShapeError` for an empty reduction without `initial`.
+    """
+    return _emit_extreme("min", a, axis, out, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+@public(static=("axis", "out", "keepdims"))
+def any(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Return whether at least one element over `axis` is true (not zero), as bools."""
+    check_no_out("any", out)
+    x = mask_elements(as_bool(a), where, False)
+    return emit_reduction("any", x, canonicalize_axes(axis, x.ndim), keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def all(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Return whether every element over `axis` is true (not zero), as bools."""
+    check_no_out("all", out)
+    x = mask_elements(as_bool(a), where, True)
+    return emit_reduction("all", x, canonicalize_axes(axis, x.ndim), keepdims)
+
+
+@public(static=("axis", "keepdims"))
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the number of elements over `axis` that are not zero, in the default integer type."""
+    x = convert(as_bool(a), canonical_dtype("i64"))
+    return emit_reduction("sum", x, canonicalize_axes(axis, x.ndim), keepdims)
+
+
+@public(static=("axis", "dtype", "out", "keepdims"))
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the arithmetic mean over `axis`.
+
+    The mean of integers is a float. Half-precision floats are accumulated in float32.
+    """
+    check_no_out("mean", out)
+    x = as_tracer(a)
+    name = inexact_dtype(x.value.type.dtype) if dtype is None else dtype_of(dtype)
+    return mean_over_dims(x, name, canonicalize_axes(axis, x.ndim), keepdims, where)
+
+
+def mean_over_dims(
+    x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: Any = None
+) -> Tracer:
+    """Return the mean over `dims` in the element type `name`."""
+    wide = convert(x, COMPUTATION_DTYPES.get(name, name))
+    summed = emit_reduction("sum", mask_elements(wide, where, 0), dims, keepdims)
+    return convert(
+        emit_elementwise("div", summed, count_reduced_elements(x, summed, dims, keepdims, where)),
+        name,
+    )
+
+
+def count_reduced_elements(
+    x: Tracer, summed: Tracer, dims: tuple[int, ...], keepdims: bool, where: Any
+) -> Tracer:
+    """Return the number of elements of `x` that contribute to each element of `summed`."""
+    if where is None:
+        return constant_like(summed, reduction_size(x, dims))
+    ones = convert(broadcast(as_bool(where), x.shape), summed.value.type.dtype)
+    return emit_reduction("sum", ones, dims, keepdims)
+
+
+def reduction_size(x: Tracer, dims: tuple[int, ...]) -> int:
+    """Return the number of elements that a reduction over `dims` combines into one."""
+    return int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+
+
+def _emit_arg_extreme(op: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
+    x = as_tracer(a)
+    line = reshape(x, (x.value.type.size,)) if axis is None else x
+    dim = 0 if axis is None else canonicalize_axis(axis, x.ndim)
+    if line.shape[dim] == 0:
+        raise ShapeError(with_location(f"{op} of no elements, shape {x.shape}"))
+    sizes = tuple(n for d, n in enumerate(line.shape) if d != dim)
+    result: Tracer = emit(op, line, dim=dim, result=TensorType(sizes, canonical_dtype("i64")))
+    return restore_reduced_dims(result, x, canonicalize_axes(axis, x.ndim)) if keepdims else result
+
+
+@public(static=("axis", "out", "keepdims"))
+def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """Return the index of the largest element along `axis`, in the default integer type.
+
+    The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
+    the flattened array. Raise `ShapeError` for no elements.
+    """
+    check_no_out("argmax", out)
+    return _emit_arg_extreme("argmax", a, axis, keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """Return the index of the smallest element along `axis`, in the default integer type.
+
+    The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
+    the flattened array. Raise `ShapeError` for no elements.
+    """
+    check_no_out("argmin", out)
+    return _emit_arg_extreme("argmin", a, axis, keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    """Return the largest element minus the smallest one over `axis`."""
+    check_no_out("ptp", out)
+    return emit_elementwise("sub", max(a, axis, None, keepdims), min(a, axis, None, keepdims))

@@ -1,0 +1,163 @@
+"""Reductions that ignore NaN."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy.elementwise.float_parts import emit_isnan
+from shardir.frontend.numpy.reductions.basic_reductions import (
+    argmax,
+    argmin,
+    emit_reduction,
+    highest_of_dtype,
+    is_empty_reduction,
+    lowest_of_dtype,
+    mask_elements,
+    max as maximum_of,
+    mean,
+    min as minimum_of,
+    prod,
+    sum as _sum,
+)
+from shardir.frontend.numpy.reductions.statistics import std, var
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    as_bool,
+    check_no_out,
+    constant_like,
+    emit_elementwise,
+)
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import INEXACT
+
+NAN_REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims")
+
+
+def _mask_nan(a: Any, where: Any) -> tuple[Tracer, Any]:
+    """Return the array, and the mask of its elements that are included."""
+    x = as_tracer(a)
+    if x.value.type.dtype not in INEXACT:
+        return x, where
+    found = emit_elementwise("not", emit_isnan(x))
+    return x, found if where is None else as_bool(where) & found
+
+
+@public(static=NAN_REDUCTION_STATIC_ARGNAMES)
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `sum` of the elements that are not NaN; 0 if there are none."""
+    x, numbers = _mask_nan(a, where)
+    return _sum(x, axis, dtype, out, keepdims, initial, numbers)
+
+
+@public(static=NAN_REDUCTION_STATIC_ARGNAMES)
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `prod` of the elements that are not NaN; 1 if there are none."""
+    x, numbers = _mask_nan(a, where)
+    return prod(x, axis, dtype, out, keepdims, initial, numbers)
+
+
+@public(static=NAN_REDUCTION_STATIC_ARGNAMES)
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `mean` of the elements that are not NaN; NaN if there are none."""
+    x, numbers = _mask_nan(a, where)
+    return mean(x, axis, dtype, out, keepdims, where=numbers)
+
+
+@public(static=(*NAN_REDUCTION_STATIC_ARGNAMES, "ddof"))
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+    keepdims: bool = False, where: Any = None, *, mean: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `var` of the elements that are not NaN; NaN if there are not more than `ddof`."""
+    x, numbers = _mask_nan(a, where)
+    return var(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
+
+
+@public(static=(*NAN_REDUCTION_STATIC_ARGNAMES, "ddof"))
+def nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+    keepdims: bool = False, where: Any = None, *, mean: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `std` of the elements that are not NaN; NaN if there are not more than `ddof`."""
+    x, numbers = _mask_nan(a, where)
+    return std(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
+
+
+@public(static=("axis", "out", "keepdims"))
+def nanmax(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `max` of the elements that are not NaN; NaN if there are none."""
+    return _nan_extreme(
+        "nanmax", maximum_of, lowest_of_dtype, a, axis, out, keepdims, initial, where
+    )
+
+
+@public(static=("axis", "out", "keepdims"))
+def nanmin(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the `min` of the elements that are not NaN; NaN if there are none."""
+    return _nan_extreme(
+        "nanmin", minimum_of, highest_of_dtype, a, axis, out, keepdims, initial, where
+    )
+
+
+def _nan_extreme(
+    name: str, extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: Any, axis: Any,
+    out: Any, keepdims: bool, initial: Any, where: Any,
+) -> Tracer:  # fmt: skip
+    check_no_out(name, out)
+    x, numbers = _mask_nan(a, where)
+    if numbers is where:
+        return as_tracer(extreme(x, axis, None, keepdims, initial, where))
+    dims = canonicalize_axes(axis, x.ndim)
+    if is_empty_reduction(x, dims) and initial is None:
+        raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}, needs initial="))
+    start = neutral(x) if initial is None else initial
+    found = as_tracer(extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims, start))
+    if initial is not None:
+        return found
+    some = emit_reduction("any", numbers, dims, keepdims)
+    return emit_elementwise("select", some, found, constant_like(found, np.nan))
+
+
+@public(static=("axis", "out", "keepdims"))
+def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """Return the index of the largest element that is not NaN; -1 if there is none."""
+    return _nan_arg_extreme("nanargmax", argmax, lowest_of_dtype, a, axis, out, keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """Return the index of the smallest element that is not NaN; -1 if there is none."""
+    return _nan_arg_extreme("nanargmin", argmin, highest_of_dtype, a, axis, out, keepdims)
+
+
+def _nan_arg_extreme(
+    name: str, arg_extreme: Callable[..., Any], neutral: Callable[[Tracer], Any], a: Any, axis: Any,
+    out: Any, keepdims: Any,
+) -> Tracer:  # fmt: skip
+    check_no_out(name, out)
+    x, numbers = _mask_nan(a, None)
+    if numbers is None:
+        return as_tracer(arg_extreme(x, axis, None, keepdims))
+    found = as_tracer(arg_extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims))
+    some = emit_reduction("any", numbers, canonicalize_axes(axis, x.ndim), bool(keepdims))
+    return emit_elementwise("select", some, found, constant_like(found, -1))

@@ -1,0 +1,208 @@
+"""Concatenation of arrays, and splits of an array into parts."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
+from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, common_kind
+from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, promote_to, reshape
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.tracer import Tracer
+
+MAX_EMPTY_PARTS = 1 << 16
+"""The maximum number of parts if there are fewer elements; each part is an operation."""
+
+
+def _promote_arrays(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
+    if isinstance(arrays, Tracer) or hasattr(arrays, "shape"):
+        array = as_tracer(arrays)
+        if not array.ndim:
+            raise OperationTypeError(with_location(f"{what} takes several arrays, got a scalar"))
+        arrays = [array[i] for i in range(array.shape[0])]
+    if not len(arrays):
+        raise OperationTypeError(with_location(f"{what} takes at least one array"))
+    arrays = as_operands(*arrays)
+    tracers = list(promote_to(common_kind(*arrays), *arrays))
+    return [convert(x, dtype_of(dtype)) for x in tracers] if dtype is not None else tracers
+
+
+@public(static=("axis", "dtype"))
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+    """Concatenate arrays along `axis`; without an axis, concatenate the flattened arrays.
+
+    All other dimensions must agree. The result has the promoted element type, or `dtype`.
+    """
+    parts = _promote_arrays(arrays, "concatenate", dtype)
+    if axis is None:
+        parts, axis = [reshape(x, (x.size,)) for x in parts], 0
+    if not parts[0].ndim:
+        raise OperationTypeError(with_location("scalars cannot be concatenated; use stack"))
+    dim = canonicalize_axis(axis, parts[0].ndim)
+    first_shape = parts[0].shape
+    for x in parts[1:]:
+        same = x.ndim == len(first_shape) and all(
+            n == m for d, (n, m) in enumerate(zip(x.shape, first_shape, strict=True)) if d != dim
+        )
+        if not same:
+            raise OperationTypeError(
+                with_location(
+                    f"arrays of shapes {first_shape} and {x.shape} cannot be concatenated along "
+                    f"axis {dim}; all other dimensions must agree"
+                )
+            )
+    return concatenate_parts(parts, dim)
+
+
+concat = concatenate
+
+
+@public(static=("axis", "dtype"))
+def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
+    """Stack arrays of one shape along a new dimension."""
+    parts = _promote_arrays(arrays, "stack", dtype)
+    shape = parts[0].shape
+    for x in parts:
+        if x.shape != shape:
+            raise OperationTypeError(
+                with_location(f"stack takes arrays of one shape, got {shape} and {x.shape}")
+            )
+    dim = canonicalize_axis(axis, len(shape) + 1)
+    grown = (*shape[:dim], 1, *shape[dim:])
+    return concatenate([reshape(x, grown) for x in parts], dim)
+
+
+@public(static=("dtype",))
+def vstack(tup: Any, dtype: Any = None) -> Any:
+    """Concatenate along the first dimension; vectors become rows."""
+    parts = [
+        reshape(x, (1,) * (2 - x.ndim) + x.shape) for x in _promote_arrays(tup, "vstack", dtype)
+    ]
+    return concatenate(parts, 0)
+
+
+@public(static=("dtype",))
+def hstack(tup: Any, dtype: Any = None) -> Any:
+    """Concatenate along the second dimension; vectors along their only one."""
+    parts = [reshape(x, x.shape or (1,)) for x in _promote_arrays(tup, "hstack", dtype)]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+@public(static=("dtype",))
+def dstack(tup: Any, dtype: Any = None) -> Any:
+    """Concatenate along the third dimension."""
+    from shardir.frontend.numpy.shaping.reshaping import atleast_3d
+
+    return concatenate([atleast_3d(x) for x in _promote_arrays(tup, "dstack", dtype)], 2)
+
+
+@public()
+def column_stack(tup: Any) -> Any:
+    """Concatenate along the second dimension; vectors become columns."""
+    parts = [
+        reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in _promote_arrays(tup, "column_stack")
+    ]
+    return concatenate(parts, 1)
+
+
+@public(static=("axis",))
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """Append `values` to `arr` along `axis`; without it, both are flattened."""
+    return concatenate([arr, values], axis)
+
+
+@public()
+def block(arrays: Any) -> Any:
+    """Concatenate nested lists of blocks, the innermost lists along the last dimension."""
+
+    def depth(x: Any) -> int:
+        return 1 + max(map(depth, x)) if isinstance(x, (list, tuple)) else 0
+
+    def rank(x: Any) -> int:
+        return max(map(rank, x)) if isinstance(x, (list, tuple)) else as_tracer(x).ndim
+
+    levels = depth(arrays)
+    dims = max(levels, rank(arrays))
+
+    def assemble(x: Any, level: int) -> Any:
+        if isinstance(x, (list, tuple)):
+            return concatenate([assemble(part, level - 1) for part in x], dims - level)
+        tracer = as_tracer(x)
+        return reshape(tracer, (1,) * (dims - tracer.ndim) + tracer.shape)
+
+    return assemble(arrays, levels)
+
+
+def _part_bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
+    if isinstance(sections, (int, np.integer)):
+        count = int(sections)
+        if count <= 0 or (even and size % count):
+            raise OperationTypeError(
+                with_location(f"a dimension of {size} does not split into {count} equal parts")
+            )
+        if count > max(size, MAX_EMPTY_PARTS):
+            raise OperationTypeError(
+                with_location(
+                    f"a dimension of {size} in {count} parts; more than {MAX_EMPTY_PARTS} of them would be "
+                    "empty"
+                )
+            )
+        small, extra = divmod(size, count)
+        bounds = [0]
+        for i in range(count):
+            bounds.append(bounds[-1] + small + (i < extra))
+    else:
+        inside = [range(size)[: int(at)].stop for at in sections]
+        bounds = [0, *inside, size]
+    return [(a, max(a, b)) for a, b in itertools.pairwise(bounds)]
+
+
+@public(static=("sections", "axis", "even"))
+def _split(ary: Any, sections: Any, axis: int, even: bool) -> list[Tracer]:
+    x = as_tracer(ary)
+    if not x.ndim:
+        raise OperationTypeError(with_location("a scalar cannot be split"))
+    dim = canonicalize_axis(axis, x.ndim)
+    return [slice_dim(x, dim, a, b) for a, b in _part_bounds(x.shape[dim], sections, even)]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """Split into equal parts along `axis`, or at the given indices; return a list."""
+    return _split(ary, to_hashable(indices_or_sections), axis, True)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """Split like `split`; the sizes of parts may differ by one."""
+    return _split(ary, to_hashable(indices_or_sections), axis, False)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+    """Split along the first dimension."""
+    return split(ary, indices_or_sections, 0)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+    """Split along the second dimension, or the only one."""
+    return split(ary, indices_or_sections, 0 if tensor_type_of(ary).rank == 1 else 1)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+    """Split along the third dimension."""
+    return split(ary, indices_or_sections, 2)
+
+
+@public(static=("axis",))
+def unstack(x: Any, /, *, axis: int = 0) -> Any:
+    """Return the slices along `axis` as a tuple."""
+    tracer = as_tracer(x)
+    dim = canonicalize_axis(axis, tracer.ndim)
+    parts = _split(tracer, tracer.shape[dim], dim, True) if tracer.shape[dim] else []
+    shape = tracer.shape[:dim] + tracer.shape[dim + 1 :]
+    return tuple(reshape(part, shape) for part in parts)

@@ -1,0 +1,249 @@
+"""Repetition, insertion and deletion of elements along an axis."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError, IndexingError
+from shardir.frontend.numpy.indexing.take import take
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import (
+    concatenate_parts,
+    prefix_sums,
+    repeat_slice,
+    replace_dim_size,
+    slice_dim,
+)
+from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints, is_concrete, to_hashable
+from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape, splat
+from shardir.frontend.tracing.tracer import Tracer
+
+GATHER_MIN_RUNS = 4
+"""The number of contiguous runs from which on elements are gathered instead of concatenated."""
+
+
+@public(static=("reps",))
+def tile(A: Any, reps: Any) -> Any:
+    """Repeat the array `A`, `reps` times along each dimension."""
+    x = as_tracer(A)
+    times = as_ints(reps)
+    rank = max(x.ndim, len(times))
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    times = (1,) * (rank - len(times)) + times
+    new_shape = tuple(t * n for t, n in zip(times, x.shape, strict=True))
+    if new_shape == x.shape:
+        return x
+    expanded = [n for pair in zip((1,) * rank, x.shape, strict=True) for n in pair]
+    grown = [n for pair in zip(times, x.shape, strict=True) for n in pair]
+    return reshape(broadcast(reshape(x, expanded), grown), new_shape)
+
+
+@composed_function()
+def repeat(
+    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:  # fmt: skip
+    """Repeat each element `repeats` times along `axis` (without it, in the flattened array).
+
+    Counts per element may be traced if `total_repeat_length` states the size of the result, which
+    is truncated or padded with its last element.
+    """
+    if is_concrete(repeats):
+        return apply_out_sharding(
+            _repeat_static(a, to_hashable(repeats), axis, total_repeat_length), out_sharding
+        )
+    if total_repeat_length is None:
+        raise OperationTypeError(
+            with_location(
+                "repeat with traced counts needs total_repeat_length=, the size of the result"
+            )
+        )
+    return apply_out_sharding(_repeat_traced(a, repeats, axis, total_repeat_length), out_sharding)
+
+
+@public(static=("axis", "total"), name="repeat")
+def _repeat_traced(a: Any, repeats: Any, axis: Any, total: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    x, dim = _flatten_without_axis(a, axis)
+    size = x.shape[dim]
+    ends = prefix_sums(broadcast(as_tracer(repeats), (size,)))
+    index = snp.searchsorted(ends, snp.arange(total), side="right")
+    return take(x, index, axis=dim, mode="promise_in_bounds")
+
+
+@public(static=("repeats", "axis", "total"), name="repeat")
+def _repeat_static(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
+    x, dim = _flatten_without_axis(a, axis)
+    size = x.shape[dim]
+    counts = np.asarray(repeats)
+    if not counts.size:
+        counts = counts.astype(int)
+    if counts.dtype.kind not in "iub" or counts.ndim > 1 or (counts < 0).any():
+        raise OperationTypeError(
+            with_location(f"repeat takes whole numbers of at least 0 as counts, got {repeats}")
+        )
+    if counts.size == 1:
+        count = int(counts.reshape(()))
+        unit_shape, repeated_shape = (*x.shape[: dim + 1], 1), (*x.shape[: dim + 1], count)
+        grown = broadcast(
+            reshape(x, unit_shape + x.shape[dim + 1 :]), repeated_shape + x.shape[dim + 1 :]
+        )
+        result = reshape(grown, replace_dim_size(x.shape, dim, size * count))
+    else:
+        if counts.shape != (size,):
+            raise OperationTypeError(
+                with_location(f"repeat takes {size} counts for this axis, got {counts.size}")
+            )
+        result = select_along_dim([x], dim, np.repeat(np.arange(size), counts))
+    if total is None or total == result.shape[dim]:
+        return result
+    length = result.shape[dim]
+    if length > total:
+        return slice_dim(result, dim, 0, total)
+    return concatenate_parts([result, repeat_slice(result, dim, length - 1, total - length)], dim)
+
+
+def _flatten_without_axis(a: Any, axis: Any) -> tuple[Tracer, int]:
+    """Return the array and its dimension; without an axis, the flattened array."""
+    x = as_tracer(a)
+    if axis is None:
+        return reshape(x, (x.size,)), 0
+    return x, canonicalize_axis(axis, x.ndim)
+
+
+def select_along_dim(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) -> Tracer:
+    """Return the elements at concrete indices along one dimension of concatenated arrays."""
+    ends = np.cumsum([x.shape[dim] for x in xs])
+    breaks = np.flatnonzero((np.diff(index) != 1) | np.isin(index[1:], ends)) + 1
+    if index.size and len(breaks) < GATHER_MIN_RUNS:
+        pieces = []
+        for run in np.split(index, breaks):
+            number = int(np.searchsorted(ends, run[0], "right"))
+            x = xs[number]
+            first = int(run[0] - ends[number]) + x.shape[dim]
+            pieces.append(slice_dim(x, dim, first, first + len(run)))
+        return concatenate_parts(pieces, dim)
+    result: Tracer = take(concatenate_parts(xs, dim), index, axis=dim, mode="promise_in_bounds")
+    return result
+
+
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    """Remove the elements at `obj` along `axis` (without it, from the flattened array).
+
+    `obj` is a concrete index, several indices, a slice or a mask; one index may be traced.
+    """
+    if is_concrete(obj):
+        return _delete_static(arr, to_hashable(obj), axis)
+    return _delete_traced(arr, obj, axis)
+
+
+@public(static=("obj", "axis"), name="delete")
+def _delete_static(arr: Any, obj: Any, axis: Any) -> Any:
+    x, dim = _flatten_without_axis(arr, axis)
+    positions = np.arange(x.shape[dim])
+    try:
+        rest = np.delete(positions, _as_numpy_index(obj))
+    except IndexError as error:
+        raise IndexingError(with_location(f"delete: {error}")) from None
+    return select_along_dim([x], dim, rest)
+
+
+@public(static=("axis",), name="delete")
+def _delete_traced(arr: Any, obj: Any, axis: Any) -> Any:
+    from shardir.frontend import numpy as snp
+
+    x, dim = _flatten_without_axis(arr, axis)
+    at = as_tracer(obj)
+    if at.ndim:
+        raise OperationTypeError(
+            with_location(
+                f"delete takes one traced index, got {at.value.type}; the size of the result is "
+                "unknown"
+            )
+        )
+    size = x.shape[dim]
+    at = snp.where(at < 0, at + size, at)
+    rest = snp.arange(size - 1)
+    return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
+
+
+def _as_numpy_index(obj: Any) -> Any:
+    if isinstance(obj, tuple):
+        return np.asarray(obj) if len(obj) else np.zeros(0, np.int64)
+    return obj
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    """Insert `values` before the elements at `obj` along `axis` (without it, in the flattened
+    array).
+
+    The values are converted to the element type of `arr`. `obj` is a concrete index, several
+    indices, or a slice.
+    """
+    return _insert_static(arr, values, to_hashable(obj), axis)
+
+
+@public(static=("obj", "axis"), name="insert")
+def _insert_static(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
+    x, dim = _flatten_without_axis(as_tracer(arr), axis)
+    (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
+    new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
+    if not isinstance(obj, (tuple, slice)):
+        # With one index, the first dimension of the values is the number of inserted elements.
+        from shardir.frontend.numpy.shaping.reshaping import moveaxis
+
+        new = moveaxis(new, 0, dim)
+    size = x.shape[dim]
+    index = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(_as_numpy_index(obj))
+    count = new.shape[dim] if index.size == 1 else index.size
+    new = broadcast(new, replace_dim_size(x.shape, dim, count))
+    try:
+        order = np.insert(np.arange(size), _as_numpy_index(obj), size + np.arange(count))
+    except (IndexError, ValueError) as error:
+        raise IndexingError(with_location(f"insert: {error}")) from None
+    return select_along_dim([x, new], dim, order)
+
+
+@public(static=("new_shape",))
+def resize(a: Any, new_shape: Any) -> Any:
+    """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
+    x = as_tracer(a)
+    shape = as_ints(new_shape)
+    size = prod(shape)
+    if not x.size or not size:
+        return splat(0, x.value.type.with_shape(shape), x.weak_type)
+    times = -(-size // x.size)
+    return reshape(slice_dim(tile(reshape(x, (x.size,)), times), 0, 0, size), shape)
+
+
+def trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    """Remove zeros at the front ("f" in `trim`) and the back ("b"); the vector must be concrete."""
+    from shardir.frontend import numpy as snp
+    from shardir.frontend.numpy.tracer_helpers.concrete_values import require_concrete
+
+    numbers = require_concrete(
+        filt,
+        "argument filt of trim_zeros",
+        "the size of trim_zeros depends on the values",
+        "call it outside of jit",
+    )
+    if numbers.ndim != 1:
+        raise OperationTypeError(
+            with_location(f"trim_zeros takes a vector, got shape {numbers.shape}")
+        )
+    if not isinstance(trim, str) or set(trim) - set("fb"):
+        raise ArgumentError(with_location(f"trim {brief(trim)} is unknown; it is 'f', 'b' or 'fb'"))
+    nonzero_indices = np.flatnonzero(numbers)
+    first = int(nonzero_indices[0]) if "f" in trim and nonzero_indices.size else 0
+    last = int(nonzero_indices[-1]) + 1 if "b" in trim and nonzero_indices.size else len(numbers)
+    return snp.asarray(filt)[first:last] if nonzero_indices.size else snp.asarray(filt)[:0]

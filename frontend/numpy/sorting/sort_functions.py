@@ -1,0 +1,134 @@
+"""Sorts, and the indices that sort. NaN is larger than every number."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import REAL_OF, TensorType
+
+
+def _flatten_or_axis(a: Any, axis: int | None, what: str) -> tuple[Tracer, int]:
+    x = as_tracer(a)
+    if axis is None:
+        return reshape(x, (x.size,)), 0
+    if not x.ndim:
+        raise OperationTypeError(
+            with_location(f"{what} takes at least one dimension, got a scalar")
+        )
+    return x, canonicalize_axis(axis, x.ndim)
+
+
+def _emit_sort(x: Tracer, dim: int) -> Tracer:
+    result: Tracer = emit("sort", x, dim=dim, keys=1, stable=True, weak=x.weak_type)
+    return result
+
+
+def _emit_reverse(x: Tracer, dim: int) -> Tracer:
+    result: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
+    return result
+
+
+def _emit_iota(shape: tuple[int, ...], dim: int) -> Tracer:
+    result: Tracer = emit("iota", dim=dim, result=TensorType(shape, "i32"))
+    return result
+
+
+@public(static=("axis", "kind", "order", "stable", "descending"))
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """Sort along `axis` (without it, the flattened array).
+
+    `kind` is accepted for compatibility: every sort is stable.
+    """
+    x, dim = _flatten_or_axis(a, axis, "sort")
+    result = _emit_sort(x, dim)
+    return _emit_reverse(result, dim) if descending else result
+
+
+@public(static=("axis", "kind", "order", "stable", "descending"))
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """Return the indices that sort along `axis`; equal elements keep their order.
+
+    The indices have the default integer type.
+    """
+    x, dim = _flatten_or_axis(a, axis, "argsort")
+    positions = _emit_iota(x.shape, dim)
+    if not descending:
+        return as_indices(emit("sort", x, positions, dim=dim, keys=1, stable=True)[1])
+    back = _emit_reverse(x, dim), _emit_reverse(positions, dim)
+    found = emit("sort", *back, dim=dim, keys=1, stable=True)[1]
+    return as_indices(_emit_reverse(found, dim))
+
+
+@public(static=("axis",))
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """Return the indices that sort by several keys, of which the last one is the primary key."""
+    is_array = isinstance(keys, (Operators, np.ndarray))
+    if not is_array and not isinstance(keys, (list, tuple)):
+        raise OperationTypeError(
+            with_location(
+                f"lexsort takes a list of keys, or keys along an array, got a {type(keys).__name__}"
+            )
+        )
+    tracers = [as_tracer(keys[i]) for i in range(keys.shape[0] if is_array else len(keys))]
+    if not tracers or any(key.shape != tracers[0].shape for key in tracers):
+        shapes = ", ".join(str(key.shape) for key in tracers) or "none"
+        raise OperationTypeError(with_location(f"lexsort takes keys of one shape, got {shapes}"))
+    x, dim = _flatten_or_axis(tracers[0], axis, "lexsort")
+    order = [*tracers[::-1], _emit_iota(x.shape, dim)]
+    return as_indices(emit("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1])
+
+
+@public(static=("kth", "axis"))
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Return elements with that of sorted rank `kth` at index `kth`, and no larger one before it.
+
+    The implementation sorts all elements.
+    """
+    x, dim = _flatten_or_axis(a, axis, "partition")
+    canonicalize_axis(kth, x.shape[dim])
+    return _emit_sort(x, dim)
+
+
+@public(static=("kth", "axis"))
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Return the i32 indices that correspond to `partition`."""
+    x, dim = _flatten_or_axis(a, axis, "argpartition")
+    canonicalize_axis(kth, x.shape[dim])
+    return convert(argsort(x, dim), "i32")
+
+
+@public()
+def sort_complex(a: Any) -> Any:
+    """Sort along the last dimension as complex numbers: by real, then by imaginary part."""
+    x, dim = _flatten_or_axis(a, -1, "sort_complex")
+    dtype = x.value.type.dtype
+    if dtype in REAL_OF:
+        return _emit_sort(x, dim)
+    from shardir.frontend import numpy as snp
+
+    wide = "c128" if dtype in ("f64", "i64", "u64") else "c64"
+    return snp.astype(_emit_sort(x, dim), TensorType((), wide).numpy)

@@ -1,0 +1,55 @@
+"""Validation and canonicalization of the axes and shapes that users pass."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.argument_checks import as_integer, as_items
+from shardir.frontend.errors import AxisError, ShapeError
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+
+
+def canonicalize_axis(axis: Any, rank: int) -> int:
+    """Return the axis counted from the front; raise `AxisError` unless -rank <= axis < rank."""
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise AxisError(with_location(f"an axis is a whole number, got {axis!r}"))
+    if not -rank <= axis < rank:
+        raise AxisError(with_location(f"axis {axis} is out of range for an array of rank {rank}"))
+    return int(axis) % rank
+
+
+def canonicalize_axes(axes: Any, rank: int) -> tuple[int, ...]:
+    """Return one or several axes as a tuple of axes counted from the front; `None` means all axes.
+
+    Raise `AxisError` if an axis is out of range or occurs twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    given = as_items(axes)
+    found = tuple(canonicalize_axis(axis, rank) for axis in given)
+    if len(set(found)) != len(found):
+        raise AxisError(with_location(f"axes {tuple(given)} name one dimension twice"))
+    return found
+
+
+def canonicalize_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape from one integer or several.
+
+    Raise `ShapeError` for a size that is not an integer or is negative. A traced size raises the
+    error of its `__index__`, which states why it cannot be a size.
+    """
+    given = as_items(shape)
+    sizes = []
+    for size in given:
+        found = as_integer(size)
+        if found is None:
+            raise ShapeError(
+                with_location(
+                    f"shape {brief(given)} has the size {size!r}, which is no whole number"
+                )
+            )
+        sizes.append(found)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(with_location(f"shape {tuple(sizes)} has a negative size"))
+    return tuple(sizes)

@@ -1,0 +1,138 @@
+"""Helpers of elementwise functions: promote the operands, broadcast them, emit one operation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import (
+    align,
+    as_tracer,
+    broadcast,
+    broadcast_shapes,
+    convert,
+    is_number,
+    operand_dtype,
+    splat,
+)
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import COMPLEX, INEXACT, TensorType
+
+DtypeAndWeakType = tuple[str, bool]
+"""An element type and whether it is weakly typed."""
+
+BOOL_RESULT_OPS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
+"""Operations that return bools, which are never weakly typed."""
+
+Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
+
+
+def emit_elementwise(op: str, *operands: Tracer) -> Tracer:
+    """Emit `op` on operands of one type.
+
+    The result is weakly typed if all operands other than bools are weakly typed and `op` does not
+    return bools.
+    """
+    numbers = [x.weak_type for x in operands if x.value.type.dtype != "bool"]
+    weak = bool(numbers) and all(numbers) and op not in BOOL_RESULT_OPS
+    result: Tracer = emit(op, *operands, weak=weak)
+    return result
+
+
+def apply_elementwise(op: str, *xs: Any, kind: DtypeAndWeakType | None = None) -> Tracer:
+    """Promote the operands (or convert them to `kind`), broadcast them, and emit `op`."""
+    return emit_elementwise(op, *align(*xs, kind=kind))
+
+
+def as_operands(*xs: Any) -> tuple[Any, ...]:
+    """Return the operands as tracers, except Python scalars, which stay as they are."""
+    return tuple(x if is_number(x) else as_tracer(x) for x in xs)
+
+
+def common_kind(*xs: Any) -> DtypeAndWeakType:
+    """Return the element type and weak type to which the operands promote."""
+    return promotion.result_type(*map(operand_dtype, as_operands(*xs)))
+
+
+def inexact_kind(*xs: Any) -> DtypeAndWeakType:
+    """Return the promoted element type, converted to a floating type if it is bool or integer."""
+    name, weak = common_kind(*xs)
+    return promotion.inexact_dtype(name), weak
+
+
+def default_float_kind(x: Any) -> DtypeAndWeakType:
+    """Return the element type of `x`, or the default floating type if that is bool or integer."""
+    name, weak = common_kind(x)
+    return (name if name in INEXACT else promotion.canonical_dtype("f64")), weak
+
+
+def promote_args_inexact(*xs: Any) -> tuple[Tracer, ...]:
+    """Promote the operands to one floating or complex type and broadcast them to one shape."""
+    return align(*xs, kind=inexact_kind(*xs))
+
+
+def convert_and_broadcast(
+    shape: tuple[int, ...], kind: DtypeAndWeakType, *xs: Any
+) -> tuple[Tracer, ...]:
+    """Convert the operands to the element type `kind` and broadcast them to `shape`."""
+    name, weak = kind
+    return tuple(
+        splat(x, TensorType(shape, name), weak)
+        if is_number(x)
+        else broadcast(convert(as_tracer(x), name, weak), shape)
+        for x in xs
+    )
+
+
+def constant_like(x: Tracer, number: complex) -> Tracer:
+    """Return a constant with the shape and element type of `x`."""
+    return splat(number, x.value.type, x.weak_type)
+
+
+def as_bool(x: Any) -> Tracer:
+    """Convert the operand to bools: zero is false, every other element is true."""
+    value = as_tracer(x)
+    return (
+        value
+        if value.value.type.dtype == "bool"
+        else emit_elementwise("ne", value, constant_like(value, 0))
+    )
+
+
+def emit_select(condition: Tracer, x: Any, y: Any) -> Tracer:
+    """Select `x` where the condition is true and `y` elsewhere, after promotion and
+    broadcasting.
+    """
+    x, y = as_operands(x, y)
+    kind = common_kind(x, y)
+    shapes = [v.shape for v in (condition, x, y) if not is_number(v)]
+    shape = broadcast_shapes(*shapes)
+    if condition.ndim:
+        condition = broadcast(condition, shape)
+    x, y = convert_and_broadcast(shape, kind, x, y)
+    result: Tracer = emit("select", condition, x, y, weak=kind[1])
+    return result
+
+
+def require_real(name: str, *xs: Any) -> tuple[Any, ...]:
+    """Return the operands; raise `OperationTypeError` if one is complex, as `name` needs an
+    order.
+    """
+    operands = as_operands(*xs)
+    for x in operands:
+        if operand_dtype(x)[0] in COMPLEX:
+            kind = x.value.type if isinstance(x, Tracer) else operand_dtype(x)[0]
+            raise OperationTypeError(
+                with_location(f"{name} takes no complex numbers, they have no order; got {kind}")
+            )
+    return operands
+
+
+def check_no_out(name: str, out: Any) -> None:
+    """Raise `ArgumentError` if `out` is given: arrays are immutable."""
+    if out is not None:
+        raise ArgumentError(with_location(f"{name} takes no out=; arrays are immutable"))

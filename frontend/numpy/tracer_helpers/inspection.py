@@ -1,0 +1,61 @@
+"""Shape and element type of arrays, without access to their elements."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.tracing.operands import abstract_of
+from shardir.ir.types import COMPLEX, TensorType
+
+
+def tensor_type_of(x: Any) -> TensorType:
+    """Return the shape and element type of an array, a scalar or a nested list."""
+    try:
+        return _tensor_type_of(x)
+    # The error is raised here because at the recursion limit no stack space is left for a message.
+    except RecursionError:
+        check_acyclic(x)
+        raise
+
+
+def _tensor_type_of(x: Any) -> TensorType:
+    if isinstance(x, (list, tuple)):
+        rows = [_tensor_type_of(item) for item in x]
+        inner = rows[0] if rows else abstract_of(np.zeros(())).type
+        return inner.with_shape((len(rows), *inner.shape))
+    return abstract_of(x).type
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """Return the sizes of all axes."""
+    return tensor_type_of(a).shape
+
+
+def ndim(a: Any) -> int:
+    """Return the number of axes."""
+    return tensor_type_of(a).rank
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """Return the number of elements, or the size of one axis."""
+    kind = tensor_type_of(a)
+    return kind.size if axis is None else kind.shape[canonicalize_axis(axis, kind.rank)]
+
+
+def isscalar(element: Any) -> bool:
+    """Return whether the object is a scalar or an array of rank 0."""
+    if isinstance(element, (list, tuple, str)):
+        return False
+    return np.isscalar(element) or getattr(element, "shape", None) == ()
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Return whether the element type is complex."""
+    return tensor_type_of(x).dtype in COMPLEX
+
+
+def isrealobj(x: Any) -> bool:
+    """Return whether the element type is not complex."""
+    return not iscomplexobj(x)

@@ -1,0 +1,92 @@
+"""Gradient transformations and their composition."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.parameters import call_user_function
+
+
+class Transformation(NamedTuple):
+    """`init(params)` returns a state; `update(updates, state, params=None)` (updates, state)."""
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+
+
+class EmptyState(NamedTuple):
+    """The state of a stateless transformation."""
+
+
+def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
+    """Return the transformation that replaces updates by `fun(updates, params)`."""
+    check_function("stateless", fun)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        given = as_array_leaves("updates", updates), params
+        return call_user_function(fun, "the function of stateless", given), state
+
+    return Transformation(lambda params: EmptyState(), update)
+
+
+def identity() -> Transformation:
+    """Return the transformation that returns updates unchanged."""
+    return stateless(lambda updates, params: updates)
+
+
+def chain(*parts: Transformation) -> Transformation:
+    """Return a transformation that applies `parts` in sequence; its state is a tuple of their
+    states.
+    """
+    for part in parts:
+        if not (hasattr(part, "init") and hasattr(part, "update")):
+            raise ArgumentError(with_location(f"chain takes transformations, got {brief(part)}"))
+
+    def init(params: Any) -> tuple[Any, ...]:
+        return tuple(part.init(params) for part in parts)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if not isinstance(state, tuple) or len(state) != len(parts):
+            raise ArgumentError(
+                with_location(
+                    f"a chain of {len(parts)} transformations got {_describe_state(state)}; make "
+                    "one with its own init"
+                )
+            )
+        states = []
+        for part, part_state in zip(parts, state, strict=True):
+            updates, next_state = part.update(updates, part_state, params)
+            states.append(next_state)
+        return updates, tuple(states)
+
+    return Transformation(init, update)
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """Add the updates to the parameters; the element types of the parameters are kept."""
+
+    def apply_update(param: Any, update: Any) -> Any:
+        check_numbers("apply_updates", param=param, update=update)
+        before = snp.asarray(param)
+        return (before + update).astype(before.dtype)
+
+    return tree.map(apply_update, params, updates)
+
+
+def require_params(what: str, params: Any) -> Any:
+    """Return the parameters; raise `ArgumentError` if `update` was called without them."""
+    if params is None:
+        raise ArgumentError(
+            with_location(f"{what} needs the parameters too; call update(gradients, state, params)")
+        )
+    return as_array_leaves("params", params)
+
+
+def _describe_state(state: Any) -> str:
+    return f"a state of {len(state)}" if isinstance(state, tuple) else f"the state {state!r}"

@@ -1,0 +1,40 @@
+"""Conversion of a pytree of arrays to one vector."""
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+
+from shardir.frontend.errors import StructureError
+from shardir.frontend.numpy import asarray, concatenate, ravel, reshape, result_type, zeros
+from shardir.frontend.pytree import tree
+
+__all__ = ["ravel_pytree"]
+
+
+def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return all elements in one array of rank 1, and the function that restores the pytree.
+
+    Arrays of different element types are promoted, and converted back by that function. If all have
+    one type, the restored arrays have the type of the vector.
+    """
+    leaves, structure = tree.flatten(pytree)
+    arrays = [asarray(leaf) for leaf in leaves]
+    shapes = [array.shape for array in arrays]
+    dtypes = [array.dtype for array in arrays]
+    ends = list(accumulate((array.size for array in arrays), initial=0))
+    common = result_type(*dtypes) if dtypes else None
+    flat = concatenate([ravel(x).astype(common) for x in arrays]) if arrays else zeros(0)
+
+    def unravel(vector: Any) -> Any:
+        if vector.shape != (ends[-1],):
+            raise StructureError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
+        mixed = len(set(dtypes)) > 1
+        if mixed and vector.dtype != common:
+            raise StructureError(f"the vector is of type {vector.dtype}, not {common}")
+        parts = [
+            reshape(vector[start:end], shape).astype(dtype if mixed else vector.dtype)
+            for start, end, shape, dtype in zip(ends, ends[1:], shapes, dtypes, strict=False)
+        ]
+        return tree.unflatten(structure, parts)
+
+    return flat, unravel

@@ -1,0 +1,131 @@
+"""Checks of arguments of pytree functions, and the text of pytrees in errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import optree
+
+from shardir.frontend.errors import StructureError
+from shardir.frontend.source_locations import with_location
+
+
+def check_acyclic(container: Any) -> None:
+    """Raise `StructureError` if a list, tuple or dictionary contains itself.
+
+    The search is iterative, because it runs after the recursion limit was reached.
+    """
+    path = [(container, iter(_parts(container)))]
+    above, done = {id(container)}, set[int]()
+    while path:
+        at, rest = path[-1]
+        for part in rest:
+            if id(part) in above:
+                text = repr(part)
+                shown = text if len(text) <= 40 else f"{text[:37]}..."
+                raise StructureError(
+                    with_location(
+                        f"the {type(part).__name__} {shown} contains itself; a pytree must be "
+                        "finite"
+                    )
+                )
+            if isinstance(part, (list, tuple, dict)) and id(part) not in done:
+                above.add(id(part))
+                path.append((part, iter(_parts(part))))
+                break
+        else:
+            path.pop()
+            above.discard(id(at))
+            done.add(id(at))
+
+
+def _parts(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
+
+
+def check_node_class(what: str, kind: Any, **functions: Any) -> None:
+    """Raise `StructureError` unless `kind` is a class and each of `functions` is callable.
+
+    `what` and the keywords name them in errors.
+    """
+    if not isinstance(kind, type):
+        raise StructureError(with_location(f"{what} takes a class, got {kind!r}"))
+    for name, function in functions.items():
+        if not callable(function):
+            raise StructureError(
+                with_location(f"{name} of {kind.__name__} must be a function, got {function!r}")
+            )
+
+
+def already_registered_error(kind: type) -> StructureError:
+    """Return the error for a class that is registered twice."""
+    return StructureError(
+        with_location(f"the class {kind.__name__} is a container already; register it once")
+    )
+
+
+def check_function(what: str, function: Any) -> None:
+    """Raise `StructureError` unless `function` is callable; `what` names the caller."""
+    if not callable(function):
+        raise StructureError(with_location(f"{what} takes a function, got {function!r}"))
+
+
+def check_is_leaf(is_leaf: Any) -> None:
+    """Raise `StructureError` unless `is_leaf` is callable or `None`."""
+    if is_leaf is not None and not callable(is_leaf):
+        raise StructureError(
+            with_location(
+                f"is_leaf must be a function that says which containers are leaves, got {is_leaf!r}"
+            )
+        )
+
+
+def checked_is_leaf(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
+    """Return `is_leaf` with checks that raise `StructureError` for invalid parameters and
+    results."""
+
+    def check_result(*place: Any) -> bool:
+        from shardir.frontend.argument_checks import check_flag
+        from shardir.frontend.tracing.parameters import call_user_function
+
+        found = call_user_function(is_leaf, "is_leaf", place)
+        if not hasattr(found, "__bool__"):
+            raise StructureError(
+                with_location(f"is_leaf returns True or False, it returned {found!r}")
+            )
+        return check_flag("what is_leaf returns", found)
+
+    return check_result
+
+
+def check_structure(what: str, structure: Any) -> None:
+    """Raise `StructureError` unless `structure` is the structure of a pytree."""
+    if not isinstance(structure, optree.PyTreeSpec):
+        raise StructureError(
+            with_location(f"{what} takes what tree.structure returns, got {structure!r}")
+        )
+
+
+def list_items(what: str, given: Any) -> list[Any]:
+    """Return the items of an iterable as a list; raises `StructureError` for any other object."""
+    try:
+        return list(given)
+    except TypeError:
+        raise StructureError(with_location(f"{what} are several, got {given!r}")) from None
+
+
+class _Leaf:
+    """Placeholder of a leaf where a pytree is printed."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def format_structure(structure: optree.PyTreeSpec) -> str:
+    """Return the structure as Python text, with * for each leaf."""
+    try:
+        text = repr(optree.tree_unflatten(structure, [_Leaf()] * structure.num_leaves))
+    except Exception:  # The class of the user may reject the placeholders.
+        text = ""
+    if text and " object at 0x" not in text:
+        return text
+    return str(structure).removeprefix("PyTreeSpec(").partition(", namespace=")[0]

@@ -1,0 +1,290 @@
+"""Continuous distributions, and Bernoulli, categorical and Rademacher, from uniform numbers."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.random.keys import require_single_key, split
+from shardir.frontend.random.uniform_numbers import draw_between, draw_unit, float_dtype_name
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, constant, convert
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF
+
+_finfo: Any = ml_dtypes.finfo
+
+
+def _float_limits(name: str) -> Any:
+    """Return the limits of a floating type."""
+    return _finfo(NUMPY_DTYPES[name])
+
+
+def _typed_constant(value: Any, name: str) -> Tracer:
+    return constant(np.asarray(value).astype(NUMPY_DTYPES[name]))
+
+
+def _standard_normal(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
+    dtype = NUMPY_DTYPES[name]
+    low = np.nextafter(dtype.type(-1), dtype.type(0))
+    return _normal_from_uniform(draw_between(key, shape, name, _typed_constant(low, name), 1.0))
+
+
+def _normal_from_uniform(uniform: Tracer) -> Tracer:
+    """Convert uniform to normal numbers by XLA's polynomials for erf_inv, to equal those of JAX."""
+    inverse: Tracer = emit("erf_inv", uniform, as_xla=True)
+    return _multiply(inverse, np.sqrt(2))
+
+
+def _multiply(x: Tracer, factor: Any) -> Tracer:
+    scaled: Tracer = snp.multiply(x, _typed_constant(factor, x.value.type.dtype))
+    return scaled
+
+
+@public(static=("shape", "dtype"))
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return normal numbers of mean 0 and variance 1, by default of the default floating type.
+
+    The variance of complex numbers is the sum of those of both parts.
+    """
+    kind = dtype_of(float if dtype is None else dtype)
+    if kind in COMPLEX:
+        keys = split(require_single_key(key))
+        real, imag = (
+            _standard_normal(keys[i], canonicalize_shape(shape), REAL_OF[kind]) for i in range(2)
+        )
+        return emit("complex", real, imag) / _typed_constant(np.sqrt(2), kind)
+    return _standard_normal(
+        require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype)
+    )
+
+
+@public(static=("shape", "dtype"))
+def lognormal(
+    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return the exponential of normal numbers of mean 0 and standard deviation `sigma`."""
+    name = float_dtype_name(dtype)
+    spread = convert(as_tracer(sigma), name)
+    result_shape = resolve_shape(shape, spread)
+    return snp.exp(_standard_normal(require_single_key(key), result_shape, name) * spread)
+
+
+def resolve_shape(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
+    """Return the shape of the result: `shape`, or the broadcast shape of the parameters.
+
+    Raise `RandomError` if the parameters do not broadcast to `shape`.
+    """
+    parameter_shape = broadcast_shapes(*(x.shape for x in parameters))
+    result = parameter_shape if shape is None else canonicalize_shape(shape)
+    if not _broadcasts_to(parameter_shape, result):
+        raise RandomError(
+            with_location(
+                f"parameters of shape {parameter_shape} do not broadcast to numbers of shape "
+                f"{result}"
+            )
+        )
+    return result
+
+
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Return whether a shape broadcasts to the result shape `target`."""
+    try:
+        return np.broadcast_shapes(target, shape) == target
+    except ValueError:
+        return False
+
+
+@public(static=("shape", "dtype"))
+def truncated_normal(
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return normal numbers of mean 0 and variance 1, truncated to (lower, upper)."""
+    name = float_dtype_name(dtype)
+    low, high = (convert(as_tracer(x), name) for x in (lower, upper))
+    result_shape = resolve_shape(shape, low, high)
+    root = _typed_constant(np.sqrt(2), name)
+    a, b = emit("erf", low / root), emit("erf", high / root)
+    drawn = _normal_from_uniform(draw_between(require_single_key(key), result_shape, name, a, b))
+    nearest = emit("nextafter", low, snp.full_like(low, np.inf))
+    farthest = emit("nextafter", high, snp.full_like(high, -np.inf))
+    return snp.clip(drawn, nearest, farthest)
+
+
+@public(static=("shape",))
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return bools, true with probability `p`, a float in [0, 1]; `shape` is by default that of
+    `p`.
+    """
+    chance = as_tracer(p)
+    if chance.value.type.dtype not in FLOATS:
+        chance = convert(chance, dtype_of(float))
+    result_shape = resolve_shape(shape, chance)
+    return draw_unit(require_single_key(key), result_shape, chance.value.type.dtype) < chance
+
+
+@public(static=("shape", "dtype"))
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return exponentially distributed numbers of mean 1."""
+    drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
+    return snp.negative(snp.log1p(snp.negative(drawn)))
+
+
+def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
+    """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
+    drawn = draw_between(key, shape, name, _typed_constant(_float_limits(name).tiny, name), 1.0)
+    result: Tracer = -snp.log(-snp.log(drawn))
+    return result
+
+
+@public(static=("shape", "dtype"))
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
+    return sample_gumbel(
+        require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype)
+    )
+
+
+@public(static=("axis", "shape", "replace"))
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    replace: bool = True,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return indices along `axis`, whose probabilities have the logarithms `logits`.
+
+    `shape` is the shape of the result; it ends with the shape of `logits` without the axis. Without
+    `replace`, the draws in the leading dimensions differ from each other.
+    """
+    weights = as_tracer(logits)
+    if weights.value.type.dtype not in FLOATS:
+        weights = convert(weights, dtype_of(float))
+    name = weights.value.type.dtype
+    # The axis is counted from the end, so that leading dimensions of draws do not change it.
+    axis = canonicalize_axis(axis, weights.ndim) - weights.ndim
+    batch = list(weights.shape)
+    classes = batch.pop(axis)
+    result_shape = tuple(batch) if shape is None else canonicalize_shape(shape)
+    front = result_shape[: len(result_shape) - len(batch)]
+    if not _broadcasts_to(tuple(batch), result_shape[len(front) :]):
+        raise RandomError(
+            with_location(
+                f"the shape {result_shape} of the draws does not end with that of logits "
+                f"{tuple(batch)}"
+            )
+        )
+    single = require_single_key(key)
+    if not replace:
+        return _sample_without_replacement(single, weights, axis, front, result_shape)
+    full = list(result_shape)
+    full.insert(len(result_shape) + axis + 1, classes)
+    return snp.argmax(sample_gumbel(single, tuple(full), name) + weights, axis=axis)
+
+
+def _sample_without_replacement(
+    key: Tracer, weights: Tracer, axis: int, front: tuple[int, ...], result_shape: tuple[int, ...]
+) -> Tracer:
+    count = int(np.prod(front, dtype=np.int64))
+    if count > weights.shape[axis]:
+        raise RandomError(
+            with_location(
+                f"cannot draw {count} of {weights.shape[axis]} classes without replacement"
+            )
+        )
+    noisy = snp.moveaxis(
+        sample_gumbel(key, weights.shape, weights.value.type.dtype) + weights, axis, -1
+    )
+    values = noisy.value.type.with_shape((*noisy.shape[:-1], count))
+    _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
+    found: Tracer = snp.reshape(snp.moveaxis(indices, -1, 0), result_shape)
+    return found
+
+
+@public(static=("shape", "dtype"))
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return Laplace-distributed numbers of mean 0 and scale 1."""
+    name = float_dtype_name(dtype)
+    low = NUMPY_DTYPES[name].type(-1) + NUMPY_DTYPES[name].type(_float_limits(name).eps)
+    drawn = draw_between(
+        require_single_key(key), canonicalize_shape(shape), name, _typed_constant(low, name), 1.0
+    )
+    return snp.multiply(emit("sign", drawn), snp.log1p(-snp.abs(drawn)))
+
+
+def _uniform_from(key: Any, shape: Any, name: str, low: Any) -> Tracer:
+    """Return uniform numbers in [low, 1)."""
+    return draw_between(
+        require_single_key(key), canonicalize_shape(shape), name, _typed_constant(low, name), 1.0
+    )
+
+
+@public(static=("shape", "dtype"))
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return logistically distributed numbers of mean 0 and scale 1."""
+    name = float_dtype_name(dtype)
+    drawn = _uniform_from(key, shape, name, _float_limits(name).tiny)
+    return snp.log(drawn / (1 - drawn))
+
+
+@public(static=("shape", "dtype"))
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return Cauchy-distributed numbers of location 0 and scale 1."""
+    name = float_dtype_name(dtype)
+    drawn = _uniform_from(key, shape, name, _float_limits(name).eps)
+    return snp.tan(_multiply(drawn - _typed_constant(0.5, name), np.pi))
+
+
+@public(static=("shape", "dtype"))
+def pareto(
+    key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return Pareto-distributed numbers of scale 1 and shape parameter `b`."""
+    name = float_dtype_name(dtype)
+    tail = convert(as_tracer(b), name)
+    return snp.exp(exponential(key, resolve_shape(shape, tail), NUMPY_DTYPES[name]) / tail)
+
+
+@public(static=("shape", "dtype"))
+def rayleigh(
+    key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return Rayleigh-distributed numbers with the parameter `scale`."""
+    name = float_dtype_name(dtype)
+    sigma = convert(as_tracer(scale), name)
+    drawn = draw_unit(require_single_key(key), resolve_shape(shape, sigma), name)
+    return sigma * snp.sqrt(_multiply(snp.log(drawn), -2))
+
+
+@public(static=("shape", "dtype"))
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
+) -> Any:
+    """Return Weibull-distributed numbers, `scale` * (-log(1 - u)) ** (1 / `concentration`)."""
+    name = float_dtype_name(dtype)
+    drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), name)
+    power = 1 / convert(as_tracer(concentration), name)
+    return snp.power(-snp.log1p(-drawn), power) * convert(as_tracer(scale), name)
+
+
+@public(static=("shape", "dtype"))
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return 1 or -1 with equal probability, by default of the default integer type."""
+    name = dtype_of(int if dtype is None else dtype)
+    heads = bernoulli(key, 0.5, canonicalize_shape(shape))
+    return convert(snp.where(heads, np.int32(1), np.int32(-1)), name)

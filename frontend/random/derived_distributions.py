@@ -1,0 +1,124 @@
+"""Distributions that are derived from normal and uniform numbers."""
+
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_shape
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands
+from shardir.frontend.random.continuous_distributions import normal, rademacher, resolve_shape
+from shardir.frontend.random.keys import require_single_key, split
+from shardir.frontend.random.uniform_numbers import float_dtype_name, uniform
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_inexact
+from shardir.ir.types import NUMPY_DTYPES
+
+
+@public(static=("shape", "dtype"))
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return Maxwell-distributed numbers: the norms of vectors of three normal numbers."""
+    drawn = normal(require_single_key(key), (*canonicalize_shape(shape), 3), dtype)
+    return snp.sqrt(snp.sum(drawn * drawn, axis=-1))
+
+
+@public(static=("shape", "dtype"))
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Return `maxwell` numbers with random sign, times `scale`, plus `loc`."""
+    name = float_dtype_name(dtype)
+    loc, scale = (convert(as_tracer(x), name) for x in (loc, scale))
+    common = resolve_shape(None, loc, scale)
+    full_shape = (*(canonicalize_shape(shape) or common), *common)
+    keys = split(require_single_key(key))
+    size = maxwell(keys[0], full_shape, dtype)
+    return rademacher(keys[1], full_shape, NUMPY_DTYPES[name]) * size * scale + loc
+
+
+@public(static=("shape", "dtype"))
+def triangular(
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of the triangular distribution from `left` to `right` with the given
+    `mode`.
+    """
+    name = float_dtype_name(dtype)
+    ends = [convert(as_tracer(x), name) for x in (left, mode, right)]
+    result_shape = resolve_shape(shape, *ends)
+    left, mode, right = (broadcast(x, result_shape) for x in ends)
+    u = uniform(require_single_key(key), result_shape, NUMPY_DTYPES[name])
+    below_mode = left + snp.sqrt(u * (right - left) * (mode - left))
+    above_mode = right - snp.sqrt((1 - u) * (right - left) * (right - mode))
+    return snp.where(u < (mode - left) / (right - left), below_mode, above_mode)
+
+
+@public(static=("shape", "dtype"))
+def wald(
+    key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return numbers of the Wald (inverse Gaussian) distribution of the given mean and scale 1."""
+    name = float_dtype_name(dtype)
+    mean = convert(as_tracer(mean), name)
+    result_shape = resolve_shape(shape, mean)
+    mean = broadcast(mean, result_shape)
+    keys = split(require_single_key(key))
+    v = normal(keys[0], result_shape, dtype)
+    z = uniform(keys[1], result_shape, NUMPY_DTYPES[name])
+    y = v * v
+    square = mean * mean
+    root = snp.sqrt(4 * mean * y + square * (y * y))
+    x = mean + square * y / 2 - mean / 2 * root
+    return snp.where(z <= mean / (mean + x), x, square / x)
+
+
+@public(static=("shape", "dtype", "method"))
+def multivariate_normal(
+    key: Any,
+    mean: Any,
+    cov: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    method: str = "cholesky",
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return normal vectors with a mean and a covariance matrix.
+
+    `shape` is the shape of the result without the vectors. `method` is the factorization of the
+    covariance matrix: 'cholesky', 'eigh' or 'svd'.
+    """
+    mean, cov = promote_inexact(*as_operands(mean, cov))
+    name = float_dtype_name(mean.dtype if dtype is None else dtype)
+    mean, cov = (convert(x, name) for x in (mean, cov))
+    size = mean.shape[-1] if mean.ndim else 0
+    if not mean.ndim or cov.shape[-2:] != (size, size):
+        raise RandomError(
+            with_location(
+                f"multivariate_normal got a mean of shape {mean.shape} and a covariance of shape "
+                f"{cov.shape}; they are (..., n) and (..., n, n)"
+            )
+        )
+    if method not in ("cholesky", "eigh", "svd"):
+        raise RandomError(
+            with_location(
+                f"method={method!r} of multivariate_normal is none of cholesky, eigh, svd"
+            )
+        )
+    common = snp.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
+    front = common if shape is None else canonicalize_shape(shape)
+    if method == "cholesky":
+        root = snp.linalg.cholesky(cov)
+    elif method == "eigh":
+        weights, vectors = snp.linalg.eigh(cov)
+        root = vectors * snp.sqrt(weights[..., None, :])
+    else:
+        vectors, weights, _ = snp.linalg.svd(cov)
+        root = vectors * snp.sqrt(weights[..., None, :])
+    drawn = normal(require_single_key(key), (*front, size), NUMPY_DTYPES[name])
+    return mean + snp.einsum("...ij,...j->...i", root, drawn)

@@ -1,0 +1,149 @@
+"""Random permutations and choices of the elements of an array."""
+
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import RandomError
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis, canonicalize_shape
+from shardir.frontend.random.continuous_distributions import sample_gumbel
+from shardir.frontend.random.keys import require_single_key, split
+from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint
+from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, is_number
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import FLOATS, TensorType
+
+
+def permutation(
+    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
+) -> Any:
+    """Permute `x` randomly along `axis`; an integer n denotes the array 0, ..., n - 1.
+
+    `independent` permutes every 1-D slice along the axis independently.
+    """
+    if _is_integer(x):
+        return apply_out_sharding(_permute_range(key, int(x)), out_sharding)
+    return apply_out_sharding(_permute_array(key, x, axis, independent), out_sharding)
+
+
+def _is_integer(x: Any) -> bool:
+    return (is_number(x) and type(x) is int) or isinstance(x, np.integer)
+
+
+def _index_range(count: int) -> Tracer:
+    result: Tracer = emit("iota", dim=0, result=TensorType((count,), dtype_of(int)))
+    return result
+
+
+@public(static=("count",), name="permutation")
+def _permute_range(key: Any, count: int) -> Any:
+    return shuffle_by_sorting(require_single_key(key), _index_range(count), 0)
+
+
+@public(static=("axis", "independent"), name="permutation")
+def _permute_array(key: Any, x: Any, axis: int, independent: bool) -> Any:
+    array = as_tracer(x)
+    if not array.ndim:
+        raise RandomError(with_location("permutation takes an array, or a concrete integer"))
+    dim = canonicalize_axis(axis, array.ndim)
+    if array.ndim == 1 or independent:
+        return shuffle_by_sorting(require_single_key(key), array, dim)
+    order = shuffle_by_sorting(require_single_key(key), _index_range(array.shape[dim]), 0)
+    return snp.take(array, order, axis=dim, mode="promise_in_bounds")
+
+
+def shuffle_by_sorting(key: Tracer, array: Tracer, dim: int) -> Tracer:
+    """Sort by random words, in so many rounds that equal words are negligible (JAX's rule)."""
+    rounds = ceil(3 * log(max(1, array.size)) / log((1 << 32) - 1))
+    for _ in range(rounds):
+        keys = split(key, 2)
+        key = keys[0]
+        words = draw_bits(keys[1], array.shape, 32)
+        _, array = emit("sort", words, array, dim=dim, keys=1, stable=True)
+    return array
+
+
+def choice(
+    key: Any,
+    a: Any,
+    shape: Any = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+    mode: str | None = None,
+) -> Any:
+    """Return random elements of `a` along `axis`; an integer n denotes the array 0, ..., n - 1.
+
+    `p` are the probabilities of the elements, by default equal; without `replace` no element occurs
+    twice. `mode` is accepted for compatibility.
+    """
+    if _is_integer(a):
+        return _choose_from_range(key, p, int(a), canonicalize_shape(shape), replace)
+    return _choose_from_array(key, a, p, canonicalize_shape(shape), replace, axis)
+
+
+@public(static=("count", "shape", "replace"), name="choice")
+def _choose_from_range(key: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool) -> Any:
+    return _choose_indices(require_single_key(key), p, count, shape, replace)
+
+
+@public(static=("shape", "replace", "axis"), name="choice")
+def _choose_from_array(
+    key: Any, a: Any, p: Any, shape: tuple[int, ...], replace: bool, axis: int
+) -> Any:
+    array = as_tracer(a)
+    if not array.ndim:
+        raise RandomError(with_location("choice takes an array, or a concrete integer"))
+    dim = canonicalize_axis(axis, array.ndim)
+    positions = _choose_indices(require_single_key(key), p, array.shape[dim], shape, replace)
+    return snp.take(array, positions, axis=dim, mode="promise_in_bounds")
+
+
+def _choose_indices(
+    key: Tracer, p: Any, size: int, shape: tuple[int, ...], replace: bool
+) -> Tracer:
+    """Return the indices of the chosen elements."""
+    count = int(np.prod(shape, dtype=np.int64))
+    if not size and count:
+        raise RandomError(with_location("choice has nothing to choose from"))
+    if not replace and count > size:
+        raise RandomError(
+            with_location(f"cannot choose {count} of {size} elements without replacement")
+        )
+    found: Tracer
+    if p is None and replace:
+        found = randint(key, shape, 0, size)
+    elif p is None:
+        found = snp.reshape(shuffle_by_sorting(key, _index_range(size), 0)[:count], shape)
+    else:
+        found = snp.reshape(_choose_weighted(key, as_tracer(p), size, count, shape, replace), shape)
+    return convert(found, dtype_of(int))
+
+
+def _choose_weighted(
+    key: Tracer, p: Tracer, size: int, count: int, shape: tuple[int, ...], replace: bool
+) -> Tracer:
+    if p.shape != (size,):
+        raise RandomError(
+            with_location(f"choice takes a probability for each of {size} elements, got {p.shape}")
+        )
+    if p.value.type.dtype not in FLOATS:
+        p = convert(p, dtype_of(float))
+    name = p.value.type.dtype
+    if replace:
+        sums = snp.cumsum(p)
+        drawn = sums[-1] * (1 - draw_unit(key, shape, name))
+        found: Tracer = snp.searchsorted(sums, drawn)
+        return found
+    noisy = sample_gumbel(key, (size,), name) + snp.log(p)
+    values = noisy.value.type.with_shape((count,))
+    _, indices = emit("top_k", noisy, result=(values, values.with_dtype("i32")))
+    top: Tracer = indices
+    return top

@@ -1,0 +1,230 @@
+"""Continuous distributions, each a namespace of functions of `x`, `loc` and `scale`.
+
+Outside of the support a density is 0 and its logarithm -inf.
+"""
+
+from math import log as log_of, pi
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
+from shardir.frontend.scipy import special
+from shardir.frontend.scipy.distributions.distribution import Distribution
+from shardir.frontend.scipy.special_functions.precision import compute_in_double
+from shardir.frontend.scipy.special_functions.stirling import log_poisson
+
+SQUARE_DOMINATES_FROM = 1e9
+"""The argument from which on 1 + x^2 rounds to x^2 in f64."""
+
+
+def _minus_inf_outside(outside: Any, value: Any) -> Any:
+    """Return -inf where `outside` is true; NaN is not outside."""
+    return snp.where(outside, -snp.inf, value)
+
+
+def _uniform_cdf(x: Any) -> Any:
+    return snp.clip(x, 0, 1)
+
+
+def _gamma_logpdf(x: Any, a: Any) -> Any:
+    safe = snp.where(x < 0, snp.ones_like(x), x)
+    plain = special.xlogy(a - 1, safe) - safe - special.gammaln(a)
+    return _minus_inf_outside(x < 0, log_poisson(a - 1, safe, plain))
+
+
+@compute_in_double
+def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
+    outside = (x < 0) | (x > 1)
+    safe = snp.where(outside, snp.full_like(x, 0.5), x)
+    value = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b)
+    return _minus_inf_outside(outside, value)
+
+
+def _t_logpdf(x: Any, df: Any) -> Any:
+    half = (df + 1) / 2
+    value = -special.betaln(df / 2, constant_like(df, 0.5)) - 0.5 * snp.log(df)
+    return value - half * _log1p_square(x / snp.sqrt(df))
+
+
+@compute_in_double
+def _t_cdf(x: Any, df: Any) -> Any:
+    """Compute the distribution function near the centre by the side next to 0, else by the tail.
+
+    Both have small rounding errors.
+    """
+    square = x * x
+    middle, half, half_df = square < 1, constant_like(df, 0.5), df / 2
+    part = snp.where(middle, square, df) / (df + square)
+    a, b = snp.where(middle, half, half_df), snp.where(middle, half_df, half)
+    share = 0.5 * special.betainc(a, b, part)
+    right = snp.where(middle, 0.5 + share, 1 - share)
+    return snp.where(x > 0, right, snp.where(middle, 0.5 - share, share))
+
+
+@compute_in_double
+def _beta_sf(x: Any, a: Any, b: Any) -> Any:
+    """Return 1 minus the distribution function where that is not near 1, else the tail."""
+    x = snp.clip(x, 0, 1)
+    left = x * (a + b) < a
+    first, second = snp.where(left, a, b), snp.where(left, b, a)
+    share = special.betainc(first, second, snp.where(left, x, 1 - x))
+    return snp.where(left, 1 - share, share)
+
+
+def _chi2_logpdf(x: Any, df: Any) -> Any:
+    return _gamma_logpdf(x / 2, df / 2) - log_of(2)
+
+
+def _laplace_cdf(x: Any) -> Any:
+    half = 0.5 * snp.exp(-snp.abs(x))
+    return snp.where(x < 0, half, 1 - half)
+
+
+def _laplace_logcdf(x: Any) -> Any:
+    half = 0.5 * snp.exp(-snp.abs(x))
+    return snp.where(x < 0, x - log_of(2), snp.log1p(-half))
+
+
+def _logistic_logcdf(x: Any) -> Any:
+    return snp.minimum(x, 0.0) - snp.log1p(snp.exp(-snp.abs(x)))
+
+
+def _log1p_square(x: Any) -> Any:
+    """Return log(1 + x^2) without overflow of the square."""
+    is_large = snp.abs(x) > SQUARE_DOMINATES_FROM
+    large = 2 * snp.log(snp.where(is_large, snp.abs(x), constant_like(x, 1)))
+    safe = snp.where(is_large, constant_like(x, 0), x)
+    return snp.where(is_large, large, snp.log1p(safe * safe))
+
+
+def _one_minus_exp(x: Any) -> Any:
+    """Return 1 - exp(-x) for x >= 0; the derivative has no cancellation for small x."""
+    return snp.where(x < 1, -snp.expm1(-snp.minimum(x, 1.0)), 1 - snp.exp(-x))
+
+
+def _log_one_minus_exp(x: Any) -> Any:
+    """Return log(1 - exp(-x)) for x >= 0 without cancellation."""
+    small, large = snp.minimum(x, log_of(2)), snp.maximum(x, log_of(2))
+    return snp.where(x < log_of(2), snp.log(-snp.expm1(-small)), snp.log1p(-snp.exp(-large)))
+
+
+def _cauchy_cdf(x: Any) -> Any:
+    """Return the angle of (-x, 1) divided by pi, which is small without cancellation."""
+    return snp.arctan2(constant_like(x, 1), -x) / pi
+
+
+def _cauchy_logcdf(x: Any) -> Any:
+    tail = _cauchy_cdf(-snp.abs(x))
+    return snp.where(x > 0, snp.log1p(-tail), snp.log(tail))
+
+
+def _cauchy_ppf(q: Any) -> Any:
+    smaller = snp.minimum(q, 1 - q)
+    outer = smaller < 0.25
+    tangent = snp.tan(pi * snp.where(outer, smaller, 0.5 - smaller))
+    size = snp.where(outer, 1 / tangent, tangent)
+    return snp.where(q < 0.5, -size, size)
+
+
+def _pareto_logsf(x: Any, b: Any) -> Any:
+    return -b * snp.log(snp.maximum(x, 1.0))
+
+
+def _clamp_to_positive(x: Any) -> Any:
+    return snp.maximum(x, 0.0)
+
+
+norm = Distribution(
+    "norm",
+    0,
+    lambda x: -0.5 * (x * x + log_of(2 * pi)),
+    special.ndtr,
+    lambda x: special.ndtr(-x),
+    special.log_ndtr,
+    lambda x: special.log_ndtr(-x),
+    special.ndtri,
+    lambda q: -special.ndtri(q),
+)
+uniform = Distribution(
+    "uniform",
+    0,
+    lambda x: _minus_inf_outside((x < 0) | (x > 1), x * 0),
+    _uniform_cdf,
+    logsf=lambda x: snp.log1p(-_uniform_cdf(x)),
+    ppf=lambda q: q,
+)
+expon = Distribution(
+    "expon",
+    0,
+    lambda x: _minus_inf_outside(x < 0, -x),
+    lambda x: _one_minus_exp(_clamp_to_positive(x)),
+    lambda x: snp.exp(-_clamp_to_positive(x)),
+    lambda x: _log_one_minus_exp(_clamp_to_positive(x)),
+    lambda x: -_clamp_to_positive(x),
+    ppf=lambda q: -snp.log1p(-q),
+    isf=lambda q: -snp.log(q),
+)
+logistic = Distribution(
+    "logistic",
+    0,
+    lambda x: -snp.abs(x) - 2 * snp.log1p(snp.exp(-snp.abs(x))),
+    special.expit,
+    lambda x: special.expit(-x),
+    _logistic_logcdf,
+    lambda x: _logistic_logcdf(-x),
+    ppf=special.logit,
+    isf=lambda q: -special.logit(q),
+)
+laplace = Distribution(
+    "laplace",
+    0,
+    lambda x: -snp.abs(x) - log_of(2),
+    _laplace_cdf,
+    lambda x: _laplace_cdf(-x),
+    _laplace_logcdf,
+    lambda x: _laplace_logcdf(-x),
+)
+cauchy = Distribution(
+    "cauchy",
+    0,
+    lambda x: -log_of(pi) - _log1p_square(x),
+    _cauchy_cdf,
+    lambda x: _cauchy_cdf(-x),
+    _cauchy_logcdf,
+    lambda x: _cauchy_logcdf(-x),
+    ppf=_cauchy_ppf,
+    isf=lambda q: -_cauchy_ppf(q),
+)
+gamma = Distribution(
+    "gamma",
+    1,
+    _gamma_logpdf,
+    lambda x, a: special.gammainc(a, _clamp_to_positive(x)),
+    lambda x, a: special.gammaincc(a, _clamp_to_positive(x)),
+)
+beta = Distribution(
+    "beta",
+    2,
+    _beta_logpdf,
+    lambda x, a, b: special.betainc(a, b, snp.clip(x, 0, 1)),
+    _beta_sf,
+)
+t = Distribution("t", 1, _t_logpdf, _t_cdf, lambda x, df: _t_cdf(-x, df))
+chi2 = Distribution(
+    "chi2",
+    1,
+    _chi2_logpdf,
+    lambda x, df: special.gammainc(df / 2, _clamp_to_positive(x) / 2),
+    lambda x, df: special.gammaincc(df / 2, _clamp_to_positive(x) / 2),
+)
+pareto = Distribution(
+    "pareto",
+    1,
+    lambda x, b: _minus_inf_outside(x < 1, snp.log(b) - (b + 1) * snp.log(snp.maximum(x, 1.0))),
+    lambda x, b: _one_minus_exp(-_pareto_logsf(x, b)),
+    lambda x, b: snp.power(snp.maximum(x, 1.0), -b),
+    lambda x, b: _log_one_minus_exp(-_pareto_logsf(x, b)),
+    _pareto_logsf,
+    ppf=lambda q, b: snp.exp(-snp.log1p(-q) / b),
+    isf=lambda q, b: snp.power(q, -1 / b),
+)

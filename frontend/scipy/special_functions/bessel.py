@@ -1,0 +1,223 @@
+"""Modified Bessel functions of order 0 and 1, as polynomials with coefficients per interval.
+
+I_n(x) is the mean of exp(x cos t) cos(n t) over a period, to which the trapezoidal rule converges
+faster than any power; the polynomials interpolate these values at Chebyshev nodes. Each polynomial
+is a constant plus a small remainder, which limits rounding errors: exp(-x) I_n(x) around the
+centres of intervals, and over x^n around 0; beyond the last interval, exp(-x) sqrt(x) I_n(x) in 1 /
+x.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import pairwise
+from math import comb, factorial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    constant_like,
+    promote_args_inexact,
+    require_real,
+)
+from shardir.frontend.scipy.special_functions.precision import compute_in_double, compute_in_single
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+
+Array = npt.NDArray[Any]
+INTERVAL_ENDS = {4: (0.5, 1.5, 3.5), 8: (0.5, 1.5, 3.5, 8.0)}
+"""The ends of the intervals by element size in bytes; the last interval is unbounded."""
+POLYNOMIAL_TERMS = {4: 13, 8: 24}
+"""The number of terms of each polynomial by element size in bytes."""
+TRAPEZOID_POINTS = 2048
+MAX_FINITE_ARGUMENT = 1000.0
+"""The argument from which on the functions overflow f64, without their scale."""
+EXP_OVERFLOW_ARGUMENT, EXP_ARGUMENT_SHIFT = 700.0, 530.76171875
+"""Above the first, exp(x) may overflow although I_n(x) does not; the second is subtracted there: an
+exact difference, whose exponential is accurate to four digits more than f64."""
+
+
+def scaled_bessel_reference(order: int, x: Array) -> Array:
+    """Return exp(-x) I_n(x) for x from 0 to 100,000, in long double."""
+    angles = np.arange(-TRAPEZOID_POINTS // 2, TRAPEZOID_POINTS // 2) * (
+        2 * np.arccos(np.longdouble(-1)) / TRAPEZOID_POINTS
+    )
+    integrand: Array = np.exp(-2 * x[:, None] * np.sin(angles / 2) ** 2)
+    mean: Array = (integrand * np.cos(order * angles)).mean(1)
+    return mean
+
+
+def _chebyshev_coefficients(
+    function: Callable[[Array], Array], low: Any, high: Any, count: int
+) -> Array:
+    """Return coefficients of powers of a variable from -1 at `low` to 1 at `high`."""
+    angles = np.arccos(np.longdouble(-1)) * (np.arange(count) + np.longdouble(0.5)) / count
+    middle, half = (low + high) / np.longdouble(2), (high - low) / np.longdouble(2)
+    values = function(middle + half * np.cos(angles))
+    terms = 2 / np.longdouble(count) * np.cos(np.outer(np.arange(count), angles)) @ values
+    terms[0] /= 2
+    return np.asarray(np.polynomial.chebyshev.cheb2poly(terms))
+
+
+def _power_series(order: int, count: int) -> Array:
+    """Return the coefficients of the power series of exp(-x) I_n(x) / x^n.
+
+    For order 0 they are (-1/2)^k binomial(2k, k) / k!; exp(-x) I_1(x) is that series plus its
+    derivative.
+    """
+    zero = np.array([np.longdouble(comb(2 * k, k)) / (-2) ** k / factorial(k) for k in range(31)])
+    one = zero[1:-1] + np.arange(2, 31) * zero[2:]
+    return (zero, one)[order][:count]
+
+
+@cache
+def _coefficient_table(order: int, size: int) -> tuple[tuple[float, ...], ...]:
+    """Return the coefficients of all intervals by power, and last the rounding errors of the
+    constants.
+    """
+    count, ends = POLYNOMIAL_TERMS[size], INTERVAL_ENDS[size]
+    rows = [_power_series(order, count)]
+    for low, high in pairwise(ends):
+        terms = _chebyshev_coefficients(partial(scaled_bessel_reference, order), low, high, count)
+        rows.append(terms / ((high - low) / 2) ** np.arange(count))
+    last = ends[-1]
+    rows.append(
+        _chebyshev_coefficients(
+            lambda u: scaled_bessel_reference(order, 1 / u) / np.sqrt(u), 0, 1 / last, count
+        )
+    )
+    table = np.array(rows).T
+    number = np.float32 if size == 4 else np.float64
+    rounding_errors = table[0] - table[0].astype(number)
+    return tuple(tuple(map(float, row)) for row in (*table, rounding_errors))
+
+
+def _scaled_bessel(order: int, x: Any, width: int | None = None) -> Any:
+    """Return exp(-|x|) I_n(x) with the precision of its element type, or of one with `width`
+    bytes.
+    """
+    size, width = snp.abs(x), width or x.dtype.itemsize
+    ends = INTERVAL_ENDS[width]
+    beyond = [size > end for end in ends]
+
+    def select_by_interval(numbers: tuple[float, ...]) -> Any:
+        result = constant_like(size, numbers[0])
+        for test, number in zip(beyond, numbers[1:], strict=True):
+            result = snp.where(test, constant_like(size, number), result)
+        return result
+
+    middles = [(low + high) / 2 for low, high in pairwise(ends)]
+    inverse_offset = 2 * ends[-1] / snp.maximum(size, ends[-1]) - 1
+    offset = snp.where(beyond[-1], inverse_offset, size - select_by_interval((0.0, *middles, 0.0)))
+    # The coefficients are in the order of use, because f64 has more steps than one kernel takes.
+    first, *middle, last, correction = _coefficient_table(order, width)
+    total = select_by_interval(last)
+    for numbers in reversed(middle):
+        total = total * offset + select_by_interval(numbers)
+    value = select_by_interval(first) + (total * offset + select_by_interval(correction))
+    value = value / snp.where(beyond[-1], snp.sqrt(size), constant_like(size, 1))
+    return value * snp.where(beyond[0], snp.sign(x), x) if order else value
+
+
+def _bessel(order: int, x: Any) -> Any:
+    """Return I_n(x); narrower floats are computed in f64, as the rounded product would be off by 3
+    ulps.
+    """
+    return compute_in_double(partial(_bessel_of_width, order, 8 if x.dtype.itemsize == 8 else 4))(x)
+
+
+def _bessel_of_width(order: int, width: int, x: Any) -> Any:
+    """Return I_n(x).
+
+    The decreasing factor at infinity would be 0 times infinity, so that the argument is clipped.
+    """
+    size = snp.abs(x)
+    large = size > EXP_OVERFLOW_ARGUMENT
+    scale = snp.where(
+        large,
+        constant_like(size, float(np.exp(np.longdouble(EXP_ARGUMENT_SHIFT)))),
+        constant_like(size, 1),
+    )
+    rise = snp.exp(snp.where(large, size - EXP_ARGUMENT_SHIFT, size))
+    return (
+        rise
+        * _scaled_bessel(order, snp.clip(x, -MAX_FINITE_ARGUMENT, MAX_FINITE_ARGUMENT), width)
+        * scale
+    )
+
+
+@custom_jvp
+def _i0e(x: Any) -> Any:
+    return compute_in_single(partial(_scaled_bessel, 0))(x)
+
+
+@custom_jvp
+def _i1e(x: Any) -> Any:
+    return compute_in_single(partial(_scaled_bessel, 1))(x)
+
+
+@_i0e.defjvp
+def _i0e_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    value = _i0e(x)
+    return value, (_i1e(x) - snp.sign(x) * value) * tangents[0]
+
+
+@_i1e.defjvp
+def _i1e_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    value = _i1e(x)
+    safe = snp.where(x == 0, snp.ones_like(x), x)
+    derivative = _i0e(x) - value * (snp.sign(x) + 1 / safe)
+    return value, snp.where(x == 0, snp.full_like(x, 0.5), derivative) * tangents[0]
+
+
+@custom_jvp
+def _i0(x: Any) -> Any:
+    return _bessel(0, x)
+
+
+@_i0.defjvp
+def _i0_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    return _i0(x), _i1(x) * tangents[0]
+
+
+@custom_jvp
+def _i1(x: Any) -> Any:
+    return _bessel(1, x)
+
+
+@_i1.defjvp
+def _i1_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    value = _i1(x)
+    safe = snp.where(x == 0, snp.ones_like(x), x)
+    derivative = snp.where(x == 0, snp.full_like(x, 0.5), _i0(x) - value / safe)
+    return value, derivative * tangents[0]
+
+
+@public()
+def i0e(x: Any) -> Any:
+    """Return exp(-|x|) times the modified Bessel function of order 0, elementwise."""
+    return _i0e(*promote_args_inexact(*require_real("i0e", x)))
+
+
+@public()
+def i1e(x: Any) -> Any:
+    """Return exp(-|x|) times the modified Bessel function of order 1, elementwise."""
+    return _i1e(*promote_args_inexact(*require_real("i1e", x)))
+
+
+@public()
+def i0(x: Any) -> Any:
+    """Return the modified Bessel function of order 0, elementwise."""
+    return _i0(*promote_args_inexact(*require_real("i0", x)))
+
+
+@public()
+def i1(x: Any) -> Any:
+    """Return the modified Bessel function of order 1, elementwise."""
+    return _i1(*promote_args_inexact(*require_real("i1", x)))

@@ -1,0 +1,60 @@
+"""Continued fractions, tolerances and derivatives for special functions.
+
+A loop has no reverse-mode derivative, so that functions with loops have custom rules: the
+derivative in x is a formula, the derivatives in the other arguments are forward-mode derivatives of
+the loop.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.lax.control_flow.loops import while_loop
+from shardir.frontend.transforms.jvp_vjp import jvp
+
+MAX_ITERATIONS = 10_000
+"""The maximum number of iterations of a loop."""
+
+
+def tolerance_of(x: Any) -> float:
+    """Return the relative tolerance; narrower floats need less precision than f64."""
+    return float(np.finfo(np.float64).eps) if x.dtype == np.float64 else 2.0**-34
+
+
+def continued_fraction(
+    first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float, least: int = 1
+) -> Any:
+    """Return first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n).
+
+    J. Steed's method evaluates it as a sum. At least `least` terms are used, even if some are 0.
+    """
+    tiny = 1e-30
+
+    def inverse_of(x: Any) -> Any:
+        return 1 / snp.where(snp.abs(x) < tiny, snp.full_like(x, tiny), x)
+
+    def is_unfinished(state: Any) -> Any:
+        n, total, _, change = state
+        is_unconverged = snp.any(snp.abs(change) > eps * snp.abs(total)) | (n < least)
+        return is_unconverged & (n < MAX_ITERATIONS)
+
+    def step(state: Any) -> Any:
+        n, total, previous_inverse, change = state
+        top, bottom = term(n)
+        inverse = inverse_of(bottom + top * previous_inverse)
+        change = -(top * previous_inverse) * inverse * change
+        return n + 1, total + change, inverse, change
+
+    one = snp.ones((), first.dtype)
+    top, bottom = term(one)
+    inverse = inverse_of(bottom)
+    change = top * inverse
+    return while_loop(is_unfinished, step, (one + 1, first + change, inverse, change))[1]
+
+
+def partial_derivative(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
+    """Return the derivative of an elementwise function in one of its arguments."""
+    tangents = tuple(snp.ones_like(x) if i == at else snp.zeros_like(x) for i, x in enumerate(args))
+    return jvp(fun, args, tangents)[1]

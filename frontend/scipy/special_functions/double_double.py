@@ -1,0 +1,42 @@
+"""Sums, products and powers of f64 with their rounding errors.
+
+A number in two parts is an unevaluated sum whose second part is below one ulp of the first.
+"""
+
+from typing import Any
+
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
+
+DoubleDouble = tuple[Any, Any]
+
+DEKKER_SPLIT_F64 = 2.0**27 + 1
+"""The factor of Dekker's split into halves (1971)."""
+
+
+def two_sum(a: Any, b: Any) -> DoubleDouble:
+    """Return a + b and its exact rounding error (D. Knuth, 1969)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+def two_product(a: Any, b: Any) -> DoubleDouble:
+    """Return a b and its exact rounding error, for numbers below 2^996 (T. Dekker, 1971)."""
+    (high, low), (other_high, other_low) = _split_halves(a), _split_halves(b)
+    product = a * b
+    rest = (high * other_high - product) + high * other_low + low * other_high
+    return product, rest + low * other_low
+
+
+def _split_halves(x: Any) -> DoubleDouble:
+    scaled = x * DEKKER_SPLIT_F64
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def power_of_quotient(top: DoubleDouble, bottom: DoubleDouble, y: Any) -> DoubleDouble:
+    """Return (top / bottom)^y over e^c, and c: y times the relative error of the quotient."""
+    quotient = top[0] / bottom[0]
+    product, rest = two_product(quotient, bottom[0])
+    quotient_error = ((top[0] - product) - rest) + (top[1] - quotient * bottom[1])
+    return apply_elementwise("pow", quotient, y), quotient_error / top[0] * y

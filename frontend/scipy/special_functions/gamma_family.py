@@ -1,0 +1,150 @@
+"""The gamma function and related functions."""
+
+from functools import partial
+from math import log as log_of, pi
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    apply_elementwise,
+    constant_like,
+    inexact_kind,
+    promote_args_inexact,
+    require_real,
+)
+from shardir.frontend.scipy.special_functions.gamma_function import (
+    factorial_of_double,
+    gamma_of_double,
+    is_even,
+)
+from shardir.frontend.scipy.special_functions.gamma_quotients import (
+    beta_of_double,
+    rising_factorial,
+)
+from shardir.frontend.scipy.special_functions.precision import compute_in_double
+from shardir.frontend.scipy.special_functions.stirling import log_beta
+from shardir.frontend.tracing.operands import promote_to
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+
+
+@public()
+def gammaln(x: Any) -> Any:
+    """Return the logarithm of the absolute value of the gamma function, elementwise."""
+    return apply_elementwise("lgamma", x, kind=inexact_kind(x))
+
+
+@public()
+def digamma(x: Any) -> Any:
+    """Return the derivative of `gammaln`, elementwise."""
+    return apply_elementwise("digamma", x, kind=inexact_kind(x))
+
+
+psi = digamma
+
+
+@public()
+def gammasgn(x: Any) -> Any:
+    """Return the sign of the gamma function, 1 or -1, elementwise.
+
+    At a zero it is the sign of the zero; it is NaN at other poles and for NaN.
+    """
+    (x,) = promote_args_inexact(x)
+    below = snp.floor(x)
+    sign = snp.where((x > 0) | is_even(below), 1.0, -1.0)
+    sign = snp.where((x < 0) & (below == x) | (x != x), snp.nan, sign)
+    return snp.where(x == 0, snp.copysign(snp.ones_like(x), x), sign).astype(x.dtype)
+
+
+@custom_jvp
+def _gamma(x: Any) -> Any:
+    return compute_in_double(gamma_of_double)(x)
+
+
+@_gamma.defjvp
+def _gamma_rule(primals: Any, tangents: Any) -> Any:
+    value = _gamma(*primals)
+    return value, value * digamma(*primals) * tangents[0]
+
+
+@public()
+def gamma(x: Any) -> Any:
+    """Return the gamma function, elementwise."""
+    return _gamma(*promote_args_inexact(*require_real("gamma", x)))
+
+
+@custom_jvp
+def _factorial(n: Any) -> Any:
+    return compute_in_double(factorial_of_double)(n)
+
+
+@_factorial.defjvp
+def _factorial_rule(primals: Any, tangents: Any) -> Any:
+    (n,) = primals
+    value = _factorial(n)
+    return value, value * digamma(snp.maximum(n, 0) + 1) * tangents[0]
+
+
+@public(static=("exact",))
+def factorial(n: Any, exact: bool = False) -> Any:
+    """Return gamma(n + 1), 0 for negative n, elementwise; `exact` has no effect."""
+    return _factorial(*promote_args_inexact(*require_real("factorial", n)))
+
+
+@public()
+def betaln(a: Any, b: Any) -> Any:
+    """Return the logarithm of the absolute value of the beta function, elementwise."""
+    return compute_in_double(partial(log_beta, gammaln=gammaln))(
+        *promote_args_inexact(*require_real("betaln", a, b))
+    )
+
+
+def _signed_beta(a: Any, b: Any) -> Any:
+    return beta_of_double(a, b, gammasgn(a) * gammasgn(b) * gammasgn(a + b))
+
+
+@custom_jvp
+def _beta(a: Any, b: Any) -> Any:
+    return compute_in_double(_signed_beta)(a, b)
+
+
+@_beta.defjvp
+def _beta_rule(primals: Any, tangents: Any) -> Any:
+    a, b = primals
+    value, total = _beta(a, b), digamma(a + b)
+    derivative = (digamma(a) - total) * tangents[0] + (digamma(b) - total) * tangents[1]
+    return value, value * derivative
+
+
+@public()
+def beta(a: Any, b: Any) -> Any:
+    """Return the beta function, elementwise."""
+    return _beta(*promote_args_inexact(*require_real("beta", a, b)))
+
+
+@public(static=("d",))
+def multigammaln(a: Any, d: int) -> Any:
+    """Return the logarithm of the multivariate gamma function of dimension `d`, elementwise."""
+    (a,) = promote_to(inexact_kind(a, 1), a)
+    total = constant_like(a, 0.25 * d * (d - 1) * log_of(pi))
+    for j in range(d):
+        total = total + gammaln(a - j / 2)
+    return total
+
+
+@custom_jvp
+def _poch(z: Any, m: Any) -> Any:
+    return compute_in_double(rising_factorial)(z, m)
+
+
+@_poch.defjvp
+def _poch_rule(primals: Any, tangents: Any) -> Any:
+    z, m = primals
+    value, above = _poch(z, m), digamma(z + m)
+    return value, value * (above * tangents[1] + (above - digamma(z)) * tangents[0])
+
+
+@public()
+def poch(z: Any, m: Any) -> Any:
+    """Return the rising factorial gamma(z + m) / gamma(z), elementwise."""
+    return _poch(*promote_args_inexact(*require_real("poch", z, m)))

@@ -1,0 +1,177 @@
+"""The incomplete gamma functions, by series and continued fractions."""
+
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.control_flow.loops import while_loop
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    constant_like,
+    promote_args_inexact,
+    require_real,
+)
+from shardir.frontend.scipy.special_functions.continued_fractions import (
+    MAX_ITERATIONS,
+    continued_fraction,
+    partial_derivative,
+    tolerance_of,
+)
+from shardir.frontend.scipy.special_functions.gamma_family import gammaln
+from shardir.frontend.scipy.special_functions.precision import compute_in_double
+from shardir.frontend.scipy.special_functions.prefactors import is_near_large, poisson_weight
+from shardir.frontend.scipy.special_functions.stirling import STIRLING_FROM, log_poisson
+from shardir.frontend.scipy.special_functions.temme_expansion import (
+    temme_pair,
+    uses_temme_expansion,
+)
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+
+EULER_CONSTANT = 0.5772156649015329
+"""Euler's constant: the negative derivative of log(gamma(x)) at 1."""
+MAX_UNSCALED_ARGUMENT, ARGUMENT_SCALE = 1e270, 2.0**-100
+"""Above the first, arguments are scaled by the second; the functions are steps in both ranges."""
+
+
+def _lower_series(a: Any, x: Any, small: Any, eps: float) -> Any:
+    """Return the lower incomplete gamma function over x**a exp(-x) / gamma(a + 1), as a series.
+
+    Where `small`, return the sum of (-x)**n / (n! (a + n)) for n >= 1. One loop computes both,
+    because each element needs only one of them.
+    """
+    one = snp.ones_like(x)
+    factor = snp.where(small, -x, x)
+
+    def is_unconverged(state: Any) -> Any:
+        n, term, total = state
+        return snp.any(snp.abs(term) > eps * snp.abs(total)) & (n < MAX_ITERATIONS)
+
+    def step(state: Any) -> Any:
+        n, term, total = state
+        beyond = a + n
+        term = term * factor / snp.where(small, n, beyond)
+        return n + 1, term, total + snp.where(small, term / beyond, term)
+
+    state = snp.ones((), x.dtype), one, snp.where(small, constant_like(x, 0), one)
+    return while_loop(is_unconverged, step, state)[2]
+
+
+def _upper_fraction(a: Any, x: Any, eps: float) -> Any:
+    """Return the upper incomplete gamma function over x**a exp(-x) / gamma(a)."""
+
+    def term(n: Any) -> tuple[Any, Any]:
+        return n * (a - n), x + 2 * n + 1 - a
+
+    return 1 / continued_fraction(x + 1 - a, term, eps)
+
+
+def _log_gamma_1p(a: Any) -> Any:
+    """Return log(gamma(1 + a)) for a from 0 to 2, accurate relative to the a that 1 + a
+    contains.
+    """
+    rounded_a = (1 + a) - 1
+    ratio = gammaln(1 + a) / snp.where(rounded_a == 0, constant_like(a, 1), rounded_a)
+    return a * snp.where(rounded_a == 0, constant_like(a, -EULER_CONSTANT), ratio)
+
+
+def _upper_small(a: Any, x: Any, total: Any) -> Any:
+    """Return the upper incomplete gamma function of small a and x, where it is far below 1.
+
+    It is x**a / gamma(1 + a) times 1 plus a series, minus 1, computed without rounding next to 1
+    (W. Gautschi, ACM TOMS 5, 1979).
+    """
+    power = a * snp.log(x) - _log_gamma_1p(a)
+    return -snp.expm1(power) - snp.exp(power) * (a * total)
+
+
+def _regularized_pair(a: Any, x: Any, eps: float) -> tuple[Any, Any]:
+    """Return the regularized lower and upper incomplete gamma functions."""
+    is_invalid = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a)
+    is_invalid = is_invalid | ((a == x) & ((x == 0) | (x == snp.inf)))
+    scale = snp.where(
+        snp.maximum(a, x) > MAX_UNSCALED_ARGUMENT,
+        constant_like(a, ARGUMENT_SCALE),
+        constant_like(a, 1),
+    )
+    a, x = a * scale, x * scale
+    is_regular = (x > 0) & (a > 0) & snp.isfinite(x) & snp.isfinite(a)
+    large = is_regular & uses_temme_expansion(a, x, eps)
+    good_a = snp.where(is_regular, a, snp.ones_like(a))
+    good_x = snp.where(is_regular, x, snp.ones_like(x))
+    # Within these bounds the upper function is below about 1/2.
+    max_a = snp.where(x < 0.5, -0.4 / snp.log(snp.minimum(good_x, 0.5)), 1.1 * good_x)
+    small = is_regular & (x < 1.1) & (a < max_a)
+    # Between a and a + 1 both methods converge; the upper function of small a is small there.
+    low = x < snp.where((x >= 1.1) & (a < 3), a, a + 1)
+    summed = (is_regular & low & ~large) | small
+    inner_a, inner = (
+        snp.where(summed, a, constant_like(a, 1)),
+        snp.where(summed, x, constant_like(x, 0.5)),
+    )
+    sums = _lower_series(inner_a, inner, small, eps)
+    safe_a = snp.where(large, constant_like(a, 1), good_a)
+    outer = snp.where(is_regular & ~low & ~large, x, safe_a + 2)
+    weight = poisson_weight(good_a, good_x)
+    below = weight * sums
+    above = weight * safe_a * _upper_fraction(safe_a, outer, eps)
+    above = snp.where(small, _upper_small(inner_a, inner, sums), above)
+    low = low & ~small
+    lower = snp.where(low, below, 1 - above)
+    upper = snp.where(low, 1 - below, above)
+    # The arguments are those of the weight, so that both share operations.
+    center = snp.where(good_a >= STIRLING_FROM, good_a, constant_like(a, STIRLING_FROM))
+    expansion = temme_pair(center, snp.where(is_near_large(good_a, good_x), good_x, center))
+    lower, upper = snp.where(large, expansion[0], lower), snp.where(large, expansion[1], upper)
+    is_limit = ((x == 0) | (x == snp.inf) | (a == 0) | (a == snp.inf)) & ~is_invalid
+    is_one = (x == snp.inf) | (a == 0)
+    lower = snp.where(is_limit, snp.where(is_one, 1.0, 0.0), lower)
+    upper = snp.where(is_limit, snp.where(is_one, 0.0, 1.0), upper)
+    return snp.where(is_invalid, snp.nan, lower), snp.where(is_invalid, snp.nan, upper)
+
+
+@compute_in_double
+def _density(a: Any, x: Any) -> Any:
+    return snp.exp(log_poisson(a - 1, x, (a - 1) * snp.log(x) - x - gammaln(a)))
+
+
+def lower_gamma(a: Any, x: Any) -> Any:
+    """Return the regularized lower incomplete gamma function, without a custom derivative."""
+    eps = tolerance_of(x)
+    return compute_in_double(lambda a, x: _regularized_pair(a, x, eps)[0])(a, x)
+
+
+def upper_gamma(a: Any, x: Any) -> Any:
+    """Return the regularized upper incomplete gamma function, without a custom derivative."""
+    eps = tolerance_of(x)
+    return compute_in_double(lambda a, x: _regularized_pair(a, x, eps)[1])(a, x)
+
+
+_lower_differentiable = custom_jvp(lower_gamma)
+_upper_differentiable = custom_jvp(upper_gamma)
+
+
+@_lower_differentiable.defjvp
+def _lower_rule(primals: Any, tangents: Any) -> Any:
+    result = (
+        _density(*primals) * tangents[1] + partial_derivative(lower_gamma, primals, 0) * tangents[0]
+    )
+    return _lower_differentiable(*primals), result
+
+
+@_upper_differentiable.defjvp
+def _higher_rule(primals: Any, tangents: Any) -> Any:
+    result = (
+        _density(*primals) * tangents[1] + partial_derivative(lower_gamma, primals, 0) * tangents[0]
+    )
+    return _upper_differentiable(*primals), -result
+
+
+@public()
+def gammainc(a: Any, x: Any) -> Any:
+    """Return the regularized lower incomplete gamma function, elementwise."""
+    return _lower_differentiable(*promote_args_inexact(*require_real("gammainc", a, x)))
+
+
+@public()
+def gammaincc(a: Any, x: Any) -> Any:
+    """Return the regularized upper incomplete gamma function, elementwise."""
+    return _upper_differentiable(*promote_args_inexact(*require_real("gammaincc", a, x)))

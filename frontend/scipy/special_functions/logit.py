@@ -1,0 +1,21 @@
+"""The logit function in f32 and f64."""
+
+from math import log
+from typing import Any
+
+from shardir.frontend import numpy as snp
+
+INVERSE_OVERFLOW_BELOW = {4: 2.0**-100, 8: 2.0**-1000}
+"""The numbers below which inverses may overflow, by element size in bytes."""
+SCALING_EXPONENT = 64
+"""The power of two by which such numbers are scaled up."""
+
+
+def logit_of_float(x: Any) -> Any:
+    """Return log(x / (1 - x)) from the difference 2x - 1, which is exact where it is small."""
+    small = (x >= 0) & (x < INVERSE_OVERFLOW_BELOW[x.dtype.itemsize])
+    smaller = snp.where(small, snp.abs(x) * 2.0**SCALING_EXPONENT, snp.minimum(x, 1 - x))
+    size = snp.log1p(snp.abs(2 * x - 1) / smaller) + snp.where(
+        small, SCALING_EXPONENT * log(2), 0.0
+    )
+    return snp.where(x < 0.5, -size, size)

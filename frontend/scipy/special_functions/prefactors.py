@@ -1,0 +1,128 @@
+"""Prefactors of series and fractions: probabilities, as powers of bases in two parts.
+
+Their logarithms lose digits in proportion to their size; they are used only where a power
+overflows.
+"""
+
+from math import pi
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    apply_elementwise,
+    constant_like,
+)
+from shardir.frontend.scipy.special_functions.double_double import (
+    DoubleDouble,
+    power_of_quotient,
+    two_product,
+    two_sum,
+)
+from shardir.frontend.scipy.special_functions.gamma_function import gamma_by_recurrence
+from shardir.frontend.scipy.special_functions.gamma_quotients import HUGE_ARGUMENT, beta_of_positive
+from shardir.frontend.scipy.special_functions.stirling import (
+    STIRLING_FROM,
+    log_beta,
+    log_beta_weight,
+    poisson_exponent,
+    stirling_remainder,
+)
+
+FULL_PRECISION_BOUND = 1e300
+"""The bound below which powers and their inverses have full precision."""
+HIGH_ROOT_DISTANCE, GAUSSIAN_DISTANCE, ZERO_WEIGHT_DISTANCE = 600.0, 4000.0, 5500.0
+"""Distances of a and x: above the first a higher root is used, above the second a Gaussian if x is
+near; if x exceeds a by more than the third and is not near, the weight is 0."""
+MAX_EXPONENT = 700.0
+"""The largest argument of exponentials, which are then finite."""
+
+
+def poisson_weight(a: Any, x: Any) -> Any:
+    """Return x^a exp(-x) / gamma(a + 1) of positive numbers.
+
+    It is computed as a power of a root (the square root or the eighth root), whose factors do not
+    overflow if their product does not. Where neither root suffices, the weight is 0, or x is close
+    to a large a: then it is a Gaussian.
+    """
+    is_large_a = a >= STIRLING_FROM
+    large = snp.where(is_large_a, a, constant_like(a, STIRLING_FROM))
+    is_close = is_near_large(a, x)
+    difference, rounding_error = two_sum(snp.where(is_large_a, a, constant_like(a, 0)), -x)
+    high_order = snp.abs(difference) > HIGH_ROOT_DISTANCE
+    part = snp.where(high_order, constant_like(a, 0.125), constant_like(a, 0.5))
+    power, c = power_of_quotient(
+        (x, 0.0), (snp.where(is_large_a, a, constant_like(a, 1)), 0.0), part * a
+    )
+    root = power * snp.exp(snp.clip(part * difference, -MAX_EXPONENT, MAX_EXPONENT))
+    fourth = (root * root) * (root * root)
+    root = snp.where(high_order, fourth, root)
+    small = snp.where(is_large_a, constant_like(a, 1), a)
+    past_one = small < 1
+    gamma = gamma_by_recurrence(snp.where(past_one, 1 + small, small))
+    gamma = snp.where(past_one, gamma, small * gamma)
+    factor = snp.where(is_large_a, 1 / snp.sqrt(2 * pi * large), 1 / gamma)
+    c = (
+        c / part
+        + rounding_error
+        - snp.where(is_large_a, stirling_remainder(large), constant_like(a, 0))
+    )
+    weight = root * factor * root * snp.exp(snp.clip(c, -1.0, 1.0))
+    high, low = poisson_exponent(large, snp.where(is_close, x, large))[:2]
+    gaussian = factor * snp.exp(-high) * snp.exp(-low - stirling_remainder(large))
+    weight = snp.where(difference > -ZERO_WEIGHT_DISTANCE, weight, constant_like(a, 0))
+    return snp.where(is_close & (snp.abs(difference) > GAUSSIAN_DISTANCE), gaussian, weight)
+
+
+def is_near_large(a: Any, x: Any) -> Any:
+    """Return whether a is large and x is close to it."""
+    return (a >= STIRLING_FROM) & (snp.abs(x - a) < 0.5 * a)
+
+
+def beta_weight(a: Any, b: Any, x: DoubleDouble, rest_of_x: DoubleDouble) -> Any:
+    """Return x^a (1 - x)^b / beta(a, b) of positive numbers; x and 1 - x are in two parts."""
+    both_large = snp.minimum(a, b) >= STIRLING_FROM
+    one = constant_like(a, 1)
+    total = two_sum(a, b)
+
+    def power(x: DoubleDouble, a: Any) -> DoubleDouble:
+        scaled, lost = two_product(x[0], total[0])
+        lost = lost + x[0] * total[1] + x[1] * total[0]
+        top = snp.where(both_large, scaled, x[0]), snp.where(both_large, lost, x[1])
+        return power_of_quotient(top, (snp.where(both_large, a, one), 0.0), 0.5 * a)
+
+    first, c = power(x, a)
+    second, more_correction = power(rest_of_x, b)
+    is_in_range = snp.maximum(a, b) < HUGE_ARGUMENT
+    is_direct = ~both_large & is_in_range
+    beta = beta_of_positive(snp.where(is_direct, a, one), snp.where(is_direct, b, one))
+    a_far, b_far = (
+        snp.where(both_large, a, constant_like(a, STIRLING_FROM)),
+        snp.where(both_large, b, constant_like(b, STIRLING_FROM)),
+    )
+    total_far = a_far + b_far
+    rests = stirling_remainder(total_far) - stirling_remainder(a_far) - stirling_remainder(b_far)
+    front = snp.where(both_large, snp.sqrt(a_far * (b_far / total_far) / (2 * pi)), 1 / beta)
+    root = first * second
+    weight = (
+        root
+        * front
+        * root
+        * snp.exp(2 * (c + more_correction) + snp.where(both_large, rests, constant_like(a, 0)))
+    )
+    plain = a * snp.log(x[0]) + b * snp.log(rest_of_x[0]) - log_beta(a, b, _lgamma)
+    logarithm = snp.exp(log_beta_weight(a, b, x[0], plain))
+    is_accurate = (
+        is_in_range
+        & _has_full_precision(first)
+        & _has_full_precision(second)
+        & _has_full_precision(front)
+    )
+    return snp.where(is_accurate, weight, logarithm)
+
+
+def _has_full_precision(x: Any) -> Any:
+    return (x > 1 / FULL_PRECISION_BOUND) & (x < FULL_PRECISION_BOUND)
+
+
+def _lgamma(x: Any) -> Any:
+    return apply_elementwise("lgamma", x)

@@ -1,0 +1,48 @@
+"""Types of mesh axes, which select how shardings along them are determined."""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from shardir.frontend.errors import MeshError
+
+
+class AxisType(Enum):
+    """The type of a mesh axis, as in JAX.
+
+    `Auto`: the compiler determines shardings from annotations. `Explicit`: in JAX shardings are
+    part of the types, and a program without them is refused; here requested shardings (`reshard`,
+    `out_sharding=`) are constraints, and the compiler determines the rest as for `Auto`. `Manual`:
+    the program determines shardings, inside of `shard_map`; a mesh cannot be made with this type.
+    """
+
+    Auto = "Auto"
+    Explicit = "Explicit"
+    Manual = "Manual"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+def check_axis_types(
+    given: AxisType | Sequence[AxisType] | None, names: Sequence[str]
+) -> tuple[AxisType, ...]:
+    """Return one type for each axis; raises `MeshError` unless all are `Auto` or `Explicit`."""
+    if given is None:
+        return (AxisType.Auto,) * len(names)
+    types = tuple(given) if isinstance(given, Iterable) else (given,) * len(names)
+    if len(types) != len(names):
+        raise MeshError(
+            f"a Mesh has axes {tuple(names)} and axis_types {types}; give one type for each axis"
+        )
+    for name, kind in zip(names, types, strict=True):
+        if kind is AxisType.Manual:
+            raise MeshError(
+                f"the axis {name!r} of a Mesh is Manual, which is possible inside of shard_map "
+                "only; omit axis_types, and map the function with shard_map"
+            )
+        if not isinstance(kind, AxisType):
+            raise MeshError(
+                f"the axis {name!r} of a Mesh has the type {kind!r}; it must be AxisType.Auto or "
+                "AxisType.Explicit"
+            )
+    return types

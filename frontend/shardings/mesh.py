@@ -1,0 +1,282 @@
+"""Meshes: devices arranged along named axes.
+
+mesh = make_mesh((4, 2), ("data", "model"))
+with mesh:  # A bare PartitionSpec refers to this mesh.
+    ...
+"""
+
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from functools import cached_property
+from math import prod
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from shardir.frontend.errors import MeshError
+from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
+from shardir.frontend.shardings.devices import Device, devices as all_devices
+from shardir.frontend.source_locations import locate_errors
+
+DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
+
+
+def as_device_array(devices: object, what: str) -> DeviceArray:
+    """Return a read-only array of distinct devices, from nested sequences or an array of them."""
+    if isinstance(devices, (list, tuple)):
+        check_acyclic(devices)
+    array = np.array(devices, dtype=object)
+    for device in array.flat:
+        if not isinstance(device, Device):
+            raise MeshError(f"{what} needs devices, got {device!r}; take them from devices()")
+    if not array.size:
+        raise MeshError(f"{what} needs at least one device, got none")
+    seen: set[Device] = set()
+    for device in array.flat:
+        if device in seen:
+            raise MeshError(f"{what} has {device} more than once; list every device once")
+        seen.add(device)
+    array.flags.writeable = False
+    return array
+
+
+_meshes: WeakValueDictionary[tuple[object, ...], "Mesh"] = WeakValueDictionary()
+
+
+class _InternedMeta(type):
+    """Metaclass that returns an existing equal object instead of a new one."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        made = super().__call__(*args, **options)
+        return _meshes.setdefault((cls, *made._key), made)
+
+
+class Mesh(metaclass=_InternedMeta):
+    """Devices along named axes, the last axis fastest.
+
+    Meshes with equal devices, shape, names and axis types are one object.
+    """
+
+    devices: DeviceArray
+    axis_names: tuple[str, ...]
+    axis_types: tuple[AxisType, ...]
+
+    @locate_errors
+    def __init__(
+        self,
+        devices: object,
+        axis_names: str | Sequence[str],
+        axis_types: AxisType | Sequence[AxisType] | None = None,
+    ) -> None:
+        names = as_axis_names(axis_names)
+        nothing = not names and isinstance(devices, np.ndarray) and devices.tolist() is None
+        array = np.array(None, dtype=object) if nothing else as_device_array(devices, "a Mesh")
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise MeshError(f"an axis of a Mesh is named {name!r}; a name is a nonempty string")
+        if len(set(names)) != len(names):
+            raise MeshError(f"the axes of a Mesh are {names}; every name can occur once")
+        if array.ndim != len(names):
+            raise MeshError(
+                f"the devices of a Mesh are arranged in {array.ndim} dimensions "
+                f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
+            )
+        types = check_axis_types(axis_types, names)
+        # The object is frozen, so this bypasses __setattr__.
+        self.__dict__.update(devices=array, axis_names=names, axis_types=types)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise MeshError(f"a Mesh is frozen, and {name!r} cannot be set; make another Mesh")
+
+    @cached_property
+    def axis_sizes(self) -> tuple[int, ...]:
+        return tuple(self.devices.shape)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The size of each axis by name, in order."""
+        return dict(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return len(self.device_assignment)
+
+    @property
+    def ndim(self) -> int:
+        return self.devices.ndim
+
+    @property
+    def empty(self) -> bool:
+        """True if the mesh has no axes."""
+        return not self.axis_names
+
+    @property
+    def abstract_mesh(self) -> "Mesh":
+        """The abstract mesh with the same axes."""
+        from shardir.frontend.shardings.abstract_mesh import AbstractMesh
+
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    @property
+    def auto_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type `AxisType.Auto`."""
+        return self._axes_of(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type `AxisType.Explicit`."""
+        return self._axes_of(AxisType.Explicit)
+
+    def _axes_of(self, kind: AxisType) -> tuple[str, ...]:
+        pairs = zip(self.axis_names, self.axis_types, strict=True)
+        return tuple(name for name, each in pairs if each is kind)
+
+    @cached_property
+    def device_assignment(self) -> tuple[Device, ...]:
+        """The devices in order, the last axis fastest; empty if the mesh has no devices."""
+        return tuple(device for device in self.devices.ravel().tolist() if device is not None)
+
+    @cached_property
+    def device_ids(self) -> tuple[int, ...]:
+        return tuple(device.id for device in self.device_assignment)
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """The distance in `device_assignment` between consecutive positions along each axis."""
+        sizes = self.axis_sizes
+        return {name: prod(sizes[i + 1 :]) for i, name in enumerate(self.axis_names)}
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        return (self.device_assignment, self.axis_sizes, self.axis_names, self.axis_types)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mesh):
+            return NotImplemented
+        return self is other or self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape.items())
+        if self.device_ids == tuple(range(self.size)):
+            return f"Mesh({axes})"
+        return f"Mesh({axes}, device_ids={list(self.device_ids)})"
+
+    def __str__(self) -> str:
+        types = ", ".join(map(repr, self.axis_types))
+        return f"{repr(self)[:-1]}, axis_types=({types}{',' * (self.ndim == 1)}))"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Mesh, (np.array(self.devices), self.axis_names, self.axis_types))
+
+    def __enter__(self) -> "Mesh":
+        set_entered_meshes((*_entered_meshes.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_entered_meshes(_entered_meshes.get()[:-1])
+
+
+_entered_meshes: ContextVar[tuple[Mesh, ...]] = ContextVar("shardir_meshes", default=())
+_mesh_stacks: dict[tuple[Mesh, ...], tuple[Mesh, ...]] = {}
+"""Recently entered stacks of meshes. Equal stacks are one object, which native code compares."""
+MAX_CACHED_MESH_STACKS = 64
+"""Maximum number of cached stacks."""
+
+
+def entered_meshes() -> tuple[Mesh, ...]:
+    """Return the entered meshes, the innermost last."""
+    return _entered_meshes.get()
+
+
+def set_entered_meshes(meshes: tuple[Mesh, ...]) -> None:
+    """Set the stack of entered meshes."""
+    if len(_mesh_stacks) >= MAX_CACHED_MESH_STACKS:
+        _mesh_stacks.clear()
+    _entered_meshes.set(_mesh_stacks.setdefault(meshes, meshes))
+
+
+def current_mesh() -> Mesh | None:
+    """Return the mesh of the innermost `with mesh:` block, or `None`."""
+    entered = _entered_meshes.get()
+    return entered[-1] if entered else None
+
+
+@locate_errors
+def create_device_mesh(
+    mesh_shape: int | Sequence[int], devices: Sequence[Device] | None = None
+) -> DeviceArray:
+    """Return all of `devices` arranged in `mesh_shape`, in their own order.
+
+    CPU devices have no topology that would favor another order. Raises `MeshError` unless the shape
+    has as many positions as there are devices.
+    """
+    shape = check_mesh_shape(mesh_shape)
+    given = list(all_devices() if devices is None else devices)
+    if prod(shape) > len(given):
+        raise _too_few_devices_error(shape, len(given), devices is None)
+    if prod(shape) < len(given):
+        raise MeshError(
+            f"a device mesh of shape {shape} has {prod(shape)} positions, and there are "
+            f"{len(given)} devices; pass {prod(shape)} of them, as in "
+            f"devices=devices()[:{prod(shape)}]"
+        )
+    array = np.empty(len(given), dtype=object)
+    array[:] = given
+    return as_device_array(array.reshape(shape), "a device mesh")
+
+
+@locate_errors
+def make_mesh(
+    axis_shapes: int | Sequence[int],
+    axis_names: str | Sequence[str],
+    axis_types: AxisType | Sequence[AxisType] | None = None,
+    *,
+    devices: Sequence[Device] | None = None,
+) -> Mesh:
+    """Return a mesh of the first of `devices` that fill `axis_shapes`; the rest are not used."""
+    shape = check_mesh_shape(axis_shapes)
+    given = list(all_devices() if devices is None else devices)
+    if prod(shape) > len(given):
+        raise _too_few_devices_error(shape, len(given), devices is None)
+    return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names, axis_types)
+
+
+def as_axis_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the axis names of a mesh as a tuple; the function does not check that they are
+    strings."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        return (names,)
+    return tuple(names)
+
+
+def check_mesh_shape(shape: Any) -> tuple[int, ...]:
+    """Return the sizes of a mesh as a tuple; raises `MeshError` unless all are integers of at least
+    1."""
+    single = isinstance(shape, str) or not isinstance(shape, Iterable)
+    sizes = (shape,) if single else tuple(shape)
+    for size in sizes:
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise MeshError(f"a mesh has shape {sizes}; every size must be an integer above 0")
+    return tuple(int(size) for size in sizes)
+
+
+def _too_few_devices_error(shape: tuple[int, ...], have: int, all_of_them: bool) -> MeshError:
+    more = (
+        f"add devices with set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
+        if all_of_them
+        else f"pass {prod(shape)} devices"
+    )
+    return MeshError(
+        f"a mesh of shape {shape} needs {prod(shape)} devices, and there are {have}; choose sizes "
+        f"whose product is at most {have}, or {more}"
+    )

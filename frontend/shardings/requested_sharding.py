@@ -1,0 +1,62 @@
+"""Resolution of requested shardings: a sharding, a device, or a spec on the entered mesh."""
+
+from typing import Any
+
+from shardir.frontend.errors import ArgumentError, NoMeshError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from shardir.frontend.source_locations import with_location
+
+ShardingRequest = Sharding | Device | PartitionSpec | None
+
+
+def is_sharding_request(x: Any) -> bool:
+    """Return whether `x` is a sharding request rather than a pytree; `None` is an unspecified
+    sharding."""
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
+
+
+def check_sharding_requests(requests: Any, word: str) -> None:
+    """Raise `ArgumentError` for a pytree with leaves that are no sharding requests."""
+    for request in tree.leaves(requests, is_leaf=is_sharding_request):
+        if not is_sharding_request(request):
+            raise _invalid_sharding_error(request, word)
+
+
+def _invalid_sharding_error(request: Any, word: str) -> ArgumentError:
+    return ArgumentError(
+        with_location(
+            f"{word} has {brief_with_type(request)}, which is no sharding; "
+            "write NamedSharding(mesh, PartitionSpec(...))"
+        )
+    )
+
+
+def broadcast_sharding_requests(requests: Any, values: Any, word: str) -> list[Any]:
+    """Return the sharding request of each leaf of `values`, from a pytree prefix."""
+    check_sharding_requests(requests, word)
+    return broadcast_prefix(requests, values, is_sharding_request, word)
+
+
+def resolve_sharding(request: Any, word: str) -> Sharding | None:
+    """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
+    if request is None or isinstance(request, Sharding):
+        return request
+    if isinstance(request, Device):
+        return SingleDeviceSharding(request)
+    if not isinstance(request, PartitionSpec):
+        raise _invalid_sharding_error(request, word)
+    mesh = current_mesh()
+    if mesh is None:
+        raise NoMeshError(
+            with_location(
+                f"{word} has {request}, which does not say on which devices; "
+                f"write NamedSharding(mesh, {request}), or call it inside `with mesh:`"
+            )
+        )
+    return NamedSharding(mesh, request)

@@ -1,0 +1,54 @@
+"""`set_mesh`: a mesh that stays entered until another one is set or a block ends."""
+
+from shardir.frontend.errors import MeshError
+from shardir.frontend.shardings.abstract_mesh import AbstractMesh
+from shardir.frontend.shardings.mesh import Mesh, current_mesh, entered_meshes, set_entered_meshes
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.trace import current_trace
+
+
+class set_mesh:
+    """Make `mesh` the mesh of bare `PartitionSpec`s, from now on or for a block.
+
+        set_mesh(mesh)
+        with set_mesh(mesh):
+            ...
+
+    It applies to this thread or asyncio task; `None` means no mesh. Raises `MeshError` for an
+    object that is no mesh, and while a function is traced.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, mesh: Mesh | None) -> None:
+        if mesh is not None and not isinstance(mesh, Mesh):
+            raise MeshError(with_location(f"set_mesh takes a Mesh, got {mesh!r}"))
+        if current_trace() is not None:
+            raise MeshError(
+                with_location("set_mesh is called while a function is traced; call it outside, or use "
+                      "`with mesh:` inside")
+            )  # fmt: skip
+        self._before = entered_meshes()
+        set_entered_meshes(() if mesh is None else (mesh,))
+
+    def __enter__(self) -> None:
+        """Do nothing, because the constructor has set the mesh."""
+
+    def __exit__(self, *_: object) -> None:
+        set_entered_meshes(self._before)
+
+
+def get_abstract_mesh() -> Mesh:
+    """Return the axes of the entered mesh without its devices; no axes if no mesh is entered."""
+    mesh = current_mesh()
+    return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
+
+
+def get_mesh() -> Mesh:
+    """Return the entered mesh; raises `MeshError` if there is none."""
+    mesh = current_mesh()
+    if mesh is None:
+        raise MeshError(
+            with_location("no mesh is entered; enter one with `with mesh:` or set_mesh(mesh)")
+        )
+    return mesh

@@ -1,0 +1,351 @@
+"""Shardings: the assignment of the shards of an array to devices, in the public interface.
+
+A sharding is an ordered list of devices and, for a value of some rank, the sub-axes that shard each
+dimension (see sub_axes.py). All properties follow from these two; the classes differ only in their
+notation. PositionalSharding has a file of its own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, final
+
+from shardir.frontend.distributed.processes import process_group
+from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
+from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
+from shardir.frontend.shardings.sub_axes import (
+    SubAxes,
+    SubAxis,
+    merge_sub_axes,
+    num_shards,
+    shard_number,
+)
+from shardir.frontend.source_locations import locate_errors
+
+Index = tuple[slice, ...]
+DimensionSharding = SubAxes | Unconstrained
+
+
+def _check_rank(given: Any) -> int:
+    from shardir.frontend.argument_checks import MAX_RANK, check_integer  # It imports this file.
+
+    return check_integer("ndim of is_equivalent_to", given, 0, MAX_RANK)
+
+
+def _check_shape(given: Any) -> tuple[int, ...]:
+    from shardir.frontend.numpy.tracer_helpers.axes import (
+        canonicalize_shape,  # It imports this file.
+    )
+
+    return canonicalize_shape(given)
+
+
+class Sharding(ABC):
+    """Base class of shardings.
+
+    Subclasses define `device_assignment` and `sub_axes`, from which all other properties follow.
+    """
+
+    @property
+    @abstractmethod
+    def device_assignment(self) -> tuple[Device, ...]:
+        """The devices, in the order in which `sub_axes` numbers them."""
+
+    @abstractmethod
+    def sub_axes(self, rank: int) -> tuple[DimensionSharding, ...]:
+        """Return for each dimension of a value of `rank` the sub-axes that shard it, major to
+        minor.
+
+        Raises `ShardingError` when values of this rank cannot have this sharding.
+        """
+
+    @property
+    @abstractmethod
+    def natural_rank(self) -> int:
+        """The number of dimensions that the sharding mentions."""
+
+    @abstractmethod
+    def describe_dimension(self, dimension: int) -> str:
+        """Return a description of how this dimension is sharded, in the notation of the class."""
+
+    def check_compatible_aval(self, shape: Sequence[int]) -> None:
+        """Raise `ShardingError` when arrays of `shape` cannot have this sharding."""
+        self.sub_axes(len(shape))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        kind = type(self).__name__
+        raise ShardingError(f"a {kind} is frozen, and {name!r} cannot be set; make another one")
+
+    @cached_property
+    def is_fully_replicated(self) -> bool:
+        """True if every device holds the global value."""
+        cuts = self.sub_axes(self.natural_rank)
+        return all(cut is not UNCONSTRAINED and num_shards(cut) == 1 for cut in cuts)
+
+    @property
+    def device_set(self) -> frozenset[Device]:
+        return frozenset(self.device_assignment)
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.device_assignment)
+
+    @property
+    def addressable_devices(self) -> frozenset[Device]:
+        """The devices of this process."""
+        assigned = self.device_assignment
+        return frozenset(assigned[place] for place in self.local_positions)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """True if all devices belong to this process."""
+        return len(self.local_positions) == self.num_devices
+
+    @cached_property
+    def local_positions(self) -> tuple[int, ...]:
+        """The positions of the devices of this process in the device assignment."""
+        there = process_group()
+        return tuple(
+            place
+            for place, device in enumerate(self.device_assignment)
+            if device.process_index == there.index
+        )
+
+    def cuts(self, rank: int) -> tuple[SubAxes, ...]:
+        """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained."""
+        cuts: list[SubAxes] = []
+        for dimension, cut in enumerate(self.sub_axes(rank)):
+            if cut is UNCONSTRAINED:
+                raise ShardingError(
+                    f"dimension {dimension} of {self} is unconstrained, so the devices of its "
+                    "shards are unknown; use it in with_sharding_constraint, or name mesh axes"
+                )
+            cuts.append(cut)
+        return tuple(cuts)
+
+    @locate_errors
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the shard of each device for an array of `global_shape`.
+
+        Raises `IndivisibleError` when the sharding does not divide a dimension evenly.
+        """
+        shape = _check_shape(global_shape)
+        self.check_divides(shape, "or replicate it")
+        return self.stored_shape(shape)
+
+    def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
+        """Raise `IndivisibleError` when a dimension does not divide; `remedy` ends the message."""
+        shape = tuple(global_shape)
+        for dimension, (size, cut) in enumerate(zip(shape, self.cuts(len(shape)), strict=True)):
+            count = num_shards(cut)
+            if size % count:
+                raise IndivisibleError(
+                    f"dimension {dimension} of shape {shape} has size {size}, which is not "
+                    f"divisible by {count}: it is sharded {self.describe_dimension(dimension)}; "
+                    f"pad it to {-(-size // count) * count}, {remedy}"
+                )
+
+    def divides_evenly(self, global_shape: Sequence[int]) -> bool:
+        """Return whether the sharding divides every dimension of `global_shape` evenly."""
+        shape = tuple(global_shape)
+        return not any(
+            cut is not UNCONSTRAINED and size % num_shards(cut)
+            for size, cut in zip(shape, self.sub_axes(len(shape)), strict=True)
+        )
+
+    def stored_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the buffer of each device; sizes that do not divide are rounded
+        up."""
+        shape = tuple(global_shape)
+        cuts = self.cuts(len(shape))
+        return tuple(-(-size // num_shards(cut)) for size, cut in zip(shape, cuts, strict=True))
+
+    def shard_positions(self, rank: int) -> tuple[tuple[int, ...], ...]:
+        """Return for each device in order the position of its shard in the grid of shards."""
+        cuts = self.cuts(rank)
+        return tuple(
+            tuple(shard_number(cut, position) for cut in cuts)
+            for position in range(self.num_devices)
+        )
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        """Return the index of each device's shard in an array of `global_shape`, in device order.
+
+        A dimension that is not sharded is `slice(None)`. Raises `IndivisibleError` when the
+        sharding does not divide a dimension evenly.
+        """
+        shape = _check_shape(global_shape)
+        self.shard_shape(shape)
+        return self.stored_indices_map(shape)
+
+    def stored_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        """Return the same as `devices_indices_map`, also for shapes that do not divide evenly.
+
+        There the last shards are shorter than the others, or empty.
+        """
+        shape = tuple(global_shape)
+        local = self.stored_shape(shape)
+        counts = [num_shards(cut) for cut in self.cuts(len(shape))]
+        return {
+            device: tuple(
+                slice(None)
+                if count == 1
+                else slice(min(at * size, whole), min((at + 1) * size, whole))
+                for at, size, count, whole in zip(place, local, counts, shape, strict=True)
+            )
+            for device, place in zip(
+                self.device_assignment, self.shard_positions(len(shape)), strict=True
+            )
+        }
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        """Return `devices_indices_map` restricted to the devices of this process."""
+        indices = list(self.devices_indices_map(global_shape).items())
+        return dict(indices[place] for place in self.local_positions)
+
+    def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
+        """Return whether both put the same shards of a value of rank `ndim` on the same devices."""
+        if not isinstance(other, Sharding):
+            raise ShardingError(f"is_equivalent_to takes a sharding, got {other!r}")
+        ndim = _check_rank(ndim)
+        mine, theirs = self.sub_axes(ndim), other.sub_axes(ndim)
+        if self.device_assignment == other.device_assignment:
+            return _merge_sub_axes(mine) == _merge_sub_axes(theirs)
+        return self._shards_per_device(mine) == other._shards_per_device(theirs)
+
+    def _shards_per_device(self, cuts: tuple[DimensionSharding, ...]) -> list[object]:
+        """Return for each dimension the shard number of each device and the number of shards."""
+        return [
+            UNCONSTRAINED
+            if cut is UNCONSTRAINED
+            else {
+                d: (shard_number(cut, i), num_shards(cut))
+                for i, d in enumerate(self.device_assignment)
+            }
+            for cut in cuts
+        ]
+
+
+def _merge_sub_axes(cuts: tuple[DimensionSharding, ...]) -> list[DimensionSharding]:
+    return [UNCONSTRAINED if cut is UNCONSTRAINED else merge_sub_axes(cut) for cut in cuts]
+
+
+@final
+class SingleDeviceSharding(Sharding):
+    """The whole array on one device."""
+
+    device: Device
+
+    def __init__(self, device: Device) -> None:
+        if not isinstance(device, Device):
+            raise ShardingError(
+                f"a SingleDeviceSharding needs a device, got {device!r}; take one from devices()"
+            )
+        self.__dict__["device"] = device
+
+    @property
+    def device_assignment(self) -> tuple[Device, ...]:
+        return (self.device,)
+
+    def sub_axes(self, rank: int) -> tuple[DimensionSharding, ...]:
+        return ((),) * rank
+
+    @property
+    def natural_rank(self) -> int:
+        return 0
+
+    def describe_dimension(self, dimension: int) -> str:
+        return "nowhere"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SingleDeviceSharding):
+            return NotImplemented
+        return self.device is other.device
+
+    def __hash__(self) -> int:
+        return hash(self.device)
+
+    def __repr__(self) -> str:
+        return f"SingleDeviceSharding(device={self.device!r})"
+
+
+@final
+class NamedSharding(Sharding):
+    """Dimensions sharded over the named axes of a mesh; axes that are not mentioned replicate.
+
+    `NamedSharding(mesh, P("data", None))`. Two are equal when mesh and spec are; use
+    `is_equivalent_to` to test whether they describe the same placement. Raises `ShardingError` when
+    the spec names an axis that the mesh lacks, or one axis twice.
+    """
+
+    mesh: Mesh
+    spec: PartitionSpec
+
+    @locate_errors
+    def __init__(self, mesh: Mesh, spec: PartitionSpec) -> None:
+        if not isinstance(mesh, Mesh):
+            raise ShardingError(
+                f"a NamedSharding needs a Mesh, got {mesh!r}; make one with make_mesh"
+            )
+        if not isinstance(spec, PartitionSpec):
+            raise ArgumentError(
+                f"a NamedSharding needs a PartitionSpec, got {spec!r}; "
+                "write NamedSharding(mesh, PartitionSpec(...))"
+            )
+        seen: dict[str, None] = {}
+        for axis in spec.mentioned_axes():
+            if axis not in mesh.axis_names:
+                has = ", ".join(map(repr, mesh.axis_names)) or "none"
+                raise ShardingError(
+                    f"{spec} names {axis!r}, which is no axis of the mesh; its axes are {has}"
+                )
+            if axis in seen:
+                raise ShardingError(
+                    f"{spec} names {axis!r} twice; an axis can shard a value only once"
+                )
+            seen[axis] = None
+        self.__dict__.update(mesh=mesh, spec=spec)
+
+    @property
+    def device_assignment(self) -> tuple[Device, ...]:
+        return self.mesh.device_assignment
+
+    def sub_axes(self, rank: int) -> tuple[DimensionSharding, ...]:
+        if len(self.spec) > rank:
+            raise ShardingError(
+                f"{self.spec} has {len(self.spec)} entries and the value has rank {rank}; "
+                "use a spec with an entry for each dimension at most"
+            )
+        return tuple(self._cut(dimension) for dimension in range(rank))
+
+    def _cut(self, dimension: int) -> DimensionSharding:
+        axes = self.spec.axes(dimension)
+        if axes is UNCONSTRAINED:
+            return UNCONSTRAINED
+        return tuple(SubAxis(self.mesh.strides[axis], self.mesh.shape[axis]) for axis in axes)
+
+    @property
+    def natural_rank(self) -> int:
+        return len(self.spec)
+
+    def describe_dimension(self, dimension: int) -> str:
+        axes = self.spec.axes(dimension)
+        if axes is UNCONSTRAINED:
+            return "by the compiler"
+        named = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
+        return (
+            f"over the mesh {'axis' if len(axes) == 1 else 'axes'} {named}" if axes else "nowhere"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NamedSharding):
+            return NotImplemented
+        return self is other or (self.mesh == other.mesh and self.spec == other.spec)
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.spec))
+
+    def __repr__(self) -> str:
+        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec})"

@@ -1,0 +1,391 @@
+"""Conversion of operands to tracers of one element type and one shape.
+
+A Python number stays a number until the element type of the other operands is known. It then
+becomes a constant of that type, so that `x + 1` needs neither a conversion nor a broadcast.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir import ops
+from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
+from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.promotion import AbstractValue, canonical_dtype
+from shardir.frontend.tracing.trace import capture_array, emit, require_trace
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.operation import Dense
+from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
+
+MAX_CONSTANT_BYTES = 256
+"""NumPy arrays of at most this many bytes become constants of the program; larger ones become
+parameters.
+"""
+
+_PYTHON = {bool: ("bool", False), int: ("i64", True), float: ("f64", True), complex: ("c128", True)}
+
+
+def is_number(x: Any) -> bool:
+    """Return whether `x` is a Python number, which has a weak type."""
+    return type(x) in _PYTHON
+
+
+def operand_dtype(x: Any) -> tuple[str, bool]:
+    """Return the element type of an operand and whether it is weak.
+
+    Raises `NotAnArrayError` for an object that is no array.
+    """
+    if isinstance(x, Tracer):
+        return x.value.type.dtype, x.weak_type
+    known = _PYTHON.get(type(x))
+    if known is not None:
+        return canonical_dtype(known[0]), known[1]
+    abstract = abstract_of(x)
+    return abstract.type.dtype, abstract.weak
+
+
+def is_raw_buffer(x: Any) -> bool:
+    """Return whether `x` supports the buffer protocol or `__array_interface__` but no array
+    protocol.
+    """
+    if isinstance(x, (Tracer, np.ndarray, np.generic, list, tuple)) or is_number(x):
+        return False
+    if hasattr(x, "__array__") or hasattr(x, "__jax_array__"):
+        return False
+    if hasattr(x, "__array_interface__"):
+        return True
+    try:
+        memoryview(x).release()
+    except TypeError:
+        return False
+    return True
+
+
+def abstract_of(x: Any, name: str = "") -> AbstractValue:
+    """Return the abstract value of an operand; raises `NotAnArrayError` that mentions `name`."""
+    found = getattr(x, "abstract", None)
+    if isinstance(found, AbstractValue):
+        return found
+    if type(x) in _PYTHON:
+        dtype, weak = _PYTHON[type(x)]
+        return AbstractValue(TensorType((), canonical_dtype(dtype)), weak)
+    if is_jax_key(x):
+        return AbstractValue(TensorType(x.shape, "key"))
+    if hasattr(x, "__jax_array__"):
+        return abstract_of(x.__jax_array__(), name)
+    array = _as_array(x, name)
+    return AbstractValue(TensorType(array.shape, _dtype_of(array, x, name)))
+
+
+def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
+    """Return a NumPy array of a canonical element type.
+
+    Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention
+    `name`.
+    """
+    if (keys := jax_key_words(x)) is not None:
+        return keys
+    array = _as_array(x, name)
+    return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
+
+
+def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise not_an_array_error(
+            x,
+            name,
+            "is a masked array, which shardir does not support; pass x.filled(number), or the mask "
+            "as a separate array",
+        )
+    if hasattr(x, "__jax_array__"):
+        return np.asarray(x.__jax_array__())
+    if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
+        x, "__array__"
+    ):
+        way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
+        raise not_an_array_error(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
+    return np.asarray(x)
+
+
+def not_an_array_error(x: Any, name: str, says: str) -> NotAnArrayError:
+    """Return the error for `x`. The caller may replace `name` by a better one."""
+    error = NotAnArrayError(with_location(f"{name or 'an operand'} {says}"))
+    error.about = x, says
+    return error
+
+
+def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
+    try:
+        return canonical_dtype(dtype_name(array.dtype))
+    except TypeError as error:
+        raise not_an_array_error(x, name, f"is {brief_with_type(x)}: {error}") from None
+
+
+def narrow_array(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
+    """Return `array` converted to `dtype`, which is its own type or a narrower one of the same
+    kind.
+
+    Raises `NumberRangeError` that mentions `name` when an integer does not fit.
+    """
+    if array.dtype == dtype:
+        return normalize_bools(array)
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        bounds = np.iinfo(dtype)
+        lowest, highest = int(array.min()), int(array.max())
+        if lowest < bounds.min or highest > bounds.max:
+            odd = lowest if lowest < bounds.min else highest
+            raise NumberRangeError(
+                with_location(
+                    f"{name or 'an operand'} has the number {odd}, which does not fit into {dtype}"
+                    + (
+                        "; shardir.enable_x64() allows 64-bit integers"
+                        if dtype.itemsize == 4
+                        else ""
+                    )
+                )
+            )
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def normalize_bools(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `array`, or a copy of a boolean array that has bytes other than 0 and 1.
+
+    NumPy treats every nonzero byte as true (of `octets.view(bool)`, for example); programs require
+    1.
+    """
+    if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max() <= 1:
+        return array
+    plain: npt.NDArray[Any] = array.view(np.uint8) != 0
+    return plain
+
+
+def as_tracer(x: Any) -> Tracer:
+    """Return a tracer of the current trace for an object that can be converted to an array.
+
+    A Python number becomes a weak constant. An `Array`, or a NumPy array of more than
+    `MAX_CONSTANT_BYTES`, becomes a hidden parameter of the program, so that its sharding takes part
+    in propagation. A nested list is stacked. Raises `NotAnArrayError` for any other object.
+    """
+    if isinstance(x, Tracer):
+        trace = require_trace("a traced value is used")
+        if x._trace is not trace:
+            x.check(trace)
+        return x
+    if type(x) in _PYTHON:
+        abstract = abstract_of(x)
+        return splat(x, abstract.type, weak=abstract.weak)
+    if isinstance(x, (list, tuple)):
+        return _stack_items(x)
+    from shardir.frontend.arrays.array import Array, from_numpy
+
+    if isinstance(x, Array):
+        return capture_array(x)
+    if hasattr(x, "__jax_array__"):
+        return as_tracer(x.__jax_array__())
+    if (keys := jax_key_words(x)) is not None:
+        return capture_array(from_numpy(keys, dtype="key"))
+    array = to_numpy(x)
+    if (
+        array.nbytes <= MAX_CONSTANT_BYTES
+        and not require_trace("an array is used").program.is_temporary
+    ):
+        return constant(array)
+    return capture_array(from_numpy(array))
+
+
+def _stack_items(items: Sequence[Any]) -> Tracer:
+    """Return a nested list as an array with one more dimension than its items."""
+    if _is_concrete(items):
+        try:
+            array = np.asarray(items)
+        except ValueError as error:
+            raise NotAnArrayError(with_location(f"a nested list is no array: {error}")) from None
+        if array.dtype.kind in "biufc":
+            # NumPy gives Python numbers 64 bits; without enable_x64 programs use 32 bits.
+            return as_tracer(array)
+    rows = promote(*(item if is_number(item) else as_tracer(item) for item in items))
+    kind = rows[0].value.type
+    shapes = list(dict.fromkeys(row.shape for row in rows))
+    if len(shapes) > 1:
+        listed = " and ".join(map(str, shapes))
+        raise NotAnArrayError(with_location(f"a list of arrays of shapes {listed} is no array"))
+    parts = [reshape(row, (1, *kind.shape)) for row in rows]
+    stacked: Tracer = emit(ops.concatenate, *parts, dim=0)
+    return stacked
+
+
+def _is_concrete(items: Any) -> bool:
+    if isinstance(items, (list, tuple)):
+        return all(map(_is_concrete, items))
+    return isinstance(items, (bool, int, float, complex, np.generic))
+
+
+def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
+    """Return a constant of the program with the elements of `array`, of a canonical element
+    type."""
+    array = np.asarray(array)
+    type = TensorType(array.shape, dtype_name(array.dtype))
+    if array.ndim == 0:
+        return splat(array.item(), type, weak)
+    made: Tracer = emit(ops.constant, value=Dense(array), result=type, weak=weak)
+    return made
+
+
+def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
+    """Return a constant of `type` with every element equal to `number`, converted as Python
+    does."""
+    made: Tracer = emit(
+        ops.constant, value=_convert_number(number, type.dtype), result=type, weak=weak
+    )
+    return made
+
+
+def check_integer_range(number: Any, dtype: str) -> None:
+    """Raise `NumberRangeError` if `number` is a Python integer that the integer type `dtype` cannot
+    represent.
+    """
+    if type(number) is not int or dtype not in INTEGERS:
+        return
+    bounds = np.iinfo(NUMPY_DTYPES[dtype])
+    if not bounds.min <= number <= bounds.max:
+        raise NumberRangeError(
+            with_location(
+                f"the number {number} does not fit into {dtype}, which has the range "
+                f"{bounds.min} to {bounds.max}; convert it with astype to wrap it around"
+            )
+        )
+
+
+def _convert_number(number: complex, dtype: str) -> complex | bool:
+    """Return the number as an element of `dtype`.
+
+    An integer that fits the default integer type wraps around in a narrower one. An integer that
+    fits neither raises `NumberRangeError`.
+    """
+    if dtype in INTEGERS:
+        return _wrap_integer(int(number.real), dtype)
+    if dtype == "bool":
+        return bool(number)
+    try:
+        return float(number.real) if dtype in FLOATS else complex(number)
+    except OverflowError:
+        raise NumberRangeError(
+            with_location(f"an integer of this size does not fit into {dtype}")
+        ) from None
+
+
+def _wrap_integer(whole: int, dtype: str) -> int:
+    bits = int(dtype[1:])
+    usual = int(canonical_dtype("i64")[1:])
+    lowest, highest = (
+        (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype[0] == "i" else (0, (1 << bits) - 1)
+    )
+    if lowest <= whole <= highest:
+        return whole
+    if not -(1 << usual - 1) <= whole < 1 << usual - 1:
+        hint = "" if usual == 64 else "; shardir.enable_x64() allows 64-bit integers"
+        user = NUMPY_DTYPES[dtype]
+        raise NumberRangeError(with_location(f"the number {whole} does not fit into {user}{hint}"))
+    whole &= (1 << bits) - 1
+    return whole - (1 << bits) if dtype[0] == "i" and whole >> (bits - 1) else whole
+
+
+def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
+    """Return `x` with the element type `dtype`, or `x` itself if it has that type already."""
+    if x.value.type.dtype == dtype:
+        return x if x.weak_type == weak else Tracer(x._trace, x.value, weak, x._site)
+    converted: Tracer = emit(ops.convert, x, result=x.value.type.with_dtype(dtype), weak=weak)
+    return converted
+
+
+def as_indices(x: Tracer) -> Tracer:
+    """Return `x`, an array of indices or counts of any integer type, in the default integer
+    type."""
+    return convert(x, canonical_dtype("i64"))
+
+
+def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
+    """Return `x` with another shape of the same size, or `x` itself if it has that shape
+    already."""
+    if x.shape == tuple(shape):
+        return x
+    result = x.value.type.with_shape(shape)
+    reshaped: Tracer = emit(ops.reshape, x, result=result, weak=x.weak_type)
+    return reshaped
+
+
+def broadcast(x: Tracer, shape: Sequence[int]) -> Tracer:
+    """Return `x` broadcast to `shape` by NumPy's rules.
+
+    Raises `OperationTypeError` if the shapes are incompatible.
+    """
+    shape = tuple(shape)
+    if x.shape == shape:
+        return x
+    lead = len(shape) - x.ndim
+    if lead < 0 or any(n not in (1, m) for n, m in zip(x.shape, shape[lead:], strict=True)):
+        raise OperationTypeError(with_location(f"shape {x.shape} does not broadcast to {shape}"))
+    result = x.value.type.with_shape(shape)
+    dims = tuple(range(lead, len(shape)))
+    repeated: Tracer = emit(ops.broadcast, x, dims=dims, result=result, weak=x.weak_type)
+    return repeated
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the common shape by NumPy's rules; raises `OperationTypeError` that names all
+    shapes."""
+    rank = max(map(len, shapes), default=0)
+    common = []
+    for dim in range(-rank, 0):
+        sizes = {shape[dim] for shape in shapes if len(shape) >= -dim} - {1}
+        if len(sizes) > 1:
+            listed = " and ".join(map(str, shapes))
+            raise OperationTypeError(
+                with_location(f"shapes {listed} do not broadcast to one shape")
+            )
+        common.append(sizes.pop() if sizes else 1)
+    return tuple(common)
+
+
+def promote(*xs: Any) -> tuple[Tracer, ...]:
+    """Return the operands as tracers of their common element type, with unchanged shapes."""
+    return promote_to(promotion.result_type(*map(operand_dtype, xs)), *xs)
+
+
+def promote_inexact(*xs: Any) -> tuple[Tracer, ...]:
+    """Return the operands as tracers of their common floating or complex element type."""
+    name, weak = promotion.result_type(*map(operand_dtype, xs))
+    return promote_to((promotion.inexact_dtype(name), weak), *xs)
+
+
+def promote_to(kind: tuple[str, bool], *xs: Any) -> tuple[Tracer, ...]:
+    """Return the operands as tracers of the element type `kind`, a pair (name, weak)."""
+    name, weak = kind
+    return tuple(
+        splat(x, TensorType((), name), weak) if is_number(x) else convert(as_tracer(x), name, weak)
+        for x in xs
+    )
+
+
+def align(*xs: Any, kind: tuple[str, bool] | None = None) -> tuple[Tracer, ...]:
+    """Return the operands as tracers of one element type and one shape, by promotion and
+    broadcasting.
+
+    `kind` (name, weak) overrides the element type of promotion. Python numbers become constants of
+    the common shape.
+    """
+    kind = kind or promotion.result_type(*map(operand_dtype, xs))
+    name, weak = kind
+    known = [None if is_number(x) else convert(as_tracer(x), name, weak) for x in xs]
+    shape = broadcast_shapes(*(x.shape for x in known if x is not None))
+    return tuple(
+        splat(x, TensorType(shape, name), weak) if tracer is None else broadcast(tracer, shape)
+        for x, tracer in zip(xs, known, strict=True)
+    )

@@ -1,0 +1,249 @@
+"""The parameters of a function that is to be traced: names, static and donated parameters."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Self
+
+from shardir.errors import ShardirError
+from shardir.frontend.argument_checks import as_items
+from shardir.frontend.dispatch.eager import static_key
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.source_locations import with_location
+
+Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a function; `names` are the positional ones, `variadic` is the name after
+    `*`.
+
+    Static and donated parameters are listed by position and by name, because a call may use either.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    variadic: str
+    static: frozenset[int]
+    static_names: frozenset[str]
+    donated: bool
+    donated_numbers: frozenset[int]
+    donated_names: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        fun: Callable[..., Any],
+        static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Sequence[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Sequence[str] | None = None,
+        *,
+        word: str = "static",
+    ) -> Self:
+        """Return the parameters of `fun`; raises `ArgumentError` for parameters that do not exist.
+
+        `word` is the prefix of the user's option for static arguments: `static_argnums`,
+        `nondiff_argnums`.
+        """
+        if not callable(fun):
+            raise ArgumentError(with_location(f"a function is required, got {fun!r}"))
+        name = function_name(fun)
+        try:
+            known = list(signature(fun).parameters.values())
+        except (TypeError, ValueError):
+            known = [Parameter("args", Parameter.VAR_POSITIONAL)]
+        positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        names = tuple(p.name for p in known if p.kind in positional)
+        variadic = next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), "")
+        kinds = {p.kind for p in known}
+        unnamed = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+        nameless = tuple(p.name for p in known if p.kind in unnamed)
+        keywords = None if Parameter.VAR_KEYWORD in kinds else tuple(p.name for p in known)
+
+        def resolve(word: str, numbers: Any, wanted: Any) -> tuple[frozenset[int], frozenset[str]]:
+            at = _resolve_argnums(name, f"{word}_argnums", numbers, names, variadic)
+            called = _resolve_argnames(name, f"{word}_argnames", wanted, keywords, nameless)
+            both = {names[i] for i in at if i < len(names)} | called
+            return frozenset(at | {names.index(n) for n in both if n in names}), frozenset(both)
+
+        static, static_names = resolve(word, static_argnums, static_argnames)
+        donated, donated_names = resolve("donate", donate_argnums, donate_argnames)
+        if both := sorted(static & donated):
+            raise ArgumentError(
+                with_location(
+                    f"argument {both[0]} of {name} is both static and donated; choose one"
+                )
+            )
+        any_donated = bool(donated or donated_names)
+        return cls(name, names, variadic, static, static_names, any_donated, donated, donated_names)
+
+    @property
+    def has_static(self) -> bool:
+        return bool(self.static or self.static_names)
+
+    def divide(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Dynamic, Any]:
+        """Return the dynamic arguments and the cache key of the static ones.
+
+        Raises `ArgumentError` for a static argument that cannot be hashed.
+        """
+        if not self.has_static:
+            return (args, options), ()
+        static: list[Any] = []
+        dynamic: list[Any] = []
+        for i, arg in enumerate(args):
+            if i in self.static:
+                static.append((i, self._key(i, arg)))
+            else:
+                dynamic.append(arg)
+        named = {}
+        for name in sorted(options):
+            if name in self.static_names:
+                static.append((name, self._key(name, options[name])))
+            else:
+                named[name] = options[name]
+        return (tuple(dynamic), named), tuple(static)
+
+    def _key(self, which: int | str, value: Any) -> Any:
+        kind = type(value)
+        if kind is int or kind is bool:  # The most common types, on the path of each call.
+            return kind, value
+        try:
+            hash(value)  # A list may change later and must not be part of a cache key.
+            return static_key(value)
+        except TypeError:
+            label = self.label(which) if isinstance(which, int) else which
+            raise ArgumentError(
+                with_location(
+                    f"static argument {label} of {self.name} is "
+                    f"{brief_with_type(value)}, which cannot be hashed; pass a tuple or another "
+                    "hashable value, or do not make it static"
+                )
+            ) from None
+
+    def join(
+        self, dynamic: Dynamic, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return all arguments in order: the dynamic ones from `dynamic`, the static ones
+        unchanged.
+        """
+        filled = iter(dynamic[0])
+        joined = [arg if i in self.static else next(filled) for i, arg in enumerate(args)]
+        return joined, {**options, **dynamic[1]}
+
+    def labels(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
+        """Return a name for each leaf of the dynamic arguments: `x`, `params.0.w`."""
+        numbers = iter(i for i in range(len(args) + len(self.static)) if i not in self.static)
+        labels = []
+        for number, arg in zip(numbers, args, strict=False):
+            labels.extend(leaf_labels(self.label(number), arg))
+        for name in sorted(options):
+            labels.extend(leaf_labels(name, options[name]))
+        return labels
+
+    def label(self, number: int) -> str:
+        """Return the name of the argument at a position."""
+        if number < len(self.names):
+            return self.names[number]
+        return f"{self.variadic or 'args'}.{number - len(self.names)}"
+
+    def donated_arguments(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """Return the donated arguments of a call."""
+        given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
+        return given + [options[name] for name in sorted(options) if name in self.donated_names]
+
+
+def check_call_signature(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> None:
+    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
+    if not callable(fun):
+        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
+    try:
+        known = signature(fun)
+    except (TypeError, ValueError):
+        return  # Some functions that are not written in Python have no signature.
+    try:
+        known.bind(*args, **(options or {}))
+    except TypeError as error:
+        takes = f"({', '.join(known.parameters)})"
+        raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
+
+
+def call_user_function(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> Any:
+    """Call `fun`, named `what` in errors, with these arguments and return its result.
+
+    Raises `ArgumentError` if the function does not accept them.
+    """
+    try:
+        return fun(*args, **(options or {}))
+    except TypeError as error:
+        if not isinstance(error, ShardirError):
+            check_call_signature(fun, what, args, options)
+        raise
+
+
+def leaf_labels(base: str, arg: Any) -> list[str]:
+    """Return a name for each leaf of `arg`, made of `base` and its path."""
+    return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
+
+
+def function_name(fun: Callable[..., Any]) -> str:
+    """Return the name of a function in programs and errors."""
+    while not hasattr(fun, "__name__") and hasattr(fun, "func"):
+        fun = fun.func
+    name = getattr(fun, "__name__", type(fun).__name__)
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def _resolve_argnums(
+    fun: str, word: str, numbers: Any, names: Sequence[str], variadic: str
+) -> frozenset[int]:
+    if numbers is None:
+        return frozenset()
+    listed = as_items(numbers)
+    found = set()
+    for number in listed:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ArgumentError(
+                with_location(f"{word} of {fun} has {brief(number)}, which is no number")
+            )
+        at = number + len(names) if number < 0 else number
+        if at < 0 or (at >= len(names) and not variadic):
+            takes = f"{len(names)} ({', '.join(names)})" if names else "none"
+            raise ArgumentError(
+                with_location(
+                    f"{word} of {fun} has {number}, but its positional parameters are {takes}"
+                )
+            )
+        found.add(at)
+    return frozenset(found)
+
+
+def _resolve_argnames(
+    fun: str, word: str, wanted: Any, known: Sequence[str] | None, nameless: Sequence[str]
+) -> frozenset[str]:
+    if wanted is None:
+        return frozenset()
+    listed = tuple(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else (wanted,)
+    for name in listed:
+        if not isinstance(name, str):
+            raise ArgumentError(
+                with_location(f"{word} of {fun} has {brief(name)}, which is no name")
+            )
+        if name in nameless:
+            raise ArgumentError(
+                with_location(f"{word} of {fun} has {name!r}, which is given by position only")
+            )
+        if known is not None and name not in known:
+            raise ArgumentError(
+                with_location(
+                    f"{word} of {fun} has {name!r}, but its parameters are {', '.join(known)}"
+                )
+            )
+    return frozenset(listed)

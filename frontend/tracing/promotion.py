@@ -1,0 +1,181 @@
+"""Element types of mixed operands: JAX's promotion lattice, with weak Python scalars.
+
+A Python number has a weak type: it takes the type of any array of the same kind, so that `x + 1.0`
+keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 32-bit counterpart.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, final
+
+import ml_dtypes
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.config import config
+from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.source_locations import with_location
+from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
+
+
+@final
+class KeyType:
+    """The element type of random keys in the public interface; `key` in the IR."""
+
+    __slots__ = ()
+
+    name: Final = "key<fry>"
+    kind: Final = "V"
+    itemsize: Final = 8
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyType)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+KEY: Final = KeyType()
+DType = np.dtype[Any] | KeyType
+
+
+def user_dtype(name: str) -> DType:
+    """Return the public element type for the IR name `name`: NumPy's, or `KEY`."""
+    return KEY if name == "key" else NUMPY_DTYPES[name]
+
+
+NARROW_DTYPES = {"f64": "f32", "i64": "i32", "u64": "u32", "c128": "c64"}
+_PYTHON_DTYPES = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
+
+
+def canonical_dtype(name: str) -> str:
+    """Return the element type that replaces `name` under the setting `enable_x64`."""
+    if name in NARROW_DTYPES and not config.enable_x64:
+        return NARROW_DTYPES[name]
+    return name
+
+
+def dtype_of(spec: Any) -> str:
+    """Return the canonical IR name of the element type that `spec` denotes.
+
+    `spec` is a NumPy type or dtype, a Python type (`float`), a string, `KEY`, or an object with a
+    `dtype`. Raises `NotAnArrayError` for anything else.
+    """
+    if isinstance(spec, type) and spec in _PYTHON_DTYPES:
+        return canonical_dtype(_PYTHON_DTYPES[spec])
+    if isinstance(spec, KeyType) or str(spec) == str(KEY):
+        return "key"
+    if isinstance(spec, str) and spec == "bfloat16":
+        spec = ml_dtypes.bfloat16
+    try:
+        return canonical_dtype(dtype_name(spec))
+    except (TypeError, ValueError):
+        pass
+    raise invalid_dtype_error(spec)
+
+
+def invalid_dtype_error(spec: object) -> NotAnArrayError:
+    """Return the error for an object that is no element type."""
+    from shardir.frontend.quoting import brief  # quoting imports arrays, which import this module
+
+    known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
+    return NotAnArrayError(
+        with_location(f"{brief(spec)} is no element type; the element types are {known}")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AbstractValue:
+    """The abstract value of an array: its type, and whether the type is weak."""
+
+    type: TensorType
+    weak: bool = False
+
+
+# The direct successors of each type in the promotion lattice. Starred types are weak.
+_PROMOTION_STEPS: dict[str, tuple[str, ...]] = {
+    "bool": ("i*",),
+    "i*": ("u8", "i8"),
+    "u8": ("i16", "u16"),
+    "u16": ("i32", "u32"),
+    "u32": ("i64", "u64"),
+    "u64": ("f*",),
+    "i8": ("i16",),
+    "i16": ("i32",),
+    "i32": ("i64",),
+    "i64": ("f*",),
+    "f*": ("bf16", "f16", "c*"),
+    "bf16": ("f32",),
+    "f16": ("f32",),
+    "f32": ("f64", "c64"),
+    "f64": ("c128",),
+    "c*": ("c64",),
+    "c64": ("c128",),
+    "c128": (),
+}
+
+
+@cache
+def _promotable_to(node: str) -> frozenset[str]:
+    """Return every type to which a type promotes, including itself."""
+    return frozenset({node}).union(*(_promotable_to(step) for step in _PROMOTION_STEPS[node]))
+
+
+@cache
+def _least_upper_bound(first: str, second: str) -> str:
+    """Return the least type to which both types promote."""
+    common = _promotable_to(first) & _promotable_to(second)
+    return next(
+        node for node in _PROMOTION_STEPS if node in common and common <= _promotable_to(node)
+    )
+
+
+def _lattice_node(name: str, weak: bool) -> str:
+    if not weak or name == "bool":
+        return name
+    return "i*" if name in INTEGERS else "f*" if name in FLOATS else "c*"
+
+
+_WEAK_DTYPES = {"i*": "i64", "f*": "f64", "c*": "c128"}
+
+
+@cache
+def join_dtypes(*kinds: tuple[str, bool]) -> tuple[str, bool]:
+    """Return the element type of mixed operands, not yet canonical; each operand is (name,
+    weak)."""
+    if any(name == "key" for name, _ in kinds):
+        if all(name == "key" for name, _ in kinds):
+            return "key", False
+        raise OperationTypeError(
+            with_location(
+                "random keys do not mix with numbers; draw numbers from a key with "
+                "shardir.random, or read its words with shardir.random.key_data"
+            )
+        )
+    all_weak = all(weak for _, weak in kinds)
+    nodes = [_lattice_node(name, weak and not all_weak) for name, weak in kinds]
+    found = nodes[0]
+    for node in nodes[1:]:
+        found = _least_upper_bound(found, node)
+    return _WEAK_DTYPES.get(found, found), all_weak or found in _WEAK_DTYPES
+
+
+def result_type(*kinds: tuple[str, bool]) -> tuple[str, bool]:
+    """Return the element type of mixed operands and whether it is weak; each operand is (name,
+    weak).
+    """
+    name, weak = join_dtypes(*kinds)
+    return canonical_dtype(name), weak
+
+
+def inexact_dtype(name: str) -> str:
+    """Return the floating or complex type in which `name` is computed, by JAX's rule.
+
+    Integers of 64 bits become f64, all narrower ones and bools f32, with `enable_x64` too.
+    """
+    if name in INEXACT:
+        return name
+    return canonical_dtype("f64") if name in ("i64", "u64") else "f32"

@@ -1,0 +1,320 @@
+"""Tracing: run a Python function once on tracers to record its operations as a program.
+
+One `Trace`, the block under construction, is current while a function is traced. `emit` appends one
+operation to it. Blocks of control flow are nested traces (`trace_block`). They may use values of
+the enclosing traces and share one `TracedProgram`, which records the names of values and the arrays
+that the function captures.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend import source_locations
+from shardir.frontend.errors import OutsideTraceError
+from shardir.frontend.source_locations import trace_boundary, user_position, with_location
+from shardir.frontend.tracing.named_axes import checked_axes
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.traced_program import TracedProgram
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.builder import infer_types
+from shardir.ir.module import Block, Function, Op, Value
+from shardir.ir.operation import OPS, Attr, OpSpec, Result
+from shardir.ir.sharding import Sharding
+from shardir.op_rules.vma import Varying
+
+if TYPE_CHECKING:
+    from shardir.frontend.arrays.array import Array
+    from shardir.frontend.shardings.sharding import Sharding as UserSharding
+
+Origin = Value | Varying
+"""A value that determines the varying manual axes of another, or these axes themselves."""
+
+_current: ContextVar["Trace | None"] = ContextVar("shardir_trace", default=None)
+
+
+class Trace:
+    """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
+
+    __slots__ = (
+        "checked", "decision", "ended", "inferred", "ops", "origins", "params", "parent",
+        "program", "what",
+    )  # fmt: skip
+
+    def __init__(self, program: TracedProgram, parent: "Trace | None", what: str) -> None:
+        self.program, self.parent, self.what = program, parent, what
+        self.ops: list[Op] = []
+        self.params: list[Value] = []
+        self.origins: dict[Value, Origin] = {}
+        """The value that each parameter represents, or its varying manual axes, where known."""
+        self.decision: Origin | None = None
+        """The value that decides whether a device runs the block; `None` if all devices run it."""
+        self.checked: Varying = frozenset(checked_axes())
+        """The enclosing manual axes with `check_vma`."""
+        self.inferred = 0
+        """The number of operations whose results have inferred varying manual axes."""
+        self.ended = False
+
+    @property
+    def root(self) -> "Trace":
+        return self if self.parent is None else self.parent.root
+
+    def param(self, abstract: AbstractValue, name: str = "") -> Tracer:
+        """Append a parameter and return its tracer."""
+        value = Value(abstract.type)
+        if name:
+            self.program.name_hints[value] = name
+        self.params.append(value)
+        return Tracer(self, value, abstract.weak, None)
+
+
+def current_trace() -> Trace | None:
+    """Return the block under construction, or `None`."""
+    return _current.get()
+
+
+def require_trace(what: str) -> Trace:
+    """Return the block under construction; raises `OutsideTraceError` that names `what` if there is
+    none.
+    """
+    trace = _current.get()
+    if trace is None:
+        raise OutsideTraceError(with_location(f"{what} outside of a trace; do it inside of jit"))
+    return trace
+
+
+def emit(
+    spec: OpSpec | str,
+    *operands: Tracer,
+    result: Result | None = None,
+    weak: bool = False,
+    blocks: tuple[Block, ...] = (),
+    sharding: Sharding | None = None,
+    **attrs: Attr,
+) -> Any:
+    """Append one operation to the current trace and return a tracer, or a tuple of tracers.
+
+    `spec` may be the name of the operation. The operands must have the element types and shapes
+    that the operation requires. `result` gives the result type where the operands do not determine
+    it. `weak` marks the results as computed from Python numbers alone. Raises `OperationTypeError`
+    with the user's line when the operation does not accept the operands, and `LeakedTracerError`
+    when an operand belongs to a trace that has ended.
+    """
+    if isinstance(spec, str):
+        spec = OPS[spec]
+    trace = require_trace(spec.name)
+    for operand in operands:
+        if operand._trace is not trace:
+            operand.check(trace)
+    values = tuple([operand.value for operand in operands])
+    try:
+        types = infer_types(spec, values, result, attrs, blocks)
+    except OperationTypeError as error:
+        raise OperationTypeError(with_location(str(error))) from None
+    results = tuple([Value(t, "", sharding) for t in types])
+    site, loc = None, None
+    place = user_position()
+    if place is not None:
+        site = place.site
+        loc = site.loc
+        trace.program.add_name_hint(place.call, place.names(), results)
+    trace.ops.append(Op(spec, values, results, attrs, blocks, loc))
+    tracers = tuple([Tracer(trace, value, weak, site) for value in results])
+    return tracers[0] if len(tracers) == 1 else tracers
+
+
+def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[Value, ...]:
+    """Append the operations of `block` with `args` for its parameters and return its results.
+
+    A transformation has made `block` from `origin`, which `trace_function` returned. Values of
+    `origin`, and those that have their final names, keep them; all others get fresh names. Call
+    this at most once per block.
+    """
+    trace = require_trace("a block is inlined")
+    names = trace.program.names
+    new = {p: a.value for p, a in zip(block.params, args, strict=True)}
+    known = {value.name for value in _defined_values(origin)}
+
+    def fresh(value: Value) -> Value:
+        if value.name not in known:
+            hint = "" if value.name.isdigit() else value.name
+            new[value] = Value(value.type, names.fresh(hint), value.sharding)
+        return new.get(value, value)
+
+    def replace(op: Op) -> Op:
+        operands = tuple([new.get(v, v) for v in op.operands])
+        blocks = tuple(map(inner, op.blocks))
+        results = tuple(map(fresh, op.results))
+        return Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why)
+
+    def inner(block: Block) -> Block:
+        params = tuple(map(fresh, block.params))
+        ops = tuple(map(replace, block.ops))
+        return Block(params, ops, tuple([new.get(v, v) for v in block.returns]))
+
+    trace.ops.extend(map(replace, block.ops))
+    return tuple([new.get(v, v) for v in block.returns])
+
+
+def _defined_values(block: Block) -> Iterator[Value]:
+    """Yield every value that a block and its nested blocks define."""
+    yield from block.params
+    for op in block.ops:
+        yield from op.results
+        for inner in op.blocks:
+            yield from _defined_values(inner)
+
+
+def capture_array(array: "Array") -> Tracer:
+    """Return the parameter of the outermost trace for a captured array, one per array."""
+    trace = require_trace("an array is captured")
+    program = trace.program
+    if id(array) not in program.captured:
+        root = trace.root
+        tracer = root.param(
+            array.abstract, source_locations.find_variable_name(array) or "captured"
+        )
+        program.captured[id(array)] = array, tracer
+    return program.captured[id(array)][1]
+
+
+@contextmanager
+def _enter_trace(trace: Trace) -> Iterator[None]:
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        trace.ended = True
+        _current.reset(token)
+
+
+@contextmanager
+def use_trace(trace: Trace | None) -> Iterator[None]:
+    """Make `trace` current inside the block, ended or not; `None` means that nothing is traced."""
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedFunction:
+    """A function that has been traced.
+
+    The parameters of `function` are the declared ones, then one for each array in `captured`.
+    `results` are the abstract results. `requested_shardings` are the shardings that the tokens in
+    the function represent (see sharding_tokens.py).
+    """
+
+    function: Function
+    params: tuple[AbstractValue, ...]
+    results: tuple[AbstractValue, ...]
+    captured: "tuple[Array, ...]"
+    asked: "tuple[tuple[UserSharding, int], ...]"
+
+
+@trace_boundary
+def trace_program(
+    fun: Callable[[list[Tracer]], Sequence[Tracer]],
+    params: Sequence[tuple[str, AbstractValue]],
+    name: str,
+    is_temporary: bool = False,
+) -> TracedFunction:
+    """Trace `fun`, from a list of tracers to a sequence of tracers, as a separate program.
+
+    `params` are the names and abstract values of the parameters. Enclosing traces are not visible.
+    `is_temporary` marks a program that is traced again at every call.
+    """
+    source_locations.refresh_working_directory()
+    program = TracedProgram(name, is_temporary)
+    trace = Trace(program, None, name)
+    tracers = [trace.param(abstract, hint) for hint, abstract in params]
+    with _enter_trace(trace):
+        results = list(fun(tracers))
+        for result in results:
+            result.check(trace)
+    program.forget_frames()
+    for value in trace.params:
+        program.named(value)
+    block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
+    body = program.renamed(block)
+    arrays = tuple(array for array, _ in program.captured.values())
+    return TracedFunction(
+        Function(name, body, (None,) * len(results)),
+        (*(abstract for _, abstract in params), *(array.abstract for array in arrays)),
+        tuple(r.abstract for r in results),
+        arrays,
+        tuple(program.asked),
+    )
+
+
+@trace_boundary
+def trace_block(
+    fun: Callable[..., Sequence[Tracer]],
+    params: Sequence[AbstractValue],
+    what: str,
+    names: Sequence[str] = (),
+    origins: Sequence[Tracer | Varying | None] = (),
+    decision: Tracer | Varying | None = None,
+) -> tuple[Block, tuple[AbstractValue, ...]]:
+    """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
+
+    `what` names the block in errors (`the body of while_loop`); `names` are preferred names of its
+    parameters. `origins` are the tracers that the first parameters represent, or the manual axes
+    along which they vary. `decision` is the value that decides whether the block runs, or the axes
+    along which that value varies. Return the block and its abstract results. The block may use
+    tracers of the enclosing traces directly. A block that is discarded leaves no operations behind.
+    """
+    outer = require_trace(what)
+    trace = Trace(outer.program, outer, what)
+    hints = (*names, *[""] * (len(params) - len(names)))
+    tracers = [trace.param(abstract, hint) for abstract, hint in zip(params, hints, strict=True)]
+    for param, origin in zip(trace.params, origins, strict=False):
+        if origin is not None:
+            trace.origins[param] = _origin(origin)
+    trace.decision = None if decision is None else _origin(decision)
+    with _enter_trace(trace):
+        results = list(fun(*tracers))
+        for result in results:
+            result.check(trace)
+    block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
+    return block, tuple(r.abstract for r in results)
+
+
+def _origin(said: Tracer | Varying) -> Origin:
+    return said.value if isinstance(said, Tracer) else said
+
+
+def trace_function(
+    fun: Callable[..., Sequence[Tracer]],
+    params: Sequence[AbstractValue],
+    name: str,
+    names: Sequence[str] = (),
+    origins: Sequence[Tracer | Varying | None] = (),
+) -> tuple[Function, tuple[AbstractValue, ...]]:
+    """Trace a block as `trace_block` does, with final value names, for a transformation of the
+    function.
+
+    `append_block` inserts the transformed block into the current trace and substitutes arguments
+    for its parameters. New values take names from `current_trace().program.names`.
+    """
+    outer = require_trace(name)
+    outer.program.settle(outer)
+
+    def name_and_call(*tracers: Tracer) -> Sequence[Tracer]:
+        # Parameters need names first: tracing inside may settle the names of its operations.
+        for i, tracer in enumerate(tracers):
+            outer.program.call(tracer.value, names[i] if i < len(names) else f"arg{i}")
+        return fun(*tracers)
+
+    block, results = trace_block(name_and_call, params, name, origins=origins)
+    return Function(name, outer.program.renamed(block), (None,) * len(results)), results
+
+
+def wrap_value(value: Value, weak: bool = False) -> Tracer:
+    """Return a tracer of the current trace for a value that `append_block` inserted into it."""
+    return Tracer(require_trace("a value is wrapped"), value, weak, None)

@@ -1,0 +1,167 @@
+"""Tracers: the values that a function computes with while it is traced.
+
+A tracer has a shape and an element type and represents a value of the program under construction.
+An operation that needs concrete elements raises an error that shows the user's line and names an
+alternative.
+"""
+
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.errors import (
+    LeakedTracerError,
+    TracedBoolError,
+    TracedShardingError,
+    TracedValueError,
+)
+from shardir.frontend.source_locations import CallSite, underline, with_location
+from shardir.frontend.tracing.promotion import AbstractValue, DType, user_dtype
+from shardir.ir.module import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shardir.frontend.tracing.trace import Trace
+
+
+@final
+class Tracer(Operators):
+    """A value of the program under construction. Only `emit` and `Trace.add_parameter` make
+    tracers.
+
+    `value` is the value in the IR. `weak_type` states whether the value is computed from Python
+    numbers alone.
+    """
+
+    __slots__ = ("_site", "_trace", "value", "weak_type")
+
+    def __init__(self, trace: "Trace", value: Value, weak: bool, site: CallSite | None) -> None:
+        self._trace, self.value, self.weak_type, self._site = trace, value, weak, site
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return user_dtype(self.value.type.dtype)
+
+    @property
+    def abstract(self) -> AbstractValue:
+        return AbstractValue(self.value.type, self.weak_type)
+
+    def check(self, trace: "Trace | None") -> None:
+        """Raise `LeakedTracerError` unless the tracer belongs to `trace` or to a trace that
+        encloses it.
+        """
+        around = trace
+        while around is not None:
+            if around is self._trace:
+                return
+            around = around.parent
+        ended = "has ended" if self._trace.ended else "does not enclose this line"
+        message = with_location(
+            f"a traced {self.value.type} was used outside of the trace it belongs to: "
+            f"{self._trace.what} {ended}; return it from there instead of keeping it in a "
+            "variable, list or attribute"
+        )
+        if self._site is not None:
+            message += f"\nit was created here:\n{underline(self._site.loc, self._site.width)}"
+        raise LeakedTracerError(message)
+
+    def _refuse(
+        self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
+    ) -> NoReturn:
+        if self._trace.ended:
+            self.check(None)
+        text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
+        raise kind(with_location(f"{text}; {way_out}"))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            self._refuse(
+                "single truth value",
+                "reduce it with .all() or .any(), and choose with snp.where or lax.cond",
+                TracedBoolError,
+            )
+        self._refuse(
+            "truth value",
+            "choose elementwise with snp.where, between computations with lax.cond, loop with "
+            "lax.while_loop, or make the argument it comes from static (static_argnums)",
+        )
+
+    def _number(self, kind: str) -> NoReturn:
+        self._refuse(
+            f"{kind} value",
+            "keep computing with arrays (.astype changes the element type), or make the argument "
+            "it comes from static (static_argnums)",
+        )
+
+    def __int__(self) -> int:
+        self._number("int")
+
+    def __float__(self) -> float:
+        self._number("float")
+
+    def __complex__(self) -> complex:
+        self._number("complex")
+
+    def __index__(self) -> int:
+        self._refuse(
+            "int value",
+            "index arrays with it directly, loop with lax.fori_loop, slice with "
+            "lax.dynamic_slice, or make the argument it comes from static (static_argnums): "
+            "shapes and Python's range need concrete integers",
+        )
+
+    def item(self, *index: int) -> Any:
+        self._refuse("item", "return it from the traced function and call .item() there")
+
+    def tolist(self) -> Any:
+        self._refuse("list of numbers", "return it from the traced function and convert it there")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._refuse(
+            "NumPy array",
+            "use the function of the same name in shardir.numpy instead of NumPy's, or convert "
+            "the result outside of the traced function",
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TracedValueError(with_location("a traced array of rank 0 has no len()"))
+        return self.shape[0]
+
+    def __iter__(self) -> "Iterator[Any]":
+        if not self.shape:
+            raise TracedValueError(
+                with_location("a traced array of rank 0 cannot be iterated over")
+            )
+        return iter([self[i] for i in range(self.shape[0])])
+
+    @property
+    def sharding(self) -> Any:
+        self._refuse(
+            "sharding",
+            "it is decided when the program is compiled; look at the result's .sharding, or ask "
+            "for one with lax.with_sharding_constraint",
+            TracedShardingError,
+        )
+
+    def block_until_ready(self) -> "Tracer":
+        return self
+
+    def __copy__(self) -> "Tracer":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tracer":
+        return self
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._refuse("text", "return it from the traced function and print it there")
+        return repr(self)
+
+    def __repr__(self) -> str:
+        weak = ", weak" if self.weak_type else ""
+        return f"Tracer({self.value.type}{weak})"

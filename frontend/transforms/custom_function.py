@@ -1,0 +1,47 @@
+"""Base class of functions with a custom rule for one transformation."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import update_wrapper
+from types import MethodType
+from typing import Any
+
+from shardir.frontend.tracing.parameters import function_name
+from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.transforms.custom_rules import CustomCall, Primal, bind_positional
+
+
+class CustomFunction(ABC):
+    """Calls the function directly outside of traces, and emits one operation with the rule inside.
+
+    `fixed` are the positions of arguments that the rule does not cover.
+    """
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, fun: Callable[..., Any], fixed: frozenset[int]) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._name, self._fixed = fun, function_name(fun), fixed
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        given = bind_positional(self._fun, self._name, args, options)
+        self._check_rule()
+        if current_trace() is None:
+            return self._fun(*given)
+        call = CustomCall.of(self._fun, given, self._fixed)
+        return self._emit(call, call.trace_primal(self._fun))
+
+    @abstractmethod
+    def _check_rule(self) -> None:
+        """Raise an error if a call requires a rule and none is set."""
+
+    @abstractmethod
+    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+        """Emit the operation of a call inside of a trace, and return its results."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._name}>"

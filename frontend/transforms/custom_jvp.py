@@ -1,0 +1,196 @@
+"""`custom_jvp`: functions with a custom JVP rule."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from shardir.errors import DifferentiateError, count_noun
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.parameters import call_user_function
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_function import CustomFunction
+from shardir.frontend.transforms.custom_rules import (
+    CustomCall,
+    DifferentiatedFlags,
+    Primal,
+    check_rule_leaf,
+    inexact_abstracts,
+    nondiff_positions,
+)
+from shardir.frontend.transforms.differentiated_arguments import FLOAT0
+from shardir.frontend.transforms.symbolic_zero import SymbolicZero
+from shardir.ir.module import Block
+from shardir.ir.types import INEXACT
+
+JvpRule = Callable[..., Any]
+
+
+@final
+class custom_jvp(CustomFunction):
+    """A function with a custom JVP rule.
+
+    `f = custom_jvp(fun)`, then `f.defjvp(rule)` with `rule(primals, tangents)` that returns
+    `(results, tangents of results)`, or `f.defjvps(rule_0, rule_1, ...)` with a `rule_i(tangent,
+    results, *primals)`, or `None`, for each argument. Arguments in `nondiff_argnums` (or
+    `nondiff_argnames`) have no derivative, need not be arrays, and come first in a call of the
+    rule. Reverse-mode derivatives transpose the rule, which must be linear in the tangents.
+
+    The rule applies wherever a caller of `f` is differentiated, including inside `vmap`, `jit` and
+    loops. Raises `DifferentiateError` for a missing rule or an invalid result of the rule.
+    """
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        super().__init__(
+            fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
+        )
+        self._rule: JvpRule | None = None
+        self._symbolic = False
+
+    def defjvp(self, jvp: JvpRule, symbolic_zeros: bool = False) -> JvpRule:
+        """Set the rule and return it; may be used as a decorator.
+
+        With `symbolic_zeros`, the tangent of an argument that is not differentiated is a
+        `SymbolicZero`, and tangents of results may be.
+        """
+        if not callable(jvp):
+            raise ArgumentError(
+                with_location(f"defjvp of {self._name} takes a function, got {jvp!r}")
+            )
+        self._rule, self._symbolic = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: JvpRule | None) -> None:
+        """Set the rule by one rule per argument, which returns its contribution to the tangent."""
+        if self._fixed:
+            raise ArgumentError(
+                with_location(
+                    f"defjvps of {self._name} does not support nondiff_argnums; use defjvp"
+                )
+            )
+
+        for i, rule in enumerate(jvps):
+            if rule is not None and not callable(rule):
+                raise ArgumentError(
+                    with_location(
+                        f"rule {i} of defjvps of {self._name} is {rule!r}, which is no function"
+                    )
+                )
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            if len(jvps) != len(primals):
+                raise DifferentiateError(
+                    with_location(
+                        f"defjvps of {self._name} was given {count_noun(len(jvps), 'rule')} for "
+                        f"{count_noun(len(primals), 'argument')}; give one for each, or None"
+                    )
+                )
+            out = self(*primals)
+            parts = [
+                call_user_function(rule, f"rule {i} of {self._name}", (tangent, out, *primals))
+                for i, (rule, tangent) in enumerate(zip(jvps, tangents, strict=True))
+                if rule is not None
+            ]
+            if not parts:
+                return out, tree.map(lambda y: y * 0, out)
+            return out, tree.map(_sum_parts, *parts)
+
+        self.defjvp(jvp)
+
+    def _check_rule(self) -> None:
+        if self._rule is None:
+            raise DifferentiateError(
+                with_location(f"custom_jvp {self._name} has no rule; give it one with defjvp")
+            )
+
+    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+        rule, symbolic = self._rule, self._symbolic
+        assert rule is not None
+
+        def blocks(moves: DifferentiatedFlags) -> tuple[Block, ...]:
+            return (_trace_rule(rule, moves if symbolic else None, call, primal),)
+
+        return call.emit("custom-jvp", primal, blocks)
+
+
+def _sum_parts(first: Any, *rest: Any) -> Any:
+    for part in rest:
+        first = first + part
+    return first
+
+
+def _symbolic_zero(a: AbstractValue) -> SymbolicZero:
+    moves = a.type.dtype in INEXACT
+    return SymbolicZero(a.type.shape, a.type.numpy if moves else FLOAT0)
+
+
+def _trace_rule(
+    rule: JvpRule, moves: DifferentiatedFlags | None, call: CustomCall, primal: Primal
+) -> Block:
+    """Return the rule as a block (operands..., closed..., tangents...) -> (results...,
+    tangents...).
+
+    If `moves` is given, the rule receives symbolic zeros for arguments without a tangent.
+    """
+    abstracts, what = call.abstracts, f"the rule of {call.name}"
+    count = len(abstracts)
+
+    def flat(*leaves: Tracer) -> list[Tracer]:
+        primals, given = leaves[:count], iter(leaves[count:])
+        tangents: list[Any] = [
+            next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, FLOAT0)
+            for a in abstracts
+        ]
+        if moves is not None:
+            tangents = [
+                tangent if moved and a.type.dtype in INEXACT else _symbolic_zero(a)
+                for tangent, moved, a in zip(tangents, moves, abstracts, strict=False)
+            ]
+        args = (*call.rest, call.moving(primals), call.moving(tangents))
+        made = call_user_function(rule, what, args)
+        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+            raise DifferentiateError(
+                with_location(f"{what} must return (results, tangents); it returned {made!r}")
+            )
+        outs, structure = tree.flatten(made[0])
+        tangents_out, found = tree.flatten(made[1], is_leaf=lambda x: x is None)
+        if structure != primal.structure or found != primal.structure:
+            other = "tangents" if structure == primal.structure else "results"
+            odd = format_structure(structure if other == "results" else found)
+            raise DifferentiateError(
+                with_location(
+                    f"{what} gives {other} in {odd}, and its results are in "
+                    f"{format_structure(primal.structure)}"
+                )
+            )
+        tangents_out = [None if isinstance(x, SymbolicZero) else x for x in tangents_out]
+        wanted = primal.results
+        results = [
+            check_rule_leaf(x, a, f"a result of {what}") for x, a in zip(outs, wanted, strict=True)
+        ]
+        return results + [
+            check_rule_leaf(x, a, f"a tangent of {what}")
+            for x, a in zip(tangents_out, wanted, strict=True)
+            if a.type.dtype in INEXACT
+        ]
+
+    names = [
+        *call.names,
+        *(
+            f"{n}.tangent"
+            for n, a in zip(call.names, abstracts, strict=True)
+            if a.type.dtype in INEXACT
+        ),
+    ]
+    params = [*abstracts, *inexact_abstracts(abstracts)]
+    origins = [*call.tracers, *call.inexact_tracers()]
+    block, _ = call.trace_rule(flat, params, what, names, origins)
+    whole, closed = primal.given(block, call, "the rule")
+    given = (*whole.params[:count], *closed, *whole.params[count:])
+    return Block(given, whole.ops, whole.returns)

@@ -1,0 +1,317 @@
+"""`custom_vjp` and `custom_gradient`: functions with a custom VJP rule."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, final
+
+import numpy as np
+
+from shardir.errors import DifferentiateError
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import check_function, format_structure
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
+from shardir.frontend.tracing.parameters import call_user_function, function_name
+from shardir.frontend.tracing.trace import current_trace, require_trace, trace_block, wrap_value
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_function import CustomFunction
+from shardir.frontend.transforms.custom_rules import (
+    CustomCall,
+    DifferentiatedFlags,
+    Primal,
+    bind_positional,
+    check_rule_leaf,
+    inexact_abstracts,
+    nondiff_positions,
+)
+from shardir.frontend.transforms.differentiated_arguments import FLOAT0
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Value
+from shardir.ir.types import FLOATS, INEXACT
+
+
+@dataclass(frozen=True)
+class CustomVJPPrimal:
+    """An argument of a forward rule with `symbolic_zeros`; `perturbed` states if it is
+    differentiated."""
+
+    value: Any
+    perturbed: bool = True
+
+
+@final
+class custom_vjp(CustomFunction):
+    """A function with a custom VJP rule.
+
+    `f = custom_vjp(fun)`, then `f.defvjp(fwd, bwd)`: `fwd` takes the arguments and returns
+    `(results, residuals)`, `bwd(residuals, cotangents)` returns a tuple with the gradient of each
+    argument, `None` for zero. Arguments in `nondiff_argnums` (or `nondiff_argnames`) have no
+    gradient, need not be arrays, and come first in a call of `bwd`. There is no forward-mode
+    derivative.
+
+    The rule applies wherever a caller of `f` is differentiated, including inside `vmap`, `jit` and
+    loops. Raises `DifferentiateError` for a missing rule or an invalid result of the rule.
+    """
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        super().__init__(
+            fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
+        )
+        self._rules: tuple[Callable[..., Any], Callable[..., Any], bool] | None = None
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the rule.
+
+        With `symbolic_zeros`, `fwd` gets its arguments as objects with a `value` and the flag
+        `perturbed`, which states whether the argument is differentiated. `optimize_remat` has no
+        effect.
+        """
+        for rule in (fwd, bwd):
+            if not callable(rule):
+                raise ArgumentError(
+                    with_location(f"defvjp of {self._name} takes functions, got {rule!r}")
+                )
+        self._rules = fwd, bwd, symbolic_zeros
+
+    def _check_rule(self) -> None:
+        if self._rules is None:
+            raise DifferentiateError(
+                with_location(f"custom_vjp {self._name} has no rule; give it one with defvjp")
+            )
+
+    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+        assert self._rules is not None
+        fwd, bwd, symbolic = self._rules
+
+        def rule(moves: DifferentiatedFlags) -> tuple[Block, ...]:
+            return _trace_rules(fwd, bwd, moves if symbolic else None, call, primal)
+
+        return call.emit("custom-vjp", primal, rule)
+
+
+def _trace_rules(
+    fwd: Callable[..., Any],
+    bwd: Callable[..., Any],
+    moves: DifferentiatedFlags | None,
+    call: CustomCall,
+    primal: Primal,
+) -> tuple[Block, ...]:
+    """Return the rules as blocks: (operands..., closed...) -> (results..., residuals...), and back.
+
+    `moves` gives the flag `perturbed` of each argument of `fwd`, if it is not `None`.
+    """
+    kept: list[tree.PyTreeDef] = []
+    forth, back = f"the forward rule of {call.name}", f"the backward rule of {call.name}"
+
+    def ahead(*leaves: Tracer) -> list[Tracer]:
+        given: Sequence[Any] = leaves
+        if moves is not None:
+            given = [CustomVJPPrimal(x, moved) for x, moved in zip(leaves, moves, strict=False)]
+        made = call_user_function(fwd, forth, call.filled(given))
+        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+            raise DifferentiateError(
+                with_location(f"{forth} must return (results, residuals); it returned {made!r}")
+            )
+        results = _check_results(made[0], primal, forth)
+        residuals, structure = tree.flatten(made[1])
+        kept.append(structure)
+        return results + [
+            result_tracer(x, i, structure, f"{forth}, as residuals,")
+            for i, x in enumerate(residuals)
+        ]
+
+    first, results = call.trace_rule(ahead, call.abstracts, forth, call.names, call.tracers)
+    residuals = results[len(primal.results) :]
+
+    def backward(*leaves: Tracer) -> list[Tracer]:
+        saved = tree.unflatten(kept[-1], leaves[: len(residuals)])
+        cotangents = _unflatten_cotangents(primal, leaves[len(residuals) :])
+        return _check_gradients(
+            call_user_function(bwd, back, (*call.rest, saved, cotangents)), call, back
+        )
+
+    params = [*residuals, *inexact_abstracts(primal.results)]
+    varies = [*call.varying_axes(first)[len(primal.results) :], *primal.cotangents(call)]
+    last, _ = call.trace_rule(backward, params, back, (), varies)
+    return _add_capture_parameters(first, last, call, primal)
+
+
+def _add_capture_parameters(
+    first: Block, last: Block, call: CustomCall, primal: Primal
+) -> tuple[Block, ...]:
+    ahead, closed = primal.given(first, call, "the forward rule")
+    back, again = primal.given(last, call, "the backward rule")
+    return (
+        replace(ahead, params=(*ahead.params, *closed)),
+        replace(back, params=(*back.params, *again)),
+    )
+
+
+def _check_results(out: Any, primal: Primal, what: str) -> list[Tracer]:
+    leaves, structure = tree.flatten(out)
+    if structure != primal.structure:
+        raise DifferentiateError(
+            with_location(
+                f"{what} gives results in {format_structure(structure)}, and they are in "
+                f"{format_structure(primal.structure)}"
+            )
+        )
+    return [
+        check_rule_leaf(x, a, f"a result of {what}")
+        for x, a in zip(leaves, primal.results, strict=True)
+    ]
+
+
+def _unflatten_cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
+    """Return cotangents in the structure of the results."""
+    given = iter(leaves)
+    return tree.unflatten(
+        primal.structure,
+        [
+            next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, FLOAT0)
+            for a in primal.results
+        ],
+    )
+
+
+def _check_gradients(made: Any, call: CustomCall, what: str) -> list[Tracer]:
+    """Return the result of a backward rule, one leaf for each argument leaf that has a gradient."""
+    args = call.moving(call.tracers)
+    if not isinstance(made, (tuple, list)) or len(made) != len(args):
+        returned_text = f"{len(made)}" if isinstance(made, (tuple, list)) else repr(made)
+        raise DifferentiateError(
+            with_location(
+                f"{what} must return a tuple with a gradient for each of {len(args)} arguments; "
+                f"it returned {returned_text}"
+            )
+        )
+    leaves: list[Tracer] = []
+    for arg, gradient in zip(args, made, strict=True):
+        wanted, structure = tree.flatten(arg)
+        given = (
+            [None] * len(wanted)
+            if gradient is None
+            else _gradient_leaves(gradient, structure, what)
+        )
+        leaves += [
+            check_rule_leaf(_round_gradient(x, like), like.abstract, f"a gradient of {what}")
+            for x, like in zip(given, wanted, strict=True)
+            if like.value.type.dtype in INEXACT
+        ]
+    return leaves
+
+
+def _round_gradient(gradient: Any, like: Tracer) -> Any:
+    """Return a floating-point gradient in the element type of its argument; others are unchanged.
+
+    Many gradients are computed in a wider type. An invalid gradient is refused later.
+    """
+    dtype = like.value.type.dtype
+    if (
+        not is_array_like(gradient)
+        or operand_dtype(gradient)[0] not in FLOATS
+        or dtype not in FLOATS
+    ):
+        return gradient
+    return convert(as_tracer(gradient), dtype)
+
+
+def _gradient_leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> list[Any]:
+    leaves, found = tree.flatten(gradient)
+    if found == structure:
+        return leaves
+    leaves, found = tree.flatten(gradient, is_leaf=lambda x: x is None)
+    if found != structure:
+        raise DifferentiateError(
+            with_location(
+                f"{what} gives a gradient in {format_structure(found)}, and its argument is in "
+                f"{format_structure(structure)}"
+            )
+        )
+    return leaves
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a differentiable function from one that returns `(results, rule)`.
+
+    `rule(cotangents)` returns the gradient of the argument, or a tuple of those of several, and may
+    use values that `fun` has computed. See `custom_vjp`.
+    """
+    check_function("custom_gradient", fun)
+    name = function_name(fun)
+
+    @wraps(fun)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        given = bind_positional(fun, name, args, options)
+
+        def plain(*args: Any) -> Any:
+            return _results_and_rule(fun, args, name)[0]
+
+        if current_trace() is None:
+            return plain(*given)
+        plain.__name__ = name
+        call = CustomCall.of(plain, given, frozenset())
+        primal = call.trace_primal(plain)
+        return call.emit(
+            "custom-vjp", primal, lambda _: _trace_custom_gradient(fun, call, primal), name
+        )
+
+    return wrapper
+
+
+def _results_and_rule(fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Any, Any]:
+    """Return the results and the rule that a function with a custom gradient returns."""
+    made = fun(*args)
+    if not (isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1])):
+        raise DifferentiateError(
+            with_location(
+                f"custom_gradient of {name} must return (results, rule); it returned {made!r}"
+            )
+        )
+    return made[0], made[1]
+
+
+def _trace_custom_gradient(
+    fun: Callable[..., Any], call: CustomCall, primal: Primal
+) -> tuple[Block, ...]:
+    """Return the rules of a custom gradient: the backward rule may use values of the forward
+    rule."""
+    what, count = f"the gradient of {call.name}", len(primal.results)
+    found: list[Block] = []
+
+    def ahead(*leaves: Tracer) -> list[Tracer]:
+        out, rule = _results_and_rule(fun, call.filled(leaves), call.name)
+        results = _check_results(out, primal, what)
+
+        def backward(*cotangents: Tracer) -> list[Tracer]:
+            made = call_user_function(
+                rule, f"the rule of {call.name}", (_unflatten_cotangents(primal, cotangents),)
+            )
+            alone = len(call.args) == 1 and not (isinstance(made, tuple) and len(made) == 1)
+            return _check_gradients((made,) if alone else made, call, what)
+
+        cotangents = primal.cotangents(call)
+        block, _ = trace_block(backward, inexact_abstracts(primal.results), what, (), cotangents)
+        found.append(block)
+        return [*results, *map(wrap_value, block.captures())]
+
+    first, _ = call.trace_rule(ahead, call.abstracts, what, call.names, call.tracers)
+    program = require_trace(what).program
+    last = program.renamed(found[-1])
+    saved = first.returns[count:]
+    params = [Value(value.type, program.names.fresh(value.name)) for value in saved]
+    last = substitute(last, dict(zip(saved, params, strict=True)))
+    return _add_capture_parameters(
+        first, replace(last, params=(*params, *last.params)), call, primal
+    )

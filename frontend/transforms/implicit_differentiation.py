@@ -1,0 +1,208 @@
+"""Implicit differentiation of solvers: `lax.custom_root` and `lax.custom_linear_solve`.
+
+For A x = b, dx = A^-1 (db - dA x), and the gradient with respect to b is the solution of the
+transposed equation. For f(x) = 0, the same follows with the derivative of f at x in place of A.
+
+The captured values of a solver are passed to it as arguments without derivatives, so that it may
+use the values with respect to which the equation is differentiated.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from shardir.errors import DifferentiateError
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of
+from shardir.frontend.tracing.parameters import call_user_function, check_call_signature
+from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.frontend.transforms.custom_vjp import custom_vjp
+from shardir.frontend.transforms.jvp_vjp import jvp, vjp
+from shardir.frontend.transforms.linear_transpose import closure_convert, linear_transpose
+
+EquationFunction = Callable[..., Any]
+Solver = Callable[[EquationFunction, Any], Any]
+
+
+def _check_functions(name: str, **given: object) -> None:
+    for word, function in given.items():
+        if not callable(function):
+            raise ArgumentError(
+                with_location(f"{word} of {name} is {function!r}, which is no function")
+            )
+
+
+def _call_solver(
+    what: str, has_aux: bool, solve: Solver, function: EquationFunction, x: Any
+) -> Any:
+    """Call a solver, named `what` in errors, with a function and an array."""
+    out = call_user_function(solve, what, (function, x))
+    if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
+        raise ArgumentError(
+            with_location(
+                f"{what} with has_aux must return (solution, aux); it returned {brief(out)}"
+            )
+        )
+    for leaf in tree.leaves(out):
+        abstract_of(leaf, f"the result of {what}")
+    return out
+
+
+def solve_root(
+    f: EquationFunction, initial_guess: Any, solve: Solver, tangent_solve: Solver, has_aux: bool
+) -> Any:
+    """Implement `lax.custom_root`."""
+    _check_functions("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
+    check_call_signature(f, "f of custom_root", (initial_guess,))
+    solved = partial(_call_solver, "solve of custom_root", has_aux, solve, f)
+    if current_trace() is None:
+        return solved(initial_guess)
+    equation, moving = closure_convert(f, initial_guess)
+    method, closed = closure_convert(solved, initial_guess)
+
+    def solution(moving: Sequence[Any], closed: Sequence[Any], guess: Any) -> Any:
+        return method(guess, *closed)
+
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        moving, _, _ = primals
+        out = found(*primals)
+        x, aux = out if has_aux else (out, None)
+        _, f_dot = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
+
+        def derivative(v: Any) -> Any:
+            return jvp(lambda x: equation(x, *moving), (x,), (v,))[1]
+
+        what = "tangent_solve of custom_root"
+        x_dot = tree.map(lambda y: -y, _call_solver(what, False, tangent_solve, derivative, f_dot))
+        return out, (x_dot, _zero_tangents(aux)) if has_aux else x_dot
+
+    found = custom_jvp(solution)
+    if not moving:
+        return solution(moving, closed, initial_guess)
+    found.defjvp(rule)
+    return found(moving, closed, initial_guess)
+
+
+def solve_linear(
+    matvec: EquationFunction,
+    b: Any,
+    solve: Solver,
+    transpose_solve: Solver | None,
+    symmetric: bool,
+    has_aux: bool,
+) -> Any:
+    """Implement `lax.custom_linear_solve`."""
+    _check_functions("custom_linear_solve", matvec=matvec, solve=solve)
+    if transpose_solve is not None:
+        _check_functions("custom_linear_solve", transpose_solve=transpose_solve)
+    check_call_signature(matvec, "matvec of custom_linear_solve", (b,))
+    solved = partial(_call_solver, "solve of custom_linear_solve", has_aux, solve, matvec)
+    if current_trace() is None:
+        return solved(b)
+    if transpose_solve is None and symmetric:
+        transpose_solve = solve
+    apply, moving = closure_convert(matvec, b)
+    method, closed = closure_convert(solved, b)
+    back: EquationFunction | None = None
+    known: list[Any] = []
+    if transpose_solve is not None:
+        vecmat = matvec if symmetric else _transpose_function(matvec, b)
+        what = "transpose_solve of custom_linear_solve"
+        back, known = closure_convert(
+            partial(_call_solver, what, has_aux, transpose_solve, vecmat), b
+        )
+    system = _LinearSystem(apply, method, back, symmetric, has_aux)
+    return system.solution(moving, closed, known, b)
+
+
+@dataclass(frozen=True)
+class _LinearSystem:
+    """A linear system `apply(x, *moving) = b`, with solvers of the system and its transpose.
+
+    `method(b, *closed)` is the solution, `back(b, *known)` that of the transposed system.
+    """
+
+    apply: EquationFunction
+    method: EquationFunction
+    back: EquationFunction | None
+    symmetric: bool
+    has_aux: bool
+
+    def solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
+        """Return the result of `method`: the solution, with auxiliary data if there is any."""
+
+        def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
+            return self.method(b, *closed)
+
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            moving, closed, known, _ = primals
+            out = self.solution(*primals)
+            x, aux = out if self.has_aux else (out, None)
+            right = tangents[3]
+            if moving:
+                _, a_dot_x = jvp(lambda *v: self.apply(x, *v), tuple(moving), tuple(tangents[0]))
+                right = tree.map(lambda db, dax: db - dax, right, a_dot_x)
+            x_dot = self.linear(moving, closed, known, right)
+            return out, (x_dot, _zero_tangents(aux)) if self.has_aux else x_dot
+
+        found = custom_jvp(solve)
+        found.defjvp(rule)
+        return found(moving, closed, known, b)
+
+    def linear(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
+        """Return the solution without auxiliary data, as a transposable linear function of `b`."""
+
+        def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
+            out = self.solution(moving, closed, known, b)
+            return out[0] if self.has_aux else out
+
+        def ahead(moving: Any, closed: Any, known: Any, b: Any) -> Any:
+            x = solve(moving, closed, known, b)
+            return x, (moving, closed, known, x)
+
+        def backward(kept: Any, cotangent: Any) -> Any:
+            moving, closed, known, x = kept
+            if self.back is None:
+                raise DifferentiateError(
+                    with_location(
+                        "a gradient through custom_linear_solve needs a solver of the transposed "
+                        "equation; pass transpose_solve, or symmetric=True if that holds"
+                    )
+                )
+            other = _LinearSystem(
+                self._transposed_apply(x), self.back, self.method, self.symmetric, self.has_aux
+            )
+            out = other.solution(moving, known, closed, cotangent)
+            y = out[0] if self.has_aux else out
+            by_moving = None
+            if moving:
+                _, pull = vjp(lambda *values: self.apply(x, *values), *moving)
+                by_moving = type(moving)(tree.map(lambda g: -g, each) for each in pull(y))
+            return by_moving, None, None, y
+
+        found = custom_vjp(solve)
+        found.defvjp(ahead, backward)
+        return found(moving, closed, known, b)
+
+    def _transposed_apply(self, like: Any) -> EquationFunction:
+        """Return `apply` of the transposed system."""
+        if self.symmetric:
+            return self.apply
+        return lambda y, *moving: _transpose_function(lambda x: self.apply(x, *moving), like)(y)
+
+
+def _transpose_function(function: EquationFunction, like: Any) -> EquationFunction:
+    def apply_transpose(y: Any) -> Any:
+        (made,) = linear_transpose(function, like)(y)
+        return made
+
+    return apply_transpose
+
+
+def _zero_tangents(aux: Any) -> Any:
+    return tree.map(lambda _: None, aux)

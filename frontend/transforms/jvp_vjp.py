@@ -1,0 +1,171 @@
+"""Derivatives at a point: `jvp`, `vjp` and `linearize`.
+
+The function is traced at the point. The residuals of a derivative are stored with it, as values of
+the enclosing trace or, outside of a trace, as arrays. It can therefore be applied repeatedly, also
+in other programs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_util import Partial
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, convert, operand_dtype
+from shardir.frontend.tracing.trace import append_block, wrap_value
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.differentiated_arguments import FLOAT0
+from shardir.frontend.transforms.linearization_point import (
+    Primals,
+    check_directions,
+    run_derivative_pass,
+)
+from shardir.ir.module import Function
+from shardir.ir.types import INEXACT
+from shardir.op_rules.vma import NOT_VARYING, Varying
+from shardir.passes.autodiff import jvp as forward
+from shardir.passes.autodiff.vjp import linearize as reverse
+
+
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """Return the results of `fun(*primals)`, and their tangents for the tangents of the arguments.
+
+    Tangents have the pytree structure of the arguments, and each has the type of its argument.
+    Tangents of integer arguments and results have the empty type `float0`. With `has_aux`, `fun`
+    returns `(results, aux)`, and the result is `(results, tangents, aux)`.
+
+    Raises `ArgumentError` for tangents that do not fit, and `DifferentiateError` for operations
+    without a derivative.
+    """
+    for word, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise ArgumentError(
+                with_location(
+                    f"jvp takes its {word} as a tuple, one for each argument, got {given!r}; "
+                    f"write ({given!r},)"
+                )
+            )
+    at = Primals.of("jvp", fun, primals, has_aux)
+    steps = at.check_tangents("tangent", tangents)
+
+    def push_forward(*tracers: Tracer) -> Any:
+        count = len(at.active)
+        traced = at.trace(tracers[:count])
+        ahead = run_derivative_pass(lambda: forward.jvp(traced.function, range(count)))
+        moved = _convert_to_types_of(tracers[count:], tracers[:count])
+        values = append_block(ahead.body, [*tracers[:count], *moved], traced.function.body)
+        made = traced.wrap_results(values)
+        remaining = iter(values[len(traced.results) :])
+        each = [
+            wrap_value(next(remaining), result.weak)
+            for result in traced.results
+            if result.type.dtype in INEXACT
+        ]
+        return (*made, each[: traced.moving])
+
+    labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
+    results, aux, given = at.run(push_forward, [*at.primals, *steps], labels)
+    out_tangents = _unflatten_derivatives(results, given)
+    return (results, out_tangents, aux) if has_aux else (results, out_tangents)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return the results of `fun(*primals)`, and the function from their cotangents to gradients.
+
+    That function takes cotangents in the pytree structure of the results, each of the type of its
+    result, and returns a tuple with the gradient of each argument. It may be called any number of
+    times. Gradients of integers have the empty type `float0`. With `has_aux`, `fun` returns
+    `(results, aux)`, and the result is `(results, pullback, aux)`. The function is a pytree of its
+    residuals, so that `jit` may return it and take it.
+
+    Raises `DifferentiateError` for operations without a derivative.
+    """
+    return vjp_per_device(fun, primals, has_aux, NOT_VARYING)
+
+
+def vjp_per_device(
+    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, own: Varying
+) -> tuple[Any, ...]:
+    """Return the same as `vjp`; along the manual axes `own` each device has separate arguments."""
+    at = Primals.of("vjp", fun, primals, has_aux, own)
+
+    def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
+        both = reverse(function, range(len(at.active)), moving)
+        return both.forward, both.pullback
+
+    results, aux, rest = at.keep(derive)
+    leaves, structure = tree.flatten(results)
+
+    def pullback(saved: Any, cotangents: Any) -> Any:
+        given = check_directions(
+            "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
+        )
+        like = [x for x in leaves if operand_dtype(x)[0] in INEXACT]
+        rest.check_cotangents(given)
+        gradients = replace(rest, saved=saved)(given, like, at.weak)
+        return _unflatten_derivatives(tree.unflatten(at.structure, at.leaves), gradients)
+
+    back = Partial(pullback, rest.saved)
+    return (results, back, aux) if has_aux else (results, back)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return the results of `fun(*primals)`, and the function from tangents of arguments to theirs.
+
+    Everything that does not depend on the tangents is computed once. With `has_aux`, `fun` returns
+    `(results, aux)`, and the result is `(results, pushforward, aux)`. See `jvp`.
+    """
+    at = Primals.of("linearize", fun, primals, has_aux)
+
+    def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
+        only = replace(function.body, returns=function.body.returns[: _end_of_moving(moving)])
+        both = forward.linearize_forward(replace(function, body=only), range(len(at.active)))
+        body, plain = both.forward.body, len(only.returns)
+        rest = function.body.returns[plain:]
+        returns = (*body.returns[:plain], *rest, *body.returns[plain:])
+        return replace(both.forward, body=replace(body, returns=returns)), both.pushforward
+
+    results, aux, rest = at.keep(derive)
+
+    def pushforward(saved: Any, *tangents: Any) -> Any:
+        given = at.check_tangents("tangent", tangents)
+        weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
+        return _unflatten_derivatives(results, replace(rest, saved=saved)(given, at.primals, weak))
+
+    onward = Partial(pushforward, rest.saved)
+    return (results, onward, aux) if has_aux else (results, onward)
+
+
+def _end_of_moving(moving: Sequence[int]) -> int:
+    """Return the number of results up to the last one with a tangent."""
+    return moving[-1] + 1 if moving else 0
+
+
+def _unflatten_derivatives(like: Any, derivatives: Sequence[Any]) -> Any:
+    """Return derivatives in the structure of `like`, with `float0` arrays where it has integers."""
+    leaves, structure = tree.flatten(like)
+    given = iter(derivatives)
+    return tree.unflatten(
+        structure,
+        [
+            next(given)
+            if operand_dtype(leaf)[0] in INEXACT
+            else np.zeros(abstract_of(leaf).type.shape, FLOAT0)
+            for leaf in leaves
+        ],
+    )
+
+
+def _convert_to_types_of(tracers: Sequence[Tracer], like: Sequence[Tracer]) -> list[Tracer]:
+    """Return Python numbers, which have weak types, converted to the types of `like`."""
+    pairs = zip(tracers, like, strict=True)
+    return [convert(x, y.value.type.dtype) for x, y in pairs]

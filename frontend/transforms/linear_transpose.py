@@ -1,0 +1,139 @@
+"""Transposition of linear functions, and conversion of closures to functions with arguments."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.errors import DifferentiateError
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.dispatch.inspection import eval_shape
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import check_function, format_structure
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, splat
+from shardir.frontend.tracing.parameters import call_user_function, function_name, leaf_labels
+from shardir.frontend.tracing.trace import (
+    append_block,
+    current_trace,
+    require_trace,
+    trace_block,
+    trace_function,
+    wrap_value,
+)
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit
+from shardir.frontend.transforms.linearization_point import check_directions, run_derivative_pass
+from shardir.ir.builder import Builder, inline
+from shardir.ir.types import INEXACT
+from shardir.op_rules.vma import NOT_VARYING, Varying
+from shardir.passes.autodiff.varying import dependent_values
+from shardir.passes.autodiff.vjp import linearize
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """Return the transpose of `fun`, a linear function of floating-point arrays.
+
+    `primals` are arrays or `ShapeDtypeStruct`s; only their shapes and element types are used. The
+    transpose takes a cotangent of the type of the result of `fun`, and returns a tuple of
+    cotangents of the types of `primals`. Raises `DifferentiateError` if `fun` is not linear.
+    """
+    name = function_name(fun)
+    leaves, structure = tree.flatten(tuple(primals))
+    abstracts = [abstract_of(leaf) for leaf in leaves]
+    for abstract in abstracts:
+        if abstract.type.dtype not in INEXACT:
+            raise DifferentiateError(
+                with_location(
+                    f"linear_transpose of {name} needs floating arguments, got {abstract.type}"
+                )
+            )
+    outs, results = tree.flatten(eval_shape(fun, *primals))
+    origins: list[Tracer | Varying] = [
+        leaf if isinstance(leaf, Tracer) else NOT_VARYING for leaf in leaves
+    ]
+
+    def flat(*tracers: Tracer) -> list[Tracer]:
+        made = tree.leaves(fun(*tree.unflatten(structure, tracers)))
+        return [result_tracer(x, i, results, name) for i, x in enumerate(made)]
+
+    def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
+        function, _ = trace_function(flat, abstracts, name, (), origins)
+        made = make_varying_explicit(function, origins)
+        moves = (v.type.dtype in INEXACT for v in function.body.returns)
+        vma = [each for each, moving in zip(made.results, moves, strict=True) if moving]
+        check_cotangents(f"the transpose of {name}", cotangents, vma)
+        function = made.function
+        both = run_derivative_pass(lambda: linearize(function, range(len(abstracts))))
+        body, count = both.forward.body, len(function.body.returns)
+        moving = dependent_values(body, body.params)
+        if any(value in moving for value in body.returns[count:]):
+            raise DifferentiateError(
+                with_location(f"linear_transpose of {name}, which is not linear")
+            )
+        # The residuals of the pullback do not depend on the arguments, so zeros suffice.
+        zeros = [splat(0, abstract.type) for abstract in abstracts]
+        saved = append_block(body, zeros, function.body)[count:]
+        back = both.pullback.body
+        values = append_block(back, [*map(wrap_value, saved), *cotangents], body)
+        return [wrap_value(value) for value in values]
+
+    def transpose(cotangent: Any) -> Any:
+        given = check_directions(
+            "cotangent", f"the transpose of {name}", "result", outs, results, cotangent
+        )
+        if current_trace() is not None:
+            made = apply_transpose(*map(as_tracer, given))
+        else:
+            labels = leaf_labels("cotangent", cotangent)
+            made = run_temporary(apply_transpose, name, given, labels)
+        return tree.unflatten(structure, made)
+
+    return transpose
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, list[Any]]:
+    """Return `fun` with its captured values as additional arguments, and the list of these values.
+
+    Traced floating-point values that `fun`, called with `example_args`, captures become arguments;
+    `converted(*args, *closed)` then computes `fun(*args)`. Outside of a trace there are none.
+    """
+    check_function("closure_convert", fun)
+    name = function_name(fun)
+    if current_trace() is None:
+        return (lambda *args: fun(*args)), []
+    leaves, structure = tree.flatten(example_args)
+    found: list[tree.PyTreeDef] = []
+
+    def flat(*tracers: Tracer) -> list[Tracer]:
+        out, kind = tree.flatten(call_user_function(fun, name, tree.unflatten(structure, tracers)))
+        found.append(kind)
+        return [result_tracer(x, i, kind, name) for i, x in enumerate(out)]
+
+    abstracts = [abstract_of(leaf) for leaf in leaves]
+    block, results = trace_block(flat, abstracts, name)
+    closed = [value for value in block.captures() if value.type.dtype in INEXACT]
+    params = (*block.params, *closed)
+
+    def call_converted(*args: Any) -> Any:
+        trace = require_trace(name)
+        count = len(args) - len(closed)
+        if count < 0:
+            raise ArgumentError(
+                with_location(f"{name} takes {len(closed)} closed-over values at its end")
+            )
+        given, kind = tree.flatten(args[:count])
+        if kind != structure:
+            raise ArgumentError(
+                with_location(
+                    f"{name} was converted for {format_structure(structure)}, called with {format_structure(kind)}"
+                )
+            )
+        tracers = [as_tracer(x) for x in (*given, *args[count:]) if is_array_like(x)]
+        b = Builder(trace.program.names)
+        whole = type(block)(params, block.ops, block.returns)
+        values = inline(b, whole, [x.value for x in tracers])
+        trace.ops.extend(b.ops)
+        made = [wrap_value(v, a.weak) for v, a in zip(values, results, strict=True)]
+        return tree.unflatten(found[-1], made)
+
+    return call_converted, [wrap_value(value) for value in closed]

@@ -1,0 +1,320 @@
+"""The arguments at which a derivative is taken, and the residuals of the derivative.
+
+`Primals` traces a function at a point. A `Derivative` is the linear part of the computation with
+its residuals, so that it can be inlined into any program, any number of times.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from shardir.errors import DifferentiateError
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.shardings.sharding_tokens import renumber_tokens
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, convert, operand_dtype
+from shardir.frontend.tracing.parameters import Parameters, check_call_signature, leaf_labels
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.trace import (
+    append_block,
+    current_trace,
+    require_trace,
+    trace_function,
+    wrap_value,
+)
+from shardir.frontend.tracing.traced_program import TracedProgram
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit
+from shardir.frontend.transforms.differentiated_arguments import FLOAT0
+from shardir.ir.builder import Builder, inline
+from shardir.ir.module import Block, Function, Value
+from shardir.ir.types import COMPLEX, INEXACT, TensorType
+from shardir.op_rules.vma import NOT_VARYING, Varying
+
+
+def run_derivative_pass(make: Callable[[], Any]) -> Any:
+    """Call `make`, which runs a pass, and add the user's line to its errors."""
+    try:
+        return make()
+    except DifferentiateError as error:
+        raise DifferentiateError(with_location(str(error))) from None
+
+
+def check_directions(
+    word: str,
+    whose: str,
+    of: str,
+    leaves: Sequence[Any],
+    structure: tree.PyTreeDef,
+    given: Any,
+    labels: Sequence[str] = (),
+) -> list[Any]:
+    """Return the leaves of `given` for the differentiable leaves; raises `ArgumentError` for
+    others."""
+    each, found = tree.flatten(given)
+    if found != structure:
+        raise ArgumentError(
+            with_location(
+                f"{whose} got {word}s in {_format_structure(found)}, and its {of}s are in {_format_structure(structure)}"
+                f"; pass one {word} for each"
+            )
+        )
+    paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
+    names = labels or [f"{of}{path}" if path else f"the {of}" for path in paths]
+    chosen = []
+    for leaf, step, name in zip(leaves, each, names, strict=True):
+        wanted = abstract_of(leaf).type
+        moves, empty = wanted.dtype in INEXACT, getattr(step, "dtype", None) == FLOAT0
+        if empty and not moves:
+            continue
+        if (
+            moves
+            and not empty
+            and is_array_like(step)
+            and _is_convertible(abstract_of(step), wanted)
+        ):
+            chosen.append(step)
+            continue
+        described = "float0" if empty else _describe_direction(step)
+        if moves:
+            way_out = "give one of that type"
+        elif word == "tangent":
+            way_out = "integers have no tangents, so let the function capture it instead"
+        else:
+            way_out = "integers have none, so return it as aux, with has_aux=True"
+        raise ArgumentError(
+            with_location(
+                f"{whose} got a {word} {described} for {name}, which is {wanted}; {way_out}"
+            )
+        )
+    return chosen
+
+
+def _is_convertible(given: AbstractValue, wanted: TensorType) -> bool:
+    """Return whether `given` has the type `goal_atoms`, or is a Python number that converts to it."""
+    if given.type == wanted:
+        return True
+    is_real = given.type.dtype not in COMPLEX
+    return given.weak and given.type.shape == wanted.shape and (is_real or wanted.dtype in COMPLEX)
+
+
+def _describe_direction(step: Any) -> str:
+    if is_array_like(step):
+        return str(abstract_of(step).type)
+    return f"{brief_with_type(step)}"
+
+
+def _format_structure(structure: tree.PyTreeDef) -> str:
+    return repr(tree.unflatten(structure, [_LeafPlaceholder()] * structure.num_leaves))
+
+
+class _LeafPlaceholder:
+    def __repr__(self) -> str:
+        return "*"
+
+
+@dataclass(frozen=True)
+class TracedAtPoint:
+    """A function traced at a point; `inexact_results` are its differentiable results."""
+
+    function: Function
+    results: tuple[AbstractValue, ...]
+    count: int
+    structures: Sequence[tree.PyTreeDef]
+    vma: tuple[Varying, ...] = ()
+    """The varying axes of each result."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The positions of the results that have derivatives."""
+        return [i for i in range(self.count) if self.results[i].type.dtype in INEXACT]
+
+    @property
+    def moving(self) -> int:
+        return len(self.numbers)
+
+    def wrap_results(self, values: Sequence[Value]) -> tuple[Any, Any]:
+        """Return the results and the auxiliary data as pytrees."""
+        weak = [result.weak for result in self.results]
+        made = [wrap_value(value, flag) for value, flag in zip(values, weak, strict=False)]
+        results, aux = self.structures
+        return (
+            tree.unflatten(results, made[: self.count]),
+            tree.unflatten(aux, made[self.count :]),
+        )
+
+
+@dataclass(frozen=True)
+class Primals:
+    """The arguments at which a derivative is taken; `active` are the differentiable leaves."""
+
+    what: str
+    fun: Callable[..., Any]
+    name: str
+    has_aux: bool
+    leaves: list[Any]
+    structure: tree.PyTreeDef
+    labels: list[str]
+    active: list[int]
+    own: Varying = NOT_VARYING
+    """The manual axes along which each device counts as having separate arguments."""
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        fun: Callable[..., Any],
+        primals: Sequence[Any],
+        has_aux: bool,
+        own: Varying = NOT_VARYING,
+    ) -> Any:
+        if not callable(fun):
+            raise ArgumentError(with_location(f"{what} takes a function, got {brief(fun)}"))
+        parameters = Parameters.of(fun)
+        leaves, structure = tree.flatten(tuple(primals))
+        labels = [
+            label for i, x in enumerate(primals) for label in leaf_labels(parameters.label(i), x)
+        ]
+        for leaf, label in zip(leaves, labels, strict=True):
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    with_location(
+                        f"{what} of {parameters.name} is taken with respect to {label}, which is "
+                        f"{brief_with_type(leaf)} and no array; let the function "
+                        "capture it, for example in a lambda"
+                    )
+                )
+        active = [i for i, leaf in enumerate(leaves) if operand_dtype(leaf)[0] in INEXACT]
+        has_aux = check_flag(f"has_aux of {what}", has_aux)
+        return cls(what, fun, parameters.name, has_aux, leaves, structure, labels, active, own)
+
+    @property
+    def primals(self) -> list[Any]:
+        """The differentiable leaves."""
+        return [self.leaves[i] for i in self.active]
+
+    @property
+    def names(self) -> list[str]:
+        return [self.labels[i] for i in self.active]
+
+    @property
+    def weak(self) -> list[bool]:
+        return [operand_dtype(leaf)[1] for leaf in self.primals]
+
+    def check_tangents(self, word: str, given: Sequence[Any]) -> list[Any]:
+        """Return the tangents of the differentiable leaves."""
+        whose = f"{self.what} of {self.name}"
+        return check_directions(
+            word, whose, "argument", self.leaves, self.structure, tuple(given), self.labels
+        )
+
+    def run(self, fun: Callable[..., Any], leaves: Sequence[Any], labels: Sequence[str]) -> Any:
+        """Call a function of tracers with arrays, in the current trace or in a temporary one."""
+        if current_trace() is not None:
+            return fun(*map(as_tracer, leaves))
+        return run_temporary(fun, self.name, leaves, labels)
+
+    def trace(self, tracers: Sequence[Tracer]) -> TracedAtPoint:
+        """Trace the function with tracers in place of the differentiable leaves."""
+        structures: list[tree.PyTreeDef] = []
+        counts: list[int] = []
+
+        def flat(*inner: Tracer) -> list[Tracer]:
+            filled = list(self.leaves)
+            for i, tracer in zip(self.active, inner, strict=True):
+                filled[i] = tracer
+            args = tree.unflatten(self.structure, filled)
+            check_call_signature(self.fun, self.name, args)
+            out = self.fun(*args)
+            if self.has_aux and not (isinstance(out, tuple) and len(out) == 2):
+                raise ArgumentError(
+                    with_location(
+                        f"{self.name} has has_aux=True, so it must return (results, aux); it "
+                        f"returned {out!r}"
+                    )
+                )
+            flattened = [tree.flatten(part) for part in (out if self.has_aux else (out, None))]
+            structures.extend(found for _, found in flattened)
+            counts.append(len(flattened[0][0]))
+            return [
+                result_tracer(leaf, i, found, self.name)
+                for leaves, found in flattened
+                for i, leaf in enumerate(leaves)
+            ]
+
+        abstracts = [tracer.abstract for tracer in tracers]
+        function, results = trace_function(flat, abstracts, self.name, self.names, tracers)
+        shown = make_varying_explicit(function, tracers, self.own)
+        return TracedAtPoint(shown.function, results, counts[0], structures, shown.results)
+
+    def keep(
+        self, derive: Callable[[Function, Sequence[int]], tuple[Function, Function]]
+    ) -> tuple[Any, Any, "Derivative"]:
+        """Return the results, the auxiliary data, and the derivative with its residuals."""
+        found: list[tuple[Block, TracedProgram, list[Varying]]] = []
+
+        def linearize(*tracers: Tracer) -> Any:
+            traced = self.trace(tracers)
+            first, second = run_derivative_pass(lambda: derive(traced.function, traced.numbers))
+            values = append_block(first.body, tracers, traced.function.body)
+            outside = second.body.captures()
+            block = replace(second.body, params=(*outside, *second.body.params))
+            vma = [traced.vma[i] for i in traced.numbers]
+            found.append((block, require_trace("a derivative").program, vma))
+            saved = [*outside, *values[len(traced.results) :]]
+            return (*traced.wrap_results(values), [wrap_value(value) for value in saved])
+
+        results, aux, saved = self.run(linearize, self.primals, self.names)
+        return results, aux, Derivative(f"{self.what} of {self.name}", *found[0], saved)
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """A derivative at a point: the linear part of the computation, with its residuals.
+
+    `block` takes `residuals` and directions; it was traced in `program`. `varying_axes` are the
+    varying axes of each result that has a cotangent.
+    """
+
+    name: str
+    block: Block
+    program: TracedProgram
+    vma: Sequence[Varying]
+    saved: Sequence[Any]
+
+    def __call__(self, given: Sequence[Any], like: Sequence[Any], weak: Sequence[bool]) -> Any:
+        """Return the derivative along directions, which have the types of `like`."""
+        dtypes = [operand_dtype(x)[0] for x in like]
+        labels = [f"saved.{i}" for i in range(len(self.saved))]
+        labels += [f"direction.{i}" for i in range(len(given))]
+        leaves = [*self.saved, *given]
+        if current_trace() is not None:
+            return self._apply(dtypes, weak, *map(as_tracer, leaves))
+        return run_temporary(partial(self._apply, dtypes, weak), self.name, leaves, labels)
+
+    def check_cotangents(self, given: Sequence[Any]) -> None:
+        """Raise `ShardingError` for a cotangent that varies where its result does not."""
+        if current_trace() is not None:
+            check_cotangents(self.name, list(map(as_tracer, given)), self.vma)
+
+    def _apply(self, dtypes: Sequence[str], weak: Sequence[bool], *tracers: Tracer) -> list[Tracer]:
+        trace = require_trace(self.name)
+        count = len(self.saved)
+        moved = [convert(x, to) for x, to in zip(tracers[count:], dtypes, strict=True)]
+        b = Builder(trace.program.names)
+        args = [x.value for x in (*tracers[:count], *moved)]
+        values = inline(b, self._told(trace.program), args)
+        trace.ops.extend(b.ops)
+        return [wrap_value(value, flag) for value, flag in zip(values, weak, strict=True)]
+
+    def _told(self, program: TracedProgram) -> Block:
+        """Return the block with its constraints as tokens of the program into which it is
+        inlined."""
+        if program is self.program:
+            return self.block
+        return renumber_tokens(self.block, list(self.program.asked), program)

@@ -1,0 +1,150 @@
+"""Manual regions: functions that every device runs on its shards, for `shard_map` and `pmap`.
+
+The function is traced once, on shards, with the mesh axes bound for collectives, and becomes the
+body of a `manual_computation`. Captured values become replicated operands of that operation. The
+axes remain those of a token (see sharding_tokens.py) until the mesh of the whole program is known.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding_tokens import axis_token, constrain, manual_axes
+from shardir.frontend.tracing.named_axes import NamedAxis, bind_axes, bound_axes
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.trace import emit, require_trace, trace_block, wrap_value
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Value
+from shardir.ir.sharding import Axes
+from shardir.ir.types import TensorType
+from shardir.op_rules.vma import Varying
+from shardir.passes.autodiff.make_varying import remove_explicit_varying
+
+DimensionAxisNames = tuple[tuple[str, ...], ...]
+"""The names of the axes that shard each dimension, major first."""
+
+
+@dataclass(frozen=True)
+class ManualRegion:
+    """The manual axes of one call: those of `names` on the mesh."""
+
+    mesh: Mesh
+    names: tuple[str, ...]
+    what: str
+    checked: bool = False
+    called: tuple[str | None, ...] | None = None
+    """The name of each axis for collectives, where it differs from the mesh axis; `None`: no
+    name."""
+
+    def named(self) -> list[NamedAxis]:
+        """Return the named axes for collectives inside; an axis of size 1 represents no axes of the
+        IR."""
+        program = require_trace(self.what).program
+        made = []
+        for name in self.names:
+            size = self.mesh.shape[name]
+            axes = (axis_token(program, self.mesh, name),) if size > 1 else ()
+            made.append(NamedAxis(name, size, axes, True, self.checked))
+        return made
+
+    def visible(self, named: Sequence[NamedAxis]) -> list[NamedAxis]:
+        """Return the axes under the names that collectives inside use."""
+        words = self.names if self.called is None else self.called
+        return [replace(a, name=word) for a, word in zip(named, words, strict=True) if word]
+
+    def run(
+        self,
+        fun: Callable[..., Sequence[Tracer]],
+        args: Sequence[Tracer],
+        cuts: Sequence[DimensionAxisNames],
+        labels: Sequence[str],
+        results: Callable[[Sequence[Tracer], Sequence[Varying]], Sequence[DimensionAxisNames]],
+    ) -> list[Tracer]:
+        """Call `fun` on the shards that `cuts` define of the arguments; return the global results.
+
+        `results` receives what `fun` returned, and the varying axes of each value, and returns how
+        the shards form the global results.
+        """
+        named = self.named()
+        axes_of = {each.name: each.axes for each in named}
+        axes = tuple(axis for each in named for axis in each.axes)
+        pieces = [
+            AbstractValue(self.piece(arg.value.type, cut), arg.weak_type)
+            for arg, cut in zip(args, cuts, strict=True)
+        ]
+        ways: list[Sequence[DimensionAxisNames]] = []
+
+        def call_on_shards(*slices: Tracer) -> Sequence[Tracer]:
+            values = {
+                tracer.value: frozenset(axis for dim in cut for n in dim for axis in axes_of[n])
+                for tracer, cut in zip(slices, cuts, strict=True)
+            }
+            with declare_sharded(values), bind_axes(self.visible(named)):
+                with manual_axes(self.mesh, self.names):
+                    made = list(fun(*slices))
+                ways.append(results(made, varying_axes_of(made)))
+            return made
+
+        if not axes:
+            at_home = NamedSharding(self.mesh, PartitionSpec())
+            return list(call_on_shards(*(constrain(arg, at_home) for arg in args)))
+        block, abstracts = trace_block(call_on_shards, pieces, self.what, labels, args)
+        block, outside = _parametrize_captures(block, axes)
+
+        def along(cut: DimensionAxisNames) -> tuple[Axes, ...]:
+            return tuple(tuple(axis for name in dim for axis in axes_of[name]) for dim in cut)
+
+        given = [wrap_value(value) for value in outside]
+        whole = [((),) * value.type.rank for value in outside]
+        unchecked: dict[str, Any] = {} if self.checked else {"check_vma": False}
+        made = emit(
+            "manual_computation",
+            *args,
+            *given,
+            blocks=(block,),
+            axes=axes,
+            in_axes=(*(along(cut) for cut in cuts), *whole),
+            out_axes=tuple(along(cut) for cut in ways[0]),
+            **unchecked,
+        )
+        tracers = [made] if isinstance(made, Tracer) else list(made)
+        return [
+            wrap_value(tracer.value, abstract.weak)
+            for tracer, abstract in zip(tracers, abstracts, strict=True)
+        ]
+
+    def piece(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:
+        """Return the type of one device's shard of a value; the sharding must divide it."""
+        shape = []
+        for size, dim in zip(type.shape, cuts, strict=True):
+            for name in dim:
+                size //= self.mesh.shape[name]
+            shape.append(size)
+        return type.with_shape(shape)
+
+
+def _parametrize_captures(block: Block, axes: Axes) -> tuple[Block, tuple[Value, ...]]:
+    """Return the block with parameters for its captures, and the captures.
+
+    Explicit operations that make values vary along `axes` are removed.
+    """
+    trace = require_trace("a block is closed")
+    program = trace.program
+    # A value may have two identities until its name is final.
+    program.settle(trace)
+    (block,) = remove_explicit_varying(axes, program.renamed(block))
+    outside = tuple(map(program.named, block.captures()))
+    new = {value: Value(value.type, program.names.fresh(value.name)) for value in outside}
+    inner = substitute(block, new)
+    return Block((*block.params, *new.values()), inner.ops, inner.returns), outside
+
+
+def is_manual_axis(name: str) -> bool:
+    """Return whether an axis of this name is already manual at the current line."""
+    known = bound_axes().get(name)
+    return known is not None and known.manual

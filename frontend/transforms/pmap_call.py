@@ -1,0 +1,343 @@
+"""One call of a `pmap`: its slices, their devices, and the trace.
+
+A `pmap` inside a `pmap` needs a device for every pair of positions. When one is found, the function
+is traced again on a mesh with an additional axis.
+"""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    BatchError,
+    NotAnArrayError,
+)
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.devices import Device, devices as all_devices
+from shardir.frontend.shardings.mesh import Mesh, as_device_array
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, reshape
+from shardir.frontend.tracing.parameters import Parameters, check_call_signature
+from shardir.frontend.tracing.trace import require_trace
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
+from shardir.frontend.transforms.mapped_axes import is_axis_entry
+
+PmapLevel = tuple[str, int]
+"""The mapped axis of one pmap: its name and its number of positions."""
+
+
+class _NestedPmapError(Exception):
+    """A nested pmap was found for which the mesh has no axis."""
+
+    def __init__(self, levels: tuple[PmapLevel, ...]) -> None:
+        super().__init__()
+        self.levels = levels
+
+
+@dataclass(frozen=True)
+class _EnclosingPmap:
+    """The mesh of the outermost pmap, and the number of its axes that are in use."""
+
+    mesh: Mesh
+    taken: int
+
+
+_enclosing_pmap: ContextVar[_EnclosingPmap | None] = ContextVar("shardir_pmap", default=None)
+
+
+@dataclass(frozen=True)
+class PmapParameters:
+    """The parameters of a pmap; `inner` are the nested pmaps that the last trace found."""
+
+    name: str
+    fun: Callable[..., Any]
+    parameters: Parameters
+    axis_name: str | None
+    in_axes: Any
+    out_axes: Any
+    devices: tuple[Device, ...] | None
+    axis_size: int | None
+    backend: str | None = None
+    inner: list[PmapLevel] = field(default_factory=list)
+
+
+class PmapCall:
+    """One call: its leaves, their mapped axes, and the number of positions."""
+
+    def __init__(
+        self, mapping: PmapParameters, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        self.mapping, self.args, self.options = mapping, args, options
+        known = mapping.parameters
+        check_call_signature(mapping.fun, mapping.name, args, options)
+        self.dynamic, _ = known.divide(args, options)
+        self.leaves, self.structure = tree.flatten(self.dynamic)
+        self.labels = known.labels(*self.dynamic)
+        self.axes = self._resolve_in_axes()
+        self.size = self._resolve_size()
+
+    def _resolve_in_axes(self) -> list[int | None]:
+        mapping, static = self.mapping, self.mapping.parameters.static
+        in_axes, word = mapping.in_axes, f"in_axes of pmap of {mapping.name}"
+        positional, named = self.dynamic
+        if isinstance(in_axes, tuple):
+            if len(in_axes) != len(self.args):
+                raise BatchError(
+                    with_location(
+                        f"{word} has {len(in_axes)} entries, and it was called with "
+                        f"{len(self.args)} positional arguments; give one entry for each, or one "
+                        "number for all"
+                    )
+                )
+            in_axes = tuple(entry for i, entry in enumerate(in_axes) if i not in static)
+        try:
+            axes = broadcast_prefix(in_axes, tuple(positional), is_axis_entry, word)
+        except ArgumentError as error:
+            raise BatchError(str(error)) from None
+        return [*axes, *[0] * len(tree.leaves(named))]
+
+    def _resolve_size(self) -> int:
+        """Return the number of positions, and make the mapped axes nonnegative."""
+        name = self.mapping.name
+        sizes = []
+        for i, (leaf, label, axis) in enumerate(
+            zip(self.leaves, self.labels, self.axes, strict=True)
+        ):
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    with_location(
+                        f"argument {label} of {name} is {brief_with_type(leaf)}, "
+                        "which is no array; list it in static_broadcasted_argnums"
+                    )
+                )
+            if axis is None:
+                continue
+            whole = abstract_of(leaf, label).type
+            at = axis + whole.rank if axis < 0 else axis
+            if not 0 <= at < whole.rank:
+                raise AxisError(
+                    with_location(
+                        f"pmap of {name} maps axis {axis} of {label}, which is {whole}; give it "
+                        "another axis in in_axes, or None to replicate it on every device"
+                    )
+                )
+            self.axes[i] = at
+            sizes.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+        if self.mapping.axis_size is not None:
+            sizes.insert(0, (self.mapping.axis_size, f"axis_size is {self.mapping.axis_size}"))
+        if not sizes:
+            raise BatchError(
+                with_location(
+                    f"pmap of {name} maps nothing: no argument has an axis in in_axes; give one, "
+                    "or state axis_size"
+                )
+            )
+        if len({size for size, _ in sizes}) > 1:
+            raise BatchError(
+                with_location(
+                    f"pmap of {name} maps axes of different sizes: "
+                    f"{', '.join(text for _, text in sizes)}; choose others with in_axes, or None "
+                    "for arguments that all devices share"
+                )
+            )
+        return sizes[0][0]
+
+    def placed(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments on the devices that need them."""
+        levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
+        if self.mapping.devices is not None and not self._fill(levels):
+            # Tracing will show whether a nested pmap uses the remaining devices.
+            return self.mapping.parameters.join(self.dynamic, self.args, self.options)
+        mesh = self._mesh(levels)
+        moved = [
+            device_put(leaf, NamedSharding(mesh, _spec_at(mesh.axis_names[0], axis)))
+            for leaf, axis in zip(self.leaves, self.axes, strict=True)
+        ]
+        filled = tree.unflatten(self.structure, moved)
+        return self.mapping.parameters.join(filled, self.args, self.options)
+
+    def _mesh(self, levels: Sequence[PmapLevel]) -> Mesh:
+        """Return the mesh of an outermost pmap, with an axis for each nested one."""
+        name, wanted = self.mapping.name, prod(size for _, size in levels)
+        mine = self.mapping.devices
+        there = all_devices(self.mapping.backend) if mine is None else mine
+        if mine is not None and len(levels) == 1 and len(mine) < wanted:
+            raise BatchError(
+                with_location(
+                    f"pmap of {name} maps {wanted} positions, and its devices are {len(mine)}; "
+                    "give one device for each"
+                )
+            )
+        if wanted > len(there) or wanted < 1:
+            sizes = " by ".join(str(size) for _, size in levels)
+            more = f", or add devices with set_cpu_devices({wanted})" if mine is None else ""
+            raise BatchError(
+                with_location(
+                    f"pmap of {name} maps {sizes} positions, each on its own device, and "
+                    f"there are {len(there)} devices; map fewer, with vmap for the rest{more}"
+                )
+            )
+        names: list[str] = []
+        for axis, _ in levels:
+            names.append(axis if axis not in names else f"{axis}_{len(names)}")
+        array = as_device_array(list(there[:wanted]), f"pmap of {name}")
+        return Mesh(array.reshape([size for _, size in levels]), names)
+
+    def _fill(self, levels: Sequence[PmapLevel]) -> bool:
+        """Return whether all of the given devices are used."""
+        mine = self.mapping.devices
+        return mine is None or len(mine) == prod(size for _, size in levels)
+
+    def trace(self) -> Any:
+        """Trace the call and return the results, in the current trace."""
+        level = self.mapping.axis_name or "pmap", self.size
+        around = _enclosing_pmap.get()
+        if around is not None:
+            if self.mapping.devices is not None:
+                raise ArgumentError(
+                    with_location(
+                        f"pmap of {self.mapping.name} is inside another and has devices; pass "
+                        "them to the outermost, enough for every pair of positions"
+                    )
+                )
+            sizes = around.mesh.axis_sizes
+            if around.taken == len(sizes) or sizes[around.taken] != self.size:
+                raise _NestedPmapError((level,))
+            return self._trace_on_mesh(_EnclosingPmap(around.mesh, around.taken + 1))
+        program = require_trace("pmap").program
+        requested_before = dict(program.asked)
+        levels: tuple[PmapLevel, ...] = (level,)
+        while True:
+            mesh = self._mesh(levels)
+            try:
+                made = self._trace_on_mesh(_EnclosingPmap(mesh, 1))
+            except _NestedPmapError as deeper:
+                if len(levels) > 1 and len(deeper.levels) == len(levels):
+                    raise BatchError(
+                        with_location(
+                            f"pmaps inside {self.mapping.name} map different numbers of "
+                            "positions; map the same number in each"
+                        )
+                    ) from None
+                levels = (level, *deeper.levels)
+                program.asked.clear()
+                program.asked.update(requested_before)
+                continue
+            if not self._fill(levels):
+                raise BatchError(
+                    with_location(
+                        f"pmap of {self.mapping.name} maps {prod(size for _, size in levels)} "
+                        f"positions, and its devices are {len(self.mapping.devices or ())}; give "
+                        "one device for each"
+                    )
+                )
+            self.mapping.inner[:] = levels[1:]
+            return made
+
+    def _trace_on_mesh(self, around: _EnclosingPmap) -> Any:
+        """Return the results, with the positions along the last used axis of a mesh."""
+        mesh, axis = around.mesh, around.mesh.axis_names[around.taken - 1]
+        tracers = list(map(as_tracer, self.leaves))
+        if around.taken == 1:
+            tracers = [
+                self._at(mesh, axis, x, at) for x, at in zip(tracers, self.axes, strict=True)
+            ]
+        cuts = [_dimension_axes(axis, at, x.ndim) for x, at in zip(tracers, self.axes, strict=True)]
+        found: list[tuple[tree.PyTreeDef, list[int | None]]] = []
+
+        def flat(*pieces: Tracer) -> list[Tracer]:
+            slices = [
+                piece if at is None else reshape(piece, (*piece.shape[:at], *piece.shape[at + 1 :]))
+                for piece, at in zip(pieces, self.axes, strict=True)
+            ]
+            filled = tree.unflatten(self.structure, slices)
+            args, options = self.mapping.parameters.join(filled, self.args, self.options)
+            token = _enclosing_pmap.set(around)
+            try:
+                out = self.mapping.fun(*args, **options)
+            except _NestedPmapError as deeper:
+                done = [(mesh.axis_names[i], mesh.axis_sizes[i]) for i in range(1, around.taken)]
+                if len(deeper.levels) <= len(done):
+                    deeper = _NestedPmapError((*done, *deeper.levels))
+                raise deeper from None
+            finally:
+                _enclosing_pmap.reset(token)
+            leaves, outs = tree.flatten(out)
+            made = [
+                result_tracer(leaf, i, outs, self.mapping.name) for i, leaf in enumerate(leaves)
+            ]
+            axes = self._out_axes(outs, out, made)
+            found.append((outs, axes))
+            return [
+                x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+                for x, at in zip(made, axes, strict=True)
+            ]
+
+        def whole(made: Sequence[Tracer], _: object) -> list[DimensionAxisNames]:
+            return [
+                _dimension_axes(axis, at, x.ndim) for x, at in zip(made, found[0][1], strict=True)
+            ]
+
+        region = ManualRegion(mesh, (axis,), self.mapping.name, called=(self.mapping.axis_name,))
+        made = region.run(flat, tracers, cuts, self.labels, whole)
+        outs, axes = found[0]
+        if around.taken == 1:
+            made = [self._at(mesh, axis, x, at) for x, at in zip(made, axes, strict=True)]
+        return tree.unflatten(outs, made)
+
+    @staticmethod
+    def _at(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:
+        """Return an argument or a result, sharded over the devices along its mapped axis."""
+        return constrain(x, NamedSharding(mesh, _spec_at(axis, at, x.ndim if mesh.ndim > 1 else 0)))
+
+    def _out_axes(self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]) -> list[int | None]:
+        """Return the nonnegative position of the mapped axis in each result."""
+        name = self.mapping.name
+        try:
+            axes = broadcast_prefix(
+                self.mapping.out_axes, out, is_axis_entry, f"out_axes of pmap of {name}"
+            )
+        except ArgumentError as error:
+            raise BatchError(str(error)) from None
+        counted: list[int | None] = []
+        for axis, x, path in zip(axes, made, outs.paths(), strict=True):
+            if axis is None:
+                counted.append(None)
+                continue
+            rank = x.ndim + 1
+            at = axis + rank if axis < 0 else axis
+            if not 0 <= at < rank:
+                where = "".join(f"[{entry!r}]" for entry in path)
+                described = f"result{where} of {name}" if where else f"the result of {name}"
+                raise AxisError(
+                    with_location(
+                        f"out_axes has axis {axis} for {described}, which is {x.value.type} on "
+                        f"each device; the mapped axis can be {' or '.join(map(str, range(rank)))}"
+                    )
+                )
+            counted.append(at)
+        return counted
+
+
+def _dimension_axes(axis: str, at: int | None, rank: int) -> DimensionAxisNames:
+    return tuple((axis,) if dim == at else () for dim in range(rank))
+
+
+def _spec_at(axis: str, at: int | None, free: int = 0) -> PartitionSpec:
+    """Return the spec that shards dimension `at`, and replicates or, with `free`, frees the
+    others."""
+    rest = UNCONSTRAINED if free else None
+    entries = [axis if dim == at else rest for dim in range(max(free, 0 if at is None else at + 1))]
+    return PartitionSpec(*entries)

@@ -1,0 +1,220 @@
+"""Gradient checkpointing (rematerialization): `checkpoint` and its policies."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.lax.control_flow.body_tracing import as_list, set_weak_types
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import (
+    Parameters,
+    call_user_function,
+    function_name,
+    leaf_labels,
+)
+from shardir.frontend.tracing.trace import current_trace, emit, trace_block
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.host_function import HostFunction
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy:
+    """The clauses of a checkpoint policy; see `shardir.passes.autodiff.checkpoint_policies`."""
+
+    save: tuple[str, ...]
+
+
+def _named_policy(kind: str, names: tuple[str, ...]) -> CheckpointPolicy:
+    for name in names:
+        if not isinstance(name, str) or "|" in name:
+            raise ArgumentError(
+                with_location(
+                    f"the name of a checkpointed value is a string without |, got {name!r}"
+                )
+            )
+    return CheckpointPolicy((f"{kind}={'|'.join(names)}",))
+
+
+class CheckpointPolicies:
+    """Policies that select the values that a checkpoint saves instead of recomputing them."""
+
+    everything_saveable = CheckpointPolicy(("everything",))
+    nothing_saveable = CheckpointPolicy(())
+    dots_saveable = CheckpointPolicy(("dots",))
+    checkpoint_dots = dots_saveable
+    dots_with_no_batch_dims_saveable = CheckpointPolicy(("dots-without-batch",))
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_only_these_names(*names: str) -> CheckpointPolicy:
+        """Save only values with these names, which `checkpoint_name` assigns."""
+        return CheckpointPolicy(
+            tuple(clause for name in names for clause in _named_policy("name", (name,)).save)
+        )
+
+    @staticmethod
+    def save_any_names_but_these(*names: str) -> CheckpointPolicy:
+        """Save values to which `checkpoint_name` assigned any other name."""
+        return _named_policy("named-but", names)
+
+    @staticmethod
+    def save_anything_except_these_names(*names: str) -> CheckpointPolicy:
+        """Save all values except those to which `checkpoint_name` assigned these names."""
+        return _named_policy("anything-but", names)
+
+    @staticmethod
+    def save_from_both_policies(
+        first: CheckpointPolicy, second: CheckpointPolicy
+    ) -> CheckpointPolicy:
+        """Save the values that either policy saves."""
+        return CheckpointPolicy(
+            tuple(dict.fromkeys((*_policy_clauses(first), *_policy_clauses(second))))
+        )
+
+
+checkpoint_policies = CheckpointPolicies
+
+
+@dataclass(frozen=True)
+class UserPolicy:
+    """Calls a policy function of the user."""
+
+    policy: Callable[..., Any]
+
+    def __call__(self, name: str, *types: Any, **attrs: Any) -> bool:
+        found = call_user_function(self.policy, "the policy of checkpoint", (name, *types), attrs)
+        return check_flag("what the policy of checkpoint returns", found)
+
+
+def _policy_clauses(policy: Any) -> tuple[str, ...]:
+    if policy is None:
+        return ()
+    if isinstance(policy, CheckpointPolicy):
+        return policy.save
+    if callable(policy):
+        return (HostFunction(function_name(policy), UserPolicy(policy)),)
+    raise ArgumentError(
+        with_location(
+            f"policy of checkpoint is {policy!r}; use one of checkpoint_policies, or a function of "
+            "the name of an operation, the types of its operands and its attributes"
+        )
+    )
+
+
+def checkpoint(
+    fun: Callable[..., Any] | None = None,
+    *,
+    concrete: bool = False,
+    policy: Any = None,
+    prevent_cse: bool = True,
+    static_argnums: Any = (),
+) -> Callable[..., Any]:
+    """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
+
+    `policy`, one of `checkpoint_policies`, selects values to save in addition. Arguments in
+    `static_argnums` need not be arrays. `prevent_cse=False` allows common subexpression elimination
+    between the original and the recomputed operations. `concrete` must be false. May be used as a
+    decorator, with options or without. Outside of any trace it is `jit(fun)`.
+    """
+    if check_flag("concrete of checkpoint", concrete):
+        raise ArgumentError(
+            with_location(
+                "checkpoint has no option concrete=True; name such arguments in static_argnums"
+            )
+        )
+    clauses = _policy_clauses(policy)
+    if fun is None:
+
+        def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+            return checkpoint(
+                fun, policy=policy, prevent_cse=prevent_cse, static_argnums=static_argnums
+            )
+
+        return decorate
+    if not callable(fun):
+        raise ArgumentError(with_location(f"checkpoint takes a function, got {brief(fun)}"))
+    known = Parameters.of(fun, static_argnums)
+    alone = jit(fun, static_argnums=static_argnums)
+    attrs: dict[str, Any] = {"save": clauses} if clauses else {}
+    if not check_flag("prevent_cse of checkpoint", prevent_cse):
+        attrs["barrier"] = False
+
+    @wraps(fun)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        if current_trace() is None:
+            return alone(*args, **options)
+        return _trace_checkpoint(fun, known, attrs, args, options)
+
+    return wrapper
+
+
+remat = checkpoint
+
+
+def _trace_checkpoint(
+    fun: Callable[..., Any],
+    known: Parameters,
+    attrs: dict[str, Any],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Any:
+    dynamic = tuple(arg for i, arg in enumerate(args) if i not in known.static)
+    leaves, structure = tree.flatten((dynamic, options))
+    labels = [
+        *(
+            label
+            for i, arg in enumerate(args)
+            if i not in known.static
+            for label in leaf_labels(known.label(i), arg)
+        ),
+        *(label for key in sorted(options) for label in leaf_labels(key, options[key])),
+    ]
+    chosen = [i for i, leaf in enumerate(leaves) if is_array_like(leaf)]
+    found: list[tree.PyTreeDef] = []
+
+    def flat(*inner: Tracer) -> list[Tracer]:
+        filled = list(leaves)
+        for i, tracer in zip(chosen, inner, strict=True):
+            filled[i] = tracer
+        moving, named = tree.unflatten(structure, filled)
+        given = iter(moving)
+        whole = [arg if i in known.static else next(given) for i, arg in enumerate(args)]
+        out, results = tree.flatten(call_user_function(fun, known.name, whole, named))
+        found.append(results)
+        return [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]
+
+    tracers = [as_tracer(leaves[i]) for i in chosen]
+    abstracts = [tracer.abstract for tracer in tracers]
+    names = [labels[i] for i in chosen]
+    block, results = trace_block(flat, abstracts, known.name, names, tracers)
+    made = emit("checkpoint", *tracers, blocks=(block,), **attrs)
+    weak = [abstract.weak for abstract in results]
+    return tree.unflatten(found[-1], set_weak_types(as_list(made), weak))
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """Return `x`, a pytree of arrays, under a name by which a checkpoint policy may save it."""
+    if not isinstance(name, str):
+        raise ArgumentError(
+            with_location(f"the name of a checkpointed value is a string, got {name!r}")
+        )
+    return _name_values(x, name)
+
+
+@public(static=("name",), name="checkpoint_name")
+def _name_values(x: Any, name: str) -> Any:
+    def each(leaf: Any) -> Tracer:
+        tracer = as_tracer(leaf)
+        made: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, label=name)
+        return made
+
+    return tree.map(each, x)

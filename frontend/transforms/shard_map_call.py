@@ -1,0 +1,318 @@
+"""One call of a `shard_map`: shard the arguments, trace the function, assemble the results."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.config import config
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding_tokens import constrain
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import abstract_of, as_tracer, splat
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.trace import current_trace, emit, require_trace
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block
+from shardir.ir.sharding import Axes
+from shardir.ir.types import TensorType
+from shardir.op_rules.vma import Varying
+from shardir.passes.partitioning.padded_dims import PaddedDim, padded_dims
+
+
+def is_partition_spec(x: Any) -> bool:
+    return isinstance(x, PartitionSpec)
+
+
+def is_in_spec(x: Any) -> bool:
+    return x is None or is_partition_spec(x)
+
+
+def format_names(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+@dataclass(frozen=True)
+class ShardMapCall:
+    """The parameters of a `shard_map`; `run` calls it.
+
+    `names` are the manual axes. `checked`: replicated results must provably not vary. `pads`:
+    dimensions that do not divide are padded with zeros.
+    """
+
+    name: str
+    fun: Callable[..., Any]
+    mesh: Mesh
+    names: tuple[str, ...]
+    checked: bool
+    pads: bool
+    in_specs: Any
+    out_specs: Any
+
+    def run(self, args: tuple[Any, ...], parameters: Parameters) -> Any:
+        every, structure = tree.flatten(args)
+        labels = [
+            label for i, arg in enumerate(args) for label in leaf_labels(parameters.label(i), arg)
+        ]
+        word = f"in_specs of shard_map of {self.name}"
+        several = isinstance(self.in_specs, (tuple, list)) and not is_partition_spec(self.in_specs)
+        if several and len(self.in_specs) != len(args):
+            raise ArgumentError(
+                with_location(
+                    f"{word} has {len(self.in_specs)} entries, and it was called with "
+                    f"{len(args)} arguments; give one for each, or one spec for all"
+                )
+            )
+        entries = broadcast_prefix(_as_tuple(self.in_specs), tuple(args), is_in_spec, word)
+        chosen = [i for i, spec in enumerate(entries) if spec is not None]
+        leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
+        specs = [entries[i] for i in chosen]
+        cuts = []
+        for leaf, spec, label in zip(leaves, specs, labels, strict=True):
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    with_location(
+                        f"shard_map of {self.name} shards {label}, which is "
+                        f"{brief_with_type(leaf)} and no array; let the function capture it"
+                    )
+                )
+            whole = abstract_of(leaf, label).type
+            cuts.append(self.cuts(spec, whole, f"{word} has {spec} for {label}", label))
+
+        def call_function(pieces: Sequence[Tracer]) -> Any:
+            filled = list(every)
+            for i, piece in zip(chosen, pieces, strict=True):
+                filled[i] = piece
+            with self.mesh:  # The mesh of specs and of shard_map inside.
+                return self.fun(*tree.unflatten(structure, filled))
+
+        def trace(*tracers: Tracer) -> Any:
+            return self.trace(call_function, tracers, cuts, labels)
+
+        if current_trace() is not None:
+            return trace(*map(as_tracer, leaves))
+        placed = [self.placed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
+        uneven = "pad" if self.pads else config.uneven
+        return run_temporary(trace, self.name, placed, labels, uneven)
+
+    def placed(self, leaf: Any, spec: PartitionSpec) -> Any:
+        """Return an argument on the devices of the mesh."""
+        on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
+        if on == self.mesh.device_assignment:
+            return leaf
+        uneven = "pad" if self.pads else None
+        return device_put(leaf, NamedSharding(self.mesh, spec), uneven=uneven)
+
+    def padded(self, x: Tracer, cuts: DimensionAxisNames) -> Tracer:
+        """Return an argument with zeros at the end of the dimensions that do not divide."""
+        missing = tuple(-size % self.count(axes) for size, axes in zip(x.shape, cuts, strict=True))
+        if not any(missing):
+            return x
+        none = (0,) * x.ndim
+        zero = splat(0, TensorType((), x.value.type.dtype))
+        made: Tracer = emit("pad", x, zero, low=none, high=missing, interior=none, weak=x.weak_type)
+        return made
+
+    def count(self, axes: Sequence[str]) -> int:
+        """Return the number of shards of a dimension along axes."""
+        return prod(self.mesh.shape[axis] for axis in axes)
+
+    def trace(
+        self,
+        called: Callable[[Sequence[Tracer]], Any],
+        tracers: Sequence[Tracer],
+        cuts: Sequence[DimensionAxisNames],
+        labels: Sequence[str],
+    ) -> Any:
+        found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
+        sizes: list[tuple[int, ...]] = []
+        shards: list[Tracer] = []
+        given = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
+
+        def flat(*pieces: Tracer) -> list[Tracer]:
+            shards[:] = pieces
+            out = called(pieces)
+            leaves, outs = tree.flatten(out)
+            made = [result_tracer(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
+            word = f"out_specs of shard_map of {self.name}"
+            found.append(
+                (outs, broadcast_prefix(_as_tuple(self.out_specs), out, is_partition_spec, word))
+            )
+            return made
+
+        def whole(made: Sequence[Tracer], varying: Sequence[Varying]) -> list[DimensionAxisNames]:
+            outs, specs = found[0]
+            paths = ["".join(f"[{entry!r}]" for entry in path) for path in outs.paths()]
+            results = [
+                self.result(spec, tracer, path, along)
+                for spec, tracer, path, along in zip(specs, made, paths, varying, strict=True)
+            ]
+            if self.pads:
+                sizes[:] = self.sizes(tracers, cuts, shards, made, results)
+            return results
+
+        region = ManualRegion(self.mesh, self.names, self.name, self.checked)
+        made = region.run(flat, given, cuts, labels, whole)
+        if sizes:
+            made = [_remove_padding(x, shape) for x, shape in zip(made, sizes, strict=True)]
+        outs, specs = found[0]
+        if len(self.names) == len(self.mesh.axis_names):
+            made = [
+                constrain(tracer, NamedSharding(self.mesh, spec))
+                for tracer, spec in zip(made, specs, strict=True)
+            ]
+        return tree.unflatten(outs, made)
+
+    def sizes(
+        self,
+        tracers: Sequence[Tracer],
+        cuts: Sequence[DimensionAxisNames],
+        shards: Sequence[Tracer],
+        made: Sequence[Tracer],
+        out_cuts: Sequence[DimensionAxisNames],
+    ) -> list[tuple[int, ...]]:
+        """Return the shapes of the results without the padding of the arguments.
+
+        A dimension of a result loses its padding if `out_specs` shards it as `in_specs` shards that
+        of the argument, and the function has preserved the positions of its elements.
+        """
+        region = ManualRegion(self.mesh, self.names, self.name, self.checked)
+        axes = {named.name: named.axes for named in region.named()}
+
+        def along(names: Sequence[str]) -> Axes:
+            return tuple(axis for name in names for axis in axes[name])
+
+        before = require_trace("shard_map").program.unnamed_values
+        known = {
+            before.get(shard.value, shard.value): tuple(
+                PaddedDim(along(names), size) if size % self.count(names) else None
+                for size, names in zip(tracer.shape, cut, strict=True)
+            )
+            for tracer, cut, shard in zip(tracers, cuts, shards, strict=True)
+        }
+        ops = tuple(require_trace("shard_map").ops)
+        body = substitute(Block((), ops, ()), before)
+        found = padded_dims(body, known)
+        shapes = []
+        for tracer, cut in zip(made, out_cuts, strict=True):
+            value = before.get(tracer.value, tracer.value)
+            dims = found.get(value, (None,) * tracer.ndim)
+            shapes.append(
+                tuple(
+                    dim.size if dim and dim.axes == along(names) else size * self.count(names)
+                    for dim, size, names in zip(dims, tracer.shape, cut, strict=True)
+                )
+            )
+        return shapes
+
+    def result(
+        self, spec: PartitionSpec, tracer: Tracer, path: str, varying: Varying
+    ) -> DimensionAxisNames:
+        """Return the axes of a result; raises an error if it may vary along an axis that replicates
+        it."""
+        described = f"result{path}" if path else "the result"
+        word = f"out_specs of shard_map of {self.name} has {spec} for {described}"
+        cuts = self.named(spec, tracer.value.type, word)
+        if not self.checked:
+            return cuts
+        axes = {axis: named.name for named in ManualRegion(self.mesh, self.names, self.name).named()
+                for axis in named.axes}  # fmt: skip
+        cut = [name for dim in cuts for name in dim]
+        differ = [name for axis, name in axes.items() if axis in varying and name not in cut]
+        if differ:
+            along = " and ".join(map(repr, differ))
+            raise ShardingError(
+                with_location(
+                    f"{word}, which replicates it along {along}, but it may vary along "
+                    f"{along}; reduce it along {along} (lax.psum, lax.pmean), "
+                    f"name {along} in the spec, or pass check_vma=False"
+                )
+            )
+        return cuts
+
+    def named(self, spec: PartitionSpec, type: TensorType, word: str) -> DimensionAxisNames:
+        """Return the checked axes that a spec assigns to each dimension."""
+        if len(spec) > type.rank:
+            raise ShardingError(
+                with_location(
+                    f"{word}, which is {type}; a spec has an entry for each dimension at most"
+                )
+            )
+        cuts = []
+        seen: list[str] = []
+        for dim in range(type.rank):
+            axes = spec.axes(dim)
+            if axes is UNCONSTRAINED:
+                raise ShardingError(
+                    with_location(f"{word}; name axes or None instead of UNCONSTRAINED")
+                )
+            for axis in axes:
+                if axis not in self.mesh.axis_names:
+                    raise ShardingError(
+                        with_location(
+                            f"{word}, and {axis!r} is no axis of the mesh; its axes are "
+                            f"{format_names(self.mesh.axis_names)}"
+                        )
+                    )
+                if axis not in self.names:
+                    raise ShardingError(
+                        with_location(
+                            f"{word}, and {axis!r} is not among the axis_names, which are "
+                            f"{format_names(self.names)}; the compiler shards along it"
+                        )
+                    )
+                if axis in seen:
+                    raise ShardingError(with_location(f"{word}, which names {axis!r} twice"))
+                seen.append(axis)
+            cuts.append(axes)
+        return tuple(cuts)
+
+    def cuts(
+        self, spec: PartitionSpec, type: TensorType, word: str, label: str
+    ) -> DimensionAxisNames:
+        """Return the axes that shard each dimension of an argument; raises an error if they do not
+        divide it."""
+        cuts = self.named(spec, type, word)
+        for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
+            count = self.count(axes)
+            if size % count and not self.pads:
+                over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
+                raise IndivisibleError(
+                    with_location(
+                        f"shard_map of {self.name} shards dimension {dim} of {label}, which is "
+                        f"{type}, over {over}, and {size} is not divisible by {count}; pad it to "
+                        f"{-(-size // count) * count}, replicate it, or pass "
+                        'uneven="pad" to shard_map'
+                    )
+                )
+        return cuts
+
+
+def _remove_padding(x: Tracer, shape: tuple[int, ...]) -> Tracer:
+    """Return a result without the padding at the end of its dimensions."""
+    if x.shape == shape:
+        return x
+    made: Tracer = emit(
+        "slice",
+        x,
+        starts=(0,) * x.ndim,
+        strides=(1,) * x.ndim,
+        result=x.value.type.with_shape(shape),
+        weak=x.weak_type,
+    )
+    return made
+
+
+def _as_tuple(specs: Any) -> Any:
+    return tuple(specs) if type(specs) is list else specs

@@ -1,0 +1,302 @@
+"""`vmap`: map a function of single examples over batches.
+
+The function is traced once, on one slice of each mapped argument, and `shardir.passes.batching.vectorize`
+transforms it to a function of the batch. This module moves the mapped axis of arguments to the
+front, and of results to the requested position.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from shardir.errors import VectorizeError
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.dispatch.eager_call import is_array_like, result_tracer, run_temporary
+from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.named_axes import bind_batch_axis
+from shardir.frontend.tracing.operands import abstract_of, as_tracer
+from shardir.frontend.tracing.parameters import Parameters, call_user_function, leaf_labels
+from shardir.frontend.tracing.promotion import AbstractValue
+from shardir.frontend.tracing.trace import (
+    append_block,
+    current_trace,
+    emit,
+    require_trace,
+    trace_function,
+    wrap_value,
+)
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.batched_shardings import (
+    AxisNames,
+    batch_axes_filter,
+    batch_sharding_map,
+)
+from shardir.frontend.transforms.mapped_axes import (
+    check_axis_entries,
+    is_axis_entry,
+    is_axis_number,
+)
+from shardir.ir.types import TensorType
+from shardir.passes.batching.vectorize import vectorize
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
+    spmd_axis_name: AxisNames = None,
+) -> Callable[..., Any]:
+    """Return a function that computes `fun` for every slice of its arguments.
+
+    `in_axes` is the mapped axis of each positional argument: one integer for all, or a tuple with
+    an entry for each argument, which may be a pytree prefix of the argument; `None` marks an
+    argument that all slices share. Keyword arguments are mapped along axis 0. `out_axes` is the
+    position of the mapped axis in each result, `None` for a result that does not depend on it. All
+    mapped axes have the same size; `axis_size` states it if no argument is mapped.
+
+    `axis_name` is the name of the mapped axis for collectives such as `lax.psum` inside `fun`.
+    `spmd_axis_name` names the mesh axes that shard it in sharding constraints inside `fun`, where
+    otherwise the compiler chooses.
+
+    Raises `BatchError` for sizes and pytrees that do not match, and `AxisError` for an axis that an
+    array does not have.
+    """
+    if not callable(fun):
+        raise ArgumentError(with_location(f"vmap takes a function, got {brief(fun)}"))
+    parameters = Parameters.of(fun)
+    name = parameters.name
+    in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    cutting = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+    if cutting is not None and not (
+        isinstance(cutting, (list, tuple)) and all(isinstance(axis, str) for axis in cutting)
+    ):
+        raise ArgumentError(
+            with_location(
+                f"spmd_axis_name of vmap of {name} is the name of a mesh axis, or of several, got "
+                f"{brief(spmd_axis_name)}"
+            )
+        )
+    for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        check_axis_entries(axes, f"{word} of vmap of {name}", "an argument that is not mapped")
+    size = (
+        None
+        if axis_size is None
+        else check_integer(f"axis_size of vmap of {name}", axis_size, least=0)
+    )
+    if axis_name is not None and not isinstance(axis_name, str):
+        raise ArgumentError(
+            with_location(f"axis_name of vmap of {name} is {axis_name!r}, which is no string")
+        )
+    if not (in_axes is None or is_axis_number(in_axes) or isinstance(in_axes, tuple)):
+        raise ArgumentError(
+            with_location(
+                f"in_axes of vmap of {name} is {in_axes!r}; it is a number, None, or a tuple with "
+                "an entry for each positional argument"
+            )
+        )
+
+    @wraps(fun)
+    def mapped(*args: Any, **options: Any) -> Any:
+        leaves, structure = tree.flatten((args, options))
+        labels = [
+            *(
+                label
+                for i, arg in enumerate(args)
+                for label in leaf_labels(parameters.label(i), arg)
+            ),
+            *(label for key in sorted(options) for label in leaf_labels(key, options[key])),
+        ]
+        axes = _leaf_axes(in_axes, args, options, name)
+        batch = _VmapCall(name, axis_name, size, spmd_axis_name, out_axes)
+        chosen = [i for i, axis in enumerate(axes) if axis is not None]
+        batch.resolve_axes([(labels[i], leaves[i], axes[i]) for i in chosen])
+
+        def run(slices: Sequence[Tracer]) -> Any:
+            filled = list(leaves)
+            for i, one in zip(chosen, slices, strict=True):
+                filled[i] = one
+            inner, named = tree.unflatten(structure, filled)
+            return call_user_function(fun, name, inner, named)
+
+        wanted = [leaves[i] for i in chosen]
+        names = [labels[i] for i in chosen]
+
+        def call_batched(*tracers: Tracer) -> Any:
+            return batch.trace(run, tracers, names)
+
+        if current_trace() is not None:
+            return call_batched(*map(as_tracer, wanted))
+        return run_temporary(call_batched, name, wanted, names)
+
+    return mapped
+
+
+def _leaf_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list[int | None]:
+    """Return the mapped axis of each leaf."""
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise BatchError(
+            with_location(
+                f"in_axes of vmap of {name} has {len(in_axes)} entries, and it was called with "
+                f"{len(args)} positional arguments; give one entry for each, or one number for all"
+            )
+        )
+    try:
+        axes = broadcast_prefix(in_axes, tuple(args), is_axis_entry, f"in_axes of vmap of {name}")
+    except ArgumentError as error:
+        raise BatchError(str(error)) from None
+    return [*axes, *[0] * len(tree.leaves(options))]
+
+
+@dataclass
+class _VmapCall:
+    """One call of a mapped function: the size of the batch and the axes of arguments and
+    results."""
+
+    name: str
+    axis_name: str | None
+    size: int | None
+    spmd_axis_name: AxisNames
+    out_axes: Any
+    axes: tuple[int, ...] = ()
+
+    def resolve_axes(self, chosen: Sequence[tuple[str, Any, int | None]]) -> None:
+        """Determine the size of the batch and the nonnegative axis of each mapped leaf."""
+        axes, sizes = [], []
+        for label, leaf, axis in chosen:
+            assert axis is not None
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    with_location(
+                        f"vmap of {self.name} maps {label}, which is "
+                        f"{brief_with_type(leaf)} and no array; give it None in in_axes"
+                    )
+                )
+            whole = abstract_of(leaf, label).type
+            at = _normalize_axis(axis, whole.rank)
+            if at is None:
+                raise AxisError(
+                    with_location(
+                        f"vmap of {self.name} maps axis {axis} of {label}, which is {whole}; give "
+                        "it another axis in in_axes, or None to share it among all slices"
+                    )
+                )
+            axes.append(at)
+            sizes.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+        if self.size is not None:
+            sizes.insert(0, (self.size, f"axis_size is {self.size}"))
+        if not sizes:
+            raise BatchError(
+                with_location(
+                    f"vmap of {self.name} maps nothing: no argument has an axis in in_axes; give "
+                    "one, or state axis_size"
+                )
+            )
+        if len({size for size, _ in sizes}) > 1:
+            listed = ", ".join(text for _, text in sizes)
+            raise BatchError(
+                with_location(
+                    f"vmap of {self.name} maps axes of different sizes: {listed}; choose others "
+                    "with in_axes, or None for arguments that all slices share"
+                )
+            )
+        self.size, self.axes = sizes[0][0], tuple(axes)
+
+    def trace(
+        self, run: Callable[[Sequence[Tracer]], Any], tracers: Sequence[Tracer], names: list[str]
+    ) -> Any:
+        """Trace the batched function and return its results, in the current trace."""
+        size = self.size
+        assert size is not None
+        structure: list[tree.PyTreeDef] = []
+
+        def flat(*slices: Tracer) -> list[Tracer]:
+            with bind_batch_axis(self.axis_name, size):
+                results, found = tree.flatten(run(slices))
+            structure.append(found)
+            return [result_tracer(x, i, found, self.name) for i, x in enumerate(results)]
+
+        fronted = [_move_axis(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
+        slices = [AbstractValue(x.value.type.with_shape(x.shape[1:]), x.weak_type) for x in fronted]
+        function, results = trace_function(flat, slices, self.name, names, fronted)
+        program = require_trace("vmap").program
+        place = batch_sharding_map(program, self.spmd_axis_name)
+        front = batch_axes_filter(program, self.spmd_axis_name)
+        try:
+            many = vectorize(function, [True] * len(slices), size, place, self.axis_name, front)
+        except VectorizeError as error:
+            raise VectorizeError(with_location(str(error))) from None
+        values = append_block(many.body, fronted, function.body)
+        outs = [
+            self._placed(wrap_value(value, abstract.weak), abstract.type, axis, where)
+            for value, abstract, (axis, where) in zip(
+                values, results, self._out_axes(structure[0]), strict=True
+            )
+        ]
+        return tree.unflatten(structure[0], outs)
+
+    def _out_axes(self, structure: tree.PyTreeDef) -> list[tuple[int | None, str]]:
+        """Return the axis of each result, and its path."""
+        whole = tree.unflatten(structure, range(structure.num_leaves))
+        try:
+            axes = broadcast_prefix(
+                self.out_axes, whole, is_axis_entry, f"out_axes of vmap of {self.name}"
+            )
+        except ArgumentError as error:
+            raise BatchError(str(error)) from None
+        paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
+        return list(zip(axes, paths, strict=True))
+
+    def _placed(self, y: Tracer, one: TensorType, axis: int | None, where: str) -> Tracer:
+        """Return a result with the mapped axis at the requested position; `one` is the type of a
+        slice."""
+        assert self.size is not None
+        has = y.ndim > one.rank
+        described = f"result{where} of {self.name}" if where else f"the result of {self.name}"
+        if axis is None:
+            if has:
+                raise BatchError(
+                    with_location(
+                        f"out_axes is None for {described}, which depends on a mapped argument; "
+                        "give it an axis, or reduce it over the batch"
+                    )
+                )
+            return y
+        at = _normalize_axis(axis, one.rank + 1)
+        if at is None:
+            raise AxisError(
+                with_location(
+                    f"out_axes has axis {axis} for {described}, which is {one} for each slice; "
+                    f"the mapped axis can be {' or '.join(map(str, range(one.rank + 1)))}"
+                )
+            )
+        if has:
+            return _move_axis(y, 0, at)
+        shape = (*one.shape[:at], self.size, *one.shape[at:])
+        dims = tuple(d for d in range(one.rank + 1) if d != at)
+        repeated: Tracer = emit(
+            "broadcast", y, dims=dims, result=one.with_shape(shape), weak=y.weak_type
+        )
+        return repeated
+
+
+def _normalize_axis(axis: int, rank: int) -> int | None:
+    """Return the nonnegative axis, or `None` if it is out of range."""
+    at = axis + rank if axis < 0 else axis
+    return at if 0 <= at < rank else None
+
+
+def _move_axis(x: Tracer, source: int, target: int) -> Tracer:
+    """Return `x` with one axis moved."""
+    if source == target:
+        return x
+    perm = [d for d in range(x.ndim) if d != source]
+    perm.insert(target, source)
+    moved: Tracer = emit("transpose", x, perm=tuple(perm), weak=x.weak_type)
+    return moved

@@ -1,0 +1,124 @@
+"""Forward-mode differentiation: transform a function to one that computes tangents too.
+
+before: `func @f(%x, %w) -> (y)`
+after:  `func @f.jvp(%x, %w, %w.tangent) -> (y, y.tangent)`, for a tangent of `w`
+
+The program runs unchanged; each operation that depends on the chosen parameters is followed by the
+operations that compute the tangents of its results. These have the source line of that operation,
+and the tangent of `%h` is called `%h.tangent`. Captured values are constants. The result is an
+ordinary function, which can be differentiated again in either mode.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shardir.errors import DifferentiateError
+from shardir.ir.builder import Builder, UniqueNames, substitute
+from shardir.ir.module import Block, Function, Value
+from shardir.ir.types import INEXACT
+from shardir.passes.autodiff.forward_control import HANDLERS as CONTROL
+from shardir.passes.autodiff.forward_manual import HANDLERS as MANUAL
+from shardir.passes.autodiff.forward_regions import HANDLERS as REGIONS
+from shardir.passes.autodiff.pushforward import Pushforward
+from shardir.passes.autodiff.regions import split_by_dependence
+from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_residuals
+from shardir.passes.autodiff.vjp import check_differentiable
+from shardir.passes.rewriting import all_values, used_names
+
+_HANDLERS = {**CONTROL, **MANUAL, **REGIONS}
+
+
+def jvp(function: Function, wrt: Sequence[int]) -> Function:
+    """Return the function with tangents: (arguments..., tangents...) -> (results..., tangents...).
+
+    `wrt` are the indices of the parameters with tangents, in the order of the tangents. All
+    floating-point and complex results have tangents, which are zero if they do not depend on these
+    parameters. A tangent has the type of its value.
+
+    Raises `DifferentiateError` for parameters of other types, and for operations without a
+    derivative rule.
+    """
+    body = function.body
+    if function.spmd is not None:
+        raise DifferentiateError(
+            f"@{function.name} is a per-device program; differentiate before 'partition'"
+        )
+    chosen = [check_differentiable(function, "parameter", body.params, i) for i in wrt]
+    way = Pushforward(Builder(used_names(function)), _HANDLERS)
+    params = [way.b.param(value.type) for value in chosen]
+    for value, tangent in zip(chosen, params, strict=True):
+        known = way.get(value)
+        way.give(value, tangent if known is None else way.b.add(known, tangent))
+    way.run(eliminate_dead_operations(body.ops, body.returns))
+    moving = [value for value in body.returns if value.type.dtype in INEXACT]
+    tangents = []
+    for value in moving:
+        way.b.why = f"%{value.name} is independent of the inputs"
+        tangents.append(way.whole(value))
+    made = way.block((*body.params, *params), (*body.returns, *tangents))
+    wishes = dict(zip(params, chosen, strict=True))
+    for value, tangent in way.tangents.items():
+        wishes.setdefault(tangent, value)
+    results = (*function.results, *(None for _ in tangents))
+    return Function(f"{function.name}.jvp", _name_tangents(function, made, wishes), results)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearizedForward:
+    """A function and its derivative at the point of evaluation.
+
+    `forward` has the function's parameters and returns its results and then `residuals` more
+    values. `pushforward` takes those and tangents, and returns tangents; it may be called many
+    times.
+    """
+
+    forward: Function
+    pushforward: Function
+    residuals: int
+
+
+def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForward:
+    """Return `jvp` as two functions connected by residuals.
+
+    The first one computes the derivative's coefficients, except for loops that carry tangents,
+    which run again in the second. Raises `DifferentiateError` as `jvp` does.
+    """
+    body, ahead = function.body, jvp(function, wrt)
+    known, names = set(all_values(body)), used_names(ahead)
+    count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
+    more = [op for op in ahead.body.ops if not known.issuperset(op.results)]
+    still, moved = split_by_dependence(
+        eliminate_dead_operations(more, tangents), ahead.body.params[count:]
+    )
+    moving = Block(ahead.body.params[count:], tuple(moved), tangents)
+    body = replace(body, ops=(*body.ops, *still))
+    handover = find_residuals(body, moving, names)
+    params = {value: replace(value) for value in handover.saved}
+    whole = Block(
+        (*params.values(), *moving.params), (*handover.again, *moving.ops), moving.returns
+    )
+    return LinearizedForward(
+        Function(
+            f"{function.name}.forward",
+            replace(body, returns=(*body.returns, *handover.saved)),
+            (*function.results, *(None for _ in params)),
+        ),
+        Function(
+            f"{function.name}.pushforward",
+            substitute(whole, handover.new | params),
+            (None,) * len(tangents),
+        ),
+        len(params),
+    )
+
+
+def _name_tangents(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:
+    """Return the block with names for new values: a tangent is named after its value."""
+    known = list(all_values(function.body))
+    old, names = set(known), UniqueNames([value.name for value in known])
+    new: dict[Value, Value] = {}
+    for value in dict.fromkeys(all_values(made)):
+        if value not in old:
+            wish = f"{wishes[value].name}.tangent" if value in wishes else value.name
+            new[value] = replace(value, name=names.fresh("" if wish.isdigit() else wish))
+    return substitute(made, new)

@@ -1,0 +1,334 @@
+"""Make explicit where a replicated value becomes a varying one, by `vary` operations (JAX's
+`pvary`).
+
+before: `%y = mul(%w, %x)`, where `%x` varies along `a` and `%w` does not
+after:  `%w.each = vary(%w, axes=[a])`, `%y = mul(%w.each, %x)`
+
+Both differentiation modes need this: afterwards the operands of each operation vary along the same
+axes, so that its declared transpose is valid. The transpose of `vary` is a sum over the devices,
+and that of a sum over the devices (an `all-reduce` that is `shared`) is `vary`. Cotangents of
+replicated values are replicated, and need no communication.
+
+A value becomes varying once, where it is defined, and not in the loop or branch that uses it: its
+cotangents are added up on each device first, and summed over the devices once. A branch that only
+some devices execute contains no such sum.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from shardir.errors import DifferentiateError
+from shardir.ir.builder import Builder, UniqueNames
+from shardir.ir.host_function import HostFunction, host_function_of
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Symbol
+from shardir.ir.sharding import Axes
+from shardir.ir.types import INEXACT
+from shardir.op_rules.vma import NOT_VARYING, Varying
+from shardir.ops.shape.rearrangements import reshape
+from shardir.passes.autodiff.pullback import error
+from shardir.passes.autodiff.varying import (
+    divergent_axes,
+    infer_varying_axes,
+    union_of_varying_axes,
+    vma_of,
+)
+
+RuleBlocks = tuple[Block, ...]
+OutsideVarying = Callable[[Value], Varying]
+CUSTOM_RULE_OPERATIONS = ("custom-jvp", "custom-vjp")
+"""Operations with rules of the user, which are made explicit when they are instantiated."""
+
+
+def make_varying_explicit(
+    block: Block,
+    known: Mapping[Value, Varying],
+    axes: Axes,
+    names: UniqueNames,
+    *,
+    returns: Sequence[Varying] | None = None,
+    within: Varying = NOT_VARYING,
+    outside: OutsideVarying | None = None,
+) -> Block:
+    """Return the block with `vary` operations where values become varying along `axes`.
+
+    `known` holds the varying axes of parameters and captured values; `returns` the minimum varying
+    axes of the results. Only some devices along `within` run the block. New values take names from
+    `names`. Derivative rules may use values whose varying axes `outside` returns.
+    """
+    found = infer_varying_axes(block, known, axes, within)
+    making = _VaryInserter(found, axes, names, outside)
+    return making.block(block, within, returns)
+
+
+class _VaryInserter:
+    def __init__(
+        self,
+        found: dict[Value, Varying],
+        axes: Axes,
+        names: UniqueNames,
+        outside: OutsideVarying | None,
+    ) -> None:
+        self.found, self.axes, self.names, self.outside = found, axes, names, outside
+        self.top: Builder | None = None
+        self.homes: dict[Value, Builder] = {}
+        """Block in which each value is defined; the outermost one for captured values."""
+        self.broadcasts: dict[Value, Op] = {}
+        self.made: dict[tuple[Value, Axes], Value] = {}
+
+    def block(
+        self, block: Block, within: Varying, returns: Sequence[Varying] | None = None
+    ) -> Block:
+        b = Builder(self.names)
+        self.top = self.top or b
+        self.homes.update(dict.fromkeys(block.params, b))
+        for op in block.ops:
+            b.loc, b.why = op.loc, op.why
+            made = self.op(op, b, within)
+            b.append(made)
+            self.homes.update(dict.fromkeys(made.results, b))
+            if made.name == "broadcast":
+                self.broadcasts[made.result] = made
+        wanted = (NOT_VARYING,) * len(block.returns) if returns is None else returns
+        given = tuple(self.one(v, w) for v, w in zip(block.returns, wanted, strict=True))
+        return Block(block.params, tuple(b.ops), given)
+
+    def op(self, op: Op, b: Builder, within: Varying) -> Op:
+        if op.name in CUSTOM_RULE_OPERATIONS:
+            return self.region(op, within)
+        if op.name == "manual_computation":
+            operands = self.each(op.operands, within)
+            return replace(op, operands=operands, blocks=self.blocks(op, within))
+        if op.edges():
+            return self.rewrite_edges(op, within)
+        if op.blocks:
+            operands = self.each(
+                op.operands, union_of_varying_axes(tuple(op.uses()), self.found) | within
+            )
+            return replace(op, operands=operands, blocks=self.blocks(op, within))
+        varies = [self.found.get(value, NOT_VARYING) | within for value in op.operands]
+        pairs = zip(op.operands, vma_of(op, varies, self.axes).operands, strict=True)
+        op = replace(op, operands=tuple(self.one(value, axes) for value, axes in pairs))
+        if op.name == "all-reduce":
+            return self.all_reduce(op, b)
+        return self.vary(op) if op.name == "vary" else op
+
+    def blocks(self, op: Op, within: Varying) -> RuleBlocks:
+        return tuple(self.block(block, within) for block in op.blocks)
+
+    def all_reduce(self, op: Op, b: Builder) -> Op:
+        """Split an all-reduce into the sum along other axes and then the shared one along manual
+        axes."""
+        own = tuple(axis for axis in op.attrs["axes"] if axis in self.axes)
+        others = tuple(axis for axis in op.attrs["axes"] if axis not in self.axes)
+        if not own:
+            return op
+        if others:
+            (operand,) = op.operands
+            attrs = {name: attr for name, attr in op.attrs.items() if name != "shared"}
+            part: Value = b.emit(op.spec, operand, **{**attrs, "axes": others})
+            self.found[part] = self.found.get(operand, NOT_VARYING)
+            self.homes[part] = b
+            op = replace(op, operands=(part,))
+        return replace(op, attrs={**op.attrs, "axes": own, "shared": True})
+
+    def vary(self, op: Op) -> Op:
+        """Drop the axes of a `vary` along which its operand varies already."""
+        there = self.found.get(op.operands[0], NOT_VARYING)
+        axes = tuple(a for a in op.attrs["axes"] if a not in self.axes or a not in there)
+        if not axes:
+            return Op(reshape, op.operands, op.results, {}, (), op.loc, op.why)
+        return replace(op, attrs={**op.attrs, "axes": axes})
+
+    def rewrite_edges(self, op: Op, within: Varying) -> Op:
+        """Rewrite loops and branches: a carried value has the same varying axes before and after an
+        iteration."""
+        # Edges name values, and one value may enter in several positions. A distinct copy for each
+        # position keeps the positions distinguishable.
+        starts = tuple(map(replace, op.operands))
+        ends = tuple(
+            Block(each.params, (), tuple(map(replace, each.returns))) for each in op.blocks
+        )
+        wants: dict[Value, Varying] = {}
+        for edge in replace(op, operands=starts, blocks=ends).edges():
+            wants.update(
+                dict.fromkeys(edge.sources, union_of_varying_axes(edge.targets[:1], self.found))
+            )
+
+        def wanted_axes(places: Sequence[Value]) -> list[Varying]:
+            return [wants.get(place, NOT_VARYING) for place in places]
+
+        pairs = zip(op.operands, wanted_axes(starts), strict=True)
+        operands = tuple(self.one(value, axes) for value, axes in pairs)
+        here = within | divergent_axes(op, self.found)
+        blocks = tuple(
+            self.block(block, here, wanted_axes(places.returns))
+            for block, places in zip(op.blocks, ends, strict=True)
+        )
+        return replace(op, operands=operands, blocks=blocks)
+
+    def region(self, op: Op, within: Varying) -> Op:
+        """Rewrite a function with a derivative rule. Its operands keep their varying axes, to which
+        the rule applies."""
+        pairs = [(v, self.found.get(v, NOT_VARYING) | within) for v in op.operands]
+        operands = tuple(self.one(value, axes) for value, axes in pairs)
+        ends = [self.found.get(value, NOT_VARYING) for value in op.results]
+        first = self.block(op.blocks[0], within, ends)
+        op = replace(op, operands=operands)
+        finish = partial(_rewrite_rule, op, [a for _, a in pairs], ends, self, within)
+        trace = host_function_of(op.attrs["rule"])
+        if len(op.blocks) > 1:
+            return replace(op, blocks=(first, *finish(op.blocks[1:])))
+        if trace is None:
+            return replace(op, blocks=(first,))
+        rule = HostFunction(op.attrs["rule"], lambda moves: finish(trace(moves)))
+        return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
+
+    def known(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
+        """Return the varying axes of the block of a rule, whose parameters vary along `starts`."""
+        known = {**self.found, **dict(zip(block.params, starts, strict=True))}
+        if self.outside is not None:
+            for value in block.captures():
+                if value not in known:
+                    known[value] = self.outside(value)
+        return known
+
+    def each(self, values: Sequence[Value], wanted: Varying) -> tuple[Value, ...]:
+        return tuple(self.one(value, wanted) for value in values)
+
+    def one(self, value: Value, wanted: Varying) -> Value:
+        """Return the value, varying at least along the wanted axes."""
+        missing = wanted - self.found.get(value, NOT_VARYING)
+        axes = tuple(axis for axis in self.axes if axis in missing)
+        if not axes or value.type.dtype not in INEXACT:
+            return value
+        if (value, axes) not in self.made:
+            home = self.homes.get(value, self.top)
+            assert home is not None
+            source = self.broadcasts.get(value)
+            if source is None:
+                made: Value = home.vary(value, axes=axes, name=f"{value.name}.each")
+            else:  # The sum is cheaper before the broadcast.
+                operand = self.one(source.operands[0], wanted)
+                name = self.names.fresh(f"{value.name}.each")
+                made = replace(value, name=name)
+                home.append(replace(source, operands=(operand,), results=(made,)))
+            self.found[made] = self.found.get(value, NOT_VARYING) | frozenset(axes)
+            self.homes[made] = home
+            self.made[value, axes] = made
+        return self.made[value, axes]
+
+
+def _rewrite_rule(
+    op: Op,
+    starts: Sequence[Varying],
+    ends: Sequence[Varying],
+    making: _VaryInserter,
+    within: Varying,
+    blocks: RuleBlocks,
+) -> RuleBlocks:
+    """Return the explicit blocks of a rule; `starts` and `ends` are the varying axes of operands
+    and results.
+
+    A tangent and a cotangent vary along the axes of their value. A gradient that varies along more
+    axes than its operand is the contribution of each device.
+    """
+    count = len(op.operands) - op.attrs.get("closed", 0)
+    moving = [a for v, a in zip(op.operands[:count], starts, strict=False) if _is_differentiable(v)]
+    moved = [a for v, a in zip(op.results, ends, strict=True) if _is_differentiable(v)]
+    if op.name == "custom-jvp":
+        (rule,) = blocks
+        what = [*("result" for _ in ends), *("tangent" for _ in moved)]
+        return (
+            _rewrite_rule_block(
+                op, rule, [*starts, *moving], [*ends, *moved], what, making, within
+            ),
+        )
+    ahead, back = blocks
+    found = infer_varying_axes(ahead, making.known(ahead, starts), making.axes, within)
+    residuals = [found.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
+    names = [*("result" for _ in ends), *("" for _ in residuals)]
+    ahead = _rewrite_rule_block(op, ahead, starts, [*ends, *residuals], names, making, within)
+    given = [*residuals, *moved, *starts[count:]]
+    return ahead, _rewrite_rule_block(op, back, given, moving, ["" for _ in moving], making, within)
+
+
+def _is_differentiable(value: Value) -> bool:
+    return value.type.dtype in INEXACT
+
+
+def _rewrite_rule_block(
+    op: Op,
+    block: Block,
+    starts: Sequence[Varying],
+    ends: Sequence[Varying],
+    what: Sequence[str],
+    making: _VaryInserter,
+    within: Varying,
+) -> Block:
+    """Return an explicit block of a rule whose results vary along `ends`.
+
+    Results that `what` names must not vary along more axes; others are summed.
+    """
+    known = making.known(block, starts)
+    made = make_varying_explicit(
+        block,
+        known,
+        making.axes,
+        making.names,
+        returns=ends,
+        within=within,
+        outside=making.outside,
+    )
+    found = infer_varying_axes(made, known, making.axes, within)
+    b = Builder(making.names, op.loc)
+    returns = []
+    for value, end, name in zip(made.returns, ends, what, strict=True):
+        more = found.get(value, NOT_VARYING) - end
+        axes = tuple(axis for axis in making.axes if axis in more)
+        if axes and _is_differentiable(value) and name:
+            raise _varies_more_error(op, name)
+        if axes and _is_differentiable(value):
+            b.why = f"what the devices contribute to a gradient of {op.attrs['rule']}"
+            value = b.all_reduce(value, axes=axes, op=Symbol("add"), shared=True)
+        returns.append(value)
+    return Block(made.params, (*made.ops, *b.ops), tuple(returns))
+
+
+def _varies_more_error(op: Op, what: str) -> DifferentiateError:
+    return error(
+        f"the rule of {op.attrs['rule']} returns a {what} that may differ between devices, "
+        f"but the result of {op.attrs['rule']} is replicated; reduce it as the function does, for "
+        "example by lax.psum",
+        op,
+    )
+
+
+def remove_explicit_varying(axes: Axes, *blocks: Block) -> tuple[Block, ...]:
+    """Return the blocks without the `vary` operations and shared sums of `explicit` along `axes`.
+
+    Later blocks may use values of earlier ones.
+    """
+    gone = frozenset(axes)
+    new: dict[Value, Value] = {}
+
+    def rebuilt(block: Block) -> Block:
+        ops = []
+        for op in block.ops:
+            operands = tuple(new.get(v, v) for v in op.operands)
+            attrs = op.attrs
+            if op.name == "vary":
+                left = tuple(axis for axis in attrs["axes"] if axis not in gone)
+                if not left:
+                    new[op.result] = operands[0]
+                    continue
+                attrs = {**attrs, "axes": left}
+            elif "shared" in attrs and gone & set(attrs["axes"]):
+                # The shared sum along other axes is made explicit again before the next derivative.
+                attrs = {name: attr for name, attr in attrs.items() if name != "shared"}
+            blocks = tuple(map(rebuilt, op.blocks))
+            ops.append(replace(op, operands=operands, attrs=attrs, blocks=blocks))
+        return Block(block.params, tuple(ops), tuple(new.get(v, v) for v in block.returns))
+
+    return tuple(map(rebuilt, blocks))

@@ -1,0 +1,99 @@
+"""Reverse mode through one block: from cotangents of results to cotangents of operands.
+
+Operations are visited from last to first. Each takes the cotangents of its results, which are
+complete by then, and its vjp rule adds to the cotangents of its operands. A missing cotangent is
+zero and costs nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shardir.errors import DifferentiateError
+from shardir.ir.builder import Builder
+from shardir.ir.module import Op, Value
+
+Cotangents = tuple[Value | None, ...]
+"""Cotangents of the results of an operation; `None` is zero."""
+Handler = Callable[["Pullback", Op, Cotangents], Op | tuple[Op, ...]]
+"""Pulls cotangents back through an operation with blocks.
+
+Returns the operation extended by the residuals it must pass on, or the operations that replace it.
+"""
+
+
+class Pullback:
+    """Emits the backward operations of a block into the builder `b`.
+
+    `given` holds the cotangents accumulated so far. `active` are the values that have cotangents;
+    `wishes` maps a cotangent to the value that it belongs to, after which it can be named.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        active: set[Value],
+        handlers: Mapping[str, Handler],
+        wishes: dict[Value, Value] | None = None,
+    ) -> None:
+        self.b = b
+        self.active = active
+        self.handlers = handlers
+        self.wishes: dict[Value, Value] = {} if wishes is None else wishes
+        self.given: dict[Value, Value] = {}
+
+    def inner(self) -> "Pullback":
+        """Return the pullback of a nested block."""
+        b = self.b.inner()
+        b.why = self.b.why
+        return Pullback(b, self.active, self.handlers, self.wishes)
+
+    def give(self, value: Value, cotangent: Value | None) -> None:
+        """Add to the cotangent of a value; `None` is zero."""
+        if cotangent is None or value not in self.active:
+            return
+        known = self.given.get(value)
+        self.given[value] = cotangent if known is None else self.b.add(known, cotangent)
+
+    def take(self, value: Value) -> Value | None:
+        """Return the complete cotangent of a value."""
+        cotangent = self.given.pop(value, None)
+        if cotangent is not None:
+            self.wishes.setdefault(cotangent, value)
+        return cotangent
+
+    def run(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """Pull back through `ops`; return them extended by the residuals they must pass on."""
+        forward: list[Op] = []
+        loc, why = self.b.loc, self.b.why
+        for op in reversed(ops):
+            cotangents = tuple(map(self.take, op.results))
+            if any(g is not None for g in cotangents):
+                self.b.loc = op.loc
+                self.b.why = f"gradient of %{op.results[0].name}"
+                made = self._through(op, cotangents)
+                forward += reversed(made) if isinstance(made, tuple) else [made]
+            else:
+                forward.append(op)
+        self.b.loc, self.b.why = loc, why
+        return tuple(reversed(forward))
+
+    def _through(self, op: Op, cotangents: tuple[Value | None, ...]) -> Op | tuple[Op, ...]:
+        if op.name in self.handlers:
+            return self.handlers[op.name](self, op, cotangents)
+        if op.spec.vjp is None:
+            raise error(f"%{op.results[0].name} = {op.name} has no derivative", op)
+        g = cotangents[0] if len(op.results) == 1 else cotangents
+        made = op.spec.vjp(self.b, g, *op.operands, *op.results, **op.attrs)
+        for value, cotangent in zip(op.operands, made, strict=True):
+            if cotangent is not None and value in self.active and cotangent.type != value.type:
+                raise error(
+                    f"the vjp rule of {op.name} makes {cotangent.type} for "
+                    f"%{value.name}: {value.type}",
+                    op,
+                )
+            self.give(value, cotangent)
+        return op
+
+
+def error(message: str, op: Op | None) -> DifferentiateError:
+    """Return a `DifferentiateError` that names the line of the user's program."""
+    return DifferentiateError(f"{message}\n --> {op.loc}" if op and op.loc else message)

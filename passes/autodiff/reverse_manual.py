@@ -1,0 +1,255 @@
+"""Reverse-mode rule of manual computations: cotangents have the shardings of their values.
+
+Each device pulls back through its own operations. With inferred varying axes (`check_vma=true`),
+`make_varying_explicit` marks where a value becomes varying, and cotangents are summed there. An
+operand that is and stays replicated along an axis needs no sum, and the cotangent of a replicated
+result is not divided.
+
+With `check_vma=false` every value varies along all manual axes. An operand that is replicated along
+an axis then becomes varying on entry, so its gradient is summed over the devices. A result that is
+declared replicated along an axis is the mean over the devices: each gets an equal part of its
+cotangent.
+
+Residuals remain on the devices, stacked along a leading dimension that is sharded over the axes
+along which they vary; a replicated residual is one value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shardir.ir.builder import Builder, as_values, substitute
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Symbol
+from shardir.ir.sharding import Axes, Axis, count_positions
+from shardir.op_rules.vma import NOT_VARYING, Varying
+from shardir.ops.control_flow.manual_computation import (
+    ManualDimAxes,
+    manual_computation,
+    manual_global_type,
+)
+from shardir.passes.autodiff.activity import active_values
+from shardir.passes.autodiff.make_varying import make_varying_explicit, remove_explicit_varying
+from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback, error
+from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_residuals
+from shardir.passes.autodiff.varying import infer_varying_axes, sharding_axes
+
+
+def _replicated_axes(axes: Axes, cuts: ManualDimAxes) -> Axes:
+    """Return the manual axes along which a tensor is replicated."""
+    used = sorted(axis for dim in cuts for axis in dim)
+    left: list[Axis] = []
+    for axis in axes:
+        start = axis.pre
+        for part in used:
+            if axis.contains(part):
+                if start < part.pre:
+                    left.append(Axis(axis.name, start, part.pre // start))
+                start = part.next
+        if start < axis.next:
+            left.append(Axis(axis.name, start, axis.next // start))
+    return tuple(left)
+
+
+@dataclass(frozen=True)
+class _VaryingTypes:
+    """The manual axes along which the values of one computation vary.
+
+    `inferred` states whether they follow from the operations; otherwise all values vary along all
+    axes.
+    """
+
+    op: Op
+    inferred: bool
+
+    @classmethod
+    def of(cls, op: Op) -> "_VaryingTypes":
+        axes = op.attrs["axes"]
+        cuts = (*op.attrs["in_axes"], *op.attrs["out_axes"])
+        whole = all(axis in axes for each in cuts for axis in sharding_axes(each))
+        return cls(op, op.attrs.get("check_vma", True) and whole)
+
+    @property
+    def axes(self) -> Axes:
+        axes: Axes = self.op.attrs["axes"]
+        return axes
+
+    def found(self, body: Block) -> Mapping[Value, Varying]:
+        """Return the varying axes of each value; empty for an unchecked computation."""
+        if not self.inferred:
+            return {}
+        known = {
+            param: sharding_axes(cuts)
+            for param, cuts in zip(body.params, self.op.attrs["in_axes"], strict=True)
+        }
+        return infer_varying_axes(body, known, self.axes)
+
+    def explicit(self, outer: Pullback) -> Block:
+        """Return the body with `vary` where a value becomes varying."""
+        (body,) = self.op.blocks
+        if not self.inferred:
+            return body
+        ends = [sharding_axes(cuts) for cuts in self.op.attrs["out_axes"]]
+        made = make_varying_explicit(body, self.found(body), self.axes, outer.b.names, returns=ends)
+        chosen = [param for param in made.params if param in outer.active]
+        outer.active |= active_values(made, chosen)
+        return made
+
+    def summed(self, index: int) -> Axes:
+        """Return the axes along which the gradient of a parameter has yet to be summed."""
+        return () if self.inferred else _replicated_axes(self.axes, self.op.attrs["in_axes"][index])
+
+    def axes_to_divide(self, index: int, varies: Varying) -> Axes:
+        """Return the axes along which a result varies although it is declared replicated."""
+        rest = _replicated_axes(self.axes, self.op.attrs["out_axes"][index])
+        return tuple(axis for axis in rest if axis in varies) if self.inferred else rest
+
+    def front(self, varies: Varying) -> Axes:
+        """Return the axes along which a value varies."""
+        return tuple(a for a in self.axes if a in varies) if self.inferred else self.axes
+
+
+def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
+    """Pull back by another manual computation along the same axes."""
+    types = _VaryingTypes.of(op)
+    axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
+    if not types.inferred:
+        _check_custom_rules(op)
+    body = types.explicit(outer)
+    varies = types.found(body)
+    pullback = outer.inner()
+    b = pullback.b
+
+    # Cotangents have the shardings of the results.
+    given = [i for i, g in enumerate(cotangents) if g is not None]
+    params = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in given]
+    for i, param in zip(given, params, strict=True):
+        share = count_positions(types.axes_to_divide(i, varies.get(body.returns[i], NOT_VARYING)))
+        piece = param if share == 1 else b.div(param, b.full(share, param.type))
+        pullback.give(body.returns[i], piece)
+    forward = replace(body, ops=pullback.run(body.ops))
+    found = [(i, g) for i, p in enumerate(body.params) if (g := pullback.take(p)) is not None]
+    returns = []
+    for i, gradient in found:
+        if rest := types.summed(i):
+            gradient = b.all_reduce(gradient, axes=rest, op=Symbol("add"))
+        returns.append(gradient)
+    if not returns:
+        return op
+    back = Block(tuple(params), eliminate_dead_operations(b.ops, returns), tuple(returns))
+    forward, back = remove_explicit_varying(axes, forward, back)
+
+    saving = _ManualResiduals(outer, types, forward)
+    back = saving.add_residuals(back)
+    made = as_values(
+        outer.b.emit(
+            manual_computation,
+            *(g for i in given if (g := cotangents[i]) is not None),
+            *saving.operands,
+            blocks=(back,),
+            **{
+                **op.attrs,
+                "in_axes": (*(outs[i] for i in given), *saving.cuts),
+                "out_axes": tuple(ins[i] for i, _ in found),
+            },
+        )
+    )
+    for (i, _), gradient in zip(found, made, strict=True):
+        outer.give(op.operands[i], gradient)
+    return saving.op
+
+
+def _check_custom_rules(op: Op) -> None:
+    """Raise `DifferentiateError` for a custom_vjp that would be given partial cotangents.
+
+    With `check_vma=false` devices that share a value each have a part of its cotangent. Linear
+    operations are correct on parts; a custom rule of a function that ends in a sum over devices
+    would be given only a part.
+    """
+    (body,) = op.blocks
+    rules = [each for each in body.walk() if each.name == "custom-vjp"]
+    if not rules:
+        return
+    known = {
+        param: sharding_axes(cuts)
+        for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
+    }
+    found = infer_varying_axes(body, known, op.attrs["axes"])
+    for each in rules:
+        sums = any(inner.name == "all-reduce" for inner in each.blocks[0].walk())
+        own = frozenset(op.attrs["axes"])
+        if sums and any(not own <= found.get(value, frozenset()) for value in each.results):
+            raise error(
+                f"%{each.results[0].name} = {each.attrs['rule']} has a custom_vjp and a "
+                "result that is a sum over devices, which check_vma=False does not "
+                "detect; move the sum out of it, or leave check_vma true",
+                each,
+            )
+
+
+class _ManualResiduals:
+    """Lets a manual computation return the residuals of its reverse.
+
+    `op` is the extended computation; `operands` are the residuals, sharded by `cuts`, in the order
+    in which `add_residuals` adds parameters.
+    """
+
+    def __init__(self, outer: Pullback, types: _VaryingTypes, forward: Block) -> None:
+        self.op, self.operands, self.cuts = types.op, list[Value](), list[ManualDimAxes]()
+        self._names, self._types, self._forward = outer.b.names, types, forward
+
+    def add_residuals(self, back: Block) -> Block:
+        """Return `back` with parameters for its residuals."""
+        forward, op = self._forward, self.op
+        handover = find_residuals(forward, back, self._names)
+        varies = self._types.found(forward)
+        seen = dict(zip(forward.params, zip(op.operands, op.attrs["in_axes"], strict=True),
+                        strict=True))  # fmt: skip
+        for value, result, cuts in zip(
+            forward.returns, op.results, op.attrs["out_axes"], strict=True
+        ):
+            seen.setdefault(value, (result, cuts))
+        stacking, opening = Builder(self._names, op.loc), Builder(self._names, op.loc)
+        more: list[tuple[Value, Value, ManualDimAxes]] = []
+        params, new = [], dict(handover.new)
+        for value in handover.saved:
+            if value in seen:
+                operand, cuts = seen[value]
+                param = Value(value.type, self._names.fresh(value.name))
+                new[value] = param
+            else:
+                saved = self._names.fresh(f"{value.name.removesuffix('.saved')}.saved")
+                shards = self._types.front(varies.get(value, NOT_VARYING))
+                kept, cuts = value, ((),) * value.type.rank
+                if shards:
+                    cuts = (shards, *cuts)
+                    kept = stacking.reshape(
+                        value, result=value.type.with_shape((1, *value.type.shape))
+                    )
+                operand = Value(manual_global_type(kept.type, cuts, op.attrs["axes"]), saved)
+                more.append((kept, operand, cuts))
+                param = Value(kept.type, self._names.fresh(value.name))
+                new[value] = opening.reshape(param, result=value.type) if shards else param
+            params.append(param)
+            self.operands.append(operand)
+            self.cuts.append(cuts)
+        self.op = replace(
+            op,
+            results=(*op.results, *(operand for _, operand, _ in more)),
+            attrs={
+                **op.attrs,
+                "out_axes": (*op.attrs["out_axes"], *(cuts for _, _, cuts in more)),
+            },
+            blocks=(
+                Block(
+                    forward.params,
+                    (*forward.ops, *stacking.ops),
+                    (*forward.returns, *(value for value, _, _ in more)),
+                ),
+            ),
+        )
+        whole = Block((*back.params, *params), (*handover.again, *back.ops), back.returns)
+        renamed = substitute(whole, new)
+        return replace(renamed, ops=(*opening.ops, *renamed.ops))
+
+
+HANDLERS: dict[str, Handler] = {"manual_computation": _pull_manual}

@@ -1,0 +1,181 @@
+"""Reverse-mode rules of regions.
+
+A checkpoint saves its operands and the values that its policy selects; the backward computation
+recomputes the others behind a barrier, so that no pass merges them with the forward computation. A
+custom_vjp runs its forward rule instead of its block, and its backward rule for the gradient. The
+rule of a custom_jvp is linear in the tangents, so it is pulled back through.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from shardir.ir.builder import copy_op, inline, substitute
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import INEXACT
+from shardir.passes.autodiff.activity import active_values
+from shardir.passes.autodiff.checkpoint_policies import is_saved, saves_everything
+from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback
+from shardir.passes.autodiff.regions import (
+    check_closed,
+    inline_block,
+    inline_region,
+    instantiate_rule,
+    split_by_dependence,
+)
+from shardir.passes.autodiff.residuals import eliminate_dead_operations
+
+
+def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
+    (body,) = op.blocks
+    save = op.attrs.get("save", ())
+    forward, places = inline_block(body, op.operands, op.results, op)
+    if saves_everything(save):
+        for result, cotangent in zip(op.results, cotangents, strict=True):
+            outer.give(result, cotangent)
+        return outer.run(forward)
+
+    b = outer.b
+    b.why = f"recomputed for the gradient of %{op.results[0].name}"
+    inputs = list(dict.fromkeys((*op.operands, *body.captures())))
+    given = _behind_barrier(outer, op, [*inputs, *(g for g in cotangents if g is not None)])
+    seen = dict(zip(inputs, given, strict=False))
+    given_back = iter(given[len(inputs) :])
+
+    new = {**seen, **{p: seen[x] for p, x in zip(body.params, op.operands, strict=True)}}
+    again = [replace(copy_op(inner, new, b.names), why=b.why) for inner in body.ops]
+    way = outer.inner()
+    moving = [seen[x] for x in inputs if x in outer.active]
+    way.active = active_values(Block((), tuple(again), ()), moving)
+    for value, cotangent in zip(body.returns, cotangents, strict=True):
+        way.give(new.get(value, value), None if cotangent is None else next(given_back))
+    rerun = way.run(again)
+    gradients = [(x, way.take(seen[x])) for x in inputs]
+
+    # Saved values have been computed by the forward computation, and so have operations with
+    # effects.
+    known = {
+        new[value]: places.get(value, value)
+        for inner in body.ops
+        if inner.spec.effect or is_saved(save, inner)
+        for value in inner.results
+    }
+    rerun = tuple(o for o in rerun if not o.spec.effect and not known.keys() >= set(o.results))
+    whole = substitute(Block((), (*rerun, *way.b.ops), ()), known).ops
+    found = [(x, known.get(g, g)) for x, g in gradients if g is not None]
+    again_ops = eliminate_dead_operations(whole, [g for _, g in found])
+    if given and b.ops and b.ops[-1].results == tuple(given):
+        b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in found])
+    b.ops.extend(again_ops)
+    originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
+    for cotangent, value in way.wishes.items():
+        way.wishes[cotangent] = originals.get(value, value)
+    for x, cotangent in found:
+        outer.give(x, cotangent)
+    return forward
+
+
+def _restrict_barrier(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) -> list[Op]:
+    """Return the barrier restricted to the values that are used behind it."""
+    used = set(returns).union(*(op.uses() for op in ops))
+    pairs = zip(barrier.operands, barrier.results, strict=True)
+    kept = [(operand, result) for operand, result in pairs if result in used]
+    if not kept:
+        return []
+    operands, results = zip(*kept, strict=True)
+    return [replace(barrier, operands=operands, results=results)]
+
+
+def _behind_barrier(outer: Pullback, op: Op, values: Sequence[Value]) -> list[Value]:
+    if not op.attrs.get("barrier", True):
+        return list(values)
+    made = outer.b.optimization_barrier(*values)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _pull_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
+    moves = [value in outer.active for value in op.operands]
+    check_closed(op, moves)
+    ahead, back = instantiate_rule(op, outer.b, moves)
+    forward, places = inline_block(ahead, op.operands, op.results, op)
+    residuals = [places.get(value, value) for value in ahead.returns[len(op.results) :]]
+    count = len(op.operands) - op.attrs.get("closed", 0)
+    given = list(_materialize_cotangents(outer, op, cotangents))
+    made = inline(outer.b, back, [*residuals, *given, *op.operands[count:]])
+    moving = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
+    for x, gradient in zip(moving, made, strict=True):
+        outer.give(x, gradient)
+    return forward
+
+
+def _materialize_cotangents(outer: Pullback, op: Op, cotangents: Cotangents) -> Iterator[Value]:
+    """Yield the cotangents of the differentiable results, with zeros materialized."""
+    for result, cotangent in zip(op.results, cotangents, strict=True):
+        if result.type.dtype in INEXACT:
+            yield outer.b.full(0, result.type) if cotangent is None else cotangent
+
+
+def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
+    moves = [value in outer.active for value in op.operands]
+    check_closed(op, moves)
+    (rule,) = instantiate_rule(op, outer.b, moves)
+    b, count, known = outer.b, len(op.operands), len(op.results)
+    tangents, slopes = rule.params[count:], rule.returns[known:]
+    still, moved = split_by_dependence(rule.ops, tangents)
+    moved = _inline_custom_jvps(moved, active_values(Block((), tuple(moved), ()), tangents))
+
+    way = outer.inner()
+    way.active = active_values(Block((), tuple(moved), ()), tangents)
+    moving = [g for y, g in zip(op.results, cotangents, strict=True) if y.type.dtype in INEXACT]
+    for slope, cotangent in zip(slopes, moving, strict=True):
+        way.give(slope, cotangent)
+    rerun = way.run(moved)
+    gradients = [way.take(tangent) for tangent in tangents]
+
+    # The operations that depend on tangents are linear in them: zero tangents give the primal
+    # results.
+    zero = b.inner()
+    nothing = {tangent: zero.full(0, tangent.type) for tangent in tangents}
+    returns = rule.returns[:known]
+    used = Block((), tuple(way.b.ops), ()).captures()
+    kept = eliminate_dead_operations(rerun, [*returns, *used])
+    whole = substitute(Block(rule.params[:count], (*zero.ops, *still, *kept), returns), nothing)
+    forward, places = inline_block(whole, op.operands, op.results, op)
+    new = {**dict(zip(rule.params[:count], op.operands, strict=True)), **places, **nothing}
+    back = substitute(Block((), tuple(way.b.ops), ()), new)
+    b.ops.extend(back.ops)
+    owners = [x for x in op.operands[: count - op.attrs.get("closed", 0)]]
+    movable = [x for x in owners if x.type.dtype in INEXACT]
+    for x, gradient in zip(movable, gradients, strict=True):
+        if gradient is not None:
+            outer.give(x, new.get(gradient, gradient))
+    return forward
+
+
+def _inline_custom_jvps(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
+    """Return the operations with each custom_jvp that depends on a tangent inlined.
+
+    A rule is linear in the tangents. A rule that calls its own function on tangents would otherwise
+    instantiate itself without end.
+    """
+    made: list[Op] = []
+    for op in ops:
+        if op.name == "custom-jvp" and any(value in moving for value in op.operands):
+            inner = inline_region(op)
+            moving |= active_values(Block((), inner, ()), [x for x in op.operands if x in moving])
+            made += _inline_custom_jvps(inner, moving)
+        elif op.blocks and op.name != "custom-jvp":
+            blocks = tuple(
+                replace(block, ops=tuple(_inline_custom_jvps(block.ops, moving)))
+                for block in op.blocks
+            )
+            made.append(replace(op, blocks=blocks))
+        else:
+            made.append(op)
+    return made
+
+
+HANDLERS: dict[str, Handler] = {
+    "checkpoint": _pull_checkpoint,
+    "custom-vjp": _pull_custom_vjp,
+    "custom-jvp": _pull_custom_jvp,
+}

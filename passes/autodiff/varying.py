@@ -1,0 +1,132 @@
+"""Inference of varying manual axes (vma): the axes along which each value of a program may vary.
+
+A value that enters sharded along an axis varies along it, and each operation declares the varying
+axes of its results (`shardir.op_rules.vma`). Control flow adds two rules. A value that a loop carries varies
+if it does anywhere on its edge. A value that is computed in a branch or an iteration that only some
+devices along an axis execute varies along that axis, whatever its operands are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.sharding import Axes, Axis
+from shardir.op_rules.vma import NOT_VARYING, Varying, Vma, join_varying
+
+
+def infer_varying_axes(
+    block: Block, known: Mapping[Value, Varying], axes: Axes, within: Varying = NOT_VARYING
+) -> dict[Value, Varying]:
+    """Return the axes along which each value of a block, and of nested blocks, may vary.
+
+    `axes` are the manual axes around the block. `known` holds the varying axes of parameters and of
+    captured values; other values have none. Only some devices along `within` run the block.
+    """
+    found = dict(known)
+    extend_varying_axes(block.ops, found, axes, within)
+    return found
+
+
+def extend_varying_axes(
+    ops: Sequence[Op], found: dict[Value, Varying], axes: Axes, within: Varying = NOT_VARYING
+) -> None:
+    """Add the varying axes of the results of operations to `found`; see `varying`."""
+    _VaryingInference(found, axes).sweep(ops, within)
+
+
+def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
+    """Apply the rule of an operation without blocks.
+
+    Communication along a sub-axis of one of the `axes`, among groups of devices, leaves values that
+    vary along the complete axis.
+    """
+    rule = op.spec.vma or join_varying
+    named = [*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ())]
+    if not op.spec.spmd or all(axis in axes for axis in named):
+        return rule(operands, **op.attrs)
+    parts = [axis for axis in named if any(axis != a and a.overlaps(axis) for a in axes)]
+    cut = frozenset(a for a in axes if any(a.overlaps(axis) for axis in parts))
+    made = rule([operand | cut for operand in operands], **op.attrs)
+    gone = frozenset(parts)
+    return Vma(tuple(each - gone for each in made.operands), made.results - gone)
+
+
+def dependent_values(block: Block, params: Sequence[Value]) -> set[Value]:
+    """Return the values of a block that depend on any of the given parameters."""
+    mark = frozenset((Axis("dependent", 1, 1),))
+    found = infer_varying_axes(block, dict.fromkeys(params, mark), ())
+    return {value for value, marks in found.items() if marks >= mark}
+
+
+def union_of_varying_axes(values: Sequence[Value], found: Mapping[Value, Varying]) -> Varying:
+    """Return the axes along which any of the values varies."""
+    return NOT_VARYING.union(*(found.get(value, NOT_VARYING) for value in values))
+
+
+def divergent_axes(op: Op, found: Mapping[Value, Varying]) -> Varying:
+    """Return the axes along which devices take different paths through the blocks of an
+    operation."""
+    if op.name == "case":
+        return union_of_varying_axes(op.operands[:1], found)
+    return union_of_varying_axes(op.blocks[0].returns, found) if op.name == "while" else NOT_VARYING
+
+
+class _VaryingInference:
+    """Extends `found` to a fixed point."""
+
+    def __init__(self, found: dict[Value, Varying], axes: Axes) -> None:
+        self.found, self.axes = found, axes
+
+    def sweep(self, ops: Sequence[Op], within: Varying) -> None:
+        found = self.found
+        for op in ops:
+            if op.name == "manual_computation":
+                self.manual(op, within)
+            elif op.edges():
+                self.around(op, within)
+            elif op.blocks:
+                self.inside(op, within)
+            else:
+                varies = [found.get(value, NOT_VARYING) for value in op.operands]
+                made = vma_of(op, varies, self.axes).results
+                found.update(dict.fromkeys(op.results, made | within))
+
+    def around(self, op: Op, within: Varying) -> None:
+        """Infer the values of the edges into, around and out of blocks."""
+        found = self.found
+        watched = (*op.results, *chain.from_iterable(block.params for block in op.blocks))
+        before = None
+        while True:
+            here = within | divergent_axes(op, found)
+            for edge in op.edges():
+                made = union_of_varying_axes((*edge.sources, *edge.targets), found) | here
+                found.update(dict.fromkeys(edge.targets, made))
+            for block in op.blocks:
+                self.sweep(block.ops, here)
+            now = (divergent_axes(op, found), [found.get(value) for value in watched])
+            if now == before:
+                return
+            before = now
+
+    def inside(self, op: Op, within: Varying) -> None:
+        """Infer any other operation with blocks: its results vary along the axes of all values it
+        uses."""
+        made = union_of_varying_axes(tuple(op.uses()), self.found) | within
+        for block in op.blocks:
+            self.found.update(dict.fromkeys(block.params, made))
+            self.sweep(block.ops, within)
+        self.found.update(dict.fromkeys(op.results, made))
+
+    def manual(self, op: Op, within: Varying) -> None:
+        (body,) = op.blocks
+        found, own = self.found, op.attrs["axes"]
+        for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
+            found[param] = found.get(value, NOT_VARYING) | sharding_axes(cuts) | within
+        _VaryingInference(found, (*self.axes, *own)).sweep(body.ops, within)
+        for result, value in zip(op.results, body.returns, strict=True):
+            found[result] = found.get(value, NOT_VARYING) - frozenset(own)
+
+
+def sharding_axes(cuts: Iterable[Axes]) -> Varying:
+    """Return the axes that shard a tensor, from those of each dimension."""
+    return frozenset(axis for dim in cuts for axis in dim)

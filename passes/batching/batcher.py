@@ -1,0 +1,140 @@
+"""Batch the operations of one block.
+
+Operations are visited in order. Their operands have been replaced before: by a value with a leading
+batch dimension, or by an unbatched copy. An operation without batched operands is copied; any other
+is transformed by its batching rule, or by the handler of its control flow.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from shardir.errors import VectorizeError
+from shardir.ir.builder import Builder, as_values, copy_op
+from shardir.ir.module import Op, Value
+from shardir.ir.sharding import Axes, Axis
+from shardir.op_rules.batching import BatchedOp, batch_elementwise, broadcast_over_batch
+
+Handler = Callable[["Batcher", Op], Sequence[Value]]
+"""Batches an operation with blocks, or one along the vectorized axis, and returns its results."""
+
+BatchAxes = Callable[[Axes], Axes]
+"""Maps the axes of a manual computation to those that shard the batch dimension."""
+
+
+class Batcher:
+    """Emits batched operations into the builder `b`.
+
+    `new` maps values of the program to their replacements, `original` maps back. `axis` is the name by
+    which collectives refer to the batch dimension.
+
+    Batchers of nested blocks share both maps; each value has one definition, so entries cannot
+    conflict.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        size: int,
+        handlers: Mapping[str, Handler],
+        axis: str | None = None,
+        new: dict[Value, Value] | None = None,
+        heirs: dict[Value, Value] | None = None,
+        front: BatchAxes | None = None,
+    ) -> None:
+        self.b = b
+        self.size = size
+        self.handlers = handlers
+        self.axis = axis
+        self.front = front
+        self.new: dict[Value, Value] = {} if new is None else new
+        self.original: dict[Value, Value] = {} if heirs is None else heirs
+
+    def inner(self, pieces: int = 1) -> "Batcher":
+        """Return the batcher of a nested block; `pieces` is the number of shards of the batch
+        inside of it."""
+        size = self.size // pieces
+        return Batcher(
+            self.b.inner(), size, self.handlers, self.axis, self.new, self.original, self.front
+        )
+
+    def param(self, old: Value, batched: bool) -> Value:
+        """Return a parameter that replaces a value, with or without the batch dimension."""
+        shape = (self.size, *old.type.shape) if batched else old.type.shape
+        made = self.b.param(old.type.with_shape(shape), old.name)
+        self.bind(made, old)
+        return made
+
+    def bind(self, made: Value, old: Value) -> None:
+        """Record that `made` replaces a value of the program."""
+        self.new[old] = made
+        self.original.setdefault(made, old)
+
+    def get(self, value: Value) -> Value:
+        """Return the replacement of a value."""
+        return self.new.get(value, value)
+
+    def has(self, value: Value) -> bool:
+        """Return whether the replacement of a value is batched."""
+        return self.get(value).type.rank > value.type.rank
+
+    def whole(self, value: Value) -> Value:
+        """Return the replacement of a value, broadcast along the batch dimension if necessary."""
+        found = self.get(value)
+        return found if self.has(value) else broadcast_over_batch(self.b, found, self.size)
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Append the replacements of `ops`."""
+        loc, why = self.b.loc, self.b.why
+        for op in ops:
+            self.b.loc, self.b.why = op.loc, op.why
+            if any(self.has(value) for value in op.uses()) or self.is_along(op):
+                for old, made in zip(op.results, self._through(op), strict=True):
+                    self.bind(made, old)
+            else:
+                self._copy(op)
+        self.b.loc, self.b.why = loc, why
+
+    def _through(self, op: Op) -> Sequence[Value]:
+        if op.name in self.handlers and (op.blocks or self.is_along(op)):
+            return self.handlers[op.name](self, op)
+        rule = op.spec.batch or (batch_elementwise if op.spec.elementwise else None)
+        if rule is None:
+            what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
+            raise error(f"{what} has no batching rule", op)
+        many = BatchedOp(op, self.size, tuple(map(self.has, op.operands)))
+        made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
+        return as_values(made)
+
+    def is_along(self, op: Op) -> bool:
+        """Return whether an operation, or a nested one, is along the vectorized axis."""
+        if self.axis is None:
+            return False
+        if op.spec.spmd and any(axis.name == self.axis for axis in collective_axes(op)):
+            return True
+        return any(self.is_along(inner) for block in op.blocks for inner in block.ops)
+
+    def _copy(self, op: Op) -> None:
+        made = copy_op(op, self.new, self.b.names)
+        self.b.append(made)
+        for old in _definitions(op):
+            self.original[self.new[old]] = old
+
+
+def collective_axes(op: Op) -> Iterator[Axis]:
+    """Yield the axes of a collective operation."""
+    for attribute in ("axes", "source", "target"):
+        yield from op.attrs.get(attribute, ())
+
+
+def _definitions(op: Op) -> list[Value]:
+    """Return the values that an operation and its blocks define."""
+    found = list(op.results)
+    for block in op.blocks:
+        found += block.params
+        for inner in block.ops:
+            found += _definitions(inner)
+    return found
+
+
+def error(message: str, op: Op) -> VectorizeError:
+    """Return a `VectorizeError` that names the line of the user's program."""
+    return VectorizeError(f"{message}\n --> {op.loc}" if op.loc else message)

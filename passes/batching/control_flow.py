@@ -1,0 +1,184 @@
+"""Batching rules of control flow.
+
+The body of a loop is processed repeatedly until the set of batched carried values is a fixed point.
+A scan remains a scan. A `while` with a batched condition runs as long as the condition holds for
+any element, and finished elements keep their values; the conditions are carried along. A case with
+a batched index becomes all its branches and a selection between their results.
+"""
+
+from collections.abc import Sequence
+
+from shardir.ir.builder import as_values
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import broadcast_batch_scalars
+from shardir.ops.control_flow.control_flow import case, scan, while_
+from shardir.passes.batching.batcher import Batcher, Handler
+
+
+def _swap_leading_dims(outer: Batcher, x: Value, why: str) -> Value:
+    """Return the value with its first two dimensions transposed."""
+    before, outer.b.why = outer.b.why, why
+    made: Value = outer.b.transpose(x, perm=(1, 0, *range(2, x.type.rank)))
+    outer.b.why = before
+    return made
+
+
+def _batch_scan(outer: Batcher, op: Op) -> Sequence[Value]:
+    (body,) = op.blocks
+    n = op.attrs["carries"]
+    carried = [outer.has(value) for value in op.operands[:n]]
+    sliced = [outer.has(value) for value in op.operands[n:]]
+    while True:
+        inner = outer.inner()
+        flags = zip(body.params, (*carried, *sliced), strict=True)
+        params = [inner.param(value, flag) for value, flag in flags]
+        inner.run(body.ops)
+        grown = _batched_carries(inner, carried, body.returns[:n])
+        if grown == carried:
+            break
+        carried = grown
+    returns = _batch_where(inner, body.returns[:n], carried)
+    slices = [inner.get(value) for value in body.returns[n:]]
+    inits = _batch_where(outer, op.operands[:n], carried)
+    stacks = [
+        _swap_leading_dims(outer, outer.get(x), "a scan slices its first dimension") if flag else
+        outer.get(x) for x, flag in zip(op.operands[n:], sliced, strict=True)
+    ]  # fmt: skip
+    block = inner.b.block(params, [*returns, *slices])
+    made = as_values(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
+    stacked = [
+        _swap_leading_dims(outer, y, "a scan stacks along its first dimension")
+        if inner.has(value)
+        else y
+        for y, value in zip(made[n:], body.returns[n:], strict=True)
+    ]
+    return (*made[:n], *stacked)
+
+
+def _batched_carries(
+    inner: Batcher, carried: Sequence[bool], returns: Sequence[Value]
+) -> list[bool]:
+    """Return which carried values are batched after one more iteration."""
+    return [flag or inner.has(value) for flag, value in zip(carried, returns, strict=True)]
+
+
+def _batch_where(batcher: Batcher, values: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
+    """Return the replacements of the values, batched where the flags say so."""
+    pairs = zip(values, flags, strict=True)
+    return [batcher.whole(value) if flag else batcher.get(value) for value, flag in pairs]
+
+
+def _batch_while(outer: Batcher, op: Op) -> Sequence[Value]:
+    condition, body = op.blocks
+    carried = [outer.has(value) for value in op.operands]
+    while True:
+        test, step = outer.inner(), outer.inner()
+        tested = _make_params(test, condition, carried)
+        test.run(condition.ops)
+        stepped = _make_params(step, body, carried)
+        step.run(body.ops)
+        differs = test.has(condition.returns[0])
+        grown = _batched_carries(step, carried, body.returns)
+        if differs:
+            # The elements end in different iterations, so every value that changes between
+            # iterations is batched.
+            pairs = zip(grown, body.returns, body.params, strict=True)
+            grown = [flag or after is not before for flag, after, before in pairs]
+        if grown == carried:
+            break
+        carried = grown
+    inits = _batch_where(outer, op.operands, carried)
+    if differs:
+        return _masked_while(outer, op, inits, carried)
+    blocks = (
+        test.b.block(tested, [test.get(condition.returns[0])]),
+        step.b.block(stepped, _batch_where(step, body.returns, carried)),
+    )
+    return as_values(outer.b.emit(while_, *inits, blocks=blocks))
+
+
+def _make_params(batcher: Batcher, block: Block, flags: Sequence[bool]) -> list[Value]:
+    return [batcher.param(value, flag) for value, flag in zip(block.params, flags, strict=True)]
+
+
+def _masked_while(
+    outer: Batcher, op: Op, inits: Sequence[Value], carried: Sequence[bool]
+) -> Sequence[Value]:
+    """Return the results of a loop that also carries which elements continue."""
+    condition, body = op.blocks
+    flags = TensorType((outer.size,), "bool")
+
+    test = outer.inner()
+    going = test.b.param(flags, f"{condition.returns[0].name}.each")
+    rest = [test.b.param(value.type, value.name) for value in inits]
+    test.b.why = "as long as any goes on"
+    any_going = test.b.any(going, dims=(0,))
+    tested = test.b.block([going, *rest], [any_going])
+
+    step = outer.inner()
+    going = step.b.param(flags, f"{condition.returns[0].name}.each")
+    params = _make_params(step, body, carried)
+    step.run(body.ops)
+    step.b.why = "those that are done keep what they have"
+    news = _batch_where(step, body.returns, carried)
+    kept = [
+        step.b.select(broadcast_batch_scalars(step.b, going, new.type), new, old)
+        if flag and new != old
+        else old
+        for new, old, flag in zip(news, params, carried, strict=True)
+    ]
+    further = _condition(step, condition, kept)
+    stepped = step.b.block([going, *params], [further, *kept])
+
+    first = _condition(outer, condition, inits)
+    made = as_values(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))
+    return made[1:]
+
+
+def _condition(batcher: Batcher, condition: Block, carried: Sequence[Value]) -> Value:
+    """Return for which elements the condition holds."""
+    batcher.new.update(zip(condition.params, carried, strict=True))
+    batcher.run(condition.ops)
+    return batcher.whole(condition.returns[0])
+
+
+def _batch_case(outer: Batcher, op: Op) -> Sequence[Value]:
+    (index,) = op.operands
+    if outer.has(index):
+        return _select_branches(outer, op)
+    inners = []
+    for branch in op.blocks:
+        inner = outer.inner()
+        inner.run(branch.ops)
+        inners.append((inner, branch))
+    flags = [
+        any(inner.has(branch.returns[i]) for inner, branch in inners)
+        for i in range(len(op.results))
+    ]
+    blocks = tuple(
+        inner.b.block([], _batch_where(inner, branch.returns, flags)) for inner, branch in inners
+    )
+    return as_values(outer.b.emit(case, outer.get(index), blocks=blocks))
+
+
+def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
+    """Compute all branches and select the result of each element."""
+    b, index = outer.b, outer.get(op.operands[0])
+    offered = []
+    for branch in op.blocks:
+        outer.run(branch.ops)
+        offered.append([outer.whole(value) for value in branch.returns])
+    b.why = "each has its own branch"
+    picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
+    results = []
+    for column in zip(*offered, strict=True):
+        chosen = column[-1]
+        for pick, other in zip(picks, column[:-1], strict=True):
+            chosen = b.select(broadcast_batch_scalars(b, pick, other.type), other, chosen)
+        results.append(chosen)
+    b.why = op.why
+    return results
+
+
+HANDLERS: dict[str, Handler] = {"while": _batch_while, "scan": _batch_scan, "case": _batch_case}

@@ -1,0 +1,63 @@
+"""Batching rule of `manual_computation`: each device computes its shard of every batch element."""
+
+from collections.abc import Sequence
+
+from shardir.ir.builder import as_values
+from shardir.ir.module import Op, Value
+from shardir.ir.sharding import Axes, count_positions
+from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.passes.batching.batcher import Batcher, Handler
+
+
+def _batch_manual(outer: Batcher, op: Op) -> Sequence[Value]:
+    """Return the results of a batched manual computation.
+
+    The batch dimension is unsharded along the manual axes unless `Batcher.front` states axes for
+    it.
+    """
+    (body,) = op.blocks
+    front = _batch_axes(outer, op)
+    inner = outer.inner(count_positions(front))
+    params = [
+        inner.param(param, outer.has(value))
+        for param, value in zip(body.params, op.operands, strict=True)
+    ]
+    inner.run(body.ops)
+    returns = [inner.get(value) for value in body.returns]
+    ins = [
+        (front, *cuts) if outer.has(value) else cuts
+        for value, cuts in zip(op.operands, op.attrs["in_axes"], strict=True)
+    ]
+    outs = [
+        (front, *cuts) if inner.has(value) else cuts
+        for value, cuts in zip(body.returns, op.attrs["out_axes"], strict=True)
+    ]
+    made = outer.b.emit(
+        manual_computation,
+        *map(outer.get, op.operands),
+        blocks=(inner.b.block(params, returns),),
+        **{**op.attrs, "in_axes": tuple(ins), "out_axes": tuple(outs)},
+    )
+    return as_values(made)
+
+
+def _batch_axes(outer: Batcher, op: Op) -> Axes:
+    """Return the axes that shard the batch dimension.
+
+    There are none if one of them already shards another dimension, if the batch size is not
+    divisible, or if the body contains collectives over the batch axis.
+    """
+    if outer.front is None or outer.is_along(op):
+        return ()
+    front = outer.front(op.attrs["axes"])
+    used = {
+        axis
+        for cuts in (*op.attrs["in_axes"], *op.attrs["out_axes"])
+        for dim in cuts
+        for axis in dim
+    }
+    free = all(axis not in used for axis in front)
+    return front if free and outer.size % count_positions(front) == 0 else ()
+
+
+HANDLERS: dict[str, Handler] = {"manual_computation": _batch_manual}

@@ -1,0 +1,204 @@
+"""Make loops and branches of a per-device program uniform: all devices take the same path.
+
+before: `%y = case(%p) : f32[2] { yield %a } { yield %b }`, where `%p` differs between devices
+after:  the operations of both branches, and `%y = select(%p, %b, %a)`
+
+Devices that run in lockstep, such as the replicas of an IPU, have one flow of control. A branch
+with a divergent index becomes all of its branches and a selection between their results. A loop
+with a divergent condition runs until it has ended on all devices, and a device on which it has
+ended keeps its carried values. `divergence.differing` determines which values diverge.
+
+A device also computes the branches that it does not take. A loop in such a branch might never end
+there, so a loop runs only as long as its condition holds on a device that takes the branch.
+Collectives need no special treatment: the verifier refuses them under a divergent decision.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from shardir.errors import MergeError
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.ir.builder import Builder, UniqueNames, copy_op, substitute
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Axes, Axis
+from shardir.ir.types import TensorType
+from shardir.passes.pipeline import Pass
+from shardir.verify.divergence import AxisParts, find_differing
+
+FLAG_TYPE = TensorType((), "bool")
+
+
+class UniformControlFlow(Pass, name="uniform-control-flow"):
+    """Replace branches and loops whose decision differs between devices."""
+
+    def __call__(self, module: Module) -> Module:
+        main = module.main
+        if main.spmd is None or not any(op.name in ("case", "while") for op in main.body.walk()):
+            return module
+        mesh = spmd_mesh_of(module)
+        if mesh.size == 1:
+            return module
+        differs = find_differing(main)
+        if not any(differs.get(v) for op in main.body.walk() for v in _decisions(op)):
+            return module
+        axes = tuple(Axis.whole(name, mesh) for name, size in mesh.axes if size > 1)
+        function = _UniformControlRewriter(main, differs, axes).rewrite()
+        return replace(module, functions=(function, *module.functions[1:]))
+
+
+def _decisions(op: Op) -> tuple[Value, ...]:
+    """Return the values that decide the control flow of an operation."""
+    if op.name == "case":
+        return op.operands
+    return op.blocks[0].returns if op.name == "while" else ()
+
+
+class _UniformControlRewriter:
+    """Rewrites the blocks of one function. `new` maps replaced values to their replacements."""
+
+    def __init__(self, function: Function, differs: Mapping[Value, AxisParts], axes: Axes) -> None:
+        self.function = function
+        self.differs = dict(differs)
+        self.axes = axes
+        self.new: dict[Value, Value] = {}
+        body = function.body
+        blocks = [body, *(block for op in body.walk() for block in op.blocks)]
+        self.names = UniqueNames([value.name for block in blocks for value in block.values()])
+
+    def rewrite(self) -> Function:
+        b = Builder(self.names)
+        self.write(b, self.function.body.ops, None)
+        body = replace(self.function.body, ops=tuple(b.ops))
+        for result, chosen in self.new.items():
+            while chosen in self.new:
+                chosen = self.new[chosen]
+            self.new[result] = chosen
+        return replace(self.function, body=substitute(body, self.new))
+
+    def write(self, b: Builder, ops: Sequence[Op], active: Value | None) -> None:
+        """Append operations that run on all devices; only devices where `active` holds need their
+        results.
+
+        `None` means that all devices do.
+        """
+        for op in ops:
+            b.loc, b.why = op.loc, op.why
+            decided = any(self.differs.get(value) for value in _decisions(op))
+            if op.name == "case" and decided:
+                self._write_choice(b, op, active)
+            elif op.name == "while" and (decided or active is not None):
+                self._write_loop(b, op, active)
+            elif op.blocks:
+                b.append(replace(op, blocks=tuple(self._block(b, x, active) for x in op.blocks)))
+            else:
+                b.append(op)
+
+    def _block(self, b: Builder, block: Block, active: Value | None) -> Block:
+        inner = b.inner()
+        self.write(inner, block.ops, active)
+        return replace(block, ops=tuple(inner.ops))
+
+    def _write_choice(self, b: Builder, op: Op, active: Value | None) -> None:
+        """Append all branches, and selections between their results."""
+        (index,) = op.operands
+        self._refuse_effects(op)
+        b.why = "devices take different branches"
+        if index.type.dtype == "bool":
+            default, picks = 0, {1: index}
+        else:
+            default = len(op.blocks) - 1
+            picks = {n: b.eq(index, b.full(n, index.type)) for n in range(default)}
+        for number, block in enumerate(op.blocks):
+            needed = active
+            if any(inner.name == "while" for inner in block.walk()):
+                b.loc, b.why = op.loc, f"whether branch {number} is taken here"
+                taken = picks[number] if number in picks else _not_any(b, list(picks.values()))
+                needed = _and_active(b, active, taken)
+            self.write(b, block.ops, needed)
+        b.loc, b.why = op.loc, "each device has the result of the branch that it takes"
+        for i, result in enumerate(op.results):
+            offered = [block.returns[i] for block in op.blocks]
+            others = {n: pick for n, pick in picks.items() if offered[n] is not offered[default]}
+            chosen = offered[default]
+            for number, pick in others.items():
+                chosen = b.select(pick, offered[number], chosen)
+            if others:
+                b.ops[-1] = replace(b.ops[-1], results=(result,))
+            else:
+                self.new[result] = chosen
+
+    def _write_loop(self, b: Builder, op: Op, active: Value | None) -> None:
+        """Append a loop that carries whether it continues on this device, and ends when it
+        continues on none."""
+        condition, body = op.blocks
+        self._refuse_effects(op)
+        name = f"{condition.returns[0].name}.here"
+        why = "the loop may end in another round on another device"
+        first = self._condition(b, op, op.operands, active)
+
+        test = b.inner()
+        test.why = why
+        going = test.param(FLAG_TYPE, name)
+        rest = [test.param(value.type, value.name) for value in condition.params]
+        anywhere = test.all_reduce(going, axes=self.axes, op="or")
+        tested = test.block([going, *rest], [anywhere])
+
+        step = b.inner()
+        going = step.param(FLAG_TYPE, name)
+        self.write(step, body.ops, going)
+        step.loc, step.why = op.loc, "a device on which the loop has ended keeps what it has"
+        kept = [
+            old if new is old else step.select(going, new, old)
+            for new, old in zip(body.returns, body.params, strict=True)
+        ]
+        further = self._condition(step, op, kept, going)
+        stepped = step.block([going, *body.params], [further, *kept])
+
+        results = (Value(FLAG_TYPE, self.names.fresh(name)), *op.results)
+        operands, blocks = (first, *op.operands), (tested, stepped)
+        b.append(replace(op, operands=operands, results=results, blocks=blocks, why=why))
+
+    def _condition(
+        self, b: Builder, op: Op, carried: Sequence[Value], active: Value | None
+    ) -> Value:
+        """Return whether the loop goes on here if its carried values are `carried`."""
+        condition = op.blocks[0]
+        copies: dict[Value, Value] = dict(zip(condition.params, carried, strict=True))
+        ops = [copy_op(each, copies, self.names) for each in condition.ops]
+        for original, copy in copies.items():
+            self.differs.setdefault(copy, self.differs.get(original, frozenset()))
+        self.write(b, ops, active)
+        b.loc, b.why = op.loc, "whether the loop goes on here"
+        holds = condition.returns[0]
+        return _and_active(b, active, copies.get(holds, holds))
+
+    def _refuse_effects(self, op: Op) -> None:
+        """Raise `MergeError` for an operation with effects that only some devices may execute."""
+        for block in op.blocks:
+            for inner in block.walk():
+                if inner.spec.effect:
+                    raise MergeError(
+                        f"{inner.name} is executed by some devices only, because the decision of "
+                        f"{op.name} differs between devices, and here all devices execute "
+                        f"everything; move it out of the {op.name}"
+                        + (f" ({inner.loc})" if inner.loc else "")
+                    )
+
+
+def _not_any(b: Builder, flags: Sequence[Value]) -> Value:
+    """Return whether no flag holds."""
+    if not flags:
+        return b.full(True, FLAG_TYPE)
+    held = flags[0]
+    for flag in flags[1:]:
+        held = b.or_(held, flag)
+    negated: Value = b.not_(held)
+    return negated
+
+
+def _and_active(b: Builder, active: Value | None, flag: Value) -> Value:
+    """Return whether a device is active, and the flag holds there."""
+    if active is None:
+        return flag
+    both: Value = b.and_(active, flag)
+    return both

@@ -1,0 +1,233 @@
+"""The origin of an axis: the path back from a dimension to the annotation that requested it.
+
+An axis shards a dimension because it is stated there, or because a step moved it along a factor of
+an operation from a tensor that had it before. Every path back therefore ends at an annotation. An
+axis may consist of parts with different paths.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardir.ir.sharding import Axis
+from shardir.passes.explain.history import FunctionHistory, dims_of
+from shardir.passes.explain.reports import Annotation, Chain, Link
+from shardir.passes.explain.sub_axes import difference_of_axes, intersections
+from shardir.passes.propagation.record import PropagationStep, StatedSharding
+
+
+@dataclass(frozen=True, slots=True)
+class AxisHop:
+    """Step number `position`: along `factor` from tensor `source` to tensor `target`."""
+
+    step: PropagationStep
+    position: int
+    factor: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPath:
+    """`axis` was stated in `said`, and moved along `hops` (the last is the one that arrived)."""
+
+    axis: Axis
+    said: StatedSharding
+    hops: tuple[AxisHop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisArrival:
+    """`axis` was stated in `said`; `hop` moved it to the queried dimension, if any."""
+
+    axis: Axis
+    said: StatedSharding
+    hop: AxisHop | None
+
+
+HopTrail = tuple[AxisHop, "HopTrail"] | None
+"""Hops from a dimension to the queried value."""
+OriginQuery = tuple[int, int, Axis, int]
+"""A cell, a dimension of it, an axis, and the step position before which it arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOrigin:
+    """The parts of an axis that were stated at a dimension, and the hops that brought other parts.
+
+    `last` is the position of the last hop if the hops brought all parts, so that queries for later
+    positions have the same result; otherwise it is beyond all positions.
+    """
+
+    stated: tuple[tuple[Axis, StatedSharding], ...]
+    hops: tuple[tuple[AxisHop, Axis], ...]
+    last: int
+
+
+class AxisOrigins:
+    """Cached origins of one function. Paths share most of their length, so results are cached."""
+
+    def __init__(self, history: FunctionHistory) -> None:
+        self.history = history
+        self.end = len(history.story.steps)
+        self._local: dict[tuple[int, int, Axis], LocalOrigin] = {}
+        self._stated: dict[OriginQuery, tuple[tuple[Axis, StatedSharding], ...]] = {}
+
+    def paths(self, cell: int, dim: int, axis: Axis) -> list[AxisPath]:
+        """Return the paths on which the parts of an axis came to a dimension, the major part
+        first."""
+        found: list[AxisPath] = []
+        waiting: list[tuple[OriginQuery, HopTrail]] = [((cell, dim, axis, self.end), None)]
+        while waiting:
+            question, trail = waiting.pop()
+            _, local = self.local(question)
+            found += (
+                AxisPath(part, said, tuple(_unroll_trail(trail))) for part, said in local.stated
+            )
+            waiting += ((_query_at_source(hop, piece), (hop, trail)) for hop, piece in local.hops)
+        return sorted(found, key=lambda way: way.axis)
+
+    def arrivals(self, cell: int, dim: int, axis: Axis) -> list[AxisArrival]:
+        """Return the statements of the parts of an axis at a dimension, and their last hops."""
+        _, local = self.local((cell, dim, axis, self.end))
+        found = [AxisArrival(part, said, None) for part, said in local.stated]
+        found += (
+            AxisArrival(part, said, hop)
+            for hop, piece in local.hops
+            for part, said in self.stated(_query_at_source(hop, piece))
+        )
+        return sorted(found, key=lambda arrival: arrival.axis)
+
+    def stated(self, question: OriginQuery) -> tuple[tuple[Axis, StatedSharding], ...]:
+        """Return the statements of the parts of an axis at a dimension."""
+        waiting = [question]
+        while True:
+            key, local = self.local(waiting[-1])
+            if key not in self._stated:
+                further = [(hop, piece, self.local(_query_at_source(hop, piece))[0])
+                           for hop, piece in local.hops]  # fmt: skip
+                unknown = [
+                    _query_at_source(h, piece) for h, piece, k in further if k not in self._stated
+                ]
+                if unknown:
+                    waiting += unknown
+                    continue
+                rest = (each for _, _, other in further for each in self._stated[other])
+                self._stated[key] = (*local.stated, *rest)
+            waiting.pop()
+            if not waiting:
+                return self._stated[key]
+
+    def local(self, question: OriginQuery) -> tuple[OriginQuery, LocalOrigin]:
+        """Return the local origin of an axis, and the query under which it is cached."""
+        cell, dim, axis, before = question
+        known = self._local.get((cell, dim, axis))
+        if known is None or known.last >= before:
+            known = self._find(cell, dim, axis, before)
+            if known.last >= before:
+                return question, known
+            self._local[cell, dim, axis] = known
+        return (cell, dim, axis, self.end), known
+
+    def _find(self, cell: int, dim: int, axis: Axis, before: int) -> LocalOrigin:
+        history = self.history
+        said = history.said.get(cell)
+        stated = intersections(axis, said.sharding.dims[dim].axes) if said else []
+        here = tuple((part, said) for part in stated if said)
+        missing = difference_of_axes(axis, stated)
+        hops: list[tuple[AxisHop, Axis]] = []
+        last = -1
+        for position, tensor in history.changes.get(cell, ()) if missing else ():
+            if position >= before or not missing:
+                break
+            last = position
+            step = history.story.steps[position]
+            old, new = step.before[tensor], step.after[tensor]
+            assert new is not None
+            gained = [
+                piece
+                for part in missing
+                for there in intersections(part, new.dims[dim].axes)
+                for piece in (difference_of_axes(there, old.dims[dim].axes) if old else [there])
+            ]
+            hops += _sources(history, position, tensor, dim, gained)
+            missing = [rest for part in missing for rest in difference_of_axes(part, gained)]
+        return LocalOrigin(here, tuple(hops), self.end if missing else last)
+
+
+def _query_at_source(hop: AxisHop, piece: Axis) -> OriginQuery:
+    """Return the query for the same axis at the source of a hop."""
+    (dim,) = dims_of(hop.step.rule, hop.source, hop.factor)
+    return hop.step.cells[hop.source], dim, piece, hop.position
+
+
+def _unroll_trail(trail: HopTrail) -> Iterator[AxisHop]:
+    while trail is not None:
+        hop, trail = trail
+        yield hop
+
+
+def _sources(
+    history: FunctionHistory, position: int, tensor: int, dim: int, gained: list[Axis]
+) -> Iterator[tuple[AxisHop, Axis]]:
+    """Yield the tensors of a step that had the parts of axes that another tensor gained."""
+    if not gained:
+        return
+    step = history.story.steps[position]
+    views = history.views(step)
+    likely = {gain.factor: gain.source for gain in step.gains if gain.tensor == tensor}
+    for factor in step.rule.tensors[tensor][dim]:
+        order = sorted(range(len(views)), key=lambda number: number != likely.get(factor, -1))
+        for source in order:
+            cut = views[source].cuts.get(factor)
+            if cut is None or source == tensor:
+                continue
+            pieces = [piece for part in gained for piece in intersections(part, cut.axes)]
+            yield from (
+                (AxisHop(step, position, factor, source, tensor), piece) for piece in pieces
+            )
+            gained = [rest for part in gained for rest in difference_of_axes(part, pieces)]
+
+
+def origins_of(history: FunctionHistory) -> AxisOrigins:
+    """Return the cached origins of a function."""
+    return history.derived(AxisOrigins)
+
+
+def axis_chains(history: FunctionHistory, cell: int, dim: int, axis: Axis) -> list[Chain]:
+    """Return the paths of an axis to a dimension as report data."""
+    mesh = history.mesh(history.states.get(cell))
+    return [
+        Chain(
+            history.axis(way.axis, mesh),
+            dim,
+            history.annotation(way.said),
+            tuple(_link(history, hop) for hop in way.hops),
+        )
+        for way in origins_of(history).paths(cell, dim, axis)
+    ]
+
+
+def origin_annotations(
+    history: FunctionHistory, cell: int, dim: int, axis: Axis
+) -> tuple[Annotation, ...]:
+    """Return the annotations that an axis at a dimension comes from."""
+    found = origins_of(history).arrivals(cell, dim, axis)
+    return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in found))
+
+
+def _link(history: FunctionHistory, hop: AxisHop) -> Link:
+    step = hop.step
+    operands = len(step.rule.operands)
+    way = "across"
+    if (hop.source < operands) != (hop.target < operands):
+        way = "forwards" if hop.source < operands else "backwards"
+    return Link(
+        history.tensor(step, hop.source),
+        history.tensor(step, hop.target),
+        history.op(step),
+        history.loop(step, hop.factor),
+        way,
+        step.priority,
+        step.round,
+        history.loc(step),
+    )

@@ -1,0 +1,185 @@
+"""The cause of a collective, and plans that would have cost more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardir.cost.communication import Collective, format_axes, list_collectives
+from shardir.errors import suggest_name
+from shardir.ir.module import Block, Module, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
+from shardir.passes.explain.communication import with_source_line
+from shardir.passes.explain.explanation import chains_of
+from shardir.passes.explain.history import FunctionHistory, SourceLocations
+from shardir.passes.explain.propagated_program import (
+    ExplainError,
+    Program,
+    module_of,
+    propagate_with_history,
+)
+from shardir.passes.explain.reports import Annotation, Report
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.propagation.propagate import Propagate
+from shardir.passes.resharding.explanations import Explanations
+from shardir.passes.resharding.planner import LOCAL_STEPS, PlanStep, plan_reshard
+
+
+@dataclass(frozen=True, slots=True)
+class ReshardAlternative:
+    """Collectives from one sharding to another, via the sharding `middle` if not empty.
+
+    `nbytes` are received by each device; `count` excludes steps without communication.
+    """
+
+    steps: tuple[str, ...]
+    nbytes: int
+    count: int
+    middle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveCause(Report):
+    """The cause of a collective.
+
+    `move` is the reshard that it is part of, `chosen` its plan, and `dearer` the more expensive
+    alternatives; they are empty if an operation communicates by itself, such as a convolution over
+    a sharded dimension. `annotations` are the origin of its axes.
+    """
+
+    collective: Collective
+    move: str
+    chosen: ReshardAlternative | None
+    dearer: tuple[ReshardAlternative, ...]
+    annotations: tuple[Annotation, ...]
+
+
+def explain_collective(
+    program: Program,
+    collective: Collective | str,
+    *,
+    pipeline: str = DEFAULT_PIPELINE,
+    propagate: Propagate | None = None,
+    places: SourceLocations | None = None,
+) -> CollectiveCause:
+    """Return the cause of a collective: its reshard, the annotations behind it, more expensive
+    plans.
+
+    `collective` is one of `collectives(...)` or the name of its result; `pipeline` is the pipeline
+    to the per-device program. Raises `ExplainError` if there is no such collective.
+    """
+    module = module_of(program)
+    steps = Pipeline.parse(pipeline).passes
+    last = [step.name for step in steps].index("partition")
+    before = Pipeline(steps[:last])(module)
+    rows = list_collectives(Pipeline(steps[last:])(before))
+    found = places if places is not None else getattr(program, "places", {})
+    row = with_source_line(_row(rows, collective), module.main.name, found)
+    ops = {result.name: op for op in before.main.body.walk() for result in op.results}
+    op = _find_operation(ops, row.value)
+    history = propagate_with_history(program, propagate, places).history()
+    annotations = tuple(_annotations(history, before, op, row)) if op else ()
+    if op is None or op.name != "reshard":
+        return CollectiveCause(row, "", None, (), annotations)
+    (source,), target = op.operands, op.result
+    old, new = _sharding(source, target), _sharding(target, source)
+    words = Explanations(before.mesh(old.mesh))
+    chosen = _alternative(plan_reshard(old, new, target.type))
+    dearer = tuple(
+        way for way in _alternatives(old, new, target.type, words)
+        if (way.nbytes, way.count) > (chosen.nbytes, chosen.count)
+    )  # fmt: skip
+    move = f"{target.type} from {words.shown(old)} to {words.shown(new)}"
+    return CollectiveCause(row, move, chosen, tuple(dict.fromkeys(dearer)), annotations)
+
+
+def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
+    if not isinstance(wanted, str | Collective):
+        raise ExplainError(
+            f"a collective is a `Collective` or the name of its result, got {wanted!r}"
+        )
+    name = (wanted if isinstance(wanted, str) else wanted.value).removeprefix("%")
+    for row in rows:
+        if row.value == name:
+            return row
+    names = [f"%{row.value}" for row in rows]
+    if not names:
+        raise ExplainError("the program does not communicate")
+    hint = suggest_name(f"%{name}", names) or f"the collectives are {', '.join(names)}"
+    raise ExplainError(f"no collective makes %{name}; {hint}")
+
+
+def _find_operation(ops: dict[str, Op], name: str) -> Op | None:
+    """Return the operation that a value of the per-device program was created for: passes add
+    suffixes."""
+    while name not in ops:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    return ops[name]
+
+
+def _sharding(value: Value, other: Value) -> Sharding:
+    if value.sharding is not None:
+        return value.sharding
+    assert other.sharding is not None
+    return Sharding.whole(other.sharding.mesh, value.type.rank)
+
+
+def _alternative(steps: tuple[PlanStep, ...], middle: str = "") -> ReshardAlternative:
+    return ReshardAlternative(
+        tuple(step.name for step in steps),
+        sum(step.nbytes for step in steps),
+        sum(step.name not in LOCAL_STEPS for step in steps),
+        middle,
+    )
+
+
+def _alternatives(
+    old: Sharding, new: Sharding, type: TensorType, words: Explanations
+) -> Iterator[ReshardAlternative]:
+    """Yield alternative plans: Shardy's, and those via unsharded or reduced tensors."""
+    yield _alternative(plan_reshard(old, new, type, "greedy"))
+    whole = Sharding.whole(old.mesh, type.rank)
+    completed = Sharding.of(old.mesh, old.axes)
+    for middle in (completed, whole):
+        if middle not in (old, new) and not new.unreduced:
+            steps = plan_reshard(old, middle, type) + plan_reshard(middle, new, type)
+            yield _alternative(steps, words.shown(middle))
+
+
+def _annotations(
+    history: FunctionHistory, before: Module, op: Op, row: Collective
+) -> Iterator[Annotation]:
+    """Yield the annotations that the axes of a collective come from."""
+    axes = {axis.partition(":")[0] for axis in row.axes}
+    found: dict[Annotation, None] = {}
+    for value in _tensors(before.main.body, op):
+        known = _value(history, value.name)
+        for chain in chains_of(history, known) if known is not None else ():
+            if chain.axis.partition(":")[0] in axes:
+                found[chain.annotation] = None
+    yield from found
+
+
+def _tensors(block: Block, op: Op) -> Iterator[Value]:
+    """Yield the tensors of the operation that defines a resharded value, and of those that use
+    it."""
+    yield from op.tensors
+    for other in block.walk():
+        if other.name == "reshard" or other is op:
+            continue
+        if op.result in other.operands or any(v in other.results for v in op.operands):
+            yield from other.tensors
+
+
+def _value(history: FunctionHistory, name: str) -> Value | None:
+    while name not in history.values:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    return history.values[name]
+
+
+def collective_heading(row: Collective) -> str:
+    """Return `%3 = all-reduce over model`."""
+    return f"%{row.value} = {row.kind} over {format_axes(row)}"

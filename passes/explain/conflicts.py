@@ -1,0 +1,326 @@
+"""Conflicts: which of two conflicting shardings an operation keeps, and what the other costs.
+
+An operation runs on shards only if its tensors are sharded alike along each of its factors, and no
+axis shards two of them. `align` decides with which shardings; a tensor with another one is
+resharded. Every resharded tensor has therefore lost the axes of at least one factor: to another
+tensor that is sharded differently along it, to another factor that has the axis, or because the
+operation cannot be sharded along it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from shardir.ir.module import Op
+from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
+from shardir.op_rules.factors import FactorRule
+from shardir.passes.explain.axis_origins import origin_annotations
+from shardir.passes.explain.factor_precedence import delay_reason, lost_to
+from shardir.passes.explain.history import FunctionHistory, SourceLocations, dims_of, sizes_of
+from shardir.passes.explain.propagated_program import Program, propagate_with_history
+from shardir.passes.explain.reports import Annotation, AxesRequest, Conflict, Conflicts, Verdict
+from shardir.passes.explain.sub_axes import overlaps_any
+from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
+from shardir.passes.propagation.propagate import Propagate
+from shardir.passes.propagation.record import PropagationStep, RefusalReason
+from shardir.passes.propagation.split_constants import SHARDING_GROUP
+from shardir.passes.resharding.align import (
+    Alignment,
+    partitioning_rule,
+    pending_reduction,
+    shardable_factors,
+)
+from shardir.passes.resharding.layouts import choose_alignment
+from shardir.passes.resharding.planner import plan_reshard, same_placement
+from shardir.passes.resharding.reshard import RESHARDING_OPERATIONS
+from shardir.passes.resharding.uneven import close_sharding, paddable_factors
+from shardir.passes.rewriting import merge_in_mesh_order
+
+
+def conflicts(
+    program: Program,
+    *,
+    propagate: Propagate | None = None,
+    places: SourceLocations | None = None,
+) -> Conflicts:
+    """Return every tensor that is resharded because of a conflicting sharding.
+
+    The most expensive ones come first.
+    """
+    run = propagate_with_history(program, propagate, places)
+    rows = [row for history in run.histories.values() for row in conflicts_of(history)]
+    return Conflicts(tuple(sorted(rows, key=lambda row: -row.nbytes)))
+
+
+def conflicts_of(history: FunctionHistory) -> Iterator[Conflict]:
+    """Yield the conflicts of one function, in program order."""
+    known: dict[object, _OperationShardings | None] = {}
+    for step in history.story.final_visits:
+        if step.op is not None and step.op.name == SHARDING_GROUP:
+            continue  # its members have one sharding, and no operation runs
+        written = tuple(
+            [_final_sharding(history, step, tensor) for tensor in range(len(step.cells))]
+        )
+        key = _equivalence_key(step, written)
+        if key not in known:
+            known[key] = _operation_shardings(history, step, written)
+        terms = known[key]
+        if terms is not None:
+            yield from _ConflictAnalysis(
+                history, terms.step_for_partitioning(step), terms
+            ).conflicts()
+
+
+def _equivalence_key(step: PropagationStep, written: tuple[Sharding | None, ...]) -> object:
+    """Return a key that operations share if they run with the same shardings; the record keeps
+    objects that are identified by `id` alive."""
+    op = step.op if step.edge is None else None
+    application = (op.spec, tuple(op.attrs.items())) if op else ()
+    types = tuple([value.type for value in step.tensors])
+    return id(step.rule), application, types, tuple([id(sharding) for sharding in written])
+
+
+def _final_sharding(
+    history: FunctionHistory, step: PropagationStep, tensor: int
+) -> Sharding | None:
+    """Return the final sharding of a tensor."""
+    cell = step.cells[tensor]
+    if cell < 0:
+        return history.function.results[-1 - cell]
+    return history.story.written[step.tensors[tensor]].sharding
+
+
+def _operation_shardings(
+    history: FunctionHistory, step: PropagationStep, written: tuple[Sharding | None, ...]
+) -> "_OperationShardings | None":
+    """Return the shardings with which an operation runs; `None` if no tensor is resharded."""
+    whole = history.mesh(None).name
+    shardings = tuple(
+        close_sharding(sharding, value.type.shape, pads=True)
+        if sharding is not None
+        else Sharding.whole(whole, value.type.rank)
+        for sharding, value in zip(written, step.tensors, strict=True)
+    )
+    meshes = {sharding.mesh for sharding in shardings}
+    if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:
+        return None
+    if step.op is None or step.edge is not None or step.op.name in RESHARDING_OPERATIONS:
+        needed, cuts = _align_to_last(step, shardings)
+        terms = _OperationShardings(step.rule, shardings, needed, cuts, (), True)
+    else:
+        op = step.op
+        rule = partitioning_rule(op) or step.rule
+        cuttable = shardable_factors(op, rule)
+        fitting = choose_alignment(op, rule, shardings, paddable_factors(op, rule), "cheapest")
+        needed = _shardings_of_operation(history, op, rule, fitting)
+        terms = _OperationShardings(rule, shardings, needed, fitting.cuts, cuttable, False)
+    return terms if terms.moved else None
+
+
+def _align_to_last(
+    step: PropagationStep, shardings: tuple[Sharding, ...]
+) -> tuple[tuple[Sharding, ...], tuple[Axes, ...]]:
+    """Return the shardings of tensors that must have that of the last one, and the axes of the
+    factors."""
+    last = shardings[-1]
+    cuts: dict[int, Axes] = {
+        factor: dim.axes
+        for factors, dim in zip(step.rule.results[0], last.dims, strict=True)
+        for factor in factors
+    }
+    needed = [
+        Sharding(
+            last.mesh,
+            tuple(
+                DimSharding(cuts[factors[0]], open=False) if factors[0] in cuts else REPLICATED_DIM
+                for factors in mapping
+            ),
+        )
+        for mapping in step.rule.operands
+    ]
+    return (*needed, last), tuple(cuts.get(i, ()) for i in range(len(step.rule.factors)))
+
+
+def _shardings_of_operation(
+    history: FunctionHistory, op: Op, rule: FactorRule, fitting: Alignment
+) -> tuple[Sharding, ...]:
+    """Return the shardings with which an operation runs; those of results with their unreduced
+    axes."""
+    operands = len(rule.operands)
+    reduction = pending_reduction(op, rule)
+    if not fitting.pending or not reduction:
+        return fitting.tensors
+    pending = merge_in_mesh_order(fitting.pending, history.meshes[fitting.tensors[0].mesh])
+    results = (
+        replace(s, unreduced=pending, reduction=reduction) for s in fitting.tensors[operands:]
+    )
+    return (*fitting.tensors[:operands], *results)
+
+
+@dataclass(frozen=True, slots=True)
+class _OperationShardings:
+    """The shardings that the tensors of an operation have, those that it `needed`, and the `cuts`
+    of its factors.
+
+    `stated` states that the last tensor decides.
+    """
+
+    rule: FactorRule
+    shardings: tuple[Sharding, ...]
+    needed: tuple[Sharding, ...]
+    cuts: tuple[Axes, ...]
+    cuttable: tuple[int, ...]
+    stated: bool
+
+    @property
+    def moved(self) -> list[int]:
+        """The tensors that are resharded."""
+        pairs = enumerate(zip(self.shardings, self.needed, strict=True))
+        return [tensor for tensor, (has, needs) in pairs if not same_placement(has, needs)]
+
+    def step_for_partitioning(self, step: PropagationStep) -> PropagationStep:
+        """Return a step in terms of the factors for partitioning; if propagation used other ones,
+        its refusals do not apply."""
+        if self.rule is step.rule:
+            return step
+        same = self.rule.tensors == step.rule.tensors
+        return replace(step, rule=self.rule, refusals=step.refusals if same else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _ConflictAnalysis:
+    """An operation, and the shardings with which it runs."""
+
+    history: FunctionHistory
+    step: PropagationStep
+    terms: _OperationShardings
+
+    def conflicts(self) -> Iterator[Conflict]:
+        rule = self.step.rule
+        sizes = sizes_of(rule)
+        views = [
+            project_to_factors(m, s, sizes)
+            for m, s in zip(rule.tensors, self.terms.shardings, strict=True)
+        ]
+        for tensor in self.terms.moved:
+            lost = {
+                factor: (*cut.axes, *cut.overflow)
+                for factor, cut in views[tensor].cuts.items()
+                if (*cut.axes, *cut.overflow) != self.terms.cuts[factor]
+            }
+            # Additional axes of other factors are no conflict if the tensor lost axes.
+            requests = {factor: axes for factor, axes in lost.items() if axes} or lost
+            for factor, axes in requests.items():
+                row = self.conflict(tensor, factor, axes, views)
+                if row.nbytes or row.kept.axes != "-" != row.given_up.axes:
+                    yield row
+
+    def conflict(
+        self, tensor: int, factor: int, axes: Axes, views: list[ProjectedTensor]
+    ) -> Conflict:
+        """Return the conflict in which a tensor loses the axes of a factor."""
+        history, step = self.history, self.step
+        winner, loop, theirs = self.winner(factor, axes, views)
+        verdict, detail = self.verdict(factor, axes, views)
+        steps = self.reshard_steps(tensor)
+        return Conflict(
+            history.op(step),
+            history.name,
+            history.loc(step),
+            self.wish(winner, loop, theirs),
+            self.wish(tensor, factor, axes),
+            verdict,
+            detail,
+            tuple(name for name, _ in steps),
+            sum(nbytes for _, nbytes in steps),
+        )
+
+    def winner(
+        self, factor: int, axes: Axes, views: list[ProjectedTensor]
+    ) -> tuple[int, int, Axes]:
+        """Return the tensor whose axes the operation keeps, the factor, and the axes."""
+        theirs = self.terms.cuts[factor]
+        if self.terms.stated:
+            return len(views) - 1, factor, theirs
+        if not theirs:
+            for other, cut in enumerate(self.terms.cuts):
+                if any(overlaps_any(axis, cut) for axis in axes):
+                    return self.holder(other, cut, views), other, cut
+        return self.holder(factor, theirs, views), factor, theirs
+
+    def holder(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> int:
+        """Return the first tensor with these axes, else the first that has the factor."""
+        walks = [i for i, view in enumerate(views) if factor in view.cuts]
+        same = [i for i in walks if views[i].cuts[factor].axes == axes]
+        return (same or walks)[0]
+
+    def wish(self, tensor: int, factor: int, axes: Axes) -> AxesRequest:
+        history, step = self.history, self.step
+        mesh = history.meshes[self.terms.shardings[tensor].mesh]
+        text = ", ".join(history.axis(axis, mesh) for axis in axes) or "-"
+        return AxesRequest(
+            history.tensor(step, tensor),
+            history.loop(step, factor),
+            text,
+            self.elements(tensor),
+            self.annotations(tensor, factor, axes),
+        )
+
+    def elements(self, tensor: int) -> int:
+        return self.step.tensors[tensor].type.size
+
+    def annotations(self, tensor: int, factor: int, axes: Axes) -> tuple[Annotation, ...]:
+        """Return the origin of the axes; without axes, the annotation that closes the dimension."""
+        history, cell = self.history, self.step.cells[tensor]
+        dims = dims_of(self.step.rule, tensor, factor)
+        if axes:
+            found = [
+                r
+                for dim in dims
+                for axis in axes
+                for r in origin_annotations(history, cell, dim, axis)
+            ]
+            return tuple(dict.fromkeys(found))
+        said = history.said.get(cell)
+        closed = said and any(not said.sharding.dims[dim].open for dim in dims)
+        return (history.annotation(said),) if said and closed else ()
+
+    def reshard_steps(self, tensor: int) -> list[tuple[str, int]]:
+        """Return the collectives that reshard a tensor, with their bytes."""
+        has, needs = self.terms.shardings[tensor], self.terms.needed[tensor]
+        source, target = (has, needs) if tensor < len(self.step.rule.operands) else (needs, has)
+        steps = plan_reshard(source, target, self.step.tensors[tensor].type)
+        return [(step.name, step.nbytes) for step in steps]
+
+    def verdict(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> tuple[Verdict, str]:
+        step = self.step
+        if self.terms.stated:
+            return Verdict.STATED, ""
+        if axes and factor not in self.terms.cuttable:
+            return Verdict.CANNOT, step.rule.factors[factor].kind.value
+        for refusal in step.refusals:
+            if refusal.factor != factor or not overlaps_any(refusal.axis, axes):
+                continue
+            if refusal.reason is RefusalReason.USED:
+                lost = lost_to(self.history, step, refusal)
+                if lost:
+                    return lost.verdict, str(lost)
+                late = delay_reason(self.history, step, refusal)
+                return Verdict.FIRST, f"the other was delayed: {late.value}" if late else ""
+        walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
+        pieces = count_positions(axes)
+        if axes and not self.terms.cuts[factor] and step.rule.factors[factor].size % pieces:
+            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} shards"
+        if len(walking) == 2:
+            sizes = sorted((self.elements(i) for i in walking), reverse=True)
+            return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
+        wanting = self.votes(factor, axes, views)
+        return Verdict.MAJORITY, f"{self.votes(factor, self.terms.cuts[factor], views)} elements " \
+            f"against {wanting}"  # fmt: skip
+
+    def votes(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> int:
+        """Return the elements of the tensors with these axes along a factor."""
+        return sum(
+            self.elements(i)
+            for i, view in enumerate(views)
+            if factor in view.cuts and view.cuts[factor].axes == axes
+        )

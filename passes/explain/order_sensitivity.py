@@ -1,0 +1,59 @@
+"""Shardings that depend on the order of the worklist.
+
+If two annotations have equal priority, the one whose axes arrive first is kept. Two runs with
+different orders find such values; the annotations that they depend on are fragile, and one more
+annotation would make the result unique.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from shardir.ir.sharding import Sharding
+from shardir.passes.explain.axis_origins import origin_annotations
+from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
+from shardir.passes.explain.propagated_program import Program, propagate_with_history
+from shardir.passes.explain.reports import Annotation, Dependence, OrderSensitivity
+from shardir.passes.propagation.propagate import Propagate
+
+
+def order_sensitive(
+    program: Program, *, propagate: Propagate | None = None, places: SourceLocations | None = None
+) -> OrderSensitivity:
+    """Return the values whose sharding differs between the worklist orders `lifo` and `fifo`."""
+    chosen = propagate or Propagate()
+    lifo = propagate_with_history(program, replace(chosen, order="lifo"), places)
+    fifo = propagate_with_history(program, replace(chosen, order="fifo"), places)
+    return OrderSensitivity(tuple(
+        row
+        for name, history in lifo.histories.items()
+        for row in _differences(history, fifo.histories[name])
+    ))  # fmt: skip
+
+
+def _differences(lifo: FunctionHistory, fifo: FunctionHistory) -> Iterator[Dependence]:
+    for name, value in lifo.made.items():
+        other = fifo.made[name]
+        if value.sharding == other.sharding:
+            continue
+        behind = (
+            *_responsible_annotations(lifo, name, value.sharding, other.sharding),
+            *_responsible_annotations(fifo, name, other.sharding, value.sharding),
+        )
+        yield Dependence(
+            value_text(value),
+            lifo.name,
+            lifo.printer.typed(value.type, value.sharding),
+            fifo.printer.typed(other.type, other.sharding),
+            tuple(dict.fromkeys(behind)),
+        )
+
+
+def _responsible_annotations(
+    history: FunctionHistory, name: str, mine: Sharding | None, other: Sharding | None
+) -> Iterator[Annotation]:
+    """Yield the annotations of the axes of a value in dimensions that differ."""
+    cell = history.story.cells[history.values[name]]
+    for dim, cut in enumerate(mine.dims if mine else ()):
+        if other is None or cut != other.dims[dim]:
+            for axis in cut.axes:
+                yield from origin_annotations(history, cell, dim, axis)

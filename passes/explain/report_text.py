@@ -1,0 +1,320 @@
+"""Reports as text, independent of the screen width."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+
+from shardir.cost.communication import Collective, CommunicationTotal, format_axes
+from shardir.errors import count_noun
+from shardir.ir.module import Loc
+from shardir.passes.explain.collective_causes import (
+    CollectiveCause,
+    ReshardAlternative,
+    collective_heading,
+)
+from shardir.passes.explain.communication import Communication
+from shardir.passes.explain.reports import (
+    Absence,
+    Annotation,
+    AxesRequest,
+    Chain,
+    Conflicts,
+    Coverage,
+    Difference,
+    Explanation,
+    OrderSensitivity,
+    Summary,
+    Traffic,
+    report_text,
+)
+from shardir.sizes import show_bytes
+
+MAX_ROWS = 20
+"""Maximum number of table rows that are shown."""
+
+
+@report_text.register
+def _(report: Explanation) -> str:
+    lines = [_with_location(f"{report.value}: {report.type}", report.loc)]
+    if not report.chains:
+        lines += ["", "no axis shards it"]
+    for chain in report.chains:
+        lines += ["", *_chain(chain)]
+    for axis in dict.fromkeys(absence.axis for absence in report.absences):
+        here = any(chain.axis == axis for chain in report.chains)
+        lines += ["", f"{axis} could also shard" if here else f"{axis} does not shard it"]
+        about = (absence for absence in report.absences if absence.axis == axis)
+        lines += (line for absence in about for line in _absence(absence))
+    return "\n".join(lines)
+
+
+def _chain(chain: Chain) -> Iterator[str]:
+    yield f"{chain.axis} shards dimension {chain.dim}"
+    yield _with_location(f"  stated by {chain.annotation}", chain.annotation.loc)
+    rows = [
+        (
+            f"  {link.source} -> {link.target}",
+            f"{link.way} through {link.op}",
+            f"along {link.loop}",
+            _round_text(link.priority, link.round),
+            _location_text(link.loc),
+        )
+        for link in chain.links
+    ]
+    yield from _columns(rows)
+
+
+def _absence(absence: Absence) -> Iterator[str]:
+    dim = "" if absence.dim is None else f"dimension {absence.dim}: "
+    far = "it stops earlier: " if absence.far else ""
+    yield f"  {dim}{far}{absence.reason.value}"
+    if absence.op:
+        where = f"{absence.tensor} at {absence.op}" if absence.tensor else absence.op
+        yield _with_location(f"    {where}", absence.loc)
+    if absence.detail:
+        yield f"    {absence.detail}"
+
+
+def _round_text(priority: int, round: int) -> str:
+    return f"round {round}" + (f" of priority {priority}" if priority else "")
+
+
+@report_text.register
+def _(report: Conflicts) -> str:
+    if not report.rows:
+        return "no conflicts"
+    rows = [
+        (
+            row.op,
+            row.given_up.loop,
+            _wish(row.kept, row.given_up.loop),
+            _wish(row.given_up, row.given_up.loop),
+            row.verdict.value,
+            f"{' + '.join(row.reshard) or 'nothing'}, {show_bytes(row.nbytes)}",
+        )
+        for row in report.rows
+    ]
+    head = ("operation", "factor", "kept", "given up", "because", "to receive")
+    lines = [*_columns(_first_rows(rows), head), *_omitted_rows(rows)]
+    for row in report.rows[:MAX_ROWS]:
+        notes = [row.detail] if row.detail else []
+        for wish in (row.kept, row.given_up):
+            notes += [_with_location(f"{wish.value}: {a}", a.loc) for a in wish.annotations]
+        lines += [
+            "",
+            _with_location(row.op, row.loc),
+            *(f"  {note}" for note in dict.fromkeys(notes)),
+        ]
+    return "\n".join(lines)
+
+
+def _wish(wish: AxesRequest, loop: str) -> str:
+    return f"{wish.value} {wish.axes}" + (f" along {wish.loop}" if wish.loop != loop else "")
+
+
+@report_text.register
+def _(report: Difference) -> str:
+    lines = list(report.edits)
+    if report.changes:
+        rows = [(f"  {c.value}", c.before, "->", c.after) for c in report.changes]
+        lines += [
+            "",
+            f"{count_noun(len(rows), 'value')} sharded differently",
+            *_columns(_first_rows(rows)),
+        ]
+        lines += _omitted_rows(rows)
+    else:
+        lines += ["", "every value is sharded as before"]
+    return "\n".join([*lines, "", *_traffic(report.before, report.after)])
+
+
+def _traffic(before: Traffic, after: Traffic) -> Iterator[str]:
+    if before.error or after.error:
+        for when, traffic in (("before", before), ("after", after)):
+            yield f"{when}: {traffic.error or _total(traffic)}"
+        return
+    yield f"communication: {_total(before)} -> {_total(after)}"
+    old, new = ({k: (n, b) for k, n, b in t.kinds} for t in (before, after))
+    yield from _columns([
+        (f"  {kind}", _amount(*old.get(kind, (0, 0))), "->", _amount(*new.get(kind, (0, 0))))
+        for kind in sorted({**old, **new})
+    ])  # fmt: skip
+
+
+def _total(traffic: Traffic) -> str:
+    return f"{show_bytes(traffic.nbytes)} in {count_noun(traffic.count, 'collective')}"
+
+
+def _amount(count: int, nbytes: int) -> str:
+    return f"{count} ({show_bytes(nbytes)})"
+
+
+@report_text.register
+def _(report: OrderSensitivity) -> str:
+    if not report.rows:
+        return "no sharding depends on the order of the work list"
+    rows = [(row.value, row.lifo, row.fifo) for row in report.rows]
+    behind = dict.fromkeys(a for row in report.rows for a in row.annotations)
+    return "\n".join([
+        f"{count_noun(len(rows), 'value')} sharded differently in another order",
+        *_columns(_first_rows(rows), ("value", "lifo", "fifo")),
+        *_omitted_rows(rows),
+        "",
+        "because of",
+        *_annotations(behind),
+    ])  # fmt: skip
+
+
+@report_text.register
+def _(report: Coverage) -> str:
+    lines = [f"{count_noun(len(report.unruled), 'operation')} without a factor rule"]
+    lines += _columns(
+        [(f"  {op.op}", f"stops {', '.join(op.axes) or 'nothing'}", _location_text(op.loc))
+         for op in report.unruled]
+    )  # fmt: skip
+    whole = [
+        (f"  {w.value}", f"dimension {w.dim} of {w.size}", f"could be sharded over "
+         f"{' or '.join(w.axes)}", show_bytes(w.nbytes))
+        for w in report.whole
+    ]  # fmt: skip
+    lines += ["", f"{count_noun(len(whole), 'dimension')} unsharded although an axis is free"]
+    lines += [*_columns(_first_rows(whole)), *_omitted_rows(whole)]
+    lines += ["", f"{count_noun(len(report.idle), 'annotation')} without effect"]
+    return "\n".join([*lines, *_annotations(report.idle)])
+
+
+@report_text.register
+def _(report: Summary) -> str:
+    lines = [f"{report.cut} of {count_noun(report.values, 'tensor')} sharded", "", "annotations"]
+    lines += _annotations(report.annotations) or ["  none"]
+    nbytes = sum(row.nbytes for row in report.conflicts)
+    lines += [
+        "",
+        *_columns([
+            ("conflicts", str(len(report.conflicts)), show_bytes(nbytes), "--conflicts"),
+            ("depend on the order", str(report.dependent), "", "--order"),
+            ("without a rule", str(report.unruled), "", "--coverage"),
+        ]),
+        "",
+        report.traffic.error or f"communication: {_total(report.traffic)}",
+        *_columns([(f"  {k}", _amount(n, b)) for k, n, b in report.traffic.kinds]),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+@report_text.register
+def _(report: Communication) -> str:
+    if not report.rows:
+        return "no communication"
+    lines = [f"{count_noun(report.total.count, 'collective')}, {_spent(report.total)}"]
+    groups = (
+        ("by kind", report.by_kind), ("over", report.by_axes), ("by line", report.by_line)
+    )  # fmt: skip
+    for title, table in groups:
+        rows = [(f"  {word or '(no line)'}", *_numbers(group)) for word, group in table]
+        lines += [
+            "",
+            *_columns(_first_rows(rows), (title, "count", "result", "sent")),
+            *_omitted_rows(rows),
+        ]
+    listed = [_collective(each) for each in report.rows]
+    lines += [
+        "",
+        *_columns(_first_rows(listed), ("value", "collective", "", "result", "why", "line")),
+    ]
+    return "\n".join([*lines, *_omitted_rows(listed)])
+
+
+@report_text.register
+def _(report: CollectiveCause) -> str:
+    row = report.collective
+    times = {None: ", in a while", 1: ""}.get(row.executions, f", {row.executions} times")
+    lines = [
+        _with_location(collective_heading(row), row.loc),
+        f"  because of: {row.why}",
+        f"  {count_noun(row.group_size, 'device')} in each group, {show_bytes(row.nbytes)} result, "
+        f"{show_bytes(row.sent)} sent by each device{times}",
+    ]
+    if report.chosen:
+        lines += ["", f"part of the reshard of {report.move}", *_ways([report.chosen])]
+    if report.dearer:
+        lines += ["", "more expensive", *_ways(report.dearer)]
+    if report.annotations:
+        lines += ["", "its axes come from", *_annotations(report.annotations)]
+    return "\n".join(lines)
+
+
+def _ways(ways: Sequence[ReshardAlternative]) -> Iterator[str]:
+    rows = [
+        (
+            f"  {', '.join(way.steps)}",
+            f"{show_bytes(way.nbytes)} received",
+            f"via {way.middle}" if way.middle else "",
+        )
+        for way in ways
+    ]
+    yield from _columns(rows)
+
+
+def _spent(group: CommunicationTotal) -> str:
+    return f"{show_bytes(group.sent)} sent by each device in one run"
+
+
+def _numbers(group: CommunicationTotal) -> tuple[str, str, str]:
+    times = f"{group.count}" if group.count == group.executions else (
+        f"{group.count}, executed {group.executions} times"
+    )  # fmt: skip
+    return times, show_bytes(group.nbytes), show_bytes(group.sent)
+
+
+def _collective(each: Collective) -> tuple[str, ...]:
+    times = {None: "in a while", 1: ""}.get(each.executions, f"{each.executions} times")
+    return (
+        f"  %{each.value}",
+        f"{each.kind} over {format_axes(each)}",
+        times,
+        show_bytes(each.nbytes),
+        each.why,
+        _location_text(each.loc),
+    )
+
+
+def _annotations(annotations: Iterable[Annotation]) -> list[str]:
+    return list(
+        _columns(
+            [(f"  {annotation}", _location_text(annotation.loc)) for annotation in annotations]
+        )
+    )
+
+
+def _first_rows(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
+    return rows[:MAX_ROWS]
+
+
+def _omitted_rows(rows: Sequence[object]) -> list[str]:
+    return [f"  and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else []
+
+
+def _location_text(loc: Loc | None) -> str:
+    return str(loc) if loc else ""
+
+
+def _with_location(text: str, loc: Loc | None) -> str:
+    return f"{text}  {loc}" if loc else text
+
+
+def _columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the rows in aligned columns."""
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(head), pad_edge=False)
+    for i in range(len(rows[0])):
+        table.add_column(head[i] if head else "", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    out = StringIO()
+    console = Console(file=out, width=10_000, color_system=None, markup=False, highlight=False)
+    console.print(table)
+    yield from (line.rstrip() for line in out.getvalue().splitlines())

@@ -1,0 +1,160 @@
+"""Annotations without effect: those without which propagation decides the same.
+
+Each is tried. Most are tried by repeating only the differing steps (`passes.propagation.replay`);
+if other parts of the preparation depend on an annotation, the function is propagated again without
+it.
+"""
+
+from collections.abc import Iterator
+
+from shardir.ir.module import Value
+from shardir.ir.sharding import Sharding
+from shardir.op_rules.custom_rules import rules_in_force
+from shardir.passes.explain.history import FunctionHistory
+from shardir.passes.explain.propagated_program import PropagatedProgram
+from shardir.passes.explain.reports import Annotation, Subject
+from shardir.passes.explain.what_if import RESULT_PREFIX, changes, remove_annotation
+from shardir.passes.propagation.draft import SHARDING_CONSTRAINT
+from shardir.passes.propagation.finish import BoundaryKind
+from shardir.passes.propagation.propagate import Propagate, initial_state
+from shardir.passes.propagation.propagation_network import StepperTable
+from shardir.passes.propagation.record import StatedSharding
+from shardir.passes.propagation.replay import PropagationReplay
+from shardir.passes.propagation.step import NO_SHARDING, ShardingTable
+from shardir.passes.rewriting import all_values
+
+
+def unused_annotations(session: PropagatedProgram, propagate: Propagate) -> Iterator[Annotation]:
+    """Yield the annotations without which all shardings would be the same."""
+    for history in session.histories.values():
+        trial = trial_without_annotations(session, propagate, history)
+        for said in stated_annotations(history):
+            annotation = history.annotation(said)
+            found = trial.is_idle(said) if trial else None
+            if found is None:
+                found = is_unused(session, propagate, annotation)
+            if found:
+                yield annotation
+
+
+def stated_annotations(history: FunctionHistory) -> Iterator[StatedSharding]:
+    """Yield the shardings stated in a function, in program order."""
+    function = history.story.function
+    for value in all_values(function.body):
+        if value.sharding is not None:
+            yield StatedSharding(0, value.sharding, value)
+    for i, sharding in enumerate(function.results):
+        if sharding is not None:
+            yield StatedSharding(-1 - i, sharding, None)
+
+
+def is_unused(session: PropagatedProgram, propagate: Propagate, annotation: Annotation) -> bool:
+    """Return whether propagation without an annotation decides the same, by a second run."""
+    name = annotation.name
+    if annotation.subject is Subject.RESULT:
+        name = RESULT_PREFIX + name
+    changed = propagate(remove_annotation(session.module, name, annotation.function))
+    return not changes(session.propagated, changed)
+
+
+def trial_without_annotations(
+    session: PropagatedProgram, propagate: Propagate, history: FunctionHistory
+) -> "AnnotationTrial | None":
+    """Return the trial of a function, or `None` if replay does not support it."""
+    if len(session.module.meshes) > 1 or propagate.order != "lifo" or not propagate.prepare:
+        return None
+    trial = AnnotationTrial(session, propagate, history.name)
+    prepared = trial.prepared
+    everything = (*prepared.said.values(), *trial.function.results)
+    if prepared.groups or prepared.bridges or any(
+        dim.priority is not None for each in everything if each for dim in each.dims
+    ):  # fmt: skip
+        return None
+    trial.start()
+    return trial
+
+
+class AnnotationTrial:
+    """A function that is propagated without each of its annotations in turn."""
+
+    def __init__(self, session: PropagatedProgram, propagate: Propagate, name: str) -> None:
+        rules = rules_in_force()
+        module = rules.bind(session.module)
+        self.propagate = propagate
+        self.function = next(each for each in module.functions if each.name == name)
+        self.steppers = StepperTable(ShardingTable(module), explain=False)
+        self.prepared = propagate.prepared(self.function, self.steppers, rules)
+        self.close = propagate.closed(self.steppers.shardings, module.meshes[0])
+
+    def start(self) -> None:
+        """Propagate once, and prepare the lookups."""
+        prepared, body = self.prepared, self.function.body
+        network = prepared.network
+        self.state = initial_state(self.function, network, prepared.said, self.steppers.shardings)
+        run = self.propagate.start_run(prepared, self.steppers)
+        self.replay = PropagationReplay(network, run, self.state)
+        self.values: dict[int, list[Value]] = {}
+        for value, cell in network.cells.items():
+            self.values.setdefault(cell, []).append(value)
+        self.params = set(body.params)
+        self.entangled = set(prepared.owners)
+        """The values of whose annotations more depends than what their cells begin with."""
+        ops, originals = list(prepared.draft.walk()), set(body.walk())
+        # A copy of a constant shares its attributes and its annotation.
+        copied = {id(op.attrs) for op in ops if op not in originals}
+        for op in ops:
+            if op.name == SHARDING_CONSTRAINT or id(op.attrs) in copied:
+                self.entangled.update(op.operands, prepared.draft.inputs(op), op.results)
+            elif len(op.results) > 1:
+                self.entangled.update(op.results)
+
+    def is_idle(self, said: StatedSharding) -> bool | None:
+        """Return whether all shardings are the same without an annotation; `None` if unknown."""
+        size = len(self.state.cells)
+        if said.value is None:
+            number = -1 - said.cell
+            return self.same(self.replay.without(size + number, NO_SHARDING), None, number)
+        value = said.value
+        network, known = self.prepared.network, self.prepared.said
+        if value in self.entangled or value not in network.cells:
+            return None
+        cell = network.cells[value]
+        others = (known[each] for each in (network.owners[cell], *self.values[cell])
+                  if each is not value and each in known)  # fmt: skip
+        now = self.steppers.shardings.number(next(others, None))
+        return self.same(self.replay.without(cell, now), value, None)
+
+    def same(self, other: dict[int, int], silent: Value | None, result: int | None) -> bool:
+        """Return whether all written shardings are unchanged if the final cells are `other`.
+
+        The value `silent_processes`, or a result of the function, has no annotation.
+        """
+        cells = {*other}
+        if silent is not None:
+            cells.add(self.prepared.network.cells[silent])
+        size = len(self.state.cells)
+        if result is not None:
+            cells.add(size + result)
+        for cell in sorted(cells):
+            before, after = self.replay.now[cell], other.get(cell, self.replay.now[cell])
+            if cell >= size:
+                i = cell - size
+                type, own = self.function.body.returns[i].type, self.function.results[i]
+                mine = None if i == result else own
+                if self.close(before, type, BoundaryKind.FUNCTION, own) != self.close(
+                    after, type, BoundaryKind.FUNCTION, mine
+                ):
+                    return False
+                continue
+            for value in self.values[cell]:
+                border = BoundaryKind.FUNCTION if value in self.params else BoundaryKind.NONE
+                own = self.asked(value) if border is BoundaryKind.FUNCTION else None
+                mine = None if value is silent else own
+                if self.close(before, value.type, border, own) != self.close(
+                    after, value.type, border, mine
+                ):
+                    return False
+        return True
+
+    def asked(self, value: Value) -> Sharding | None:
+        return self.prepared.said.get(value)

@@ -1,0 +1,190 @@
+"""Build a `fused` operation for each group, at a position where its operands are defined."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+from shardir.ir.builder import UniqueNames
+from shardir.ir.module import Block, Op, Value
+from shardir.ops.control_flow.fused import REDUCTIONS, LoopMapping, fused, non_unit_dims
+from shardir.ops.shape.rearrangements import broadcast
+from shardir.passes.fusion.groups import FusionGroup, FusionGroups, synchronizes_devices
+
+
+def build_fused_operations(block: Block, groups: FusionGroups, names: UniqueNames) -> Block:
+    """Return the block with a `fused` operation for each group.
+
+    An operation may be in several groups; its first group provides its result to other operations.
+    """
+    grouped = {number for group in groups.groups for number in group.ops}
+    makers = {group: _FusedOperationBuilder(block, groups, group, names) for group in groups.groups}
+    outside = _used_outside(block, makers, grouped)
+    made: list[tuple[int, Op]] = []
+    for group, maker in makers.items():
+        if any(value in outside for value in maker.given):
+            made.append((group.ops[-1], maker.op(outside)))
+    for number, op in enumerate(block.ops):
+        if number not in grouped and (_is_always_kept(op) or any(v in outside for v in op.results)):
+            made.append((number, op))
+    return Block(block.params, _sort_topologically(made), block.returns)
+
+
+def _used_outside(
+    block: Block, makers: Mapping[FusionGroup, "_FusedOperationBuilder"], grouped: Set[int]
+) -> set[Value]:
+    """Return the values that are used outside of groups, between groups, and by the block's
+    return."""
+    used = set(block.returns)
+    latest: dict[int, list[_FusedOperationBuilder]] = {}
+    for group, maker in makers.items():
+        latest.setdefault(group.ops[-1], []).append(maker)
+    while True:
+        before = len(used)
+        for number in range(len(block.ops) - 1, -1, -1):
+            op = block.ops[number]
+            if number not in grouped:
+                if _is_always_kept(op) or any(v in used for v in op.results):
+                    used.update(op.uses())
+                continue
+            for maker in latest.get(number, ()):
+                used.update(maker.uses(used))
+        if len(used) == before:
+            return used
+
+
+def _is_always_kept(op: Op) -> bool:
+    """Return whether an operation is kept even if its results are unused: it has effects or
+    synchronizes devices."""
+    return not op.results or op.spec.effect or synchronizes_devices(op)
+
+
+class _FusedOperationBuilder:
+    """Builds the operation of one group.
+
+    The inner value of an operand depends on the loop axes of its dimensions: an operand that is
+    used along different axes becomes two parameters.
+    """
+
+    def __init__(
+        self, block: Block, groups: FusionGroups, group: FusionGroup, names: UniqueNames
+    ) -> None:
+        self.block, self.groups, self.group, self.names = block, groups, group, names
+        self.inner: dict[Value, Value] = {}
+        self.params: dict[tuple[Value, LoopMapping], Value] = {}
+        self.copies: dict[tuple[Value, LoopMapping], Value] = {}
+        self.ops: list[Op] = []
+        every = range(len(group.shape))
+        self.whole = tuple(every)
+        self.kept = tuple(axis for axis in every if axis not in group.reduced)
+        results = [block.ops[number].result for number in group.ops]
+        self.given = [value for value in results if groups.member[value] is group]
+        """Values that the group may provide to other operations."""
+
+    def op(self, outside: Set[Value]) -> Op:
+        """Return the operation, whose results are the values of the group that are used outside."""
+        members = self.live_operations(outside)
+        for op in members:
+            self.take(op)
+        results = tuple(value for value in self.given if value in outside)
+        inner = Block(
+            tuple(self.params.values()), tuple(self.ops), tuple(self.inner[r] for r in results)
+        )
+        operands = tuple(value for value, _ in self.params)
+        loc = next((op.loc for op in reversed(members) if op.loc), None)
+        return Op(fused, operands, results, {}, (inner,), loc, self.why(members))
+
+    def live_operations(self, outside: Set[Value]) -> list[Op]:
+        """Return the operations that values used outside depend on."""
+        wanted = {value for value in self.given if value in outside}
+        found = list[Op]()
+        for number in reversed(self.group.ops):
+            op = self.block.ops[number]
+            if op.result in wanted:
+                found.append(op)
+                wanted.update(map(self.groups.base, op.operands))
+        return found[::-1]
+
+    def uses(self, outside: Set[Value]) -> list[Value]:
+        """Return the values of other operations that the group needs for the values used
+        outside."""
+        live = self.live_operations(outside)
+        own = {op.result for op in live}
+        bases = dict.fromkeys(self.groups.base(value) for op in live for value in op.operands)
+        return [value for value in bases if value not in own and value not in self.groups.free]
+
+    def take(self, op: Op) -> None:
+        """Append an operation of the group."""
+        reduces = op.spec in REDUCTIONS
+        lie = self.whole if reduces or self.groups.whole[op.result] else self.kept
+        operands = []
+        for value in op.operands:
+            scalar = not reduces and value.type.shape != op.result.type.shape
+            operands.append(self.value(value, () if scalar else lie))
+        result = replace(op.result, name=self.names.fresh(op.result.name))
+        self.inner[op.result] = result
+        self.ops.append(replace(op, operands=tuple(operands), results=(result,)))
+
+    def value(self, value: Value, lie: LoopMapping) -> Value:
+        """Return the inner value for a value along the loop axes `lie`."""
+        if value in self.inner:
+            return self.inner[value]
+        op = self.groups.free.get(value)
+        key = (value, lie)
+        if op is None:
+            if key not in self.params:
+                self.params[key] = replace(value, name=self.names.fresh(value.name))
+            return self.params[key]
+        if key not in self.copies:
+            operands = tuple(self.value(x, self._before(op, x, lie)) for x in op.operands)
+            result = replace(value, name=self.names.fresh(value.name))
+            self.copies[key] = result
+            self.ops.append(replace(op, operands=operands, results=(result,)))
+        return self.copies[key]
+
+    @staticmethod
+    def _before(op: Op, x: Value, lie: LoopMapping) -> LoopMapping:
+        """Return the loop axes of the operand of a free operation."""
+        if op.spec is not broadcast:
+            return lie
+        along = dict(zip(non_unit_dims(op.result.type), lie, strict=True))
+        return tuple(along[op.attrs["dims"][dim]] for dim in non_unit_dims(x.type))
+
+    def why(self, members: Sequence[Op]) -> str:
+        """Describe the operations of the group."""
+        named = list(dict.fromkeys(op.name for op in members))
+        more = f" and {len(named) - 6} more" if len(named) > 6 else ""
+        shape = "x".join(map(str, self.group.shape)) or "one element"
+        return f"{', '.join(named[:6])}{more} over {shape}"
+
+
+def _sort_topologically(made: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
+    """Return the operations in topological order, ties in the order of their numbers.
+
+    Operations that synchronize devices keep their order.
+    """
+    maker = {value: i for i, (_, op) in enumerate(made) for value in op.results}
+    users: list[list[int]] = [[] for _ in made]
+    waits = [0] * len(made)
+    for i, (_, op) in enumerate(made):
+        for source in dict.fromkeys(maker[v] for v in op.uses() if v in maker):
+            users[source].append(i)
+            waits[i] += 1
+    meetings = sorted(
+        (number, i) for i, (number, op) in enumerate(made) if synchronizes_devices(op)
+    )
+    for (_, first), (_, second) in pairwise(meetings):
+        users[first].append(second)
+        waits[second] += 1
+    ready = [(number, i) for i, (number, _) in enumerate(made) if not waits[i]]
+    heapify(ready)
+    ops: list[Op] = []
+    while ready:
+        _, i = heappop(ready)
+        ops.append(made[i][1])
+        for user in users[i]:
+            waits[user] -= 1
+            if not waits[user]:
+                heappush(ready, (made[user][0], user))
+    assert len(ops) == len(made), "groups wait for each other"
+    return tuple(ops)

@@ -1,0 +1,102 @@
+"""Fusion: group operations of one loop nest into one `fused` operation.
+
+before: `%a = exp(%x)`, `%b = mul(%a, %y)`, `%s = sum(%b, dims=[1])`
+after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=[1]) }`
+
+`shardir.ops.control_flow.fused` states what a group may contain. Elementwise operations join the groups of their
+operands even if these have other uses: a value that is used outside of the group becomes one more
+result. Only operations of negligible cost are duplicated into each group that uses them
+(broadcasts, iotas, constants, bitcasts), and cheap operations that read fewer tensors than storing
+their result would write (`shardir.passes.fusion.duplicate_operations`). Reductions join the group
+of their operand, and operations that use their broadcast results join too, so a softmax or a
+normalization is one group.
+
+Operations that a target cannot fuse stay outside (`without`), and so do transposes, and reshapes
+that do more than add or drop dimensions of size 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from shardir.errors import PipelineError
+from shardir.ir.builder import UniqueNames
+from shardir.ir.module import Block, Function, Module, Op
+from shardir.ir.operation import OPS
+from shardir.ops.control_flow.fused import REDUCTIONS, fused, is_pointwise, is_same_width_bitcast
+from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.passes.fusion.build import build_fused_operations
+from shardir.passes.fusion.duplicate_operations import duplicate_cheap_operations
+from shardir.passes.fusion.groups import FusionLimits, form_groups
+from shardir.passes.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class Fuse(Pass, name="fuse"):
+    """Group elementwise operations and reductions.
+
+    A group uses at most `most_operands` values and has at most `most_ops` operations. `without`
+    names operations that are not fused, separated by `+`; `reductions=false` fuses no reductions.
+    """
+
+    most_operands: int = 16
+    most_ops: int = 96
+    without: str = ""
+    reductions: bool = True
+
+    def __call__(self, module: Module) -> Module:
+        alone = [name for name in self.without.split("+") if name]
+        for name in alone:
+            if name not in OPS:
+                raise PipelineError(f"no operation is called {name!r}, which `without` names")
+
+        def accepts(op: Op) -> bool:
+            return op.name not in alone and (self.reductions or op.spec not in REDUCTIONS)
+
+        return fuse(module, accepts, self.most_operands, self.most_ops)
+
+
+def fuse(
+    module: Module,
+    accepts: Callable[[Op], bool] = lambda op: True,
+    most_operands: int = Fuse.most_operands,
+    most_ops: int = Fuse.most_ops,
+) -> Module:
+    """Return the module with groups of those elementwise operations and reductions that `accepts`
+    allows."""
+
+    def is_fusible(op: Op) -> bool:
+        held = is_pointwise(op.spec) or op.spec in REDUCTIONS or is_same_width_bitcast(op)
+        return held and accepts(op)
+
+    limits = FusionLimits(is_fusible, most_operands, most_ops)
+    functions = tuple(_fuse_function(f, limits) for f in module.functions)
+    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+    return module if same else replace(module, functions=functions)
+
+
+def _fuse_function(function: Function, limits: FusionLimits) -> Function:
+    values = [v for op in function.body.walk() for v in op.results]
+    params = [v for op in function.body.walk() for block in op.blocks for v in block.params]
+    names = UniqueNames([v.name for v in (*function.body.params, *values, *params)])
+    body = _fuse_block(function.body, limits, names)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _fuse_block(block: Block, limits: FusionLimits, names: UniqueNames) -> Block:
+    """Return the block with fused operations; the block itself if it has none."""
+    ops = tuple(_fuse_nested_blocks(op, limits, names) for op in block.ops)
+    if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
+        block = replace(block, ops=ops)
+    groups = form_groups(block, limits)
+    if groups is None:
+        return block
+    duplicate_cheap_operations(groups, limits.most_operands)
+    return build_fused_operations(block, groups, names)
+
+
+def _fuse_nested_blocks(op: Op, limits: FusionLimits, names: UniqueNames) -> Op:
+    if not op.blocks or op.spec in (fused, manual_computation):
+        return op
+    blocks = tuple(_fuse_block(block, limits, names) for block in op.blocks)
+    same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))
+    return op if same else replace(op, blocks=blocks)

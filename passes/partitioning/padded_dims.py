@@ -1,0 +1,206 @@
+"""Analysis of padding inside a manual computation.
+
+`shard_map` with `uneven="pad"` pads a dimension that its axes do not divide, so that the last
+shards end in zeros. A result has the size of that dimension again only if position i of each shard
+still corresponds to position i of the argument's shard. An operation preserves the positions of a
+dimension if a pass-through factor of its rule covers the dimension alone; a running sum preserves
+them too. An operation that moves positions (a sort, a reversal, a reshape that splits the
+dimension) or that exchanges shards along the axes (`ppermute`, `psum`) does not, and neither does
+one whose operands are padded at different sizes.
+
+%y = mul(%x, %s)        %x: f32[2], padded from 6 over `a`  ->  %y padded from 6 over `a`
+    %z = sort(%x)           ->  the padding of %z is unknown
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.sharding import Axes
+from shardir.op_rules.factors import FactorKind
+
+POSITION_PRESERVING_OPERATIONS = frozenset(
+    {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
+)
+"""Operations that preserve positions along their permutation factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedDim:
+    """A dimension that `axes` shard, whose shards together have `size` positions, then padding."""
+
+    axes: Axes
+    size: int
+
+
+PaddedDims = tuple[PaddedDim | None, ...]
+"""Padding of each dimension of a value; `None` if unknown."""
+
+
+def padded_dims(block: Block, known: Mapping[Value, PaddedDims]) -> dict[Value, PaddedDims]:
+    """Return the padding of each value of a block and of nested blocks.
+
+    `known` holds the padding of parameters and of values from outside.
+    """
+    found = dict(known)
+    _analyze_block(block, found)
+    return found
+
+
+def _dims(value: Value, found: Mapping[Value, PaddedDims]) -> PaddedDims:
+    return found.get(value) or (None,) * value.type.rank
+
+
+def _analyze_block(block: Block, found: dict[Value, PaddedDims]) -> None:
+    for op in block.ops:
+        if op.name == "manual_computation":
+            _analyze_manual(op, found)
+        elif op.edges():
+            _analyze_loop(op, found)
+        elif op.blocks:
+            _analyze_region(op, found)
+        elif op.name in ("optimization_barrier", "vary"):
+            for result, value in zip(op.results, op.operands, strict=True):
+                found[result] = _dims(value, found)
+        else:
+            _analyze_operation(op, found)
+            if op.name == "reshape":
+                _analyze_unit_dims(op, found)
+
+
+def _analyze_operation(op: Op, found: dict[Value, PaddedDims]) -> None:
+    rule = op.factors()
+    if rule is None:
+        return
+    crossed = op.attrs.get("axes", ()) if op.spec.spmd else ()
+    kept: dict[int, set[PaddedDim | None]] = {}
+    for value, mapping in zip(op.operands, rule.operands, strict=True):
+        dims = _dims(value, found)
+        for size, factors, dim in zip(value.type.shape, mapping, dims, strict=True):
+            if dim is None:
+                continue
+            moved = any(axis.overlaps(other) for axis in dim.axes for other in crossed)
+            for number in factors:
+                whole = len(factors) == 1 and rule.factors[number].size == size
+                kept.setdefault(number, set()).add(dim if whole and not moved else None)
+    if not kept:
+        return
+
+    def padding(size: int, factors: Sequence[int]) -> PaddedDim | None:
+        factor = rule.factors[factors[0]] if len(factors) == 1 else None
+        if factor is None or factor.size != size:
+            return None
+        stays = factor.kind is FactorKind.PASS or op.name in POSITION_PRESERVING_OPERATIONS
+        seen = kept.get(factors[0], set())
+        return next(iter(seen)) if stays and len(seen) == 1 else None
+
+    for result, mapping in zip(op.results, rule.results, strict=True):
+        found[result] = tuple(map(padding, result.type.shape, mapping))
+
+
+def _analyze_unit_dims(op: Op, found: dict[Value, PaddedDims]) -> None:
+    """Transfer the padding of dimensions of size 1 through a reshape.
+
+    The factor rule does not map such dimensions, but with one position each any of them corresponds
+    to any other.
+    """
+    (operand,), (result,) = op.operands, op.results
+    dims = zip(operand.type.shape, _dims(operand, found), strict=True)
+    units = {dim for size, dim in dims if size == 1 and dim is not None}
+    if len(units) != 1:
+        return
+    (unit,) = units
+    known = zip(result.type.shape, _dims(result, found), strict=True)
+    found[result] = tuple(dim or (unit if size == 1 else None) for size, dim in known)
+
+
+def _meet(values: Sequence[PaddedDims]) -> PaddedDims:
+    """Return the padding that all of the values have in common."""
+    first, *others = values
+    return tuple(
+        dim if all(other[i] == dim for other in others) else None for i, dim in enumerate(first)
+    )
+
+
+def _analyze_loop(op: Op, found: dict[Value, PaddedDims]) -> None:
+    """Analyze loops and branches: a carried value is padded if it is before the loop and after each
+    step.
+
+    Sources inside of the blocks count after the first sweep; each further sweep can only remove
+    padding, so the sweeps end.
+    """
+    inside = {value for block in op.blocks for value in block.returns}
+    known: dict[Value, PaddedDims] = {}
+    first = True
+    while True:
+        for edge in op.edges():
+            sources = [
+                _padding_of_slice(source, edge.stacked, found)
+                for source in edge.sources
+                if not (first and source in inside and source not in op.operands)
+            ]
+            if edge.targets[0] in known:
+                sources.append(known[edge.targets[0]])
+            if not sources:
+                continue
+            dims = known[edge.targets[0]] = _meet(sources)
+            for target in edge.targets:
+                found[target] = (None, *dims) if target in edge.stacked else dims
+        before = dict(known)
+        for block in op.blocks:
+            _analyze_block(block, found)
+        if not first and before == known and _is_settled(op, known, found):
+            return
+        first = False
+
+
+def _padding_of_slice(
+    value: Value, stacked: Sequence[Value], found: Mapping[Value, PaddedDims]
+) -> PaddedDims:
+    dims = _dims(value, found)
+    return dims[1:] if value in stacked else dims
+
+
+def _is_settled(
+    op: Op, known: Mapping[Value, PaddedDims], found: Mapping[Value, PaddedDims]
+) -> bool:
+    """Return whether another sweep over the edges of `op` would change nothing."""
+    return all(
+        _meet(
+            [
+                known[edge.targets[0]],
+                *(_padding_of_slice(s, edge.stacked, found) for s in edge.sources),
+            ]
+        )
+        == known[edge.targets[0]]
+        for edge in op.edges()
+    )
+
+
+def _analyze_region(op: Op, found: dict[Value, PaddedDims]) -> None:
+    """Analyze any other operation with blocks: the parameters of its first block are its
+    operands."""
+    for block in op.blocks:
+        if len(block.params) == len(op.operands):
+            for param, value in zip(block.params, op.operands, strict=True):
+                if param.type == value.type:
+                    found[param] = _dims(value, found)
+        _analyze_block(block, found)
+    body = op.blocks[0]
+    if len(body.params) == len(op.operands) and len(body.returns) == len(op.results):
+        for result, value in zip(op.results, body.returns, strict=True):
+            if result.type == value.type:
+                found[result] = _dims(value, found)
+
+
+def _analyze_manual(op: Op, found: dict[Value, PaddedDims]) -> None:
+    """Analyze a manual computation: padding of dimensions that it does not shard is that of the
+    operands."""
+    (body,) = op.blocks
+    for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
+        dims = zip(_dims(value, found), cuts, strict=True)
+        found[param] = tuple(None if cut else dim for dim, cut in dims)
+    _analyze_block(body, found)
+    for result, value, cuts in zip(op.results, body.returns, op.attrs["out_axes"], strict=True):
+        dims = zip(_dims(value, found), cuts, strict=True)
+        found[result] = tuple(None if cut else dim for dim, cut in dims)

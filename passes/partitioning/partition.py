@@ -1,0 +1,286 @@
+"""Partition a program over global tensors into the program that each device runs (SPMD).
+
+before: `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[64@data, 128@-] unreduced(model)`
+        `%3 = reshard(%3.part) : f32[64@data, 128@-]`
+after:  `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
+        `%3 = all-reduce(%3.part, axes=[model], op=add) : f32[16, 128]`
+
+Types shrink to the shards of one device; with sharded factors, most operations remain unchanged,
+attributes included. Operations that need more declare it (`shardir.op_rules.partitioning`). Every `reshard`
+becomes the collectives of the planner, which keep its `why`. The function records in its
+`SpmdInterface` how its parameters and results are sharded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from shardir.errors import OperationTypeError, PartitionError
+from shardir.ir.builder import Builder, UniqueNames, infer_types, substitute
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import count_positions
+from shardir.ir.types import COMPLEX
+from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.op_rules.partitioning import LocalOp, identity_element, local_type_of
+from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.passes.partitioning.checks import PartitionChecks
+from shardir.passes.pipeline import Pass
+from shardir.passes.resharding.align import partitioning_rule, pending_reduction
+from shardir.passes.resharding.explanations import Explanations
+from shardir.passes.resharding.planner import PLANNERS, PlanStep, plan_reshard
+from shardir.passes.resharding.reshard import RESHARDING_OPERATIONS
+from shardir.passes.resharding.uneven import uneven_dims
+from shardir.passes.rewriting import rebuild_global_programs, used_names
+from shardir.verify.divergence import find_divergences
+
+STEP_SUFFIXES = {
+    "all-slice": "slice",
+    "all-gather": "gather",
+    "all-to-all": "turn",
+    "collective-permute": "swap",
+    "all-reduce": "sum",
+    "reduce-scatter": "scatter",
+    "unreduce": "first",
+}
+"""Suffix of the names of intermediate results, by the step that makes them."""
+
+
+@dataclass(frozen=True)
+class Partition(Pass, name="partition"):
+    """Replace every value by the shard that one device holds.
+
+    `planner`: the planner that chooses the collectives of a reshard, see
+    `passes.resharding.planner`.
+    """
+
+    choices: ClassVar = {"planner": PLANNERS}
+
+    planner: str = "optimal"
+
+    def __call__(self, module: Module) -> Module:
+        return rebuild_global_programs(
+            module, lambda function, mesh: _function(function, mesh, self.planner)
+        )
+
+
+def _function(function: Function, mesh: Mesh, planner: str) -> Function:
+    cutter = _Partitioner(mesh, used_names(function), planner)
+    body = function.body
+    for value, asked in zip(body.returns, function.results, strict=True):
+        cutter.checks.check_result(value, asked, function)
+    interface = SpmdInterface(
+        tuple(GlobalTensor(p.type, cutter.checks.sharding(p)) for p in body.params),
+        tuple(GlobalTensor(v.type, cutter.checks.sharding(v)) for v in body.returns),
+    )
+    made = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
+    for found in find_divergences(made):
+        origin = f" (from {found.collective.loc})" if found.collective.loc else ""
+        raise PartitionError(found.told(f"%{found.decision.name}", (mesh,)) + origin)
+    return made
+
+
+class _Partitioner:
+    """Partitions the blocks of one function."""
+
+    def __init__(self, mesh: Mesh, names: UniqueNames, planner: str) -> None:
+        self.mesh, self.names, self.planner = mesh, names, planner
+        self.words = Explanations(mesh)
+        self.checks = PartitionChecks(mesh)
+        self.local: dict[Value, Value] = {}
+
+    def piece(self, value: Value) -> Value:
+        """Return the shard of a value, under the same name."""
+        return Value(local_type_of(value), value.name)
+
+    def block(self, block: Block) -> Block:
+        params = tuple(map(self.piece, block.params))
+        self.local.update(zip(block.params, params, strict=True))
+        b = Builder(self.names)
+        for op in block.ops:
+            b.loc, b.why = op.loc, op.why
+            self.op(op, b)
+        return b.block(params, [self.local[v] for v in block.returns])
+
+    def op(self, op: Op, b: Builder) -> None:
+        if op.name in RESHARDING_OPERATIONS:
+            self.local[op.result] = self.move(op, b)
+            return
+        operands = tuple(self.local[v] for v in op.operands)
+        if op.spec is manual_computation:
+            self.manual(op, operands, b)
+            return
+        if op.blocks or op.spec.edges:
+            blocks = tuple(map(self.block, op.blocks))
+            self.keep(replace(op, operands=operands, blocks=blocks), op, b)
+            return
+        if not any(
+            v.sharding and (v.sharding.unreduced or any(v.sharding.axes)) for v in op.tensors
+        ):
+            self.keep(replace(op, operands=operands), op, b)
+            return
+        local = LocalOp(op, self.mesh)
+        operands = self.masked(local, self.checks.check(op), operands, b)
+        declared = op.spec.partition
+        if declared is not None and declared.lower is not None:
+            inner = Builder(self.names, b.loc)
+            inner.why = b.why
+            made = declared.lower(inner, local, *operands, **op.attrs)
+            self.explain(op, inner)
+            self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
+        else:
+            self.keep(replace(op, operands=operands), op, b)
+
+    def explain(self, op: Op, inner: Builder) -> None:
+        """Record in `why` the cause of the collectives that an operation is lowered to."""
+        rule = partitioning_rule(op)
+        for i, new in enumerate(inner.ops):
+            if rule is not None and new.spec.collective and new.why == op.why:
+                why = self.words.within(op, rule)
+                inner.ops[i] = replace(new, why=f"{why}; {op.why}" if op.why else why)
+
+    def manual(self, op: Op, operands: Sequence[Value], b: Builder) -> None:
+        """Inline the body of a manual computation, which is a per-device program already."""
+        (body,) = op.blocks
+        for param, value in zip(body.params, operands, strict=True):
+            if self.piece(param).type != value.type:
+                raise self.checks.error_of(op)
+            self.local[param] = value
+        inner = Builder(self.names, b.loc)
+        for each in body.ops:
+            inner.loc, inner.why = each.loc, each.why
+            self.op(each, inner)
+        self.rename(op, [self.local[value] for value in body.returns], inner, b)
+
+    def keep(self, op: Op, old: Op, b: Builder) -> None:
+        """Append the same operation on local types."""
+        results = tuple(map(self.piece, old.results))
+        types = tuple(v.type for v in results)
+        stated = types[0] if len(types) == 1 else types
+        try:
+            inferred = infer_types(op.spec, op.operands, stated, op.attrs, op.blocks)
+        except OperationTypeError as error:
+            raise self.checks.error_of(old) from error
+        if inferred != types:
+            raise self.checks.error_of(old)
+        b.append(replace(op, results=results))
+        self.local.update(zip(old.results, results, strict=True))
+
+    def rename(self, op: Op, made: Sequence[Value], inner: Builder, b: Builder) -> None:
+        """Give the values that an operation was lowered to the names of its results."""
+        renamed: dict[Value, Value] = {}
+        defined = {value for new in inner.ops for value in new.results}
+        for result, value in zip(op.results, made, strict=True):
+            piece = self.piece(result)
+            if value.type != piece.type:
+                raise self.checks.error_of(op)
+            if value in defined:
+                renamed.setdefault(value, piece)
+            self.local[result] = renamed.get(value, value)
+        b.ops.extend(substitute(inner.block((), ()), renamed).ops)
+
+    def move(self, op: Op, b: Builder) -> Value:
+        """Append the collectives that bring a value to another sharding."""
+        (source,), result = op.operands, op.result
+        steps = plan_reshard(
+            self.checks.sharding(source), self.checks.sharding(result), result.type, self.planner
+        )
+        value = self.local[source]
+        for i, step in enumerate(steps):
+            shape = step.sharding.local_shape(result.type.shape)
+            value = self.step(step, value, shape, result, i == len(steps) - 1, b)
+        return value
+
+    def step(
+        self,
+        step: PlanStep,
+        value: Value,
+        shape: tuple[int, ...],
+        result: Value,
+        last: bool,
+        b: Builder,
+    ) -> Value:
+        """Append one collective, and the padding and slicing it needs; the result has the given
+        `shape`."""
+        attrs = dict(step.attrs)
+        fresh = f"{result.name}.{STEP_SUFFIXES[step.name]}"
+        if (dim := attrs.get("split", attrs.get("dim"))) is not None and step.name != "all-gather":
+            value = pad_to_size(b, value, dim, shape[dim] * count_positions(attrs["axes"]))
+        operands: tuple[Value, ...] = (value,)
+        if step.name == "unreduce":
+            place = b.axis_index(**attrs)
+            first = b.eq(place, b.full(0, place.type))
+            reduction = self.checks.sharding(result).reduction
+            if reduction == "mul" and value.type.dtype in COMPLEX:
+                raise PartitionError(
+                    f"%{result.name} cannot become unreduced by `mul`: infinite complex numbers "
+                    "times 1 are NaN; remove `unreduced[mul]`"
+                )
+            rest = b.full(identity_element(reduction, value.type.dtype), value.type)
+            operands, attrs = (first, value, rest), {}
+        spec = OPS["select" if step.name == "unreduce" else step.name]
+        (type,) = infer_types(spec, operands, None, attrs)
+        exact = type.shape == shape
+        made = Value(type, result.name if exact and last else self.names.fresh(fresh))
+        b.append(Op(spec, operands, (made,), attrs, (), b.loc, b.why))
+        if exact:
+            return made
+        starts = {"starts": (0,) * type.rank, "strides": (1,) * type.rank}
+        short = Value(
+            type.with_shape(shape), result.name if last else self.names.fresh(f"{fresh}.cut")
+        )
+        b.append(Op(OPS["slice"], (made,), (short,), starts, (), b.loc, b.why))
+        return short
+
+    def masked(
+        self, local: LocalOp, rule: FactorRule | None, operands: tuple[Value, ...], b: Builder
+    ) -> tuple[Value, ...]:
+        """Return the operands with padding along reduced factors replaced by the identity."""
+        op = local.op
+        reduction = pending_reduction(op, rule) if rule else None
+        if rule is None or reduction is None:
+            return operands
+        folded = rule.of_kind(FactorKind.REDUCE)
+        chosen = op.spec.partition.masked if op.spec.partition else None
+        made = list(operands)
+        first = True
+        for i, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
+            dims = [
+                d
+                for d in uneven_dims(value.sharding, value.type.shape)
+                if mapping[d] and mapping[d][0] in folded
+            ]
+            if not dims or (chosen is not None and i not in chosen):
+                continue
+            # In a product of operands, the padding of one is minus zero and that of the others
+            # zero.
+            sums = reduction == "add" and not first
+            filler = 0 if sums else identity_element(reduction, value.type.dtype)
+            why, b.why = b.why, f"the padding of %{value.name} must not contribute"
+            made[i] = local.masked(b, operands[i], value, dims, filler)
+            b.why, first = why, False
+        return tuple(made)
+
+
+def pad_to_size(b: Builder, value: Value, dim: int, size: int) -> Value:
+    """Return the value with padding at the end of a dimension."""
+    type, rank = value.type, value.type.rank
+    longer = type.with_shape([size if d == dim else n for d, n in enumerate(type.shape)])
+    if longer == type:
+        return value
+    made: Value
+    if not type.size:
+        made = b.reshape(value, result=longer)
+    else:
+        # Random keys have no zero, so the padding repeats an existing key.
+        none, scalar = (0,) * rank, type.with_shape(())
+        if type.dtype == "key":
+            one = type.with_shape((1,) * rank)
+            one_of = b.slice(value, starts=none, strides=(1,) * rank, result=one)
+            filler = b.reshape(one_of, result=scalar)
+        else:
+            filler = b.full(0, scalar)
+        high = tuple(size - n if d == dim else 0 for d, n in enumerate(type.shape))
+        made = b.pad(value, filler, low=none, high=high, interior=none, name=f"{value.name}.long")
+    return made

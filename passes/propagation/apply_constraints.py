@@ -1,0 +1,194 @@
+"""Apply sharding constraints to their operands before propagation.
+
+A constraint is an identity: its users see its sharding, and without this step it only suggests that
+sharding to its operand. If the operand has no stated sharding, the constraint means more:
+
+- The operand takes the sharding itself if that is closed and no other constraint of the operand
+  states another one. A constraint with an unused result therefore still shards its operand.
+- A value that flows around a loop or out of a branch is not annotated, since that would apply to
+  all values of the edge. Its other users read the constraint instead.
+- A chain of constraints with one use each requests its last sharding: other users of the operand
+  below the chain read its end.
+
+A manual computation states the sharding of its parameter, with the manual axes first, for each
+operand.
+
+These are OpenXLA Shardy's rules (`sdy-apply-sharding-constraints`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.passes.propagation.draft import (
+    MANUAL_COMPUTATION,
+    SHARDING_CONSTRAINT,
+    FunctionDraft,
+    OperandUse,
+)
+from shardir.passes.propagation.manual_computations import BoundaryConversion
+
+ShardingByValue = dict[Value, Sharding]
+PositionKey = tuple[float, ...]
+
+
+def apply_constraints(
+    draft: FunctionDraft,
+    owners: Mapping[Value, Value],
+    said: ShardingByValue,
+    bridges: Mapping[Value, BoundaryConversion],
+) -> dict[Value, Op]:
+    """Rewire the draft and add the shardings of operands to `said`, the shardings stated so far.
+
+    `owners` maps each target of an edge to the owner, `bridges` holds the parameters of manual
+    computations. Returns the constraint or manual computation that annotates each value.
+    """
+    speakers = [
+        op
+        for op in _postorder(draft.function.body)
+        if op.name in (SHARDING_CONSTRAINT, MANUAL_COMPUTATION)
+    ]
+    if not speakers:
+        return {}
+    applied = _ConstraintApplication(draft, owners, said, bridges)
+    for op in speakers:
+        if op.name == SHARDING_CONSTRAINT:
+            applied.read_end_of_chain(op)
+        for i, value in enumerate(tuple(draft.inputs(op))):
+            applied.apply(op, i, value)
+    return applied.annotated_by
+
+
+def _postorder(block: Block) -> list[Op]:
+    """Return every operation, each after those of its own blocks."""
+    ops: list[Op] = []
+    for op in block.ops:
+        for inner in op.blocks:
+            ops += _postorder(inner)
+        ops.append(op)
+    return ops
+
+
+class _ConstraintApplication:
+    def __init__(
+        self,
+        draft: FunctionDraft,
+        owners: Mapping[Value, Value],
+        said: ShardingByValue,
+        bridges: Mapping[Value, BoundaryConversion],
+    ) -> None:
+        self.draft = draft
+        self.owners = owners
+        self.said = said
+        self.stated = {
+            op: said.get(op.result) for op in draft.walk() if op.name == SHARDING_CONSTRAINT
+        }
+        """The sharding of each constraint, without the parts that preparation removes."""
+        self.bridges = bridges
+        self.annotated_by: dict[Value, Op] = {}
+        self.places: dict[Op, PositionKey] = {}
+        self._number(draft.function.body)
+        self.moves = 0
+
+    def _number(self, block: Block) -> None:
+        for i, op in enumerate(self.draft.ops(block)):
+            self.places[op] = (float(i),)
+            for inner in op.blocks:
+                self._number(inner)
+
+    def is_stated(self, value: Value) -> bool:
+        """Return whether a value has a stated sharding."""
+        return self.owners.get(value, value) in self.said
+
+    def wish(self, op: Op, number: int) -> Sharding | None:
+        """Return the sharding that an operation states for one of its operands."""
+        if op.name == SHARDING_CONSTRAINT:
+            return self.stated.get(op)
+        return self.bridges[op.blocks[0].params[number]].whole
+
+    def apply(self, op: Op, number: int, value: Value) -> None:
+        sharding = self.wish(op, number)
+        if sharding is None or not sharding.closed or self.is_stated(value):
+            return
+        if any(self.wish(*other) != sharding for other in self.annotating_uses(value)):
+            return
+        if value in self.owners:
+            op = self.put_behind(op, value, sharding)
+            if sharding.unreduced:
+                open_ = Sharding.open(sharding.mesh, value.type.rank)
+                self.said[self.owners[value]] = replace(
+                    open_, unreduced=sharding.unreduced, reduction=sharding.reduction
+                )
+                self.annotated_by[self.owners[value]] = op
+            for use in reversed(list(self.draft.uses_of(value))):
+                if use[0] is not op:
+                    self.draft.rewire(use, op.result)
+        else:
+            self.said[value] = sharding
+            self.annotated_by[value] = op
+            maker = self.draft.makers.get(value)
+            for sibling in maker.results if maker else ():
+                rank = sibling.type.rank
+                self.said.setdefault(sibling, Sharding.open(sharding.mesh, rank))
+
+    def annotating_uses(self, value: Value) -> list[tuple[Op, int]]:
+        """Return the constraints and manual computations that use a value, with the operand
+        index."""
+        return [
+            (user, number)
+            for user, number in self.draft.uses_of(value)
+            if isinstance(user, Op) and user.name in (SHARDING_CONSTRAINT, MANUAL_COMPUTATION)
+        ]
+
+    def read_end_of_chain(self, head: Op) -> None:
+        """Rewire users of the operand of `head` below a chain of constraints to the end of the
+        chain."""
+        (value,) = self.draft.inputs(head)
+        maker = self.draft.makers.get(value)
+        if (maker is not None and maker.name == SHARDING_CONSTRAINT) or self.is_stated(value):
+            return
+        if any(other is not head for other, _ in self.annotating_uses(value)):
+            return
+        tail = head
+        while len(self.draft.uses_of(tail.result)) == 1 and (
+            following := [
+                op for op, _ in self.annotating_uses(tail.result) if op.name == SHARDING_CONSTRAINT
+            ]
+        ):
+            (tail,) = following
+        if tail is head or self.annotating_uses(tail.result):
+            return
+        for use in reversed(list(self.draft.uses_of(value))):
+            if use[0] is not head and self.is_below(use, tail):
+                self.draft.rewire(use, tail.result)
+
+    def is_below(self, use: OperandUse, op: Op) -> bool:
+        """Return whether a user comes after `op` in the same block; the function's end does not
+        count."""
+        user, _ = use
+        home = self.draft.homes[op]
+        if isinstance(user, Block):
+            return user is home and home is not self.draft.function.body
+        return self.draft.homes[user] is home and self.places[user] > self.places[op]
+
+    def put_behind(self, op: Op, value: Value, sharding: Sharding) -> Op:
+        """Move a constraint right behind where its operand is made.
+
+        A manual computation stays where it is, and gets a constraint of its own there.
+        """
+        self.moves += 1
+        maker = self.draft.makers.get(value)
+        to = self.draft.homes[maker] if maker else self.draft.block_of(value)
+        if op.name == SHARDING_CONSTRAINT:
+            self.draft.remove(op)
+        else:
+            op = self.draft.constraint(value, sharding, op.loc)
+            self.said[op.result] = self.stated[op] = sharding
+            self.draft.add(op, to)
+        at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
+        self.draft.insert(op, at, to)
+        if maker:
+            self.draft.moved_behind.setdefault(value, []).insert(0, op)
+        self.places[op] = (*(self.places[maker] if maker else (-1.0,)), -float(self.moves))
+        return op

@@ -1,0 +1,322 @@
+"""Propagate the stated shardings to all values of a program.
+
+Every operation has factors, and its rule maps them to the dimensions of each tensor. If one
+dimension is sharded, the other dimensions of its factor are sharded the same way, forwards and
+backwards, until a fixed point is reached. Dimensions that propagation does not reach are unsharded.
+
+before: `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8, 6]` with `%x: f32[8@data, 4]`
+after:  `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8@data, 6@-]`
+
+The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md describes the algorithm
+in the terms of `shardir/passes/propagation`, and the differences. Rules that users state
+(`shardir.op_rules.custom_rules`) replace those of operations. Unlike Shardy, operations with unused results
+are kept and take part in propagation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import ClassVar
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Value
+from shardir.ir.sharding import Sharding
+from shardir.ir.types import TensorType
+from shardir.op_rules.custom_rules import RuleSet, rules_in_force
+from shardir.passes.pipeline import Pass
+from shardir.passes.propagation.apply_constraints import apply_constraints
+from shardir.passes.propagation.data_flow_edges import remove_data_flow_edges
+from shardir.passes.propagation.draft import MANUAL_COMPUTATION, FunctionDraft
+from shardir.passes.propagation.finish import (
+    BOUNDARY_MODES,
+    BoundaryKind,
+    trim_at_boundary,
+    without_unit_axes,
+)
+from shardir.passes.propagation.manual_computations import (
+    BoundaryConversion,
+    state_boundary_shardings,
+)
+from shardir.passes.propagation.propagation_levels import (
+    PROPAGATION_LEVELS,
+    STRATEGIES,
+    WORKLIST_ORDERS,
+    PropagationRun,
+    PropagationState,
+    RoundObserver,
+)
+from shardir.passes.propagation.propagation_network import (
+    PropagationNetwork,
+    StepperTable,
+    build_network,
+)
+from shardir.passes.propagation.record import PropagationRecord
+from shardir.passes.propagation.recorder import AnnotationSources, PropagationRecorder
+from shardir.passes.propagation.sharding_groups import (
+    ShardingGroup,
+    check_manual_results,
+    merge_groups,
+    unify_groups,
+)
+from shardir.passes.propagation.split_constants import split_constants
+from shardir.passes.propagation.step import NO_SHARDING, ShardingTable
+
+NO_FACTOR_RULE_REASON = "has no factor rule, so that no sharding passes through"
+"""The `why` of an operation through which propagation cannot pass."""
+
+ShardingWriter = Callable[[int, TensorType, BoundaryKind, Sharding | None], Sharding | None]
+"""Maps the number of a sharding, a type, the kind of boundary, and the stated sharding to the
+sharding that is written."""
+
+
+@dataclass(frozen=True)
+class Propagate(Pass, name="propagate"):
+    """Decide the sharding of every value.
+
+    `level`: treatment of conflicts and priorities, see `propagation.levels`.
+    `strategy`: the propagation that the levels above aggressive run in each round.
+    `order`: the order of the worklist.
+    `border`: which axes that do not divide parameters and results are kept, see
+    `propagation.finish`.
+    `keep_open`: leave dimensions open that no annotation closed, and write no sharding where none
+    is known.
+    `leave_open`: leave dimensions open that no annotation closed, for `resolve-conflicts`.
+    `prepare`: duplicate constants for each use, apply constraints, and drop axes of size 1 before
+    propagation.
+    """
+
+    choices: ClassVar = {
+        "level": PROPAGATION_LEVELS, "strategy": tuple(STRATEGIES), "order": WORKLIST_ORDERS, "border": BOUNDARY_MODES,
+    }  # fmt: skip
+
+    level: str = "user-priority"
+    strategy: str = "aggressive"
+    order: str = "lifo"
+    keep_open: bool = False
+    leave_open: bool = False
+    border: str = "even"
+    prepare: bool = True
+
+    def __call__(self, module: Module) -> Module:
+        return self.run(module, None)
+
+    def run_recorded(self, module: Module) -> tuple[Module, PropagationRecord]:
+        """Return the propagated module and the record of all propagation steps."""
+        record = PropagationRecord()
+        return self.run(module, record), record
+
+    def run(self, module: Module, record: PropagationRecord | None) -> Module:
+        meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
+        if not meshes:
+            functions = tuple(map(remove_data_flow_edges, module.functions))
+            same = all(new is old for new, old in zip(functions, module.functions, strict=True))
+            return module if same else replace(module, functions=functions)
+        rules = rules_in_force()
+        module = rules.bind(module)
+        steppers = StepperTable(ShardingTable(module), explain=record is not None)
+        functions = tuple(
+            function if function.spmd else self.spread(function, meshes[0], steppers, rules, record)
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+    def spread(
+        self,
+        function: Function,
+        mesh: Mesh,
+        steppers: StepperTable,
+        rules: RuleSet,
+        record: PropagationRecord | None,
+    ) -> Function:
+        """Propagate in one function; values without any known sharding are unsharded on `mesh`."""
+        prepared = self.prepared(function, steppers, rules)
+        draft, network, said, bridges = (
+            prepared.draft, prepared.network, prepared.said, prepared.bridges
+        )  # fmt: skip
+        units = not self.prepare
+        state = initial_state(function, network, said, steppers.shardings, units=units)
+        # The boundary values of a manual computation state its manual axes.
+        wholly = said | {value: bridge.whole for value, bridge in bridges.items()}
+        recorder = record and PropagationRecorder(
+            record, draft, network, steppers.shardings, wholly, prepared.spoken,
+            prepared.groups, state,
+        )  # fmt: skip
+        run = self.start_run(prepared, steppers, recorder.step if recorder else None)
+        run.run(state)
+        check_manual_results(
+            prepared.groups,
+            {value: bridge for value, bridge in bridges.items() if not bridge.inwards},
+            lambda value: steppers.shardings[state.cells[network.cells[value]]],
+        )
+        close = self.closed(steppers.shardings, mesh)
+        borders = dict.fromkeys(bridges, BoundaryKind.MANUAL)
+        borders |= dict.fromkeys(function.body.params, BoundaryKind.FUNCTION)
+        new = {
+            value: Value(
+                value.type,
+                value.name,
+                close(
+                    state.cells[cell],
+                    value.type,
+                    borders.get(value, BoundaryKind.NONE),
+                    said.get(value) if borders.get(value) is BoundaryKind.FUNCTION else None,
+                ),
+            )
+            for value, cell in network.cells.items()
+        }
+        if recorder:
+            recorder.finish(state, run, new)
+        draft.new_whys.update(
+            (op, NO_FACTOR_RULE_REASON)
+            for op in network.impassable
+            if not op.why and op.name != "reshard"
+        )
+        built = draft.build(new.__getitem__)
+        results = zip(state.results, built.body.returns, function.results, strict=True)
+        return replace(
+            remove_data_flow_edges(built, exact=self.keep_open),
+            results=tuple(close(n, v.type, BoundaryKind.FUNCTION, own) for n, v, own in results),
+        )
+
+    def prepared(
+        self, function: Function, steppers: StepperTable, rules: RuleSet
+    ) -> "PreparedFunction":
+        """Return a function in its state before propagation."""
+        draft = FunctionDraft(function)
+        if self.prepare:
+            split_constants(draft)
+        owners = edge_owners(draft)
+        said = stated_shardings(draft, units=not self.prepare)
+        bridges = state_boundary_shardings(draft, said, steppers.shardings, units=not self.prepare)
+        constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
+        groups = merge_groups(draft)
+        spoke = unify_groups(draft, groups, owners, said, steppers.shardings.meshes)
+        edges = {
+            op: draft.edges(op)
+            for op in draft.walk()
+            if op.spec.edges or op.name == MANUAL_COMPUTATION
+        }
+        network = build_network(draft, edges, groups, bridges, steppers, rules)
+        return PreparedFunction(
+            draft, network, owners, said, bridges, groups, AnnotationSources(constraints, spoke)
+        )
+
+    def start_run(
+        self,
+        prepared: "PreparedFunction",
+        steppers: StepperTable,
+        watch: RoundObserver | None = None,
+    ) -> PropagationRun:
+        """Return the run that propagates a prepared function to its fixed point."""
+        return PropagationRun(
+            prepared.network,
+            prepared.draft.inputs(prepared.draft.function.body),
+            steppers,
+            level=self.level,
+            strategy=self.strategy,
+            order=self.order,
+            watch=watch,
+        )
+
+    def closed(self, shardings: ShardingTable, mesh: Mesh) -> ShardingWriter:
+        """Return the function from sharding numbers to the shardings that are written."""
+
+        @cache
+        def close(
+            number: int, type: TensorType, border: BoundaryKind, stated: Sharding | None
+        ) -> Sharding | None:
+            found = shardings[number]
+            if self.keep_open:
+                return found
+            single = found is not None and shardings.meshes[found.mesh].is_maximal
+            if not type.rank and not single and (found is None or not found.unreduced):
+                return None  # a replicated scalar has no sharding
+            if found is None and self.leave_open:
+                return Sharding.open(mesh.name, type.rank)
+            if found is None:
+                return Sharding.whole(mesh.name, type.rank)
+            its_mesh = shardings.meshes[found.mesh]
+            uneven = self.border if border is BoundaryKind.FUNCTION else "even"
+            found = trim_at_boundary(found, type.shape, its_mesh, border, stated, uneven)
+            return found if self.leave_open else found.close()
+
+        return close
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFunction:
+    """A function as a propagation network, and the shardings stated in it.
+
+    `owners` maps each target of an edge to the owner of the edge; `said` maps values to stated
+    shardings, and `spoken` records the values whose annotations apply to others.
+    """
+
+    draft: FunctionDraft
+    network: PropagationNetwork
+    owners: Mapping[Value, Value]
+    said: dict[Value, Sharding]
+    bridges: Mapping[Value, BoundaryConversion]
+    groups: Sequence[ShardingGroup]
+    spoken: AnnotationSources
+
+
+def edge_owners(draft: FunctionDraft) -> dict[Value, Value]:
+    """Return the owner of the edge of each target.
+
+    The use lists of owners are reversed, because in MLIR the uses have moved to the edge at this
+    point.
+    """
+    owners: dict[Value, Value] = {}
+    for op in draft.walk():
+        for edge in draft.edges(op):
+            owners.update(dict.fromkeys(edge.targets, edge.targets[0]))
+            draft.uses_of(edge.targets[0]).reverse()
+    return owners
+
+
+def stated_shardings(draft: FunctionDraft, *, units: bool = False) -> dict[Value, Sharding]:
+    """Return the shardings stated in the program, including axes of size 1 if `units`.
+
+    A sharding on one result of an operation makes its other results open on the same mesh, which
+    differs from no sharding: constraints do not move to open values.
+    """
+    said: dict[Value, Sharding] = {}
+
+    def enter(block: Block) -> None:
+        note(block.params)
+        for op in draft.ops(block):
+            note(op.results)
+            if len(op.results) > 1 and (mesh := next((said[v].mesh for v in op.results
+                                                      if v in said), "")):  # fmt: skip
+                for value in op.results:
+                    said.setdefault(value, Sharding.open(mesh, value.type.rank))
+            for inner in op.blocks:
+                enter(inner)
+
+    def note(values: tuple[Value, ...]) -> None:
+        said.update(
+            (v, v.sharding if units else without_unit_axes(v.sharding))
+            for v in values
+            if v.sharding
+        )
+
+    enter(draft.function.body)
+    return said
+
+
+def initial_state(
+    function: Function,
+    network: PropagationNetwork,
+    said: dict[Value, Sharding],
+    shardings: ShardingTable,
+    *,
+    units: bool = False,
+) -> PropagationState:
+    """Return the initial state: for a cell of several values, the first stated sharding."""
+    cells = [shardings.number(said.get(owner)) for owner in network.owners]
+    for value, cell in network.cells.items():
+        if cells[cell] == NO_SHARDING:
+            cells[cell] = shardings.number(said.get(value))
+    stated = (s and (s if units else without_unit_axes(s)) for s in function.results)
+    results = [shardings.number(sharding) for sharding in stated]
+    return PropagationState(cells, results)

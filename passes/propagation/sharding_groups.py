@@ -1,0 +1,214 @@
+"""Sharding groups: values that always have the same sharding.
+
+`sharding_group(%x, group=3)` puts a value into a group. Groups that share a value are merged.
+Before propagation begins, the members are made equal: if all stated shardings agree, all members
+take them. If they conflict, an open constraint is inserted behind each member, which takes its
+place in the group and is used by all its users. From then on a change of one member is set on the
+others, whatever sharding they had (`Network.groups`).
+
+before: `%x: f32[8@a]`, `%y: f32[8@b]`, both in group 0
+after:  `%x.1 = sharding_constraint(%x) : f32[8@?]`, `%y.1 = sharding_constraint(%y) : f32[8@?]`,
+        both in group 0 instead of `%x` and `%y`
+
+These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and the start of propagation).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from shardir.errors import PropagateError
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.sharding import DimSharding, Sharding
+from shardir.passes.propagation.draft import MANUAL_COMPUTATION, FunctionDraft
+from shardir.passes.propagation.manual_computations import BoundaryConversion
+from shardir.passes.propagation.split_constants import SHARDING_GROUP
+
+
+@dataclass(slots=True)
+class ShardingGroup:
+    """`members`, without repetitions, and the `sharding_group` operation of each."""
+
+    members: list[Value]
+    group_operations: list[Op]
+
+
+def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
+    """Return the merged groups of a function, ordered by their smallest number.
+
+    A repeated `sharding_group` of a value counts as one use. Raises `PropagateError` if the members
+    of a group differ in shape, or are on both sides of a manual computation.
+    """
+    sayings = _group_operations(draft)
+    if not sayings:
+        return []
+    leader: dict[int, int] = {}
+
+    def least(number: int) -> int:
+        while leader.setdefault(number, number) != number:
+            number = leader[number]
+        return number
+
+    by_value: dict[Value, list[Op]] = {}
+    for op in sayings:
+        by_value.setdefault(draft.inputs(op)[0], []).append(op)
+    for ops in by_value.values():
+        for op in ops:
+            first, second = sorted((least(ops[0].attrs["group"]), least(op.attrs["group"])))
+            leader[second] = first
+    groups: dict[int, ShardingGroup] = {}
+    for op in sayings:
+        (value,) = draft.inputs(op)
+        group = groups.setdefault(least(op.attrs["group"]), ShardingGroup([], []))
+        if value in group.members:
+            draft.uses_of(value).remove((op, 0))
+        else:
+            group.members.append(value)
+            group.group_operations.append(op)
+    return [groups[number] for number in sorted(groups)]
+
+
+def _group_operations(draft: FunctionDraft) -> list[Op]:
+    """Return every `sharding_group` operation after checking it."""
+    found: list[Op] = []
+    first: dict[int, tuple[Op, Op | None]] = {}
+
+    def enter(block: Block, manual: Op | None) -> None:
+        for op in draft.ops(block):
+            for inner in op.blocks:
+                enter(inner, op if op.name == MANUAL_COMPUTATION else manual)
+            if op.name == SHARDING_GROUP:
+                number = op.attrs["group"]
+                other, place = first.setdefault(number, (op, manual))
+                _check(draft.inputs(other)[0], draft.inputs(op)[0], number)
+                if place is not manual:
+                    raise PropagateError(
+                        f"sharding group {number} has members inside and outside of a "
+                        "manual_computation; use another group inside"
+                    )
+                found.append(op)
+
+    enter(draft.function.body, None)
+    return found
+
+
+def _check(one: Value, other: Value, number: int) -> None:
+    if one.type.shape != other.type.shape:
+        raise PropagateError(
+            f"sharding group {number} has members of different shapes, %{one.name} of "
+            f"{one.type} and %{other.name} of {other.type}; members share one "
+            "sharding and need equal shapes"
+        )
+
+
+def unify_groups(
+    draft: FunctionDraft,
+    groups: list[ShardingGroup],
+    owners: Mapping[Value, Value],
+    said: dict[Value, Sharding],
+    meshes: Mapping[str, Mesh],
+) -> dict[Value, Value]:
+    """Make the members of each group equal in `said`, the stated shardings.
+
+    Returns the members that take the sharding of another member, with that member.
+    """
+    spoke: dict[Value, Value] = {}
+    for group in groups:
+        stated = [said.get(owners.get(value, value)) for value in group.members]
+        constraining = [s for s in stated if s and _constrains(s, meshes)]
+        if not constraining:
+            continue
+        if all(_is_equal(constraining[0], each, meshes) for each in constraining):
+            first = group.members[stated.index(constraining[0])]
+            for value, sharding in zip(group.members, stated, strict=True):
+                if sharding not in constraining:
+                    spoke[owners.get(value, value)] = owners.get(first, first)
+                _state_sharding(draft, owners, said, value, constraining[0])
+        else:
+            open_ = replace(
+                constraining[0], dims=(DimSharding((), True),) * len(constraining[0].dims)
+            )
+            open_ = replace(open_, replicated=(), unreduced=())
+            for i, value in enumerate(group.members):
+                group.members[i] = _insert_constraint_behind(draft, owners, value, open_)
+                said[group.members[i]] = open_
+    return spoke
+
+
+def check_manual_results(
+    groups: Iterable[ShardingGroup],
+    bridges: Mapping[Value, BoundaryConversion],
+    found: Callable[[Value], Sharding | None],
+) -> None:
+    """Raise `PropagateError` if a group changes the manual axes of a result of a manual
+    computation.
+
+    The computation decides these axes, but a group sets the sharding of another member. `found`
+    returns the final sharding of a value.
+    """
+    for group in groups:
+        for value, op in zip(group.members, group.group_operations, strict=True):
+            bridge = bridges.get(value)
+            sharding = found(value)
+            if bridge is None or sharding is None:
+                continue
+            names = {axis.name for axis in bridge.axes}
+            for dim, (cut, cuts) in enumerate(zip(sharding.dims, bridge.cuts, strict=True)):
+                manual = [axis for axis in cut.axes if axis.name in names]
+                if cut.axes[: len(cuts)] != cuts or len(manual) > len(cuts):
+                    wrong = ", ".join(sorted({axis.name for axis in manual} or names))
+                    raise PropagateError(
+                        f"sharding group {op.attrs['group']} would change how dimension {dim} of "
+                        f"%{value.name}, a result of a manual_computation, is sharded over the "
+                        f"manual axis {wrong}; remove it from the group, or state "
+                        f"replicated({wrong}) on another member"
+                    )
+
+
+def _constrains(sharding: Sharding, meshes: Mapping[str, Mesh]) -> bool:
+    """Return whether a sharding constrains the dimensions of a group's members.
+
+    A sharding of a single device does not: in Shardy it has no dimensions, all of which are open.
+    """
+    if meshes[sharding.mesh].is_maximal:
+        return False
+    return any(dim.axes or not dim.open for dim in sharding.dims)
+
+
+def _is_equal(one: Sharding, other: Sharding, meshes: Mapping[str, Mesh]) -> bool:
+    """Return whether the shardings are equal; meshes may differ in their names only."""
+    a, b = meshes[one.mesh], meshes[other.mesh]
+    same_mesh = (a.axes, a.device_ids) == (b.axes, b.device_ids)
+    return same_mesh and replace(one, mesh=other.mesh) == other
+
+
+def _state_sharding(
+    draft: FunctionDraft,
+    owners: Mapping[Value, Value],
+    said: dict[Value, Sharding],
+    value: Value,
+    sharding: Sharding,
+) -> None:
+    """State a sharding; the other results of the operation become open."""
+    said[owners.get(value, value)] = sharding
+    maker = draft.makers.get(value)
+    if maker is not None and value not in owners:
+        for sibling in maker.results:
+            said.setdefault(sibling, Sharding.open(sharding.mesh, sibling.type.rank))
+
+
+def _insert_constraint_behind(
+    draft: FunctionDraft, owners: Mapping[Value, Value], value: Value, sharding: Sharding
+) -> Value:
+    """Insert a constraint directly behind a value, and let all users read it."""
+    users = list(draft.uses_of(value))
+    maker = draft.makers.get(value)
+    op = draft.constraint(value, sharding, maker.loc if maker else None)
+    to = draft.homes[maker] if maker else draft.block_of(value)
+    draft.add(op, to)
+    draft.insert(op, list(draft.ops(to)).index(maker) + 1 if maker else 0, to)
+    if maker and value in owners:
+        draft.moved_behind.setdefault(owners[value], []).insert(0, op)
+    for use in reversed(users):
+        draft.rewire(use, op.result)
+    return op.result

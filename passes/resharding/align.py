@@ -1,0 +1,317 @@
+"""Align the shardings of the tensors of one operation.
+
+In a compatible alignment every factor has the same axes in all tensors that contain it, no mesh
+axis shards two factors, and factors that cannot be sharded are unsharded. If the given shardings
+are incompatible, one of two rules decides (as in OpenXLA Shardy, docs/insert-explicit-reshards
+there): of two tensors the larger one is followed; among more, the axes with the most data are taken
+one after the other. Axes of a factor that must be unsharded move to a factor that all tensors
+contain, if its size permits: an all-to-all is cheaper than a gather.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from shardir.ir.module import Op
+from shardir.ir.operation import Attr, OpSpec
+from shardir.ir.sharding import Axes, DimSharding, Sharding, count_positions
+from shardir.ir.sub_axes import (
+    append_axis,
+    can_coexist,
+    is_prefix,
+    take_disjoint_part,
+    take_dividing_prefix,
+    truncate_axes,
+)
+from shardir.ir.types import TensorType
+from shardir.op_rules.factors import FactorKind, FactorRule, TensorFactors
+from shardir.op_rules.partitioning import default_shardable_factors
+from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
+
+KIND_PRIORITY = {
+    FactorKind.PASS: 3,
+    FactorKind.REDUCE: 2,
+    FactorKind.PERMUTE: 1,
+    FactorKind.REPLICATE: 0,
+}
+"""Priority of the factor kinds in decisions between axes of equal weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Shardings of operands and then results, the axes of sharded reduced factors, and the axes of
+    each factor."""
+
+    tensors: tuple[Sharding, ...]
+    pending: Axes
+    cuts: tuple[Axes, ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def align(
+    rule: FactorRule,
+    shardings: tuple[Sharding, ...],
+    cuttable: tuple[int, ...],
+    uneven: tuple[int, ...] = (),
+) -> Alignment:
+    """Return compatible shardings that are close to the given ones.
+
+    `shardings` are closed; their unreduced axes are dropped. `cuttable` are the factors that may be
+    sharded, `uneven` those of them whose shards may differ in size.
+    """
+    sizes = tuple(factor.size for factor in rule.factors)
+    views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
+    for view in views:
+        for i, cut in view.cuts.items():
+            if i not in uneven or not sizes[i]:
+                cut.axes = take_dividing_prefix(cut.axes, sizes[i]) if sizes[i] else ()
+    cuts = _agreed_axes(rule, views, cuttable)
+    if cuts is None:
+        cuts = _resolve_conflict(rule, views, cuttable, uneven)
+    tensors = tuple(
+        sharding_of_factors(mapping, cuts, sharding.mesh)
+        for mapping, sharding in zip(rule.tensors, shardings, strict=True)
+    )
+    pending = tuple(axis for i in rule.of_kind(FactorKind.REDUCE) for axis in cuts[i])
+    return Alignment(tensors, pending, tuple(cuts))
+
+
+def _agreed_axes(
+    rule: FactorRule, views: Sequence[ProjectedTensor], cuttable: tuple[int, ...]
+) -> list[Axes] | None:
+    """Return the axes of each factor if all tensors agree, else `None`."""
+    cuts: dict[int, Axes] = {}
+    for view in views:
+        for factor, cut in view.cuts.items():
+            if cut.overflow or cuts.setdefault(factor, cut.axes) != cut.axes:
+                return None
+            if cut.axes and factor not in cuttable:
+                return None
+    used = [axis for axes in cuts.values() for axis in axes]
+    if any(a.overlaps(b) or not can_coexist(a, b) for i, a in enumerate(used) for b in used[:i]):
+        return None
+    return [cuts.get(i, ()) for i in range(len(rule.factors))]
+
+
+def _resolve_conflict(
+    rule: FactorRule,
+    views: Sequence[ProjectedTensor],
+    cuttable: tuple[int, ...],
+    uneven: tuple[int, ...],
+) -> list[Axes]:
+    """Return the axes of each factor after resolving conflicts, and clear those that are
+    impossible."""
+    factors = rule.factors
+    compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
+    tensors = [i for i, mapping in enumerate(rule.tensors) if any(mapping)]
+    if len(tensors) == 2 and not compound and len(cuttable) == len(factors):
+        cuts = _follow_one(rule, views, tensors)
+    else:
+        cuts = _AxesVote(rule, views, cuttable, uneven).run()
+    for i in range(len(factors)):
+        if i not in cuttable and cuts[i]:
+            axes, cuts[i] = cuts[i], ()
+            if all(_contains_factor(rule.tensors[t], i) for t in tensors):
+                _move_axes_to_shared_factors(rule, cuts, axes, tensors, cuttable)
+    while loose := [
+        i
+        for i, axes in enumerate(cuts)
+        if axes and not can_shard_factor(rule, cuts, i, axes, uneven)
+    ]:
+        for i in loose:
+            cuts[i] = ()
+    return cuts
+
+
+def _contains_factor(mapping: TensorFactors, factor: int) -> bool:
+    return any(factor in dim for dim in mapping)
+
+
+def _follow_one(
+    rule: FactorRule, views: Sequence[ProjectedTensor], tensors: Sequence[int]
+) -> list[Axes]:
+    """Return the axes of the larger tensor, or of the one with more shards if both have equal
+    size."""
+
+    def weight(tensor: int) -> tuple[int, int]:
+        return _elements(rule, rule.tensors[tensor]), views[tensor].pieces
+
+    leader, follower = max(tensors, key=weight), min(tensors, key=weight)
+    if leader == follower:
+        leader, follower = tensors
+    cuts: list[Axes] = [()] * len(rule.factors)
+    for i, cut in views[leader].cuts.items():
+        cuts[i] = cut.axes
+    taken = [axis for axes in cuts for axis in axes]
+    for i, cut in views[follower].cuts.items():
+        if i not in views[leader].cuts:
+            cuts[i] = truncate_axes(cut.axes, lambda axis, _: take_disjoint_part(axis, taken))
+    return cuts
+
+
+def _elements(rule: FactorRule, mapping: TensorFactors) -> int:
+    return prod(rule.factors[i].size for dim in mapping for i in dim)
+
+
+def _move_axes_to_shared_factors(
+    rule: FactorRule,
+    cuts: list[Axes],
+    axes: Axes,
+    tensors: Sequence[int],
+    cuttable: tuple[int, ...],
+) -> None:
+    """Shard factors that all tensors contain over axes that have no factor any more."""
+    shared = [
+        i
+        for i, factor in enumerate(rule.factors)
+        if factor.kind is FactorKind.PASS
+        and i in cuttable
+        and all(_contains_factor(rule.tensors[t], i) for t in tensors)
+    ]
+    for axis in axes:
+        for i in shared:
+            grown = append_axis(cuts[i], axis)
+            if can_shard_factor(rule, cuts, i, grown):
+                cuts[i] = grown
+                break
+
+
+def can_shard_factor(
+    rule: FactorRule,
+    cuts: Sequence[Axes],
+    factor: int,
+    axes: Axes,
+    uneven: tuple[int, ...] = (),
+) -> bool:
+    """Return whether a factor can be sharded along `axes`.
+
+    The axes must divide the factor unless it is one of `uneven`, and every factor that is major to
+    it in some dimension must be sharded to single positions. A factor of size 0 cannot be sharded.
+    """
+    size = rule.factors[factor].size
+    if not size or (factor not in uneven and size % count_positions(axes)):
+        return False
+    for mapping in rule.tensors:
+        for dim in mapping:
+            if factor in dim:
+                major = dim[: dim.index(factor)]
+                if any(count_positions(cuts[i]) != rule.factors[i].size for i in major):
+                    return False
+    return True
+
+
+class _AxesVote:
+    """Voting between candidate axes; every tensor votes with its elements for prefixes of its own
+    axes."""
+
+    def __init__(
+        self,
+        rule: FactorRule,
+        views: Sequence[ProjectedTensor],
+        cuttable: tuple[int, ...],
+        uneven: tuple[int, ...],
+    ) -> None:
+        self.rule = rule
+        self.uneven = uneven
+        self.views = views
+        self.cuts: list[Axes] = [()] * len(rule.factors)
+        self.weights = [_elements(rule, mapping) for mapping in rule.tensors]
+        self.rank = [
+            KIND_PRIORITY[factor.kind] if i in cuttable else 0
+            for i, factor in enumerate(rule.factors)
+        ]
+        candidates: dict[tuple[int, Axes], None] = {}
+        for view in views:
+            for i, cut in view.cuts.items():
+                for n in range(1, len(cut.axes) + 1):
+                    candidates[i, cut.axes[:n]] = None
+        self.candidates = list(candidates)
+
+    def run(self) -> list[Axes]:
+        while eligible := [
+            c for c in self.candidates if can_shard_factor(self.rule, self.cuts, *c, self.uneven)
+        ]:
+            factor, axes = max(eligible, key=self.score)
+            self.cuts[factor] = axes
+            self.candidates = self.remaining(factor, axes)
+        return self.cuts
+
+    def score(self, candidate: tuple[int, Axes]) -> tuple[int, int, int, int, int, Axes]:
+        factor, axes = candidate
+        votes = sum(
+            weight
+            for weight, view in zip(self.weights, self.views, strict=True)
+            if factor in view.cuts and is_prefix(axes, view.cuts[factor].axes)
+        )
+        gain = count_positions(axes) // max(count_positions(self.cuts[factor]), 1)
+        return votes, self.rank[factor], gain, factor, len(axes), axes
+
+    def remaining(self, factor: int, axes: Axes) -> list[tuple[int, Axes]]:
+        """Return the remaining candidates: longer axes of this factor, and of the others the part
+        that does not overlap."""
+        left: dict[tuple[int, Axes], None] = {}
+        for i, candidate in self.candidates:
+            if i == factor:
+                if is_prefix(axes, candidate) and candidate != axes:
+                    left[i, candidate] = None
+                continue
+            cut = truncate_axes(candidate, lambda axis, _: take_disjoint_part(axis, axes))
+            if cut and cut != self.cuts[i] and is_prefix(self.cuts[i], cut):
+                left[i, cut] = None
+        return list(left)
+
+
+def sharding_of_factors(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sharding:
+    """Return the sharding whose dimensions have the axes of their factors."""
+    dims = []
+    for factors in mapping:
+        axes: Axes = ()
+        for i in factors:
+            for axis in cuts[i]:
+                axes = append_axis(axes, axis)
+        dims.append(DimSharding(axes, open=False))
+    return Sharding(mesh, tuple(dims))
+
+
+def partitioning_rule(op: Op) -> FactorRule | None:
+    """Return the factor rule of an operation for partitioning."""
+    if op.spec.partition is None or op.spec.partition.loops is None:
+        return op.factors()
+    operands = tuple(value.type for value in op.operands)
+    results = tuple(value.type for value in op.results)
+    return _declared_rule(op.spec, operands, results, tuple(op.attrs.items()))
+
+
+@lru_cache(maxsize=1 << 12)
+def _declared_rule(
+    spec: OpSpec,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+    attrs: tuple[tuple[str, Attr], ...],
+) -> FactorRule:
+    assert spec.partition is not None
+    assert spec.partition.loops is not None
+    result = results[0] if len(results) == 1 else results
+    return spec.partition.loops(*operands, result=result, **dict(attrs))
+
+
+def shardable_factors(op: Op, rule: FactorRule) -> tuple[int, ...]:
+    """Return the factors along which an operation can be sharded."""
+    declared = op.spec.partition
+    if declared is None or declared.cuts is None:
+        return default_shardable_factors(rule)
+    types = [value.type for value in op.operands]
+    results = tuple(value.type for value in op.results)
+    result = results[0] if len(results) == 1 else results
+    return tuple(declared.cuts(rule, *types, result=result, **op.attrs))
+
+
+def pending_reduction(op: Op, rule: FactorRule) -> str | None:
+    """Return how results that are unreduced over sharded factors combine; `None` if none are
+    unreduced."""
+    declared = op.spec.partition
+    if declared is not None and declared.reduction is not None:
+        return declared.reduction(**op.attrs)
+    # The maximum of Boolean values is `any`.
+    return {"or": "max", "and": "min"}.get(rule.reduction or "", rule.reduction)

@@ -1,0 +1,164 @@
+"""Texts of `why`: why a program communicates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Op, Value
+from shardir.ir.sharding import Axes, Sharding
+from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.passes.resharding.align import Alignment, shardable_factors
+from shardir.passes.resharding.uneven import uneven_dims
+from shardir.text.printer import format_axis
+
+REDUCTION_NOUNS = {"add": "sum", "mul": "product", "max": "maximum", "min": "minimum"}
+"""Noun for the result of each reduction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanations:
+    """Formats shardings on one mesh and the reasons for reshards."""
+
+    mesh: Mesh
+
+    def shown(self, sharding: Sharding) -> str:
+        """Return a sharding as text, such as `[data, -]`, with its unreduced axes."""
+        dims = ", ".join(self.axes(dim.axes) for dim in sharding.dims)
+        pending = f" pending over {self.axes(sharding.unreduced)}" if sharding.unreduced else ""
+        return f"[{dims}]{pending}"
+
+    def axes(self, axes: Axes) -> str:
+        shown = [format_axis(axis, self.mesh) for axis in axes]
+        return f"({', '.join(shown)})" if len(shown) > 1 else "".join(shown) or "-"
+
+    def explain_operand(
+        self, op: Op, operand: int, sharding: Sharding, cuttable: bool = True
+    ) -> str:
+        """Explain why an operand is resharded."""
+        verb = "needs" if cuttable else "cannot be sharded and needs"
+        result = f"%{op.results[0].name} = " if op.results else ""
+        return f"operand {operand} of {result}{op.name} {verb} {self.shown(sharding)}"
+
+    def explain_lost_axes(
+        self, op: Op, value: Value, operand: int, rule: FactorRule, fitting: Alignment
+    ) -> str:
+        """Return a clause that states which factors lose the axes that an operand loses."""
+        if value.sharding is None:
+            return ""
+        cuttable = shardable_factors(op, rule)
+        said: dict[str, None] = {}
+        for dim, loops in zip(value.sharding.dims, rule.operands[operand], strict=True):
+            kept = [axis for i in loops for axis in fitting.cuts[i]]
+            lost = tuple(a for a in dim.axes if not any(a.overlaps(b) for b in kept))
+            if not lost or not loops:
+                continue
+            name = factor_name(op, rule, loops[0])
+            whole = [i for i in loops if i not in cuttable]
+            other = [
+                i
+                for i, axes in enumerate(fitting.cuts)
+                if any(a.overlaps(b) for a in lost for b in axes)
+            ]
+            if whole:
+                said[f"{factor_name(op, rule, whole[0])} must be unsharded"] = None
+            elif other:
+                names = " and ".join(dict.fromkeys(factor_name(op, rule, i) for i in other))
+                said[f"{self.axes(lost)} shards {names}, not {name}"] = None
+            else:
+                said[f"{name} is not sharded over {self.axes(lost)}"] = None
+        return f": {' and '.join(said)}" if said else ""
+
+    def walked(self, op: Op, value: Value, sharding: Sharding) -> str:
+        """Return a clause that states that a scan iterates over a sharded dimension of an
+        operand."""
+        lost = value.sharding and value.sharding.dims and value.sharding.dims[0].axes
+        if op.name != "scan" or not lost or sharding.dims[0].axes:
+            return ""
+        return f": it iterates over dimension 0 of %{value.name}"
+
+    def within(self, op: Op, rule: FactorRule) -> str:
+        """Explain why an operation communicates while it runs on shards."""
+        cut: dict[int, Axes] = {}
+        for value, mapping in zip(op.operands, rule.operands, strict=True):
+            dims = value.sharding.dims if value.sharding else ()
+            for dim, loops in zip(dims, mapping, strict=False):
+                if dim.axes:
+                    cut |= dict.fromkeys(loops, dim.axes)
+        inner = [i for i in cut if rule.factors[i].kind is not FactorKind.PASS] or list(cut)
+        along = " and ".join(
+            f"{factor_name(op, rule, i)}, which is sharded over {self.axes(cut[i])}" for i in inner
+        )
+        return f"%{op.results[0].name} = {op.name} runs along {along}"
+
+    def explain_missing_padding(self, op: Op, value: Value, sharding: Sharding) -> str:
+        """Return a clause that names the uneven axes of an operand that an operation does not
+        support."""
+        odd = [
+            f"{value.type.shape[d]} does not divide over {self.axes(value.sharding.dims[d].axes)}"
+            for d in uneven_dims(value.sharding, value.type.shape)
+            if value.sharding and d not in uneven_dims(sharding, value.type.shape)
+        ]
+        return f", since {' and '.join(odd)} and {op.name} cannot pad" if odd else ""
+
+    def begins(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
+        """Describe the padding that results have and operands do not."""
+        known = {size for value in operands for size in self.padded(value).values()}
+        new = {
+            f"dimension {d} of %{value.name} is padded from {ends[0]} to {ends[1]}": None
+            for value in results
+            for d, ends in self.padded(value).items()
+            if ends not in known
+        }
+        return " and ".join(new)
+
+    def padded(self, value: Value) -> dict[int, tuple[int, int]]:
+        """Return the size of each padded dimension of a value, and the end of its last shard."""
+        sharding, shape = value.sharding, value.type.shape
+        ends = {}
+        for d in uneven_dims(sharding, shape):
+            assert sharding is not None
+            count = sharding.dims[d].pieces
+            ends[d] = shape[d], -(-shape[d] // count) * count
+        return ends
+
+    def uneven(self, sharding: Sharding, value: Value, dim: int) -> str:
+        """Return the error text for axes that do not divide a dimension and may not be padded."""
+        cut, size = sharding.dims[dim], value.type.shape[dim]
+        return (
+            f"dimension {dim} of %{value.name} has size {size}, which is not divisible by "
+            f"{cut.pieces}: it is sharded over {self.axes(cut.axes)}; pad it to "
+            f"{-(-size // cut.pieces) * cut.pieces}, shard it otherwise, or set uneven=pad"
+        )
+
+    def reason(
+        self,
+        op: Op,
+        result: Value,
+        raw: Value,
+        rule: FactorRule | None,
+        fitting: Alignment | None,
+    ) -> str:
+        """Explain why an operation computes `unresharded_result` although `result` is needed."""
+        made = raw.sharding or Sharding.whole(self.mesh.name, raw.type.rank)
+        wanted = result.sharding or Sharding.whole(self.mesh.name, result.type.rank)
+        if rule and fitting and made.unreduced:
+            loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.cuts[i]]
+            word = REDUCTION_NOUNS[made.reduction]
+            over = " and ".join(factor_name(op, rule, i) for i in loops)
+            return f"{word} over {over} of %{result.name} = {op.name}"
+        name = f"%{result.name} = {op.name}"
+        return f"{name} is computed {self.shown(made)} and needed {self.shown(wanted)}"
+
+
+def factor_name(op: Op, rule: FactorRule, factor: int) -> str:
+    """Return the name of a factor for users: its einsum letter, else a dimension that it covers."""
+    for i, mapping in enumerate(rule.operands):
+        for dim, factors in enumerate(mapping):
+            if factor in factors:
+                dims = op.attrs.get("dims")
+                if isinstance(dims, str) and len(factors) == 1:
+                    letter = dims.partition("->")[0].split(",")[i][dim]
+                    if not letter.isdigit():
+                        return repr(letter)
+                return f"dimension {dim} of %{op.operands[i].name}"
+    return "a factor"

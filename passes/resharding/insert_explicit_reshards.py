@@ -1,0 +1,165 @@
+"""Insert the reshards that OpenXLA Shardy inserts.
+
+before: `%y = slice(%x, starts=[0]) : f32[8@-]` with `%x: f32[16@x]`
+after:  `%x.whole = reshard(%x) : f32[16@-]`, then `%y = slice(%x.whole, starts=[0]) : f32[8@-]`
+
+The decisions are those of Shardy's pass `insert-explicit-reshards{enable-full-version=true}`, see
+`shardir.passes.resharding.align_as_shardy`. Operations that cannot run on shards after this pass
+are left to a following `reshard`, as Shardy leaves them to `resolve-permutation-factors`. If
+shardings are on meshes that differ only in device order, operations run on the mesh of most of
+their tensors.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Loc, Module, Op, Value
+from shardir.ir.sharding import Axes, Sharding
+from shardir.ir.sub_axes import take_disjoint_part
+from shardir.op_rules.factors import FactorRule
+from shardir.passes.pipeline import Pass
+from shardir.passes.propagation.manual_computations import remove_manual_axes
+from shardir.passes.resharding.align import Alignment, pending_reduction
+from shardir.passes.resharding.align_as_shardy import align_as_shardy
+from shardir.passes.resharding.cost import with_unreduced
+from shardir.passes.resharding.reshard import (
+    Reshard,
+    ReshardInserter,
+    ReshardScope,
+    insert_reshards,
+)
+from shardir.passes.rewriting import all_values
+
+
+@dataclass(frozen=True)
+class InsertExplicitReshards(Pass, name="insert-explicit-reshards"):
+    """Insert `reshard` wherever Shardy inserts it."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            function if function.spmd else _rewrite_function(function, module)
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+
+def _rewrite_function(function: Function, module: Module) -> Function:
+    used = [v.sharding.mesh for v in all_values(function.body) if v.sharding]
+    used += [s.mesh for s in function.results if s]
+    meshes = [mesh for name in dict.fromkeys(used) if (mesh := module.mesh(name)).axes]
+    meshes += [mesh for mesh in module.meshes if mesh.axes]
+    return (
+        insert_reshards(function, _ShardyReshardInserter(meshes[0], function, module))
+        if meshes
+        else function
+    )
+
+
+class _ShardyReshardInserter(ReshardInserter):
+    """Rebuilds the blocks of one function as Shardy does."""
+
+    def __init__(self, mesh: Mesh, function: Function, module: Module) -> None:
+        super().__init__(mesh, function, Reshard())
+        self.meshes = {mesh.name: mesh for mesh in module.meshes}
+
+    def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
+        """Return the sharding closed. A later pass checks divisibility."""
+        if sharding is None:
+            return Sharding.whole(self.mesh.name, value.type.rank)
+        return replace(sharding.close(), replicated=())
+
+    def trim_padding(self, value: Value) -> Value:
+        """Return a value at the boundary of a manual computation, pending reductions included."""
+        return self.close_value(value)
+
+    def returned(self, op: Op, value: Value, result: Value) -> Sharding:
+        """Return the stated sharding of the result without manual axes; the reshard to it is inside
+        of the body."""
+        return remove_manual_axes(self.of(result), op.attrs["axes"])
+
+    def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
+        """Return the sharding of a function result: unsharded if none is stated."""
+        return self.settle(sharding, old)
+
+    def same(self, a: Sharding, b: Sharding) -> bool:
+        """Return whether both shardings are equal, device order included."""
+        if not super().same(a, b):
+            return False
+        return self.meshes[a.mesh].device_ids == self.meshes[b.mesh].device_ids or not any(a.axes)
+
+    def loops(self, op: Op) -> FactorRule | None:
+        return op.factors()
+
+    def align_operation(
+        self,
+        op: Op,
+        rule: FactorRule | None,
+        operands: Sequence[Value],
+        results: Sequence[Value],
+    ) -> tuple[Alignment, str | None]:
+        """Return the alignment of an operation; without factor rule or common mesh it stays as it
+        is."""
+        places = tuple(map(self.of, (*operands, *results)))
+        mesh = self.common(places)
+        stated = "custom>" in str(op.attrs.get("attributes", ""))
+        if rule is None or mesh is None or stated:
+            return Alignment(places, (), ()), None
+        shardings = tuple(
+            replace(place, mesh=mesh, unreduced=(), reduction="add") for place in places
+        )
+        elements = tuple(prod(value.type.shape) for value in (*operands, *results))
+        reshapes = "stablehlo.reshape" in (op.attrs.get("operation"), f"stablehlo.{op.name}")
+        aligned = align_as_shardy(rule, shardings, elements, reshapes)
+        # Random keys have no sum.
+        keys = any(result.type.dtype == "key" for result in results)
+        reduction = None if keys else pending_reduction(op, rule)
+        return self.pending(aligned, places, len(operands)), reduction
+
+    def pending(self, aligned: Alignment, places: Sequence[Sharding], count: int) -> Alignment:
+        """Return the alignment with the axes that stay unreduced from operands to results.
+
+        Axes that shard a tensor of the operation do not stay unreduced: the operand is reduced
+        before.
+        """
+        wanted = places[count].unreduced if len(places) > count else ()
+        cuts = [axis for each in aligned.tensors for cut in each.axes for axis in cut]
+        used = (*cuts, *aligned.pending)
+        wanted = tuple(axis for axis in wanted if take_disjoint_part(axis, used) == axis)
+        tensors = [
+            with_unreduced(sharding, _intersection(place.unreduced, wanted), place.reduction)
+            for sharding, place in zip(aligned.tensors[:count], places, strict=False)
+        ]
+        kept = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
+        reduction = next((each.reduction for each in tensors if each.unreduced), "add")
+        results = (
+            with_unreduced(sharding, kept, reduction) for sharding in aligned.tensors[count:]
+        )
+        return replace(aligned, tensors=(*tensors, *results))
+
+    def common(self, places: Sequence[Sharding]) -> str | None:
+        """Return the mesh of most of the sharded tensors; `None` if the axes of their meshes
+        differ."""
+        counts = Counter(place.mesh for place in places if any(place.axes))
+        if len({self.meshes[name].axes for name in counts}) > 1:
+            return None
+        return counts.most_common(1)[0][0] if counts else self.mesh.name
+
+    def moved(
+        self,
+        value: Value,
+        target: Sharding,
+        scope: ReshardScope,
+        made: list[Op],
+        loc: Loc | None,
+        why: str,
+    ) -> Value:
+        """Insert a reshard for each use; `cse` merges equal ones later."""
+        scope.places.clear()
+        return super().moved(value, target, scope, made, loc, why)
+
+
+def _intersection(axes: Axes, others: Axes) -> Axes:
+    return tuple(axis for axis in axes if axis in others)

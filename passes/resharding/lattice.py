@@ -1,0 +1,178 @@
+"""The lattice of shardings of one tensor: common axes of two shardings, and the states between
+them.
+
+`shardir.passes.resharding.lattice_moves` defines the transitions between states, and
+`shardir.passes.resharding.lattice_search` finds the cheapest path.
+
+Shardings are sequences of atoms: mesh axes, or the sub-axes in which both ends of the path can be
+expressed. The common prefix of both ends in a dimension is excluded.
+
+A dimension of n positions in p shards has shards of ceil(n / p) positions, and the last of them
+ends at p * ceil(n / p). Adding an axis to others, or removing the last one, is valid only if that
+end does not change, because otherwise the shards have other bounds: 5 positions in two shards are
+012 34, in four 01 23 4. An unsharded dimension can be sharded by any axes, and any dimension can be
+gathered completely. A dimension that some axes do not divide is therefore left alone or gathered
+completely.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import prod
+
+from shardir.ir.device_groups import merge_axes, refine_axes
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, count_positions
+from shardir.ir.sub_axes import can_coexist
+from shardir.ir.types import TensorType
+
+DimAtoms = tuple[tuple[int, ...], ...]
+"""For each dimension, the atoms that shard it."""
+LatticeState = tuple[DimAtoms, frozenset[int]]
+"""The atoms of each dimension, and the atoms over which the tensor is unreduced."""
+
+MAX_PRIME_ATOMS = 4
+"""Maximum number of prime atoms up to which atoms of different sizes are factored, so that they can
+be exchanged."""
+MAX_ATOMS_FOR_FULL_SEARCH = 4
+"""Maximum number of atoms up to which every transition is tried; with more, only those towards the
+goal."""
+
+
+class ReshardProblem:
+    """Source and target shardings as atoms, without their common prefixes."""
+
+    def __init__(self, source: Sharding, target: Sharding, type: TensorType) -> None:
+        self.source, self.target, self.type = source, target, type
+        everything = (*source.used(), *target.used(), *source.unreduced, *target.unreduced)
+        self.solvable = all(can_coexist(a, b) for a, b in combinations(everything, 2))
+        parts = refine_axes(everything) if self.solvable else {axis: (axis,) for axis in everything}
+
+        def split(axes: Axes) -> Axes:
+            return tuple(part for axis in axes for part in parts[axis])
+
+        old, new = tuple(map(split, source.axes)), tuple(map(split, target.axes))
+        shared = [
+            _common_prefix_length(a, b, size)
+            for a, b, size in zip(old, new, type.shape, strict=True)
+        ]
+        self.uneven = tuple(
+            any(size % count_positions(cut) for cut in both) if both[0] != both[1] else False
+            for size, *both in zip(type.shape, old, new, strict=True)
+        )
+        self.prefix = tuple(a[:n] for a, n in zip(old, shared, strict=True))
+        old = tuple(a[n:] for a, n in zip(old, shared, strict=True))
+        new = tuple(a[n:] for a, n in zip(new, shared, strict=True))
+        waiting, end = split(source.unreduced), split(target.unreduced)
+        kept = end if source.reduction == target.reduction else ()
+        atoms = tuple(dict.fromkeys(a for axes in (*old, *new, waiting) for a in axes))
+        fine = _prime_parts(atoms) if self.solvable else {atom: (atom,) for atom in atoms}
+        self.atoms = tuple(part for atom in atoms for part in fine[atom])
+        number = {atom: i for i, atom in enumerate(self.atoms)}
+
+        def number_atoms(axes: Axes) -> tuple[int, ...]:
+            return tuple(number[part] for atom in axes for part in fine[atom])
+
+        self.sizes = tuple(atom.size for atom in self.atoms)
+        self.start: LatticeState = tuple(map(number_atoms, old)), frozenset(number_atoms(waiting))
+        keep = frozenset(number_atoms(tuple(a for a in waiting if a in kept)))
+        self.goal: LatticeState = tuple(map(number_atoms, new)), keep
+        self.goal_atoms = tuple(a for cut in self.goal[0] for a in cut)
+        self.home = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
+        self.wide = len(self.atoms) <= MAX_ATOMS_FOR_FULL_SEARCH
+        self.room = tuple(
+            -(-size // count_positions(axes))
+            for size, axes in zip(type.shape, self.prefix, strict=True)
+        )
+        self.itemsize = type.numpy.itemsize
+        self.begun = merge_axes([a for a in end if a not in kept or a not in waiting])
+        # A search asks for the same few again and again.
+        self._pieces: dict[tuple[int, ...], int] = {}
+        self._held: dict[DimAtoms, int] = {}
+        self._held_at_end = self.held(self.goal[0])
+
+    def pieces(self, atoms: tuple[int, ...]) -> int:
+        found = self._pieces.get(atoms)
+        if found is None:
+            found = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
+        return found
+
+    def local(self, dim: int, cut: tuple[int, ...]) -> int:
+        """Return the number of positions of a dimension on one device."""
+        return -(-self.room[dim] // self.pieces(cut))
+
+    def held(self, cuts: DimAtoms) -> int:
+        """Bytes that a device holds."""
+        found = self._held.get(cuts)
+        if found is None:
+            local = map(self.local, range(len(cuts)), cuts)
+            found = self._held[cuts] = prod(local, start=self.itemsize)
+        return found
+
+    def left(self, state: LatticeState) -> int:
+        """Bytes that a device must at least still receive."""
+        return max(0, self._held_at_end - self.held(state[0]))
+
+    def fits(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> bool:
+        """Return whether a dimension can be sharded further by `atoms`, or be gathered back from
+        that."""
+        before = self.pieces(cuts[dim])
+        after, room = before * self.pieces(atoms), self.room[dim]
+        if not self.uneven[dim]:
+            return room % after == 0
+        whole = before == 1 and not self.prefix[dim]
+        return whole or before * -(-room // before) == after * -(-room // after)
+
+    def shared(self, cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
+        """Return the bytes of the shard for each device when a dimension is distributed over
+        `atoms`."""
+        held, after = self.held(cuts), self.local(dim, (*cuts[dim], *atoms))
+        return held // max(self.local(dim, cuts[dim]), 1) * after
+
+    def sharding(self, state: LatticeState) -> Sharding:
+        """Return a state as a sharding, including the common prefixes."""
+        cuts, pending = state
+        axes = (
+            merge_axes((*front, *(self.atoms[a] for a in cut)))
+            for front, cut in zip(self.prefix, cuts, strict=True)
+        )
+        return Sharding(
+            self.source.mesh,
+            tuple(DimSharding(a, open=False) for a in axes),
+            unreduced=merge_axes([a for i, a in enumerate(self.atoms) if i in pending]),
+            reduction=self.source.reduction if pending else "add",
+        )
+
+
+def _common_prefix_length(a: Axes, b: Axes, size: int) -> int:
+    """Return the length of the common prefix of axes that does not change the shard bounds."""
+    if a == b:
+        return len(a)
+    shorter = min(len(a), len(b))
+    same = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    ends = _end_of_last_shard(size, a), _end_of_last_shard(size, b)
+    return next(
+        (n for n in range(same, 0, -1) if ends == (_end_of_last_shard(size, a[:n]),) * 2), 0
+    )
+
+
+def _end_of_last_shard(size: int, axes: Axes) -> int:
+    """Return the end of the last shard."""
+    count = count_positions(axes)
+    return -(-size // count) * count
+
+
+def _prime_parts(atoms: Axes) -> dict[Axis, Axes]:
+    """Return the prime sub-axes of each atom if sizes differ and there are few; else the atom
+    itself."""
+    parts = {atom: tuple(_factor_axis(atom)) for atom in atoms}
+    few = sum(map(len, parts.values())) <= MAX_PRIME_ATOMS
+    mixed = len({atom.size for atom in atoms}) > 1
+    return parts if few and mixed else {atom: (atom,) for atom in atoms}
+
+
+def _factor_axis(axis: Axis) -> Iterator[Axis]:
+    pre, rest, prime = axis.pre, axis.size, 2
+    while rest > 1:
+        while rest % prime == 0:
+            yield Axis(axis.name, pre, prime)
+            pre, rest = pre * prime, rest // prime
+        prime += 1

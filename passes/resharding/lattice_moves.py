@@ -1,0 +1,167 @@
+"""Transitions from one sharding of a tensor to others, and their costs.
+
+A transition is one collective, or a local slice. With few atoms all transitions are tried, with
+more only those towards the goal.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem
+
+MoveCost = tuple[int, int, int]
+"""Bytes received per device, collectives, local steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeMove:
+    """One transition; `dim` loses or gains `atoms`, and `other` is the dimension that receives
+    them."""
+
+    name: str
+    after: LatticeState
+    cost: MoveCost
+    atoms: tuple[int, ...] = ()
+    dim: int = -1
+    other: int = -1
+
+
+def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[LatticeMove]:
+    """Yield every transition from a state that may be useful."""
+    cuts, pending = state
+    held = problem.held(cuts)
+    used = {a for cut in cuts for a in cut}
+    dims = range(len(cuts))
+    for a in problem.goal_atoms:
+        if a not in used and a not in pending:
+            for dim in dims if problem.wide else (problem.home[a],):
+                if problem.fits(cuts, dim, (a,)):
+                    after = with_dim_atoms(cuts, dim, (*cuts[dim], a))
+                    yield LatticeMove("all-slice", (after, pending), (0, 0, 1), (a,), dim)
+    for dim, atoms in _combined_slices(problem, cuts):
+        if not any(a in used or a in pending for a in atoms):
+            after = with_dim_atoms(cuts, dim, atoms)
+            yield LatticeMove("all-slice", (after, pending), (0, 0, 1), atoms, dim)
+    for dim in dims:
+        for at in range(len(cuts[dim])):
+            kept, moved = cuts[dim][:at], cuts[dim][at:]
+            pieces = problem.pieces(moved)
+            less = with_dim_atoms(cuts, dim, kept)
+            if problem.uneven[dim] and not problem.fits(less, dim, moved):
+                continue
+            yield LatticeMove(
+                "all-gather", (less, pending), (held * (pieces - 1), 1, 0), moved, dim
+            )
+            for other in dims:
+                towards = problem.wide or problem.home.get(moved[0]) == other
+                if other != dim and towards and problem.fits(cuts, other, moved):
+                    after = with_dim_atoms(less, other, (*cuts[other], *moved))
+                    cost = (problem.shared(cuts, other, moved) * (pieces - 1), 1, 0)
+                    yield LatticeMove("all-to-all", (after, pending), cost, moved, dim, other)
+    for after in _permuted_states(problem, cuts, pending):
+        yield LatticeMove("collective-permute", (after, pending), (held, 1, 0))
+    yield from _reductions(problem, state, held)
+
+
+def _reductions(problem: ReshardProblem, state: LatticeState, held: int) -> Iterator[LatticeMove]:
+    cuts, pending = state
+    due = tuple(sorted(pending - problem.goal[1]))
+    if due:
+        after = cuts, problem.goal[1]
+        pieces = problem.pieces(due)
+        yield LatticeMove("all-reduce", after, (2 * held * (pieces - 1) // pieces, 1, 0), due)
+    for a in due:
+        for dim in range(len(cuts)):
+            if a in problem.goal_atoms and problem.fits(cuts, dim, (a,)):
+                after = with_dim_atoms(cuts, dim, (*cuts[dim], a)), pending - {a}
+                cost = (problem.shared(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
+                yield LatticeMove("reduce-scatter", after, cost, (a,), dim)
+    for dim, atoms in _combined_slices(problem, cuts):
+        if all(a in due for a in atoms):
+            after = with_dim_atoms(cuts, dim, atoms), pending - set(atoms)
+            cost = (problem.shared(cuts, dim, atoms) * (problem.pieces(atoms) - 1), 1, 0)
+            yield LatticeMove("reduce-scatter", after, cost, atoms, dim)
+
+
+def _combined_slices(
+    problem: ReshardProblem, cuts: DimAtoms
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield unsharded dimensions that must be sharded by several atoms in one step, and the
+    atoms."""
+    for dim, atoms in enumerate(problem.goal[0]):
+        if problem.uneven[dim] and len(atoms) > 1 and not (cuts[dim] or problem.prefix[dim]):
+            yield dim, atoms
+
+
+def _permuted_states(
+    problem: ReshardProblem, cuts: DimAtoms, pending: frozenset[int]
+) -> Iterator[DimAtoms]:
+    """Yield the states with the same number of shards in each dimension by other or reordered
+    atoms."""
+    used = tuple(a for cut in cuts for a in cut)
+    pool = [a for a in dict.fromkeys((*used, *problem.goal_atoms)) if a not in pending]
+    if problem.wide:
+        choices = _fill_slots([problem.sizes[a] for a in used], pool, problem.sizes)
+    else:
+        choices = _goal_directed_permutations(problem, cuts, pool)
+    for chosen in choices:
+        if chosen != used:
+            yield _distribute(chosen, cuts)
+
+
+def _fill_slots(
+    slots: list[int], pool: list[int], sizes: tuple[int, ...]
+) -> Iterator[tuple[int, ...]]:
+    """Yield every assignment of distinct atoms to slots of their sizes."""
+    if not slots:
+        yield ()
+        return
+    for a in pool:
+        if sizes[a] == slots[0]:
+            for rest in _fill_slots(slots[1:], [b for b in pool if b != a], sizes):
+                yield (a, *rest)
+
+
+def _goal_directed_permutations(
+    problem: ReshardProblem, cuts: DimAtoms, pool: list[int]
+) -> Iterator[tuple[int, ...]]:
+    """Yield two permutations.
+
+    The first puts the goal's atoms into their positions. The second orders the atoms of each
+    dimension by their destination: those that stay first, those that are to be gathered last.
+    """
+    places: list[int] = []
+    for cut, want in zip(cuts, problem.goal[0], strict=True):
+        for i, a in enumerate(cut):
+            same = i < len(want) and problem.sizes[want[i]] == problem.sizes[a]
+            places.append(want[i] if same and want[i] in pool else -1)
+    used = [a for cut in cuts for a in cut]
+    rest = [a for a in dict.fromkeys((*used, *pool)) if a not in places]
+    for i, a in enumerate(used):
+        if places[i] < 0:
+            places[i] = next((b for b in rest if problem.sizes[b] == problem.sizes[a]), -1)
+            if places[i] < 0:
+                break
+            rest.remove(places[i])
+    else:
+        yield tuple(places)
+    yield tuple(a for dim, cut in enumerate(cuts) for a in _sort_by_goal_dim(problem, dim, cut))
+
+
+def _sort_by_goal_dim(problem: ReshardProblem, dim: int, cut: tuple[int, ...]) -> list[int]:
+    def order(a: int) -> tuple[bool, int]:
+        home = problem.home.get(a, len(problem.room))
+        return home != dim, home
+
+    return sorted(cut, key=order)
+
+
+def _distribute(atoms: tuple[int, ...], cuts: DimAtoms) -> DimAtoms:
+    """Return the atoms distributed to dimensions in the counts of `cuts`."""
+    it = iter(atoms)
+    return tuple(tuple(next(it) for _ in cut) for cut in cuts)
+
+
+def with_dim_atoms(cuts: DimAtoms, dim: int, atoms: tuple[int, ...]) -> DimAtoms:
+    """Return the atoms of all dimensions with those of one dimension replaced."""
+    return (*cuts[:dim], atoms, *cuts[dim + 1 :])

@@ -1,0 +1,78 @@
+"""Shortest-path search (A*) from one sharding of a tensor to another."""
+
+from heapq import heappop, heappush
+from itertools import count
+
+from shardir.passes.resharding.lattice import LatticeState, ReshardProblem
+from shardir.passes.resharding.lattice_moves import LatticeMove, transitions_from, with_dim_atoms
+
+MAX_SETTLED_STATES = 500
+"""States that a search settles before it returns the best path found so far."""
+
+
+def find_cheapest_path(problem: ReshardProblem) -> list[LatticeMove]:
+    """Return the cheapest path from start to goal.
+
+    The A* heuristic is a lower bound of the bytes that are still to be received.
+    """
+    start = problem.start
+    ticket = count()
+    queue = [(problem.left(start), 0, 0, 0, next(ticket), start)]
+    best: dict[LatticeState, tuple[int, int, int, int]] = {start: (0, 0, 0, 0)}
+    came: dict[LatticeState, tuple[LatticeState, LatticeMove]] = {}
+    settled: set[LatticeState] = set()
+    while queue and len(settled) < MAX_SETTLED_STATES:
+        *_, state = heappop(queue)
+        if state == problem.goal:
+            break
+        if state in settled:
+            continue
+        settled.add(state)
+        here = best[state]
+        for move in transitions_from(problem, state):
+            # Among plans of equal cost, the one with the smaller intermediate results wins.
+            made = problem.held(move.after[0]) if move.cost[1] else 0
+            received, collectives, local = (a + b for a, b in zip(here, move.cost, strict=False))
+            cost = (received, collectives, local, here[3] + made)
+            if move.after not in best or cost < best[move.after]:
+                best[move.after] = cost
+                came[move.after] = state, move
+                estimate = cost[0] + problem.left(move.after)
+                heappush(queue, (estimate, *cost[1:], next(ticket), move.after))
+    simple = gather_and_slice_path(problem)
+    found = best.get(problem.goal)
+    if found is None or found[0] > sum(move.cost[0] for move in simple):
+        return simple
+    return _path(problem.goal, came)
+
+
+def _path(
+    state: LatticeState, came: dict[LatticeState, tuple[LatticeState, LatticeMove]]
+) -> list[LatticeMove]:
+    moves = []
+    while state in came:
+        state, move = came[state]
+        moves.append(move)
+    return moves[::-1]
+
+
+def gather_and_slice_path(problem: ReshardProblem) -> list[LatticeMove]:
+    """Return the path that reduces, gathers conflicting axes and slices: always valid, seldom
+    cheap."""
+    moves: list[LatticeMove] = []
+    cuts, pending = problem.start
+    if due := tuple(sorted(pending - problem.goal[1])):
+        pending = problem.goal[1]
+        pieces = problem.pieces(due)
+        cost = 2 * problem.held(cuts) * (pieces - 1) // pieces
+        moves.append(LatticeMove("all-reduce", (cuts, pending), (cost, 1, 0), due))
+    for dim, atoms in enumerate(cuts):
+        if atoms:
+            cost = problem.held(cuts) * (problem.pieces(atoms) - 1)
+            cuts = with_dim_atoms(cuts, dim, ())
+            moves.append(LatticeMove("all-gather", (cuts, pending), (cost, 1, 0), atoms, dim))
+    for dim, atoms in enumerate(problem.goal[0]):
+        if atoms:
+            cuts = with_dim_atoms(cuts, dim, atoms)
+            moves.append(LatticeMove("all-slice", (cuts, pending), (0, 0, 1), atoms, dim))
+    return moves

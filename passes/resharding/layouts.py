@@ -1,0 +1,158 @@
+"""Choose the shardings with which an operation with incompatible operands runs.
+
+OpenXLA Shardy follows the larger tensor, or the axes that most of the data has. Here that choice is
+one of several candidates: in each of the others one tensor leads, extended by the axes that the
+others can add. The shardings of all values are decided, so the cost of bringing the operands there
+and the results away is exact, and the cheapest candidate is the best for the program. Fewer
+collectives outweigh bytes as long as no more bytes are sent than by Shardy's choice, which wins
+ties. A contraction computes more than with Shardy's choice only if a reduced factor is sharded in
+one operand and unsharded in another: gathering may then send less than completing the reduction.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from shardir.ir.module import Op
+from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
+from shardir.ir.sub_axes import take_disjoint_part, truncate_axes
+from shardir.ir.types import TensorType
+from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.passes.propagation.factor_projection import project_to_factors
+from shardir.passes.resharding.align import (
+    Alignment,
+    align,
+    pending_reduction,
+    shardable_factors,
+    sharding_of_factors,
+)
+from shardir.passes.resharding.cost import (
+    COLLECTIVE_LATENCY_BYTES,
+    reshard_cost,
+    scalar_cost,
+    with_unreduced,
+)
+
+LAYOUT_POLICIES = ("cheapest", "shardy")
+"""Policies that decide with which shardings an operation runs."""
+MAX_LEADERS = 4
+"""Maximum number of tensors of an operation that may lead; the largest ones."""
+
+
+@lru_cache(maxsize=1 << 14)
+def cheapest_alignment(
+    rule: FactorRule,
+    places: tuple[Sharding, ...],
+    types: tuple[TensorType, ...],
+    cuttable: tuple[int, ...],
+    uneven: tuple[int, ...],
+    reduction: str | None,
+) -> Alignment:
+    """Return the alignment with the cheapest reshards.
+
+    `places` are the shardings of the operands and the wanted ones of the results, including the
+    axes over which they are unreduced.
+    """
+    bare = tuple(with_unreduced(place, ()) for place in places)
+    first = align(rule, bare, cuttable, uneven)
+    if all(a.axes == b.axes for a, b in zip(first.tensors, bare, strict=True)):
+        return first
+    most = (
+        _iterations_per_device(rule, first, _partially_unsharded_factors(rule, bare))
+        if rule.of_kind(FactorKind.REDUCE)
+        else None
+    )
+    best, least = first, alignment_reshard_cost(rule, first, places, types, reduction)
+    limit = least[0]
+    for led in _candidate_shardings(rule, bare, types):
+        other = align(rule, led, cuttable, uneven)
+        if most is not None and _iterations_per_device(rule, other) > most:
+            continue
+        cost = alignment_reshard_cost(rule, other, places, types, reduction)
+        if cost[0] <= limit and scalar_cost(cost, COLLECTIVE_LATENCY_BYTES) < scalar_cost(
+            least, COLLECTIVE_LATENCY_BYTES
+        ):
+            best, least = other, cost
+    return best
+
+
+def _candidate_shardings(
+    rule: FactorRule, places: tuple[Sharding, ...], types: tuple[TensorType, ...]
+) -> Iterator[tuple[Sharding, ...]]:
+    """Yield the shardings that follow from the axes of each tensor, extended by those of the
+    others."""
+    sizes = tuple(factor.size for factor in rule.factors)
+    views = [project_to_factors(m, s, sizes) for m, s in zip(rule.tensors, places, strict=True)]
+    order = sorted(range(len(views)), key=lambda t: -types[t].nbytes)[:MAX_LEADERS]
+    for leader in order:
+        cuts: list[Axes] = [()] * len(sizes)
+        decided: set[int] = set()
+        for view in (views[leader], *views[:leader], *views[leader + 1 :]):
+            taken = [axis for axes in cuts for axis in axes]
+            for i, cut in view.cuts.items():
+                if i not in decided:
+                    cuts[i] = free_prefix(cut.axes, taken)
+            decided.update(view.cuts)
+        yield tuple(
+            sharding_of_factors(mapping, cuts, place.mesh)
+            for mapping, place in zip(rule.tensors, places, strict=True)
+        )
+
+
+def free_prefix(axes: Axes, taken: Sequence[Axis]) -> Axes:
+    """Return the longest prefix of `axes` that does not overlap `taken`."""
+    return truncate_axes(axes, lambda axis, _: take_disjoint_part(axis, taken))
+
+
+def alignment_reshard_cost(
+    rule: FactorRule,
+    fitting: Alignment,
+    places: tuple[Sharding, ...],
+    types: tuple[TensorType, ...],
+    reduction: str | None,
+) -> tuple[int, int]:
+    """Return bytes and collectives of the reshards to and from an alignment."""
+    nbytes = collectives = 0
+    pending = fitting.pending if reduction else ()
+    for i, (place, there, type) in enumerate(zip(places, fitting.tensors, types, strict=True)):
+        if i < len(rule.operands):
+            cost = reshard_cost(place, there, type)
+        else:
+            made = replace(there, unreduced=pending, reduction=reduction or "add")
+            cost = reshard_cost(made, place, type)
+        nbytes, collectives = nbytes + cost[0], collectives + cost[1]
+    return nbytes, collectives
+
+
+def _partially_unsharded_factors(rule: FactorRule, places: tuple[Sharding, ...]) -> frozenset[int]:
+    """Return the reduced factors that are unsharded in some operand."""
+    return frozenset(
+        i
+        for i in rule.of_kind(FactorKind.REDUCE)
+        for mapping, place in zip(rule.operands, places, strict=False)
+        for factors, dim in zip(mapping, place.dims, strict=True)
+        if i in factors and not dim.axes
+    )
+
+
+def _iterations_per_device(
+    rule: FactorRule, fitting: Alignment, whole: frozenset[int] = frozenset()
+) -> int:
+    """Return the number of iterations per device if the factors in `whole` are not sharded."""
+    return prod(
+        -(-factor.size // (1 if i in whole else count_positions(axes)))
+        for i, (factor, axes) in enumerate(zip(rule.factors, fitting.cuts, strict=True))
+    )
+
+
+def choose_alignment(
+    op: Op, rule: FactorRule, places: tuple[Sharding, ...], uneven: tuple[int, ...], layouts: str
+) -> Alignment:
+    """Return the alignment of an operation with operands, and wanted results, sharded as
+    `places`."""
+    cuttable = shardable_factors(op, rule)
+    if layouts == "shardy":
+        return align(rule, tuple(with_unreduced(p, ()) for p in places), cuttable, uneven)
+    types = tuple(value.type for value in op.tensors)
+    return cheapest_alignment(rule, places, types, cuttable, uneven, pending_reduction(op, rule))

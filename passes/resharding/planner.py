@@ -1,0 +1,234 @@
+"""Plan a reshard: a sequence of collectives from one sharding of a tensor to another.
+
+There are two planners: `greedy` decides as OpenXLA Shardy does
+(`shardir.passes.resharding.greedy`); `optimal`, the default, searches for the cheapest plan and is
+never more expensive. A plan is a path in the lattice of shardings. Every step changes some axes:
+`all-slice` adds axes to a dimension, `all-gather` removes its last ones, `all-to-all` moves the
+last axes of one dimension to the end of another, `collective-permute` replaces axes without
+changing the number of shards, `all-reduce` and `reduce-scatter` complete pending reductions. The
+cheapest plan has the fewest bytes received per device, then the fewest collectives. The planner
+never enumerates devices: planning for a mesh of eight takes as long as for one of four thousand.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from shardir.ir.device_groups import merge_axes
+from shardir.ir.operation import Attr, Symbol
+from shardir.ir.sharding import Axis, Sharding, count_positions
+from shardir.ir.types import TensorType
+from shardir.passes.resharding.greedy import GreedyCollective, greedy_collectives
+from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem
+from shardir.passes.resharding.lattice_moves import LatticeMove
+from shardir.passes.resharding.lattice_search import find_cheapest_path, gather_and_slice_path
+
+
+def same_placement(a: Sharding, b: Sharding) -> bool:
+    """Return whether every device holds the same data under both shardings."""
+    combined = a.reduction == b.reduction or not a.unreduced
+    return a.axes == b.axes and a.unreduced == b.unreduced and combined
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One step of a plan: an operation with its attributes, and the resulting sharding.
+
+    `unreduce` stands for several operations: it makes a value unreduced by keeping it on the first
+    device of each group and the identity of the reduction on the others.
+    """
+
+    name: str
+    attrs: tuple[tuple[str, Attr], ...]
+    sharding: Sharding
+    nbytes: int
+    """Bytes received by each device."""
+
+
+PLANNERS = ("optimal", "greedy")
+LOCAL_STEPS = ("all-slice", "unreduce")
+"""Steps without communication."""
+
+
+@lru_cache(maxsize=1 << 14)
+def plan_reshard(
+    source: Sharding, target: Sharding, type: TensorType, planner: str = "optimal"
+) -> tuple[PlanStep, ...]:
+    """Return the steps from `source` to `target`, both closed, by one of `PLANNERS`."""
+    if same_placement(source, target):
+        return ()
+    problem = ReshardProblem(source, target, type)
+    greedy = tuple(_greedy_steps(problem)) if problem.solvable else ()
+    ends = (source, target, *(step.sharding for step in greedy))
+    if not all(_is_even(sharding, type) for sharding in ends):
+        greedy = ()  # The greedy planner does not support padding.
+    if greedy and planner == "greedy":
+        return greedy
+    found = tuple(
+        _steps_of_moves(
+            problem,
+            find_cheapest_path(problem) if problem.solvable else gather_and_slice_path(problem),
+        )
+    )
+    return min(found, greedy or found, key=_plan_cost)
+
+
+def _is_even(sharding: Sharding, type: TensorType) -> bool:
+    return not any(size % dim.pieces for size, dim in zip(type.shape, sharding.dims, strict=True))
+
+
+def _plan_cost(steps: tuple[PlanStep, ...]) -> tuple[int, int]:
+    return sum(step.nbytes for step in steps), sum(step.name not in LOCAL_STEPS for step in steps)
+
+
+def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
+    """Yield the collectives of the greedy planner, one step for each dimension."""
+    source, target, type = problem.source, problem.target, problem.type
+    begun = problem.begun
+    # In terms of sub-axes, a pending reduction that remains is in both source and target.
+    kept = merge_axes([problem.atoms[a] for a in sorted(problem.goal[1])])
+    due = merge_axes([problem.atoms[a] for a in sorted(problem.start[1] - problem.goal[1])])
+    start = replace(source, unreduced=(*kept, *due))
+    end = replace(target, unreduced=kept, reduction=source.reduction if kept else "add")
+    before = source
+    for collective in greedy_collectives(start, end, type.shape):
+        for step in _split_collective_by_dim(collective, before, source.reduction, type):
+            if not same_placement(step.sharding, before):
+                yield step
+            before = step.sharding
+    if begun:
+        yield PlanStep("unreduce", (("axes", begun),), replace(target, replicated=()), 0)
+
+
+def _split_collective_by_dim(
+    made: GreedyCollective, before: Sharding, reduction: str, type: TensorType
+) -> Iterator[PlanStep]:
+    """Yield one collective on all dimensions as steps on one dimension each."""
+    held = type.with_shape(before.local_shape(type.shape)).nbytes
+    op = ("op", Symbol(reduction))
+    if made.name == "collective-permute":
+        yield PlanStep(made.name, _replaced_axes(before, made.sharding), made.sharding, held)
+        return
+    if made.name == "all-reduce":
+        (axes,) = made.axes
+        pieces = count_positions(axes)
+        nbytes = 2 * held * (pieces - 1) // pieces
+        yield PlanStep(made.name, (("axes", axes), op), made.sharding, nbytes)
+        return
+    touched = [dim for dim, axes in enumerate(made.axes) if axes]
+    for dim in touched:
+        axes = made.axes[dim]
+        pieces = count_positions(axes)
+        after = made.sharding if dim == touched[-1] else _sharding_up_to(made, before, dim)
+        if made.name == "all-to-all":
+            attrs = (("split", made.target), ("concat", dim), ("axes", axes))
+            yield PlanStep(made.name, attrs, after, held - held // pieces)
+        elif made.name == "all-gather":
+            yield PlanStep(made.name, (("dim", dim), ("axes", axes)), after, held * (pieces - 1))
+            held *= pieces
+        elif made.name == "reduce-scatter":
+            yield PlanStep(
+                made.name, (("dim", dim), ("axes", axes), op), after, held - held // pieces
+            )
+            held //= pieces
+        else:
+            yield PlanStep(made.name, (("dim", dim), ("axes", axes)), after, 0)
+            held //= pieces
+        before = after
+
+
+def _sharding_up_to(made: GreedyCollective, before: Sharding, dim: int) -> Sharding:
+    """Return the sharding after the collective has changed the dimensions up to `dim`."""
+    dims = (*before.dims[:dim], made.sharding.dims[dim], *before.dims[dim + 1 :])
+    due = before.unreduced
+    if made.name == "reduce-scatter":
+        due = tuple(axis for axis in due if axis not in made.axes[dim])
+    return replace(before, dims=dims, unreduced=due)
+
+
+def _replaced_axes(before: Sharding, after: Sharding) -> tuple[tuple[str, Attr], ...]:
+    """Return the axes that a permutation replaces, and their replacements."""
+    source: list[Axis] = []
+    target: list[Axis] = []
+    for old, new in zip(before.axes, after.axes, strict=True):
+        if old != new:
+            source.extend(old)
+            target.extend(new)
+    return (("source", tuple(source)), ("target", tuple(target)))
+
+
+def _steps_of_moves(problem: ReshardProblem, moves: list[LatticeMove]) -> Iterator[PlanStep]:
+    """Yield moves as steps; adjacent moves of one kind on one dimension are merged."""
+    before = problem.start
+    for move in _merge_adjacent_moves(moves):
+        yield _step_of_move(problem, before, move)
+        before = move.after
+    if problem.begun:
+        end = replace(problem.target, dims=problem.sharding(before).dims, replicated=())
+        yield PlanStep("unreduce", (("axes", problem.begun),), end, 0)
+
+
+def _merge_adjacent_moves(moves: list[LatticeMove]) -> Iterator[LatticeMove]:
+    last: LatticeMove | None = None
+    for move in moves:
+        same = last is not None and (last.name, last.dim) == (move.name, move.dim)
+        if last is not None and same and move.name in ("all-slice", "reduce-scatter"):
+            last = _merge_moves(last, move, (*last.atoms, *move.atoms))
+        elif last is not None and same and move.name == "all-gather":
+            last = _merge_moves(last, move, (*move.atoms, *last.atoms))
+        else:
+            if last is not None:
+                yield last
+            last = move
+    if last is not None:
+        yield last
+
+
+def _merge_moves(first: LatticeMove, then: LatticeMove, atoms: tuple[int, ...]) -> LatticeMove:
+    cost = (first.cost[0] + then.cost[0], first.cost[1], first.cost[2])
+    return replace(then, atoms=atoms, cost=cost)
+
+
+def _step_of_move(problem: ReshardProblem, before: LatticeState, move: LatticeMove) -> PlanStep:
+    axes = merge_axes([problem.atoms[a] for a in move.atoms])
+    op = Symbol(problem.source.reduction)
+    attrs: dict[str, Attr]
+    match move.name:
+        case "all-to-all":
+            attrs = {"split": move.other, "concat": move.dim, "axes": axes}
+        case "collective-permute":
+            attrs = _permutation(problem, before[0], move.after[0])
+        case "all-reduce":
+            attrs = {"axes": axes, "op": op}
+        case "reduce-scatter":
+            attrs = {"dim": move.dim, "axes": axes, "op": op}
+        case _:
+            attrs = {"dim": move.dim, "axes": axes}
+    return PlanStep(move.name, tuple(attrs.items()), problem.sharding(move.after), move.cost[0])
+
+
+def _permutation(problem: ReshardProblem, before: DimAtoms, after: DimAtoms) -> dict[str, Attr]:
+    """Return the replaced axes and their replacements, merged to the largest possible sub-axes."""
+    source: list[Axis] = []
+    target: list[Axis] = []
+    last = (-1, -1)
+    for dim, cut in enumerate(before):
+        pairs = list(zip(cut, after[dim], strict=True))
+        aligned = all(problem.sizes[a] == problem.sizes[b] for a, b in pairs)
+        for i, (a, b) in enumerate(pairs):
+            if (a == b and aligned) or cut == after[dim]:
+                continue
+            old, new = problem.atoms[a], problem.atoms[b]
+            joins = last == (dim, i - 1) and all(
+                len(merge_axes(pair)) == 1 for pair in ((source[-1], old), (target[-1], new))
+            )
+            if joins:
+                source[-1], target[-1] = (
+                    merge_axes((source[-1], old))[0],
+                    merge_axes((target[-1], new))[0],
+                )
+            else:
+                source.append(old)
+                target.append(new)
+            last = dim, i
+    return {"source": tuple(source), "target": tuple(target)}

@@ -1,0 +1,122 @@
+"""Reassociate reshards with transposes and concatenations.
+
+A reshard moves above a transpose if the operand of the transpose is resharded alike for another
+use:
+
+before: `%w.whole = reshard(%w)`, `%t = transpose(%w, perm=[1, 0])`, `%t.whole = reshard(%t)`
+after:  `%w.whole = reshard(%w)`, `%w.whole.1 = reshard(%w)`, `%t.whole = transpose(%w.whole.1)`
+
+The two equal reshards are then merged (`shardir.passes.resharding.share_reshards`): an embedding
+that is both looked up and multiplied with, transposed, is gathered once.
+
+A reshard moves above a concatenation if its distinct operands have fewer elements than the result:
+
+before: `%c = concatenate(%x, %x, dim=0)`, `%c.whole = reshard(%c)`
+after:  `%x.whole = reshard(%x)`, `%c.whole = concatenate(%x.whole, %x.whole, dim=0)`
+"""
+
+from dataclasses import replace
+
+from shardir.ir.module import Block, Function, Op
+from shardir.ir.sharding import Sharding
+from shardir.passes.def_use import UNANALYZED_REGIONS, analyze_def_use
+from shardir.passes.resharding.cost import sharding_or_unsharded
+from shardir.passes.resharding.planner import same_placement
+from shardir.passes.resharding.reshard import sharding_annotation
+from shardir.passes.rewriting import used_names
+
+
+class ReshardReassociation:
+    """Rewrites one function."""
+
+    def __init__(self, function: Function, mesh: str) -> None:
+        self.old, self.mesh = function, mesh
+        self.uses = analyze_def_use(function)
+        self.names = used_names(function)
+        self.changed = False
+
+    def function(self) -> Function:
+        body = self.block(self.old.body)
+        return replace(self.old, body=body) if self.changed else self.old
+
+    def block(self, block: Block) -> Block:
+        made: list[Op] = []
+        for op in block.ops:
+            if op.blocks and op.name not in UNANALYZED_REGIONS:
+                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+            turn = self.uses.maker.get(op.operands[0]) if op.name == "reshard" else None
+            if turn is not None and turn.name == "concatenate" and self.repeats(turn, op):
+                self.changed = True
+                made.extend(self.concatenate_resharded(turn, op))
+                continue
+            if turn is None or turn.name != "transpose" or not self.shared(turn, op):
+                made.append(op)
+                continue
+            self.changed = True
+            source = turn.operands[0]
+            moved = replace(
+                source, name=self.names.fresh(f"{source.name}.whole"),
+                sharding=sharding_annotation(self.before(turn, op)),
+            )  # fmt: skip
+            made.append(replace(op, operands=(source,), results=(moved,)))
+            made.append(replace(turn, operands=(moved,), results=op.results))
+        return Block(block.params, tuple(made), block.returns)
+
+    def repeats(self, joined: Op, move: Op) -> bool:
+        """Return whether gathering the operands of a concatenation moves less than gathering it.
+
+        The reshard must be the only use of the concatenation, and must only unshard the
+        concatenated dimension.
+        """
+        dim: int = joined.attrs["dim"]
+        source, target = (sharding_or_unsharded(v, self.mesh) for v in (joined.result, move.result))
+        others = [d for d in range(len(target.dims)) if d != dim]
+        if (
+            not source.dims[dim].axes
+            or target.dims[dim].axes
+            or source.unreduced
+            or target.unreduced
+            or any(source.dims[d].axes != target.dims[d].axes for d in others)
+            or list(self.uses.users.get(joined.result, ())) != [move]
+        ):
+            return False
+        distinct = dict.fromkeys(joined.operands)
+        if any(sharding_or_unsharded(operand, self.mesh).unreduced for operand in distinct):
+            return False
+        return sum(operand.type.size for operand in distinct) < joined.result.type.size
+
+    def concatenate_resharded(self, joined: Op, move: Op) -> list[Op]:
+        """Return reshards of the operands, one per distinct operand, and the concatenation of their
+        results."""
+        target = sharding_annotation(sharding_or_unsharded(move.result, self.mesh))
+        moved = {
+            operand: replace(
+                operand, name=self.names.fresh(f"{operand.name}.whole"), sharding=target
+            )
+            for operand in dict.fromkeys(joined.operands)
+        }
+        moves = [
+            replace(move, operands=(operand,), results=(whole,)) for operand, whole in moved.items()
+        ]
+        operands = tuple(moved[operand] for operand in joined.operands)
+        return [*moves, replace(joined, operands=operands, results=move.results)]
+
+    def before(self, turn: Op, move: Op) -> Sharding:
+        """Return the sharding of the operand of a transpose that leads to the target sharding of
+        its result."""
+        target = sharding_or_unsharded(move.result, self.mesh)
+        perm: tuple[int, ...] = turn.attrs["perm"]
+        return replace(target, dims=tuple(target.dims[perm.index(d)] for d in range(len(perm))))
+
+    def shared(self, turn: Op, move: Op) -> bool:
+        """Return whether the operand of a transpose is resharded to the same sharding for another
+        use."""
+        place = self.before(turn, move)
+        if sharding_or_unsharded(turn.operands[0], self.mesh).unreduced or place.unreduced:
+            return False
+        return any(
+            isinstance(use, Op)
+            and use.name == "reshard"
+            and same_placement(sharding_or_unsharded(use.result, self.mesh), place)
+            for use in self.uses.users.get(turn.operands[0], ())
+        )

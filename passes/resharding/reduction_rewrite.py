@@ -1,0 +1,254 @@
+"""Rebuild a function with the values unreduced that `shardir.passes.resharding.reduction_region`
+chose."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.ir.module import Block, Function, Op, Value
+from shardir.ir.operation import OPS
+from shardir.passes.def_use import UNANALYZED_REGIONS, EdgeUse, Use
+from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
+from shardir.passes.resharding.explanations import REDUCTION_NOUNS, Explanations
+from shardir.passes.resharding.planner import same_placement
+from shardir.passes.resharding.reduction_region import ReductionRegion
+from shardir.passes.resharding.reshard import sharding_annotation
+from shardir.passes.rewriting import used_names
+
+MAX_LISTED_REDUCTIONS = 3
+"""Maximum number of reductions that a `why` lists before it counts the others."""
+EdgeIndices = tuple[int | None, ...]
+"""For each value that enters or leaves a block, the index of its edge."""
+
+
+class ReductionRewriter:
+    """Rebuilds a function with the flows in `pending` unreduced."""
+
+    def __init__(self, old: Function, region: ReductionRegion, pending: set[Value]) -> None:
+        self.old, self.region, self.chosen = old, region, pending
+        self.uses, self.mesh = region.uses, region.mesh.name
+        self.names, self.words = used_names(old), Explanations(region.mesh)
+        self.whole: dict[Value, Value] = {}
+        self.parts: dict[Value, Value] = {}
+        self.joined: dict[tuple[Value, Block], Value] = {}
+        self.sums: dict[Value, tuple[str, ...]] = {}
+        """Descriptions of the reductions that an unreduced value consists of."""
+
+    def function(self) -> Function:
+        return replace(self.old, body=self.block(self.old.body))
+
+    def is_unreduced(self, value: Value) -> bool:
+        return self.uses.flow(value) in self.chosen
+
+    # Values
+
+    def define(self, value: Value) -> Value:
+        """Return the definition in place of `value`: itself, or the unreduced value."""
+        if not self.is_unreduced(value):
+            self.whole[value] = value
+            return value
+        if value in self.region.sources:
+            self.parts[value] = value
+            return value
+        name = value.name
+        if self.is_needed_complete(value):
+            name = self.names.fresh(f"{name}.part")
+        part = replace(value, name=name, sharding=self.region.pending(value))
+        self.parts[value] = part
+        return part
+
+    def is_needed_complete(self, value: Value) -> bool:
+        """Return whether a use other than a `reshard` needs the complete value."""
+        for use in self.uses.users[value]:
+            if isinstance(use, Op) and use.name == "reshard":
+                continue
+            if use is None and value in self.region.sources:
+                continue
+            if not self.accepts_unreduced(use, value):
+                return True
+        return False
+
+    def accepts_unreduced(self, use: Use, value: Value) -> bool:
+        """Return whether a use accepts the value unreduced in all its operands."""
+        if use is None or (isinstance(use, Op) and len(use.results) != 1):
+            return False
+        flow = use.edge.targets[0] if isinstance(use, EdgeUse) else use.result
+        if flow not in self.chosen or self.region.paths[flow].by is not use:
+            return False
+        places = self.region.paths[flow].places
+        return isinstance(use, EdgeUse) or not any(
+            v is value for i, v in enumerate(use.operands) if i not in places
+        )
+
+    def complete(self, values: Sequence[Value], made: list[Op]) -> None:
+        """Append the reshards that complete newly defined values where complete values are
+        needed."""
+        for value in values:
+            if value in self.parts and self.is_needed_complete(value):
+                part = self.parts[value]
+                if value in self.region.sources:
+                    target = self.region.complete(value)
+                    name = self.names.fresh(f"{value.name}.whole")
+                    done = Value(value.type, name, sharding_annotation(target))
+                else:
+                    done = value
+                made.append(self.reshard(part, done, self.reason(part)))
+                self.whole[value] = done
+
+    def reshard(self, source: Value, result: Value, why: str) -> Op:
+        maker = self.uses.maker.get(result) or self.uses.maker.get(source)
+        loc = maker.loc if maker else None
+        return Op(OPS["reshard"], (source,), (result,), {}, (), loc, why)
+
+    def reason(self, part: Value) -> str:
+        sums = self.sums.get(part, ())
+        word = REDUCTION_NOUNS.get(self.region.reduction_kind, "result")
+        more = (
+            f" and {len(sums) - MAX_LISTED_REDUCTIONS} more"
+            if len(sums) > MAX_LISTED_REDUCTIONS
+            else ""
+        )
+        return (
+            "; ".join(sums[:MAX_LISTED_REDUCTIONS]) + more
+            or f"%{part.name} is a {word} that is needed whole"
+        )
+
+    def part(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
+        """Return a value unreduced; a complete one becomes the contribution of the first device."""
+        if value in self.parts:
+            return self.parts[value]
+        found = self.joined.get((value, block))
+        if found is None:
+            sharding = self.region.pending(value)
+            found = Value(value.type, self.names.fresh(f"{value.name}.part"), sharding)
+            maker = self.uses.maker.get(value)
+            nothing = self.region.reduction_kind == "add" and maker and maker.name == "constant"
+            if maker is not None and nothing and maker.attrs["value"] == 0:
+                made.append(replace(maker, results=(found,)))
+            else:
+                over = self.words.axes(self.region.axes)
+                result = f"%{op.results[0].name} = " if op.results else ""
+                word = REDUCTION_NOUNS.get(self.region.reduction_kind, "result")
+                why = f"{result}{op.name} puts it to each {word} that is pending over {over}"
+                if self.region.reduction_kind == "add":
+                    why = f"{result}{op.name} adds it to sums that are pending over {over}"
+                made.append(self.reshard(self.whole[value], found, why))
+            self.joined[value, block] = found
+        return found
+
+    # Operations
+
+    def block(self, block: Block, waiting: Sequence[bool] = (), op: Op | None = None) -> Block:
+        """Return the rewritten block; `waiting` states which of its returned values `op` needs
+        unreduced."""
+        params = tuple(map(self.define, block.params))
+        made: list[Op] = []
+        self.complete(block.params, made)
+        for inner in block.ops:
+            self.operation(inner, made, block)
+            self.complete(inner.results, made)
+        returns = [
+            self.part(value, block, made, op) if op and waiting[i] else self.current(value)
+            for i, value in enumerate(block.returns)
+        ]
+        return Block(params, tuple(made), tuple(returns))
+
+    def operation(self, op: Op, made: list[Op], block: Block) -> None:
+        way = self.region.paths.get(op.results[0]) if op.results else None
+        if op.name == "reshard":
+            self.move(op, made)
+        elif op.blocks and op.name not in UNANALYZED_REGIONS:
+            self.loop(op, made, block)
+        elif way is not None and way.by is op and op.result in self.chosen:
+            operands = tuple(
+                self.part(value, block, made, op) if i in way.places else self.current(value)
+                for i, value in enumerate(op.operands)
+            )
+            result = self.define(op.result)
+            self.gather(result, operands)
+            made.append(replace(op, operands=operands, results=(result,)))
+        else:
+            operands = tuple(map(self.current, op.operands))
+            results = tuple(map(self.define, op.results))
+            made.append(replace(op, operands=operands, results=results))
+            self.sums.update((v, self.origin(v)) for v in results if v in self.parts)
+
+    def current(self, value: Value) -> Value:
+        """Return the value of the original program: complete, or a source that is used as it is."""
+        return self.whole[value] if value in self.whole else self.parts.get(value, value)
+
+    def origin(self, source: Value) -> tuple[str, ...]:
+        """Return the `why` of the first `reshard` that completed a reduction."""
+        users = self.uses.users[source]
+        return next(
+            ((u.why,) for u in users if isinstance(u, Op) and u.name == "reshard" and u.why), ()
+        )
+
+    def gather(self, result: Value, parts: Sequence[Value]) -> None:
+        """Record that an unreduced value consists of the reductions of `parts`."""
+        sums = (*self.sums.get(result, ()), *(s for p in parts for s in self.sums.get(p, ())))
+        self.sums[result] = tuple(dict.fromkeys(sums))
+
+    def move(self, op: Op, made: list[Op]) -> None:
+        (value,), result = op.operands, op.result
+        if self.is_unreduced(result):
+            source = self.parts[value]
+            pending = self.region.pending(result)
+            if same_placement(self.region.pending(value), pending):
+                self.parts[result] = source
+                return
+            part = self.define(result)
+            self.gather(part, (source,))
+            made.append(replace(op, operands=(source,), results=(part,)))
+            return
+        forms = [form[value] for form in (self.whole, self.parts) if value in form]
+        target = sharding_or_unsharded(result, self.mesh)
+        source = min(
+            forms,
+            key=lambda f: reshard_cost(sharding_or_unsharded(f, self.mesh), target, value.type),
+        )
+        if same_placement(sharding_or_unsharded(source, self.mesh), target):
+            self.whole[result] = source
+            return
+        new = op
+        if source is not value:
+            new = replace(op, operands=(source,), why=self.reason(source))
+        made.append(new)
+        self.whole[result] = result
+
+    def loop(self, op: Op, made: list[Op], block: Block) -> None:
+        """Rewrite an operation with blocks: all values of an edge are unreduced, or none."""
+        edges = op.edges()
+        waits = [self.is_unreduced(edge.targets[0]) for edge in edges]
+        entering, *leaving = _edge_indices(op)
+        operands = tuple(
+            self.part(value, block, made, op)
+            if at is not None and waits[at]
+            else self.current(value)
+            for value, at in zip(op.operands, entering, strict=True)
+        )
+        results = tuple(map(self.define, op.results))
+        blocks = []
+        for inner, places in zip(op.blocks, leaving, strict=True):
+            waiting = [at is not None and waits[at] for at in places]
+            made_of = self.block(inner, waiting, op)
+            for value, at in zip(made_of.returns, places, strict=True):
+                if at is not None and waits[at]:
+                    for result in edges[at].targets:
+                        if result in self.parts:
+                            self.gather(self.parts[result], (value,))
+            blocks.append(made_of)
+        made.append(replace(op, operands=operands, blocks=tuple(blocks), results=results))
+
+
+def _edge_indices(op: Op) -> tuple[EdgeIndices, ...]:
+    """Return the edge index of each operand, and of each value that each block returns."""
+    # Edges name values; a distinct copy for each position keeps the positions distinguishable.
+    operands = tuple(replace(value) for value in op.operands)
+    blocks = tuple(Block(b.params, (), tuple(map(replace, b.returns))) for b in op.blocks)
+    number = {
+        value: i
+        for i, edge in enumerate(replace(op, operands=operands, blocks=blocks).edges())
+        for value in edge.sources
+    }
+    ends = (operands, *(block.returns for block in blocks))
+    return tuple(tuple(number.get(value) for value in values) for values in ends)

@@ -1,0 +1,401 @@
+"""Insert explicit reshards, so that each operation can run on local shards.
+
+before: `%y = add(%a, %b) : f32[8@x]` with `%a: f32[8@x]`, `%b: f32[8@-]`
+after:  `%b.cut = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.cut) : f32[8@x]`
+
+Afterwards the tensors of every operation are sharded alike along its factors, values that enter and
+leave a block have the shardings of the block, and results have those of the function. A sharded
+reduced factor leaves an unreduced value, `%3.part`, and the `reshard` after it completes the
+reduction. Shardings that do not divide a dimension lead to padding at its end (see
+`shardir.passes.resharding.uneven`); an operation states in `why` where padding begins, or why it
+is impossible. The `why` of each `reshard` states its purpose; `shardir.passes.resharding.planner`
+chooses its collectives.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from shardir.errors import PartitionError
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Loc, Module, Op, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Sharding
+from shardir.op_rules.factors import FactorRule
+from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_computation
+from shardir.passes.pipeline import Pass
+from shardir.passes.resharding.align import Alignment, partitioning_rule, pending_reduction
+from shardir.passes.resharding.block_shardings import BlockShardings
+from shardir.passes.resharding.cost import reshard_cost
+from shardir.passes.resharding.explanations import Explanations
+from shardir.passes.resharding.layouts import LAYOUT_POLICIES, choose_alignment
+from shardir.passes.resharding.planner import same_placement
+from shardir.passes.resharding.uneven import (
+    UNEVEN_MODES,
+    close_sharding,
+    paddable_factors,
+    uneven_dims,
+)
+from shardir.passes.rewriting import merge_in_mesh_order, rebuild_global_programs, used_names
+
+RESHARDING_OPERATIONS = ("reshard", "sharding_constraint")
+"""Operations whose result equals their operand, with another sharding."""
+FALLBACK_MODES = ("replicate", "error")
+"""Treatment of operations without a factor rule."""
+
+
+@dataclass(frozen=True)
+class Reshard(Pass, name="reshard"):
+    """Insert `reshard` wherever shardings are incompatible.
+
+    `uneven`: treatment of shardings that do not divide their dimension. `pad` keeps them,
+    `replicate` trims them to the axes that divide, and `error` raises `PartitionError`. Parameters
+    and results keep the stated shardings in any case.
+
+    `layouts`: the shardings with which an operation with incompatible operands runs: those with the
+    `cheapest_alignment` reshards, or those of OpenXLA Shardy (`shardy`).
+
+    `on_fallback`: treatment of an operation with sharded operands but no factor rule: every device
+    computes all of it (`replicate`), and the reshards state the bytes received for that; or `error`
+    raises `PartitionError`.
+    """
+
+    choices: ClassVar = {
+        "uneven": UNEVEN_MODES,
+        "layouts": LAYOUT_POLICIES,
+        "on_fallback": FALLBACK_MODES,
+    }
+
+    uneven: str = "pad"
+    layouts: str = "cheapest"
+    on_fallback: str = "replicate"
+
+    def __call__(self, module: Module) -> Module:
+        return rebuild_global_programs(
+            module,
+            lambda function, mesh: insert_reshards(function, ReshardInserter(mesh, function, self)),
+        )
+
+
+def insert_reshards(function: Function, rewriter: "ReshardInserter") -> Function:
+    """Return the function with explicit reshards."""
+    body = function.body
+    scope = ReshardScope({p: rewriter.close_value(p, border=True) for p in body.params}, None)
+    ops = rewriter.ops(body, scope)
+    returns, results = [], []
+    for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
+        new = scope.value(value)
+        target = rewriter.asked(asked, value, new)
+        why = f"result {i} of @{function.name} needs {rewriter.words.shown(target)}"
+        returns.append(rewriter.moved(new, target, scope, ops, None, why))
+        results.append(sharding_annotation(target))
+    return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
+                   results=tuple(results))  # fmt: skip
+
+
+class ReshardScope:
+    """Rewritten values of a block, and the resharded copies that are available."""
+
+    def __init__(self, new: dict[Value, Value], outer: "ReshardScope | None") -> None:
+        self.new, self.outer = new, outer
+        self.places: dict[tuple[Value, Sharding], Value] = {}
+
+    def value(self, old: Value) -> Value:
+        found = self.new.get(old)
+        if found is None:
+            assert self.outer is not None, f"%{old.name} is not defined"
+            return self.outer.value(old)
+        return found
+
+    def place(self, value: Value, sharding: Sharding) -> Value | None:
+        found = self.places.get((value, sharding))
+        return self.outer.place(value, sharding) if found is None and self.outer else found
+
+    def params(self, block: Block) -> tuple[Value, ...]:
+        return tuple(self.new[p] for p in block.params)
+
+
+class ReshardInserter:
+    """Inserts reshards into the blocks of one function."""
+
+    def __init__(self, mesh: Mesh, function: Function, options: Reshard) -> None:
+        self.mesh = mesh
+        self.uneven, self.layouts = options.uneven, options.layouts
+        self.on_fallback = options.on_fallback
+        self.names = used_names(function)
+        self.words = Explanations(mesh)
+
+    # Final shardings
+
+    def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
+        """Return the sharding closed, and without axes that do not divide unless they are
+        padded."""
+        if sharding is None:
+            return Sharding.whole(self.mesh.name, value.type.rank)
+        shape = value.type.shape
+        odd = uneven_dims(sharding, shape)
+        if odd and self.uneven == "error":
+            raise PartitionError(self.words.uneven(sharding, value, odd[0]))
+        if odd and border:
+            return sharding.close()
+        return close_sharding(sharding, shape, pads=self.uneven == "pad")
+
+    def close_value(self, value: Value, *, border: bool = False) -> Value:
+        sharding = sharding_annotation(self.settle(value.sharding, value, border=border))
+        return value if sharding == value.sharding else replace(value, sharding=sharding)
+
+    def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
+        """Return the stated sharding of a function result; that of the value if none is stated."""
+        return self.settle(sharding, old, border=True) if sharding else self.of(new)
+
+    def of(self, value: Value) -> Sharding:
+        """Return the final sharding of a value."""
+        return value.sharding or self.whole(value)
+
+    same = staticmethod(same_placement)
+
+    def whole(self, value: Value) -> Sharding:
+        return Sharding.whole(self.mesh.name, value.type.rank)
+
+    # Operations
+
+    def ops(self, block: Block, scope: ReshardScope) -> list[Op]:
+        made: list[Op] = []
+        for op in block.ops:
+            if op.name == "sharding_group":
+                continue  # propagation has decided the group's sharding
+            if op.name in RESHARDING_OPERATIONS:
+                self.identity(op, scope, made)
+            elif op.spec is manual_computation:
+                self.manual(op, scope, made)
+            elif op.blocks or op.spec.edges:
+                self.control(op, scope, made)
+            else:
+                self.plain(op, scope, made)
+        return made
+
+    def identity(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+        """Rewrite an explicit reshard or constraint; drop it if the operand already has the
+        sharding."""
+        source, result = scope.value(op.operands[0]), self.close_value(op.result)
+        if self.same(self.of(source), self.of(result)):
+            scope.new[op.result] = source
+            return
+        why = op.why or f"%{result.name} = {op.name} states {self.words.shown(self.of(result))}"
+        self.reshard(source, result, scope, made, op.loc, why)
+        scope.new[op.result] = result
+
+    def plain(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+        """Rewrite an operation without blocks: align its operands and results."""
+        operands = tuple(map(scope.value, op.operands))
+        results = tuple(map(self.close_value, op.results))
+        rule = self.loops(op)
+        fitting, reduction = self.align_operation(op, rule, operands, results)
+        count = len(operands)
+        moved = []
+        for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
+            if not self.same(self.of(value), sharding):
+                why = self.words.explain_operand(op, i, sharding, rule is not None)
+                padless = self.words.explain_missing_padding(op, value, sharding)
+                if rule is None:
+                    why += padless + self.fallback(op, value, sharding)
+                else:
+                    why += padless or self.words.explain_lost_axes(op, value, i, rule, fitting)
+                value = self.moved(value, sharding, scope, made, op.loc, why)
+            moved.append(value)
+        raw = []
+        for result, sharding in zip(results, fitting.tensors[count:], strict=True):
+            if fitting.pending and reduction:
+                pending = merge_in_mesh_order((*sharding.unreduced, *fitting.pending), self.mesh)
+                sharding = replace(sharding, unreduced=pending, reduction=reduction)
+            raw.append(self.unresharded_result(result, sharding))
+        self.finish(
+            op, replace(op, operands=tuple(moved)), results, raw, scope, made, rule, fitting
+        )
+
+    def fallback(self, op: Op, value: Value, whole: Sharding) -> str:
+        """Describe the bytes received because an operation without factor rule needs an unsharded
+        operand.
+
+        Raises `PartitionError` if `on_fallback` is `error`.
+        """
+        nbytes, _ = reshard_cost(self.of(value), whole, value.type)
+        if self.on_fallback == "error" and nbytes:
+            at = f" (from {op.loc})" if op.loc else ""
+            raise PartitionError(
+                f"{op.name} has no sharding rule, and each device would receive "
+                f"{nbytes} bytes of %{value.name}, which is sharded "
+                f"{self.words.shown(self.of(value))}; state its rule, "
+                f"constrain %{value.name} to be replicated, or set on_fallback=replicate{at}"
+            )
+        return f", for which each device receives {nbytes} bytes" if nbytes else ""
+
+    def loops(self, op: Op) -> FactorRule | None:
+        """Return the factor rule along which an operation may be sharded."""
+        return partitioning_rule(op)
+
+    def align_operation(
+        self,
+        op: Op,
+        rule: FactorRule | None,
+        operands: Sequence[Value],
+        results: Sequence[Value],
+    ) -> tuple[Alignment, str | None]:
+        """Return the shardings with which an operation can run, and how unreduced results
+        combine."""
+        tensors = (*operands, *results)
+        if rule is None:
+            free = op.spec.partition is not None and not operands
+            kept = tuple(
+                replace(self.of(t), unreduced=()) if free else self.whole(t) for t in tensors
+            )
+            return Alignment(kept, (), ()), None
+        places = tuple(map(self.of, tensors))
+        odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
+        padding = paddable_factors(op, rule) if odd and self.uneven == "pad" else ()
+        return choose_alignment(op, rule, places, padding, self.layouts), pending_reduction(
+            op, rule
+        )
+
+    def unresharded_result(self, result: Value, sharding: Sharding) -> Value:
+        """Return the value that an operation defines before the reshard to `result`."""
+        wanted = self.of(result)
+        if self.same(wanted, sharding):
+            return result
+        suffix = "part" if sharding.unreduced else "raw"
+        return Value(
+            result.type, self.names.fresh(f"{result.name}.{suffix}"), sharding_annotation(sharding)
+        )
+
+    def finish(
+        self,
+        old: Op,
+        new: Op,
+        results: Sequence[Value],
+        raw: Sequence[Value],
+        scope: ReshardScope,
+        made: list[Op],
+        rule: FactorRule | None = None,
+        fitting: Alignment | None = None,
+    ) -> None:
+        """Append an operation, and the reshards of its results to their final shardings."""
+        why = new.why or ("" if new.blocks else self.words.begins(new.operands, raw))
+        made.append(replace(new, results=tuple(raw), why=why))
+        for value, result, made_as in zip(old.results, results, raw, strict=True):
+            scope.new[value] = result
+            if made_as is not result:
+                why = self.words.reason(old, result, made_as, rule, fitting)
+                self.reshard(made_as, result, scope, made, old.loc, why)
+
+    def control(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+        """Rewrite an operation with blocks: all values of an edge have one sharding."""
+        flow = BlockShardings(op, lambda value: self.of(self.close_value(value)), self.whole)
+        name = op.results[0].name if op.results else op.name
+        operands = []
+        for i, value in enumerate(op.operands):
+            sharding = flow.operands[i]
+            why = self.words.explain_operand(op, i, sharding) + self.words.walked(
+                op, value, sharding
+            )
+            operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
+        blocks = []
+        for number, block in enumerate(op.blocks):
+            params = {
+                p: replace(p, sharding=sharding_annotation(flow.params[p])) for p in block.params
+            }
+            inner = ReshardScope(params, scope)
+            ops = self.ops(block, inner)
+            returns = []
+            for i, value in enumerate(block.returns):
+                sharding = flow.returns[number][i]
+                why = f"what {op.name} yields for %{name} needs {self.words.shown(sharding)}"
+                returned = inner.value(value)
+                returns.append(self.moved(returned, sharding, inner, ops, op.loc, why))
+            blocks.append(Block(inner.params(block), tuple(ops), tuple(returns)))
+        results = tuple(map(self.close_value, op.results))
+        raw = [self.unresharded_result(result, flow.results[i]) for i, result in enumerate(results)]
+        new = replace(op, operands=tuple(operands), blocks=tuple(blocks))
+        self.finish(op, new, results, raw, scope, made)
+
+    def manual(self, op: Op, scope: ReshardScope, made: list[Op]) -> None:
+        """Rewrite a manual computation: operands have the parameters' shardings behind the manual
+        axes."""
+        (body,) = op.blocks
+        params = {param: self.trim_padding(param) for param in body.params}
+        inner = ReshardScope(params, None)
+        operands = []
+        for i, (value, cuts) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
+            sharding = add_manual_axes(self.of(params[body.params[i]]), cuts)
+            why = self.words.explain_operand(op, i, sharding)
+            operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
+        ops = self.ops(body, inner)
+        results = tuple(map(self.close_value, op.results))
+        returns, raw = [], []
+        for value, result, cuts in zip(body.returns, results, op.attrs["out_axes"], strict=True):
+            free = self.returned(op, inner.value(value), result)
+            why = f"what {op.name} returns for %{result.name} needs {self.words.shown(free)}"
+            returns.append(self.moved(inner.value(value), free, inner, ops, op.loc, why))
+            raw.append(self.unresharded_result(result, add_manual_axes(free, cuts)))
+        block = Block(inner.params(body), tuple(ops), tuple(returns))
+        self.finish(op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope,
+                    made)  # fmt: skip
+
+    def returned(self, op: Op, value: Value, result: Value) -> Sharding:
+        """Return the sharding of a value that a manual computation returns, without its manual
+        axes."""
+        return self.of(self.trim_padding(value))
+
+    def trim_padding(self, value: Value) -> Value:
+        """Return a value at the boundary of a manual computation, without padding, which would be
+        inside the dimension."""
+        sharding = close_sharding(self.of(value), value.type.shape, pads=False)
+        return replace(
+            value, sharding=sharding_annotation(replace(sharding, unreduced=(), reduction="add"))
+        )
+
+    # Moving values
+
+    def moved(
+        self,
+        value: Value,
+        target: Sharding,
+        scope: ReshardScope,
+        made: list[Op],
+        loc: Loc | None,
+        why: str,
+    ) -> Value:
+        """Return `value` with the sharding `target`: itself, or an existing or new reshard of
+        it."""
+        if self.same(self.of(value), target):
+            return value
+        found = scope.place(value, target)
+        if found is None:
+            suffix = "cut" if any(target.axes) else "whole"
+            found = Value(
+                value.type, self.names.fresh(f"{value.name}.{suffix}"), sharding_annotation(target)
+            )
+            self.reshard(value, found, scope, made, loc, why)
+        return found
+
+    def reshard(
+        self,
+        source: Value,
+        result: Value,
+        scope: ReshardScope,
+        made: list[Op],
+        loc: Loc | None,
+        why: str,
+    ) -> None:
+        """Append a reshard, and record that both values are the same tensor in different
+        shardings."""
+        if begins := self.words.begins((source,), (result,)):
+            why = f"{why}; {begins}"
+        made.append(Op(OPS["reshard"], (source,), (result,), {}, (), loc, why))
+        scope.places[source, self.of(result)] = result
+        if not self.of(source).unreduced:
+            scope.places[result, self.of(source)] = source
+
+
+def sharding_annotation(sharding: Sharding) -> Sharding | None:
+    """Return a sharding as it is written on a value: `None` on a replicated scalar."""
+    return sharding if sharding.dims or sharding.unreduced else None

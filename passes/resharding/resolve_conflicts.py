@@ -1,0 +1,291 @@
+"""Resolve sharding conflicts: shard results that propagation left unsharded by axes of their
+operands.
+
+before: `%c = add(%a, %b) : f32[64@?]` with `%a: f32[64@x]`, `%b: f32[64@y]`, so that both are
+        gathered
+after:  `%c = add(%a, %b) : f32[64@(x, y)]`, so that `%a` is sharded further and `%b` exchanged
+
+Runs after `propagate{leave_open=true}`, which leaves dimensions open that no annotation closed.
+Shardy leaves a result unsharded if its operands conflict. This pass gives such a result the
+sharding with which it is computed for the fewest bytes, in one forward walk, and a backward walk
+removes every choice that saves nothing. Reductions are completed where they were. Only open
+dimensions change, and they keep the axes that they have; results of the function among them may
+also keep sub-axes. A choice is kept only if all reshards of the program then send less; the
+operation states in `why` what they sent.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from shardir.ir.builder import substitute
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.passes.def_use import ASSUMED_WHILE_ITERATIONS
+from shardir.passes.pipeline import Pass, Pipeline
+from shardir.passes.resharding.block_shardings import BlockShardings
+from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
+from shardir.passes.resharding.explanations import Explanations
+from shardir.passes.resharding.result_candidates import (
+    has_conflict,
+    operation_reshard_cost,
+    result_candidates,
+)
+from shardir.passes.resharding.uneven import uneven_dims
+from shardir.passes.rewriting import mesh_of_function
+
+RESHARD_PIPELINE = "merge-shifts,reshard,sink-reductions,sink-reshards,share-reshards"
+"""Pipeline that inserts the reshards of a program, by which two programs are compared."""
+PINNED_OPERATIONS = ("sharding_constraint", "sharding_group", "reshard", "constant")
+"""Operations whose operands and results keep their shardings."""
+
+
+@dataclass(frozen=True)
+class ResolveConflicts(Pass, name="resolve-conflicts"):
+    """Shard open results where propagation found a conflict, if the program then sends less."""
+
+    def __call__(self, module: Module) -> Module:
+        chosen = module
+        for i, function in enumerate(module.functions):
+            mesh = None if function.spmd else mesh_of_function(function, module)
+            if mesh is None:
+                continue
+            closed = _close_shardings(function)
+            better = _resolve_function(function, mesh)
+            chosen = _replace_function(chosen, i, closed)
+            if better is not None:
+                other = _replace_function(chosen, i, better)
+                if received_bytes(other, i) < received_bytes(chosen, i):
+                    chosen = other
+        return chosen
+
+
+def _replace_function(module: Module, at: int, function: Function) -> Module:
+    functions = module.functions
+    return replace(module, functions=(*functions[:at], function, *functions[at + 1 :]))
+
+
+def received_bytes(module: Module, function: int = 0) -> int:
+    """Return the bytes that a device receives by all reshards; a `while` body counts twice."""
+    moved = Pipeline.parse(RESHARD_PIPELINE)(module).functions[function]
+    mesh = mesh_of_function(moved, module)
+    assert mesh is not None
+
+    def paid(block: Block) -> int:
+        total = 0
+        for op in block.ops:
+            if op.name == "reshard":
+                (source,) = op.operands
+                ends = (
+                    sharding_or_unsharded(source, mesh.name),
+                    sharding_or_unsharded(op.result, mesh.name),
+                )
+                total += reshard_cost(*ends, op.result.type)[0]
+            total += sum(map(paid, op.blocks)) * _iterations(op)
+        return total
+
+    return paid(moved.body)
+
+
+def _iterations(op: Op) -> int:
+    """Return how often the blocks of an operation run."""
+    if op.name == "scan":
+        return max(int(op.attrs["length"]), 1)
+    return ASSUMED_WHILE_ITERATIONS if op.name == "while" else 1
+
+
+def _close_shardings(function: Function) -> Function:
+    """Return the function with all shardings closed."""
+    results = tuple(s and s.close() for s in function.results)
+    return replace(function, body=_with_shardings(function.body, {}, {}), results=results)
+
+
+def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, str]) -> Block:
+    """Return the block with the given shardings, closed, and the reasons in `why`."""
+    new: dict[Value, Value] = {}
+
+    def value(old: Value) -> Value:
+        place = places.get(old, old.sharding)
+        place = place and place.close()
+        if place != old.sharding:
+            new[old] = replace(old, sharding=place)
+        return new.get(old, old)
+
+    def inner(block: Block) -> Block:
+        params = tuple(map(value, block.params))
+        ops = [
+            replace(
+                op,
+                results=tuple(map(value, op.results)),
+                blocks=tuple(map(inner, op.blocks)),
+                why=why.get(op, op.why),
+            )
+            for op in block.ops
+        ]
+        return Block(params, tuple(ops), block.returns)
+
+    made = inner(block)
+    return substitute(made, new) if new else block
+
+
+@dataclass(eq=False, slots=True)
+class _ShardingUse:
+    """A use of a value and how often it runs: an operation, or (`None`) a required sharding
+    `place`."""
+
+    op: Op | None
+    times: int
+    place: Sharding | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _ConflictSurvey:
+    """The operations whose results can be decided, in order, and the uses of each value."""
+
+    mesh: str
+    ops: dict[Op, int] = field(default_factory=dict)
+    users: dict[Value, list[_ShardingUse]] = field(default_factory=dict)
+    pinned: set[Value] = field(default_factory=set)
+
+    def block(self, block: Block, times: int) -> None:
+        for op in block.ops:
+            operands = dict.fromkeys(op.operands)
+            if op.name in PINNED_OPERATIONS or op.name == "manual_computation":
+                self.pinned.update((*operands, *op.uses(), *op.results))
+            elif op.blocks or op.spec.edges:
+                self.control(op, times)
+            else:
+                self.ops[op] = times
+                for value in operands:
+                    self.users.setdefault(value, []).append(_ShardingUse(op, times))
+
+    def control(self, op: Op, times: int) -> None:
+        """Record an operation with blocks; values of its edges keep their shardings."""
+        flow = BlockShardings(op, self.place, lambda v: Sharding.whole(self.mesh, v.type.rank))
+        inside = times * _iterations(op)
+        self.pinned.update(op.results)
+        for value, place in zip(op.operands, flow.operands, strict=True):
+            self.users.setdefault(value, []).append(_ShardingUse(None, times, place))
+        for block, places in zip(op.blocks, flow.returns, strict=True):
+            self.block(block, inside)
+            for value, place in zip(block.returns, places, strict=True):
+                self.users.setdefault(value, []).append(_ShardingUse(None, inside, place))
+
+    def place(self, value: Value) -> Sharding:
+        return sharding_or_unsharded(value, self.mesh).close()
+
+
+class _ConflictResolver:
+    """The shardings of the values of one function during resolution."""
+
+    def __init__(self, function: Function, mesh: Mesh) -> None:
+        self.survey = _ConflictSurvey(mesh.name)
+        self.survey.block(function.body, 1)
+        self.results = list(function.results)
+        self.changed: dict[Value, Sharding] = {}
+        self.maker = {op.results[0]: op for op in self.survey.ops if len(op.results) == 1}
+        for value, asked in zip(function.body.returns, function.results, strict=True):
+            if asked is not None and not any(dim.open for dim in asked.dims):
+                use = _ShardingUse(None, 1, asked.close())
+                self.survey.users.setdefault(value, []).append(use)
+
+    def place(self, value: Value) -> Sharding:
+        return self.changed.get(value) or self.survey.place(value)
+
+    def reshard_cost(self, op: Op) -> tuple[int, int]:
+        """Return bytes and collectives of the reshards of one run of an operation."""
+        return operation_reshard_cost(op, tuple(map(self.place, op.tensors)))
+
+    def forward(self) -> None:
+        for op in self.survey.ops:
+            if len(op.results) != 1 or not op.operands or not self.free(op.result):
+                continue
+            places = tuple(map(self.place, op.operands))
+            if not any(map(any, (place.axes for place in places))):
+                continue
+            if not has_conflict(op, (*places, self.place(op.result))):
+                continue
+            now = self.reshard_cost(op)
+            kept, least = None, now
+            for offer in result_candidates(op, places, self.place(op.result)):
+                if not is_extension(offer, op.result.sharding, op.result):
+                    continue
+                cost = operation_reshard_cost(op, (*places, offer))
+                if cost[0] < now[0] and cost < least:
+                    kept, least = offer, cost
+            if kept is not None:
+                self.changed[op.result] = kept
+
+    def free(self, value: Value) -> bool:
+        sharding = value.sharding
+        return (
+            sharding is not None
+            and not sharding.unreduced
+            and any(dim.open for dim in sharding.dims)
+            and value not in self.survey.pinned
+        )
+
+    def back(self) -> None:
+        """Remove the choices that save nothing."""
+        for value in reversed(list(self.changed)):
+            now, cut = self.around(value), self.changed.pop(value)
+            if self.around(value) > now:
+                self.changed[value] = cut
+
+    def around(self, value: Value) -> int:
+        """Return the bytes of the reshards next to a value."""
+        op = self.maker[value]
+        total = self.reshard_cost(op)[0] * self.survey.ops[op]
+        taken: dict[Sharding, None] = {}
+        for use in self.survey.users.get(value, ()):
+            if use.op is not None:
+                total += self.reshard_cost(use.op)[0] * use.times
+            elif use.place is not None and use.place not in taken:
+                taken[use.place] = None
+                total += reshard_cost(self.place(value), use.place, value.type)[0] * use.times
+        return total
+
+
+def is_extension(place: Sharding, stated: Sharding | None, value: Value) -> bool:
+    """Return whether a sharding keeps the stated one, changes open dimensions only, and divides
+    evenly."""
+    if stated is None or uneven_dims(place, value.type.shape):
+        return False
+    kept = set(stated.replicated)
+    return not any(axis.overlaps(other) for axis in place.used() for other in kept) and all(
+        new.axes[: len(old.axes)] == old.axes and (old.open or new.axes == old.axes)
+        for new, old in zip(place.dims, stated.dims, strict=True)
+    )
+
+
+def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
+    """Return the function with conflicts resolved; `None` if there is nothing to do."""
+    resolver = _ConflictResolver(function, mesh)
+    resolver.forward()
+    resolver.back()
+    results = list(_result_shardings(function, resolver))
+    if not resolver.changed and all(s is None for s in results):
+        return None
+    words = Explanations(mesh)
+    why = {}
+    for value, place in resolver.changed.items():
+        op = resolver.maker[value]
+        told = (
+            f"propagation leaves %{value.name} {words.shown(sharding_or_unsharded(value, mesh.name))}; "
+            f"made {words.shown(place)} instead, its operands send less"
+        )
+        why[op] = f"{op.why}; {told}" if op.why else told
+    body = _with_shardings(function.body, resolver.changed, why)
+    chosen = tuple(
+        new or (old and old.close()) for new, old in zip(results, function.results, strict=True)
+    )
+    return replace(function, body=body, results=chosen)
+
+
+def _result_shardings(function: Function, resolver: _ConflictResolver) -> Iterator[Sharding | None]:
+    """Yield the shardings that open function results take from the returned values; `None` for
+    those that keep theirs."""
+    for value, asked in zip(function.body.returns, function.results, strict=True):
+        place = resolver.place(value)
+        moves = asked is not None and reshard_cost(place, asked.close(), value.type)[0]
+        yield place if moves and is_extension(place, asked, value) else None

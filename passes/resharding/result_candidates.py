@@ -1,0 +1,131 @@
+"""Candidate shardings of the result of an operation, and the cost of the reshards each needs."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from shardir.ir.module import Op
+from shardir.ir.sharding import Axes, Sharding
+from shardir.ir.sub_axes import append_axis
+from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.passes.propagation.factor_projection import project_to_factors
+from shardir.passes.resharding.align import (
+    Alignment,
+    align,
+    can_shard_factor,
+    partitioning_rule,
+    pending_reduction,
+    shardable_factors,
+    sharding_of_factors,
+)
+from shardir.passes.resharding.cost import reshard_cost
+from shardir.passes.resharding.layouts import (
+    alignment_reshard_cost,
+    cheapest_alignment,
+    free_prefix,
+)
+from shardir.passes.resharding.uneven import paddable_factors, uneven_dims
+
+MAX_TRIED_OPERANDS = 4
+"""Maximum number of operands whose shardings are tried, in operand order."""
+
+
+def operation_reshard_cost(op: Op, places: tuple[Sharding, ...]) -> tuple[int, int]:
+    """Return bytes and collectives of the reshards of an operation whose tensors are sharded as
+    `places`."""
+    types = tuple(value.type for value in op.tensors)
+    rule = partitioning_rule(op)
+    if rule is None:
+        if op.spec.partition is not None and not op.operands:
+            return 0, 0
+        wholes = [Sharding.whole(place.mesh, len(place.dims)) for place in places]
+        costs = [reshard_cost(p, w, t) for p, w, t in zip(places, wholes, types, strict=True)]
+        return sum(c[0] for c in costs), sum(c[1] for c in costs)
+    return alignment_reshard_cost(
+        rule, _cheapest_alignment(op, rule, places), places, types, pending_reduction(op, rule)
+    )
+
+
+def has_conflict(op: Op, places: tuple[Sharding, ...]) -> bool:
+    """Return whether data moves for an operation that leaves no pending reduction."""
+    rule = partitioning_rule(op)
+    if rule is None:
+        return False
+    fitting = _cheapest_alignment(op, rule, places)
+    if fitting.pending and pending_reduction(op, rule) is not None:
+        return False
+    count = len(op.operands)
+    return any(
+        reshard_cost(place, there, value.type)[0]
+        if i < count
+        else reshard_cost(there, place, value.type)[0]
+        for i, (value, place, there) in enumerate(
+            zip(op.tensors, places, fitting.tensors, strict=True)
+        )
+    )
+
+
+def _cheapest_alignment(op: Op, rule: FactorRule, places: tuple[Sharding, ...]) -> Alignment:
+    types = tuple(value.type for value in op.tensors)
+    odd = any(uneven_dims(p, t.shape) for p, t in zip(places, types, strict=True))
+    padding = paddable_factors(op, rule) if odd else ()
+    return cheapest_alignment(
+        rule, places, types, shardable_factors(op, rule), padding, pending_reduction(op, rule)
+    )
+
+
+def result_candidates(
+    op: Op, places: tuple[Sharding, ...], result: Sharding
+) -> tuple[Sharding, ...]:
+    """Return the shardings of the only result that the shardings of the operands suggest."""
+    rule = partitioning_rule(op)
+    return (
+        ()
+        if rule is None
+        else _result_candidates(rule, places, result, shardable_factors(op, rule))
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _result_candidates(
+    rule: FactorRule, places: tuple[Sharding, ...], result: Sharding, cuttable: tuple[int, ...]
+) -> tuple[Sharding, ...]:
+    sizes = tuple(factor.size for factor in rule.factors)
+    operands = [project_to_factors(m, s, sizes) for m, s in zip(rule.operands, places, strict=True)]
+    given = [{i: cut.axes for i, cut in view.cuts.items() if cut.axes} for view in operands]
+    walked = {i for dim in rule.results[0] for i in dim}
+    shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
+    found: dict[Sharding, None] = {}
+    for chosen in _factor_axes_candidates(given, shared, len(sizes)):
+        cuts = [axes if i in cuttable else () for i, axes in enumerate(chosen)]
+        if any(axes and not can_shard_factor(rule, cuts, i, axes) for i, axes in enumerate(cuts)):
+            continue
+        led = tuple(sharding_of_factors(mapping, cuts, result.mesh) for mapping in rule.tensors)
+        found[align(rule, led, cuttable).tensors[-1]] = None
+    return tuple(found)
+
+
+def _factor_axes_candidates(
+    given: list[dict[int, Axes]], shared: list[int], count: int
+) -> Iterator[list[Axes]]:
+    """Yield axes of the factors: those of each operand extended by the others, and with one factor
+    moved."""
+    for leader in range(min(len(given), MAX_TRIED_OPERANDS)):
+        order = (given[leader], *given[:leader], *given[leader + 1 :])
+        for longer in (False, True):
+            cuts: list[Axes] = [()] * count
+            for cut in order:
+                for i, axes in cut.items():
+                    if cuts[i] and not longer:
+                        continue
+                    taken = [axis for other in cuts for axis in other]
+                    for axis in free_prefix(axes, taken):
+                        cuts[i] = append_axis(cuts[i], axis)
+            yield cuts
+        for i, axes in given[leader].items():
+            for other in shared:
+                if other not in given[leader]:
+                    moved: list[Axes] = [()] * count
+                    for j, kept in given[leader].items():
+                        moved[j] = kept
+                    moved[i], moved[other] = (), axes
+                    yield moved

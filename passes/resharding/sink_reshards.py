@@ -1,0 +1,173 @@
+"""Sink reshards below pointwise operations: move one result instead of several operands.
+
+before: `%a.cut = reshard(%a)`, `%b.cut = reshard(%b)`, `%c = add(%a.cut, %b.cut)`
+after:  `%c.raw = add(%a, %b)`, `%c = reshard(%c.raw)`
+
+Runs after `sink-reductions`. The pass applies to pointwise operations whose operands have the same
+source sharding and whose reshards have no other use, if that sends less; unreduced operands require
+an operation that is linear in all of them together. Constants are created with the source sharding.
+Two reduce-scatters become one in this way.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Sharding
+from shardir.op_rules.linearity import commuting_groups
+from shardir.passes.def_use import UNANALYZED_REGIONS, DefUse, analyze_def_use
+from shardir.passes.pipeline import Pass
+from shardir.passes.resharding.cost import reshard_cost, scalar_cost, sharding_or_unsharded
+from shardir.passes.resharding.reshard import sharding_annotation
+from shardir.passes.rewriting import rebuild_global_programs, used_names
+
+
+@dataclass(frozen=True)
+class SinkReshards(Pass, name="sink-reshards"):
+    """Reshard results of pointwise operations instead of their operands."""
+
+    def __call__(self, module: Module) -> Module:
+        return rebuild_global_programs(module, _sink_reshards)
+
+
+def _sink_reshards(function: Function, mesh: Mesh) -> Function:
+    joiner = _ReshardSinker(function, mesh.name)
+    body = joiner.block(function.body)
+    return replace(function, body=body) if joiner.joined else function
+
+
+class _ReshardSinker:
+    """Walks the blocks of one function in order, so that chains of operations are rewritten."""
+
+    def __init__(self, function: Function, mesh: str) -> None:
+        self.mesh = mesh
+        self.names = used_names(function)
+        self.uses: DefUse = analyze_def_use(function)
+        self.moved: dict[Value, Op] = {}
+        """The `reshard` of the rewritten program that defines each value."""
+        self.turned: dict[Value, Op] = {}
+        """The `transpose` that defines each value from a resharded value without other uses."""
+        self.joined = False
+
+    def block(self, block: Block) -> Block:
+        made: dict[Op, None] = {}
+        local: set[Value] = set()
+        for op in block.ops:
+            if op.blocks and op.name not in UNANALYZED_REGIONS:
+                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+            source = self.source(op, local) if op.spec.elementwise else None
+            if source is None:
+                made[op] = None
+            else:
+                self.join(op, source, made)
+            if op.name == "reshard":
+                self.moved[op.result] = op
+            elif op.name == "transpose" and self.only(op.operands[0], local):
+                self.turned[op.result] = op
+            local.update(op.results)
+        return Block(block.params, tuple(made), block.returns)
+
+    def only(self, value: Value, local: set[Value]) -> bool:
+        """Return whether a value is the result of a reshard in this block and has a single use."""
+        return value in self.moved and value in local and len(self.uses.users[value]) == 1
+
+    def source(self, op: Op, local: set[Value]) -> Sharding | None:
+        """Return the sharding that all operands are resharded from if computing there is
+        cheaper."""
+        tensors = [v for v in op.operands if v.type.rank]
+        moved = [v for v in dict.fromkeys(tensors) if not self.constant(v)]
+        if len(op.results) != 1 or len(moved) < 2:
+            return None
+        if any(v not in local or self.origin(v) is None for v in moved):
+            return None
+        if any(self.uses.users[v] != [original_operation(self.uses, op)] for v in moved):
+            return None
+        sources = dict.fromkeys(self.origin(v) for v in moved)
+        if len(sources) != 1:
+            return None
+        (source,) = sources
+        assert source is not None
+        if source.unreduced and not self.carried(op, moved, source.reduction):
+            return None
+        now = [reshard_cost(source, sharding_or_unsharded(v, self.mesh), v.type) for v in moved]
+        after = reshard_cost(source, sharding_or_unsharded(op.result, self.mesh), op.result.type)
+        if scalar_cost(after, 0) >= sum(scalar_cost(cost, 0) for cost in now):
+            return None
+        return source
+
+    def origin(self, value: Value) -> Sharding | None:
+        """Return the sharding that a value is resharded from, in its dimension order after a
+        transpose."""
+        turn = self.turned.get(value)
+        move = self.moved.get(turn.operands[0] if turn else value)
+        if move is None:
+            return None
+        source = sharding_or_unsharded(move.operands[0], self.mesh)
+        if turn:
+            source = replace(source, dims=tuple(source.dims[d] for d in turn.attrs["perm"]))
+        return source
+
+    def carried(self, op: Op, moved: list[Value], reduction: str) -> bool:
+        """Return whether the pending reduction of operands can be completed after an operation."""
+        groups = [[op.operands[i] for i in group] for group in commuting_groups(op, reduction)]
+        return any(set(group) == set(moved) and len(group) > 1 for group in groups)
+
+    def constant(self, value: Value) -> bool:
+        maker = self.uses.maker.get(value)
+        return maker is not None and maker.name == "constant" and _is_splat(maker)
+
+    def join(self, op: Op, source: Sharding, made: dict[Op, None]) -> None:
+        self.joined = True
+        operands: list[Value] = []
+        reasons: list[str] = []
+        known: dict[Value, Value] = {}
+        for operand in op.operands:
+            value = operand
+            if value in known:
+                operands.append(known[value])
+                continue
+            if value.type.rank and not self.constant(value):
+                value = self.unreshard(value, made, reasons)
+            elif value.type.rank:
+                maker = self.uses.maker[value]
+                place = sharding_annotation(replace(source, unreduced=(), reduction="add"))
+                value = replace(value, name=self.names.fresh(value.name), sharding=place)
+                made[replace(maker, results=(value,))] = None
+            operands.append(known.setdefault(operand, value))
+        word = "part" if source.unreduced else "raw"
+        name = self.names.fresh(f"{op.result.name}.{word}")
+        raw = Value(op.result.type, name, sharding_annotation(source))
+        made[replace(op, operands=tuple(operands), results=(raw,))] = None
+        why = "; ".join(dict.fromkeys(filter(None, reasons)))
+        move = Op(OPS["reshard"], (raw,), op.results, {}, (), op.loc, why)
+        made[move] = None
+        self.moved[op.result] = move
+
+    def unreshard(self, value: Value, made: dict[Op, None], reasons: list[str]) -> Value:
+        """Return an operand before its reshard, and drop the reshard and a transpose after it."""
+        turn = self.turned.get(value)
+        move = self.moved[turn.operands[0] if turn else value]
+        made.pop(move, None)
+        reasons.append(move.why)
+        if turn is None:
+            return move.operands[0]
+        made.pop(turn, None)
+        place = sharding_annotation(self.place(value))
+        raw = replace(value, name=self.names.fresh(f"{value.name}.raw"), sharding=place)
+        made[replace(turn, operands=move.operands, results=(raw,))] = None
+        return raw
+
+    def place(self, value: Value) -> Sharding:
+        source = self.origin(value)
+        assert source is not None
+        return source
+
+
+def original_operation(uses: DefUse, op: Op) -> Op:
+    """Return the operation of the original program that defines the same results."""
+    return uses.maker[op.results[0]]
+
+
+def _is_splat(op: Op) -> bool:
+    return isinstance(op.attrs["value"], bool | int | float | complex)

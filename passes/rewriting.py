@@ -1,0 +1,139 @@
+"""Traversals and rewrites of functions that several passes use."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from shardir.errors import PartitionError
+from shardir.ir.builder import Builder, UniqueNames
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Axes, Sharding
+from shardir.ir.sub_axes import append_axis
+
+
+def all_values(block: Block) -> Iterator[Value]:
+    """Yield every value that a block and its nested blocks define."""
+    yield from block.values()
+    for op in block.ops:
+        for inner in op.blocks:
+            yield from all_values(inner)
+
+
+def used_names(function: Function) -> UniqueNames:
+    """Return the names that are used in a function."""
+    return UniqueNames([value.name for value in all_values(function.body)])
+
+
+def use_counts(block: Block) -> Counter[Value]:
+    """Return how often each value is an operand or returned, in nested blocks too."""
+    uses: Counter[Value] = Counter(block.returns)
+    for op in block.walk():
+        uses.update(op.operands)
+        for inner in op.blocks:
+            uses.update(inner.returns)
+    return uses
+
+
+def mesh_of_function(function: Function, module: Module) -> Mesh | None:
+    """Return the one mesh of a function's values, `None` for a module without meshes.
+
+    Raises `PartitionError` if there are several.
+    """
+    used = dict.fromkeys(s.mesh for s in _shardings(function))
+    meshes = [module.mesh(name) for name in used] or list(module.meshes[:1])
+    if len(meshes) > 1:
+        raise PartitionError(
+            f"@{function.name} has values on the meshes "
+            f"{' and '.join(f'@{mesh.name}' for mesh in meshes)}; a program runs on one mesh"
+        )
+    if meshes and meshes[0].is_maximal:
+        raise PartitionError(
+            f"@{function.name} has values on the single device of @{meshes[0].name}; "
+            "a program that is partitioned runs on a mesh with axes"
+        )
+    return meshes[0] if meshes else None
+
+
+def _shardings(function: Function) -> Iterator[Sharding]:
+    yield from (v.sharding for v in all_values(function.body) if v.sharding)
+    yield from (s for s in function.results if s)
+
+
+def rebuild_global_programs(
+    module: Module, rebuilt: Callable[[Function, Mesh], Function]
+) -> Module:
+    """Return the module with its programs over global tensors rebuilt, each with its mesh.
+
+    Functions without a mesh do not change; the same module is returned if nothing changes.
+    """
+
+    def function(old: Function) -> Function:
+        mesh = None if old.spmd else mesh_of_function(old, module)
+        return old if mesh is None else rebuilt(old, mesh)
+
+    functions = tuple(map(function, module.functions))
+    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+    return module if same else replace(module, functions=functions)
+
+
+def rebuild_device_programs(
+    module: Module, rebuilt: Callable[[Block, UniqueNames], Block]
+) -> Module:
+    """Return the module with the bodies of its per-device programs rebuilt; `rebuilt` gets the used
+    names."""
+    return replace(
+        module,
+        functions=tuple(
+            replace(old, body=rebuilt(old.body, used_names(old))) if old.spmd else old
+            for old in module.functions
+        ),
+    )
+
+
+Rewrite = Callable[[Builder, Op, Mapping[Value, Op]], bool]
+"""Appends the replacement of an operation, given the operation that defines each value, and returns
+whether it did."""
+
+
+def rewrite_each(function: Function, name: str, rewrite: Rewrite) -> Function:
+    """Return the function with `rewrite` applied to every operation called `name`."""
+    names = used_names(function)
+    makers: dict[Value, Op] = {}
+
+    def block(old: Block) -> Block:
+        b = Builder(names)
+        for op in old.ops:
+            makers.update(dict.fromkeys(op.results, op))
+            if op.blocks:
+                op = replace(op, blocks=tuple(map(block, op.blocks)))
+            if op.name != name or not rewrite(b, op, makers):
+                b.ops.append(op)
+        return replace(old, ops=tuple(b.ops))
+
+    return replace(function, body=block(function.body))
+
+
+def merge_in_mesh_order(axes: Axes, mesh: Mesh) -> Axes:
+    """Return axes in mesh order, in which unreduced axes are written."""
+    order = list(mesh.sizes)
+    joined: Axes = ()
+    for axis in sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)):
+        joined = append_axis(joined, axis)
+    return joined
+
+
+KEEP_CHOICES: dict[str, Sequence[str]] = {"keep": ("", "collectives")}
+"""The `choices` of passes that remove operations: which operations they must keep."""
+
+
+def has_effect(op: Op, keeps: bool = False) -> bool:
+    """Return whether an operation has an effect besides its results; collectives do if `keeps`."""
+    return op.spec.effect or (keeps and op.spec.collective)
+
+
+def has_nested_effect(op: Op, keeps: bool = False) -> bool:
+    """Return whether an operation or a nested one has an effect besides its results."""
+    return has_effect(op, keeps) or any(
+        has_effect(inner, keeps) for b in op.blocks for inner in b.walk()
+    )

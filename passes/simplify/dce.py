@@ -1,0 +1,175 @@
+"""Dead code elimination.
+
+before: `%a = exp(%x)`, `%y = neg(%x)`, `return %y`
+after:  `%y = neg(%x)`, `return %y`
+
+Operations have no effect besides their results, collectives included: all devices run the same
+program, so all of them omit the same collectives. Only operations that declare an effect are kept
+in any case. A loop or branch also loses unused results and everything that only these need: values
+that a loop carries only to compute themselves, and unused slices of arrays that a scan slices or
+stacks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from shardir.ir.module import Block, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import KEEP_CHOICES, has_nested_effect
+
+
+@dataclass(frozen=True)
+class DeadCodeElimination(Pass, name="dce"):
+    """Remove operations that the function's results do not depend on.
+
+    With `keep=collectives`, collectives are kept too: the other processes execute them in their
+    programs.
+    """
+
+    keep: str = ""
+    choices: ClassVar[dict[str, Sequence[str]]] = KEEP_CHOICES
+
+    def __call__(self, module: Module) -> Module:
+        sweeper = _DeadCodeSweeper(self.keep == "collectives")
+        functions = tuple(
+            replace(function, body=sweeper.block(function.body, set(function.body.returns)))
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+
+@dataclass(frozen=True)
+class _DeadCodeSweeper:
+    """Visits blocks from their ends; `keeps` preserves collectives."""
+
+    keeps: bool
+
+    def block(self, block: Block, live: set[Value]) -> Block:
+        """Return the block without dead operations; all used values are added to `live`."""
+        kept: list[Op] = []
+        for op in reversed(block.ops):
+            if not any(result in live for result in op.results) and not has_nested_effect(
+                op, self.keeps
+            ):
+                continue
+            if op.blocks:
+                op = _REGION_SWEEPERS.get(op.name, _DeadCodeSweeper.keep_all)(self, op, live)
+            live.update(op.operands)
+            kept.append(op)
+        return (
+            block
+            if len(kept) == len(block.ops)
+            and all(a is b for a, b in zip(reversed(kept), block.ops, strict=True))
+            else Block(block.params, tuple(reversed(kept)), block.returns)
+        )
+
+    def body(self, block: Block, live: set[Value]) -> Block:
+        """Sweep a nested block all of whose returned values are live."""
+        live.update(block.returns)
+        return self.block(block, live)
+
+    def keep_all(self, op: Op, live: set[Value]) -> Op:
+        return replace(op, blocks=tuple(self.body(block, live) for block in op.blocks))
+
+    def case(self, op: Op, live: set[Value]) -> Op:
+        places = [i for i, result in enumerate(op.results) if result in live]
+        blocks = (replace(block, returns=_select(block.returns, places)) for block in op.blocks)
+        return replace(
+            op,
+            results=_select(op.results, places),
+            blocks=tuple(self.body(block, live) for block in blocks),
+        )
+
+    def while_(self, op: Op, live: set[Value]) -> Op:
+        condition, body = op.blocks
+        asked = self.used(condition, condition.returns)
+        wanted = {
+            i
+            for i, result in enumerate(op.results)
+            if result in live or condition.params[i] in asked
+        }
+        places = self.carried(body, len(op.results), wanted)
+        return replace(
+            op,
+            operands=_select(op.operands, places),
+            results=_select(op.results, places),
+            blocks=(
+                self.body(replace(condition, params=_select(condition.params, places)), live),
+                self.body(
+                    Block(_select(body.params, places), body.ops, _select(body.returns, places)),
+                    live,
+                ),
+            ),
+        )
+
+    def scan(self, op: Op, live: set[Value]) -> Op:
+        (body,) = op.blocks
+        carries: int = op.attrs["carries"]
+        made = [i for i in range(carries, len(op.results)) if op.results[i] in live]
+        wanted = {i for i in range(carries) if op.results[i] in live}
+        kept = self.carried(body, carries, wanted, _select(body.returns, made))
+        returns = _select(body.returns, [*kept, *made])
+        used = self.used(body, returns)
+        taken = [i for i in range(carries, len(op.operands)) if body.params[i] in used]
+        new = Block(_select(body.params, [*kept, *taken]), body.ops, returns)
+        return replace(
+            op,
+            operands=_select(op.operands, [*kept, *taken]),
+            results=_select(op.results, [*kept, *made]),
+            attrs={**op.attrs, "carries": len(kept)},
+            blocks=(self.body(new, live),),
+        )
+
+    def manual(self, op: Op, live: set[Value]) -> Op:
+        """Remove unused results and unused operands of a manual computation."""
+        (body,) = op.blocks
+        made = [i for i, result in enumerate(op.results) if result in live]
+        returns = _select(body.returns, made)
+        used = self.used(body, returns)
+        taken = [i for i, param in enumerate(body.params) if param in used]
+        attrs = {
+            **op.attrs,
+            "in_axes": tuple(op.attrs["in_axes"][i] for i in taken),
+            "out_axes": tuple(op.attrs["out_axes"][i] for i in made),
+        }
+        return replace(
+            op,
+            operands=_select(op.operands, taken),
+            results=_select(op.results, made),
+            attrs=attrs,
+            blocks=(self.body(Block(_select(body.params, taken), body.ops, returns), live),),
+        )
+
+    def carried(
+        self, body: Block, carries: int, wanted: set[int], others: Sequence[Value] = ()
+    ) -> list[int]:
+        """Return the carried values that those at `goal_atoms`, or `others`, depend on in some
+        iteration."""
+        number = {param: i for i, param in enumerate(body.params[:carries])}
+        while True:
+            used = self.used(body, [*(body.returns[i] for i in wanted), *others])
+            more = wanted | {number[v] for v in used if v in number}
+            if more == wanted:
+                return sorted(wanted)
+            wanted = more
+
+    def used(self, block: Block, ends: Sequence[Value]) -> set[Value]:
+        """Return all values of a block that `ends` depend on."""
+        live = set(ends)
+        for op in reversed(block.ops):
+            if any(result in live for result in op.results) or has_nested_effect(op, self.keeps):
+                live.update(op.uses())
+        return live
+
+
+_REGION_SWEEPERS = {
+    "case": _DeadCodeSweeper.case,
+    "while": _DeadCodeSweeper.while_,
+    "scan": _DeadCodeSweeper.scan,
+    "manual_computation": _DeadCodeSweeper.manual,
+}
+
+
+def _select(values: tuple[Value, ...], places: Sequence[int]) -> tuple[Value, ...]:
+    return tuple(values[i] for i in places)

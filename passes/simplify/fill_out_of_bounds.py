@@ -1,0 +1,77 @@
+"""Write the fill value only into out-of-bounds rows instead of selecting over the gather result.
+
+before: `%1 = gather(%x, %0, ...) : f32[64, 128]`
+        `%2 = broadcast(%found, dims=[0]) : bool[64, 128]`
+        `%3 = select(%2, %1, %nan) : f32[64, 128]`
+after:  `%4 = iota(dim=0) : i32[64]`, `%5 = constant(value=64) : i32[64]`
+        `%6 = select(%found, %5, %4) : i32[64]`, `%7 = reshape(%6) : i32[64, 1]`
+        `%3 = scatter(%1, %7, %nan, op=set, ...) : f32[64, 128]`
+
+Few rows are out of bounds, and a scatter drops updates whose index is out of bounds: it then reads
+one index per row, whereas the selection reads and writes the whole array once more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function, Module, Op, Value
+from shardir.ir.operation import OPS, Dense
+from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import rewrite_each, use_counts
+
+MIN_ROW_ELEMENTS = 16
+"""Minimum elements per row; a selection over shorter rows stays as it is."""
+MAX_ROWS = 1 << 31
+
+
+@dataclass(frozen=True)
+class FillOutOfBounds(Pass, name="fill-out-of-bounds"):
+    """Replace selections between gathered rows and a constant by a scatter of that constant."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_rewrite_function, module.functions)))
+
+
+def _rewrite_function(function: Function) -> Function:
+    if not any(op.name == "gather" for op in function.body.walk()):
+        return function
+    filled = partial(_append_scatter, use_counts(function.body))
+    return rewrite_each(function, "select", filled)
+
+
+def _append_scatter(
+    uses: Mapping[Value, int], b: Builder, op: Op, makers: Mapping[Value, Op]
+) -> bool:
+    """Append the scatter that replaces a selection if the selection is the only use of a gather."""
+    spread, gather, number = (makers.get(value) for value in op.operands)
+    if spread is None or spread.name != "broadcast":
+        return False
+    if gather is None or gather.name != "gather" or uses[gather.result] != 1:
+        return False
+    if number is None or number.name != "constant" or isinstance(number.attrs["value"], Dense):
+        return False
+    dims, (found,), whole = tuple(spread.attrs["dims"]), spread.operands, op.result.type
+    count, kind = found.type.shape, found.type.with_dtype("i32")
+    if (
+        tuple(whole.shape[d] for d in dims) != count
+        or whole.size < MIN_ROW_ELEMENTS * found.type.size
+    ):
+        return False
+    if not dims or max(count) >= MAX_ROWS:
+        return False
+    places = [b.iota(dim=i, result=kind) for i in range(len(dims))]
+    places[0] = b.select(found, b.full(count[0], kind), places[0])
+    column = kind.with_shape((*count, 1))
+    columns = [b.reshape(place, result=column) for place in places]
+    place = b.concatenate(*columns, dim=len(dims)) if columns[1:] else columns[0]
+    attrs = {
+        "op": "set",
+        "update_window_dims": tuple(d for d in range(whole.rank) if d not in dims),
+        "inserted_window_dims": dims,
+        "scatter_dims": dims,
+    }
+    operands = (gather.result, place, number.result)
+    b.append(replace(op, spec=OPS["scatter"], operands=operands, attrs=attrs))
+    return True

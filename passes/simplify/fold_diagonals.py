@@ -1,0 +1,106 @@
+"""Replace sums over masked diagonals by sums over strided slices.
+
+before: `%0 = iota(dim=0) : i32[9, 9]`, `%1 = iota(dim=1) : i32[9, 9]`
+        `%2 = eq(%0, %1) : bool[9, 9]`, `%3 = select(%2, %x, %zero) : f32[9, 9]`
+        `%4 = sum(%3, dims=[0, 1]) : f32[]`
+after:  `%3 = reshape(%x) : f32[81]`, `%5 = slice(%3, starts=[0], strides=[10]) : f32[9]`
+        `%4 = sum(%5, dims=[0]) : f32[]`
+
+`trace` has the form of a mask because masks are easy to partition. In the row-major order of a
+matrix the elements of a diagonal have a stride of one row and one column. The sum may add in
+another order. Unused masks remain for `dce`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shardir.ir.builder import Builder
+from shardir.ir.module import Function, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import rewrite_each
+
+
+@dataclass(frozen=True)
+class FoldDiagonals(Pass, name="fold-diagonals"):
+    """Replace sums over masked diagonals by sums over slices."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_rewrite_function, module.functions)))
+
+
+def _rewrite_function(function: Function) -> Function:
+    if not any(op.name == "iota" for op in function.body.walk()):
+        return function
+    return rewrite_each(function, "sum", _append_sum_of_diagonal)
+
+
+def _append_sum_of_diagonal(b: Builder, op: Op, makers: Mapping[Value, Op]) -> bool:
+    """Append the replacement of a sum if its operand is a masked diagonal."""
+    select = makers.get(op.operands[0])
+    dims = op.attrs["dims"]
+    if select is None or select.name != "select" or len(dims) != 2 or dims[1] != dims[0] + 1:
+        return False
+    mask, x, nothing = select.operands
+    zero = makers.get(nothing)
+    if zero is None or zero.name != "constant" or zero.attrs["value"] != 0:
+        return False
+    offset = _diagonal_offset(mask, dims, makers)
+    if offset is None:
+        return False
+    rows, columns = (x.type.shape[d] for d in dims)
+    length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+    if length <= 0:
+        return False
+    wide = None
+    converted = makers.get(x)
+    if converted is not None and converted.name == "convert":
+        wide, x = x.type.dtype, converted.operands[0]
+    first, shape = dims[0], x.type.shape
+    before, after = shape[:first], shape[first + 2 :]
+    line = b.reshape(x, result=x.type.with_shape((*before, rows * columns, *after)))
+    start = offset if offset >= 0 else -offset * columns
+    found = b.slice(
+        line,
+        starts=(*[0] * len(before), start, *[0] * len(after)),
+        strides=(*[1] * len(before), columns + 1, *[1] * len(after)),
+        result=x.type.with_shape((*before, length, *after)),
+    )
+    if wide is not None:
+        found = b.convert(found, result=found.type.with_dtype(wide))
+    b.ops.append(replace(op, operands=(found,), attrs={**op.attrs, "dims": (first,)}))
+    return True
+
+
+def _diagonal_offset(mask: Value, dims: tuple[int, ...], makers: Mapping[Value, Op]) -> int | None:
+    """Return the offset of the diagonal that a mask selects in two dimensions, else `None`."""
+    op = makers.get(mask)
+    if op is not None and op.name == "broadcast":
+        along = tuple(op.attrs["dims"])
+        if any(d not in along for d in dims):
+            return None
+        dims = tuple(map(along.index, dims))
+        op = makers.get(op.operands[0])
+    if op is None or op.name != "eq":
+        return None
+    sides = [_match_iota(value, makers) for value in op.operands]
+    if None in sides:
+        return None
+    by_dim = dict(side for side in sides if side is not None)
+    if set(by_dim) != set(dims):
+        return None
+    return by_dim[dims[0]] - by_dim[dims[1]]
+
+
+def _match_iota(value: Value, makers: Mapping[Value, Op]) -> tuple[int, int] | None:
+    """Return the dimension of an iota and its first value, else `None`."""
+    op, begin = makers.get(value), 0
+    if op is not None and op.name in ("add", "sub"):
+        step = makers.get(op.operands[1])
+        number = step.attrs["value"] if step is not None and step.name == "constant" else None
+        if type(number) is not int:
+            return None
+        begin = number if op.name == "add" else -number
+        op = makers.get(op.operands[0])
+    if op is None or op.name != "iota" or value.type.dtype not in ("i32", "i64"):
+        return None
+    return op.attrs["dim"], begin

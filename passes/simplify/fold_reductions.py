@@ -1,0 +1,157 @@
+"""Fold consecutive reductions into one.
+
+before: `%g.part = dot(%h, %d, dims="abi,abo->aio") : f32[4, 784, 10]`
+        `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
+after:  `%g = dot(%h, %d, dims="abi,abo->io") : f32[784, 10]`
+
+The sum over devices of per-device contractions becomes one contraction, and likewise for filter
+gradients; a sum of sums becomes one sum, a maximum of maxima one maximum. The pass looks through
+reshapes and transposes in between, and changes only values without other uses. Sums may be added in
+another order, and in the accumulator of a contraction.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import use_counts, used_names
+from shardir.passes.simplify import reduction_folding
+from shardir.passes.simplify.reduction_folding import FOLDED_REDUCTIONS
+from shardir.passes.simplify.view_folding import views
+from shardir.passes.simplify.view_folding.views import View, ViewDims, ViewPiece
+
+
+@dataclass(frozen=True)
+class FoldReductions(Pass, name="fold-reductions"):
+    """Fold a reduction into the reduction or contraction that makes its operand."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_fold_function, module.functions)))
+
+
+def _fold_function(function: Function) -> Function:
+    summer = _ReductionFolder(Builder(used_names(function)), use_counts(function.body))
+    return replace(function, body=summer.block(function.body))
+
+
+class _ReductionFolder:
+    def __init__(self, b: Builder, uses: Mapping[Value, int]) -> None:
+        self.b, self.uses = b, uses
+        self.makers: dict[Value, Op] = {}
+        self.seen: dict[Value, View] = {}
+
+    def block(self, block: Block) -> Block:
+        ops: list[Op] = []
+        outer, self.b.ops = self.b.ops, ops
+        for op in block.ops:
+            if op.blocks:
+                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+            if op.name not in FOLDED_REDUCTIONS or not self.folded(op):
+                self.b.append(op)
+                self.known(op)
+        self.b.ops = outer
+        return Block(block.params, tuple(ops), block.returns)
+
+    def known(self, op: Op) -> None:
+        for result in op.results:
+            self.makers[result] = op
+        if op.name not in ("transpose", "reshape") or not op.result.type.size:
+            return
+        if self.uses.get(op.operands[0]) == 1:
+            x = self.get(op.operands[0])
+            dims: ViewDims | None
+            if op.name == "transpose":
+                dims = tuple(x.dims[d] for d in op.attrs["perm"])
+            else:
+                dims = views.reshape_dims(x.dims, op.result.type.shape)
+            if dims is not None:
+                self.seen[op.result] = View(x.base, dims)
+
+    def get(self, value: Value) -> View:
+        found = self.seen.get(value)
+        return views.identity_view(value) if found is None else found
+
+    def maker(self, value: Value) -> Op | None:
+        return self.makers.get(value) if self.uses.get(value, 1) == 1 else None
+
+    def folded(self, op: Op) -> bool:
+        """Fold a reduction into the operation that makes its operand; return whether that was
+        possible."""
+        (x,) = op.operands
+        view = self.get(x)
+        maker = self.maker(view.base)
+        if maker is None or self.uses.get(x) != 1 or not x.type.size or not op.attrs["dims"]:
+            return False
+        gone = [piece for d in op.attrs["dims"] for piece in view.dims[d]]
+        left = tuple(each for d, each in enumerate(view.dims) if d not in op.attrs["dims"])
+        dims = _complete_dims(view.base, gone)
+        self.b.loc, self.b.why = op.loc, op.why
+        made = None
+        if dims and maker.name == "scan" and op.name == "sum":
+            made = self.inside(maker, view.base, dims, op.result)
+            if made is not None:
+                self.drop(x, view.base)
+        elif dims:
+            made = reduction_folding.fold_reduction(self.b, self.maker, view.base, op.name, dims)
+        elif op.name == "sum":
+            made = reduction_folding.fold_sum_over_groups(self.b, maker, gone)
+        if made is None:
+            return False
+        rest = views.materialize_view(self.b, _remaining_view(made, dims or (), left))
+        if rest is not op.result:
+            last = self.b.ops[-1]
+            assert last.results == (rest,)
+            self.b.ops[-1] = replace(last, results=(op.result,))
+        self.known(self.b.ops[-1])
+        return True
+
+    def drop(self, value: Value, base: Value) -> None:
+        """Remove the operations that made a value from a base that no longer exists."""
+        while value is not base:
+            maker = self.makers[value]
+            self.b.ops.remove(maker)
+            (value,) = maker.operands
+
+    def inside(self, scan: Op, stacked: Value, dims: Sequence[int], result: Value) -> Value | None:
+        """Reduce the stacked results of a scan inside of the scan; return `result` itself if that
+        suffices."""
+        place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
+        made = (
+            None
+            if place is None
+            else reduction_folding.fold_sum_into_scan(self.b, scan, stacked, dims)
+        )
+        if place is None or made is None:
+            return None
+        (block,) = made.blocks
+        at = scan.results.index(stacked)
+        value = made.results[at]
+        if value.type == result.type:
+            value = result
+        results = (*made.results[:at], value, *made.results[at + 1 :])
+        made = replace(made, results=results, blocks=(self.block(block),))
+        self.b.ops[place] = made
+        for each in results:
+            self.makers[each] = made
+        return value
+
+
+def _complete_dims(base: Value, gone: Sequence[ViewPiece]) -> tuple[int, ...] | None:
+    """Return the dimensions of a base that `gone` covers completely, else `None`."""
+    walked: dict[int, int] = {}
+    for piece in gone:
+        walked[piece.dim] = walked.get(piece.dim, 1) * piece.size
+    if any(base.type.shape[d] != n for d, n in walked.items()):
+        return None
+    return tuple(sorted(walked))
+
+
+def _remaining_view(made: Value, gone: Sequence[int], left: ViewDims) -> View:
+    """Return the remaining view after its base has lost the dimensions `gone`."""
+    kept = [d for d in range(made.type.rank + len(gone)) if d not in gone]
+    dims = tuple(
+        tuple(piece._replace(dim=kept.index(piece.dim)) for piece in pieces) for pieces in left
+    )
+    return View(made, dims)

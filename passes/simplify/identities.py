@@ -1,0 +1,344 @@
+"""Algebraic identities that `simplify` applies, one function each.
+
+A rule takes an operation and facts about its operands, and returns the value that the result
+equals, another operation that computes the result, or `None`. All rules are exact for every input,
+bit for bit: x + 0.0 is not x for x = -0.0, but x + -0.0 and x - 0.0 are.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import copysign
+from typing import Any, final
+
+import numpy as np
+
+from shardir.ir.module import Op, Value
+from shardir.ir.operation import OPS, Dense
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+
+
+@final
+class ValueFacts:
+    """Facts about values: the operations that define them, and their number of uses."""
+
+    def __init__(self) -> None:
+        self.makers: dict[Value, Op] = {}
+        self.uses: dict[Value, int] = {}
+
+    def count(self, values: Iterable[Value]) -> None:
+        for value in values:
+            self.uses[value] = self.uses.get(value, 0) + 1
+
+    def maker(self, value: Value, name: str) -> Op | None:
+        """Return the operation that defines `value` if its name is `name`."""
+        op = self.makers.get(value)
+        return op if op is not None and op.name == name else None
+
+    def inner(self, op: Op, name: str) -> Op | None:
+        """Return the operation that defines the first operand if its name is `name` and it can be
+        merged with `op`."""
+        first = self.maker(op.operands[0], name)
+        return first if first is not None and op.operands[0].sharding is None else None
+
+    def splat(self, value: Value) -> complex | None:
+        """Return the number that all elements of a value equal, if known."""
+        op = self.maker(value, "constant")
+        if op is None or isinstance(op.attrs["value"], Dense):
+            return None
+        number: complex = op.attrs["value"]
+        return number
+
+    def all_are(self, value: Value, number: complex) -> bool:
+        """Return whether all elements are exactly `number`, the sign of zero included."""
+        found = self.splat(value)
+        return found is not None and _bits(found) == _bits(number)
+
+
+def _bits(number: complex) -> tuple[complex, float, float]:
+    whole = complex(number)
+    return whole, copysign(1, whole.real), copysign(1, whole.imag)
+
+
+SimplificationRule = Callable[[Op, ValueFacts], Value | Op | None]
+SIMPLIFICATION_RULES: dict[str, list[SimplificationRule]] = {}
+
+
+def simplification_rule(*names: str) -> Callable[[SimplificationRule], SimplificationRule]:
+    """Register a rule for operations."""
+
+    def register(function: SimplificationRule) -> SimplificationRule:
+        for name in names:
+            SIMPLIFICATION_RULES.setdefault(name, []).append(function)
+        return function
+
+    return register
+
+
+def constant(op: Op, number: Any) -> Op:
+    """Return an operation that defines the result of `op` as a constant."""
+    return replace(op, spec=OPS["constant"], operands=(), attrs={"value": number})
+
+
+def fold_constants(op: Op, known: ValueFacts) -> Op | None:
+    """Return the constant that a pointwise operation on constants equals."""
+    if (
+        not (op.spec.elementwise and op.operands and len(op.results) == 1)
+        or op.name in _UNFOLDED_OPERATIONS
+    ):
+        return None
+    numbers = [known.splat(value) for value in op.operands]
+    type = op.result.type.with_shape(())
+    if any(n is None for n in numbers) or type.dtype == "key" or op.spec.reference is None:
+        return None
+    arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
+    with np.errstate(all="ignore"):
+        made = op.spec.reference(*arrays, result=type, **op.attrs)
+    return constant(op, _number(np.asarray(made), type))
+
+
+_UNFOLDED_OPERATIONS = ("sharding_constraint", "reshard", "stop_gradient")
+
+
+def _number(array: Any, type: TensorType) -> complex:
+    """Return the element as a Python number of the kind that a constant of this type holds."""
+    if type.dtype in COMPLEX:
+        return complex(array)
+    if type.dtype in FLOATS:
+        return float(array)
+    return bool(array) if type.dtype == "bool" else int(array)
+
+
+# Arithmetic with neutral elements
+
+
+@simplification_rule("add")
+def _add_zero(op: Op, known: ValueFacts) -> Value | None:
+    zero = {True: complex(-0.0, -0.0), False: -0.0}[op.result.type.dtype in COMPLEX]
+    nothing = 0 if op.result.type.dtype in INTEGERS else zero
+    return _remove_neutral(op, known, nothing, both=True)
+
+
+@simplification_rule("sub")
+def _subtract_zero(op: Op, known: ValueFacts) -> Value | None:
+    return _remove_neutral(op, known, 0, both=False)
+
+
+@simplification_rule("mul", "div", "pow")
+def _multiply_by_one(op: Op, known: ValueFacts) -> Value | None:
+    if op.result.type.dtype not in (*INTEGERS, *FLOATS):
+        return None
+    return _remove_neutral(op, known, 1, both=op.name == "mul")
+
+
+@simplification_rule("or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _combine_with_zero_bits(op: Op, known: ValueFacts) -> Value | None:
+    return _remove_neutral(op, known, 0, both=op.name in ("or", "xor"))
+
+
+def _remove_neutral(op: Op, known: ValueFacts, number: complex, *, both: bool) -> Value | None:
+    x, y = op.operands
+    if known.all_are(y, number):
+        return x
+    return y if both and known.all_are(x, number) else None
+
+
+@simplification_rule("maximum", "minimum", "and", "or")
+def _idempotent(op: Op, known: ValueFacts) -> Value | None:
+    x, y = op.operands
+    return x if x is y else None
+
+
+@simplification_rule("select")
+def _constant_select(op: Op, known: ValueFacts) -> Value | None:
+    predicate, x, y = op.operands
+    chosen = known.splat(predicate)
+    if x is y or chosen is True:
+        return x
+    return y if chosen is False else None
+
+
+@simplification_rule("neg", "not", "conj", "reverse")
+def _involution(op: Op, known: ValueFacts) -> Value | None:
+    first = known.inner(op, op.name)
+    return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None
+
+
+@simplification_rule("abs")
+def _nested_abs(op: Op, known: ValueFacts) -> Value | Op | None:
+    if known.inner(op, "abs") and op.operands[0].type.dtype not in COMPLEX:
+        return op.operands[0]
+    first = known.inner(op, "neg")
+    return replace(op, operands=first.operands) if first else None
+
+
+# Conversion
+
+_SIGNIFICANT = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+_RANGE = {"bf16": 8, "f16": 5, "f32": 8, "f64": 11}
+
+
+def _can_represent(wide: str, narrow: str) -> bool:
+    """Return whether the element type `wide` represents every value of `narrow`."""
+    if narrow == "bool" or wide == narrow:
+        return wide not in ("bool", "key") or wide == narrow
+    if narrow in FLOATS and wide in FLOATS:
+        return _SIGNIFICANT[wide] >= _SIGNIFICANT[narrow] and _RANGE[wide] >= _RANGE[narrow]
+    if narrow not in INTEGERS:
+        return False
+    info = np.iinfo(TensorType((), narrow).numpy)
+    if wide in INTEGERS:
+        room = np.iinfo(TensorType((), wide).numpy)
+        return bool(room.min <= info.min and info.max <= room.max)
+    return wide in ("f32", "f64") and info.bits <= _SIGNIFICANT[wide]
+
+
+@simplification_rule("convert")
+def _convert(op: Op, known: ValueFacts) -> Value | Op | None:
+    (x,) = op.operands
+    if x.type == op.result.type:
+        return x
+    first = known.inner(op, "convert")
+    if first is None:
+        return None
+    given, between, made = (v.type.dtype for v in (first.operands[0], x, op.result))
+    if not _can_represent(between, given):
+        return None
+    # An integer out of range wraps when it is converted from an integer type, but saturates when it
+    # is converted from a floating-point type.
+    saturates = between in FLOATS and given in INTEGERS and made in INTEGERS
+    return (
+        None
+        if saturates and not _can_represent(made, given)
+        else replace(op, operands=first.operands)
+    )
+
+
+# Data movement
+
+
+@simplification_rule(
+    "broadcast", "reshape", "transpose", "reverse", "slice", "dynamic_slice", "bitcast"
+)
+def _move_splat(op: Op, known: ValueFacts) -> Op | None:
+    number = known.splat(op.operands[0])
+    if number is None or op.result.type.dtype != op.operands[0].type.dtype:
+        return None
+    return constant(op, number)
+
+
+@simplification_rule("reshape", "dynamic_slice", "slice", "bitcast")
+def _move_to_same_type(op: Op, known: ValueFacts) -> Value | None:
+    """Remove an operation whose result has its operand's type: a slice of full size starts at 0."""
+    x = op.operands[0]
+    return x if x.type == op.result.type else None
+
+
+@simplification_rule("reshape")
+def _reshape_twice(op: Op, known: ValueFacts) -> Op | None:
+    first = known.inner(op, "reshape")
+    return replace(op, operands=first.operands) if first else None
+
+
+@simplification_rule("broadcast")
+def _broadcast(op: Op, known: ValueFacts) -> Value | Op | None:
+    (x,) = op.operands
+    if x.type == op.result.type:
+        return x
+    first = known.inner(op, "broadcast")
+    if first is None:
+        return None
+    dims = tuple(op.attrs["dims"][d] for d in first.attrs["dims"])
+    sizes = zip(first.operands[0].type.shape, dims, strict=True)
+    if all(n in (1, op.result.type.shape[d]) for n, d in sizes):
+        return replace(op, operands=first.operands, attrs={**op.attrs, "dims": dims})
+    return None
+
+
+@simplification_rule("transpose")
+def _transpose(op: Op, known: ValueFacts) -> Value | Op | None:
+    perm = op.attrs["perm"]
+    if list(perm) == list(range(len(perm))):
+        return op.operands[0]
+    first = known.inner(op, "transpose")
+    if first is None:
+        return None
+    joined = tuple(first.attrs["perm"][d] for d in perm)
+    return replace(op, operands=first.operands, attrs={**op.attrs, "perm": joined})
+
+
+@simplification_rule("slice")
+def _slice_twice(op: Op, known: ValueFacts) -> Op | None:
+    first = known.inner(op, "slice")
+    if first is None or not op.result.type.size:
+        return None
+    pairs = list(zip(first.attrs["starts"], first.attrs["strides"], strict=True))
+    starts = tuple(s + at * step for (s, step), at in zip(pairs, op.attrs["starts"], strict=True))
+    strides = tuple(step * by for (_, step), by in zip(pairs, op.attrs["strides"], strict=True))
+    attrs = {**op.attrs, "starts": starts, "strides": strides}
+    return replace(op, operands=first.operands, attrs=attrs)
+
+
+@simplification_rule("pad")
+def _empty_padding(op: Op, known: ValueFacts) -> Value | None:
+    around = (*op.attrs["low"], *op.attrs["high"], *op.attrs["interior"])
+    return None if any(around) else op.operands[0]
+
+
+@simplification_rule("concatenate")
+def _concatenate(op: Op, known: ValueFacts) -> Value | Op | None:
+    dim = op.attrs["dim"]
+    full = tuple(x for x in op.operands if x.type.shape[dim])
+    if len(full) == 1:
+        return full[0]
+    return replace(op, operands=full) if 0 < len(full) < len(op.operands) else None
+
+
+@simplification_rule("dynamic_update_slice")
+def _full_update(op: Op, known: ValueFacts) -> Value | None:
+    x, update, *_ = op.operands
+    return update if update.type == x.type else None
+
+
+@simplification_rule("max", "min", "any", "all")
+def _empty_reduction(op: Op, known: ValueFacts) -> Value | None:
+    return None if op.attrs["dims"] else op.operands[0]
+
+
+# Shardings
+
+
+@simplification_rule("sharding_constraint", "reshard")
+def _same_sharding(op: Op, known: ValueFacts) -> Value | None:
+    x = op.operands[0]
+    return x if x.sharding is not None and x.sharding == op.result.sharding else None
+
+
+@simplification_rule("reshard")
+def _merge_reshards(op: Op, known: ValueFacts) -> Op | None:
+    first = known.maker(op.operands[0], "reshard")
+    if first is None or known.uses.get(first.result, 0) != 1:
+        return None
+    return replace(op, operands=first.operands)
+
+
+@simplification_rule(
+    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"
+)
+def _communicate_zeros(op: Op, known: ValueFacts) -> Op | None:
+    """Replace communication of zeros by zeros.
+
+    A sum of zeros is zero, and so is the result of `collective-permute` on a device without a
+    source.
+    """
+    return constant(op, known.splat(op.operands[0])) if _is_zero_exchange(op, known) else None
+
+
+def _is_zero_exchange(op: Op, known: ValueFacts) -> bool:
+    kept = op.attrs.get("op") in (None, "add", "max", "min", "or", "and")
+    return kept and known.all_are(op.operands[0], 0)
+
+
+@simplification_rule("all-slice")
+def _slice_of_gather(op: Op, known: ValueFacts) -> Value | None:
+    first = known.maker(op.operands[0], "all-gather")
+    return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None

@@ -1,0 +1,240 @@
+"""Folding of reductions into the operations that make their operands.
+
+A rule appends the operations that compute the reduced value and returns it, or `None` if it does
+not apply.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.types import INTEGERS
+from shardir.ops.contraction.convolution_factors import parse_dims
+from shardir.ops.indexing.layout import SCATTER
+from shardir.passes.simplify.view_folding import views
+from shardir.passes.simplify.view_folding.views import View, ViewPiece, merge_pieces
+
+FOLDED_REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
+REASSOCIABLE_TYPES = ("f32", "f64", "c64", "c128", *INTEGERS)
+"""Element types whose sums have range and precision for more terms.
+
+Operands of contractions may be added up before the contraction in these types, and terms and
+factors of results handled afterwards. In other types partial sums may overflow where the complete
+sum does not.
+"""
+SingleUseMaker = Callable[[Value], Op | None]
+"""Returns the operation that defines a value if the value has no other use."""
+
+
+def fold_reduction(
+    b: Builder, makers: SingleUseMaker, value: Value, kind: str, dims: Sequence[int]
+) -> Value | None:
+    """Return `value` reduced over `dims` by the operation that makes it; `None` if impossible."""
+    maker = makers(value)
+    if maker is None or not dims:
+        return None
+    if maker.name == kind:
+        return _reduction(b, makers, maker, dims)
+    rule = _RULES.get(maker.name) if kind == "sum" else None
+    return rule(b, makers, maker, dims) if rule else None
+
+
+def _shape_without(value: Value, dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n for d, n in enumerate(value.type.shape) if d not in dims)
+
+
+def _reduction(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value:
+    (x,) = maker.operands
+    kept = [d for d in range(x.type.rank) if d not in maker.attrs["dims"]]
+    every = tuple(sorted((*maker.attrs["dims"], *(kept[d] for d in dims))))
+    made = fold_reduction(b, makers, x, maker.name, every)
+    if made is None:
+        made = b.emit(maker.spec, x, dims=every)
+    return made
+
+
+def _dot(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
+    """Contract a factor that both operands have; sum an operand over a factor that only it has."""
+    inputs, _, output = maker.attrs["dims"].partition("->")
+    terms = inputs.split(",")
+    operands = list(maker.operands)
+    for d in dims:
+        having = [i for i in (0, 1) if output[d] in terms[i]]
+        if len(having) == 2:
+            continue
+        (i,) = having
+        if operands[i].type.dtype not in REASSOCIABLE_TYPES:
+            return None
+    for i, term in enumerate(terms):
+        own = [output[d] for d in dims if output[d] in term and output[d] not in terms[1 - i]]
+        if own:
+            operands[i] = b.sum(operands[i], dims=tuple(sorted(map(term.index, own))))
+            terms[i] = "".join(letter for letter in term if letter not in own)
+    kept = "".join(letter for d, letter in enumerate(output) if d not in dims)
+    type = maker.result.type.with_shape(_shape_without(maker.result, dims))
+    made: Value = b.dot(*operands, dims=f"{','.join(terms)}->{kept}", result=type)
+    return made
+
+
+def _product(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
+    """Multiply by a factor that is constant along some of the dimensions after the sum.
+
+    Integer quotients are rounded, so they are excluded.
+    """
+    dtype = maker.result.type.dtype
+    if dtype not in REASSOCIABLE_TYPES or (maker.name == "div" and dtype in INTEGERS):
+        return None
+    x, y = maker.operands
+    pairs = ((x, y), (y, x)) if maker.name == "mul" else ((x, y),)
+    for one, other in pairs:
+        repeat = makers(other)
+        if one is other or repeat is None or repeat.name != "broadcast":
+            continue
+        source = dict(zip(repeat.attrs["dims"], repeat.operands[0].type.shape, strict=True))
+        shape = maker.result.type.shape
+        along = [d for d in dims if source.get(d, 1) != shape[d]]
+        maker_of_one = makers(one)
+        if not along or maker_of_one is None or maker_of_one.name not in ("dot", "sum"):
+            continue
+        less = fold_reduction(b, makers, one, "sum", along)
+        if less is None:
+            continue
+        factor = _broadcast_without(b, repeat, along)
+        b.why = maker.why
+        made: Value = b.emit(maker.spec, *((less, factor) if one is x else (factor, less)))
+        rest = [d for d in range(len(shape)) if d not in along]
+        left = tuple(rest.index(d) for d in dims if d not in along)
+        return b.sum(made, dims=left) if left else made
+    return None
+
+
+def _broadcast_without(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
+    """Return a broadcast without some dimensions of its result."""
+    (x,) = repeat.operands
+    place: dict[int, int] = {}
+    for d in range(repeat.result.type.rank):
+        if d not in along:
+            place[d] = len(place)
+    kept = [i for i, d in enumerate(repeat.attrs["dims"]) if d in place]
+    if len(kept) < x.type.rank:
+        x = b.reshape(x, result=x.type.with_shape([x.type.shape[i] for i in kept]))
+    dims = tuple(place[repeat.attrs["dims"][i]] for i in kept)
+    type = repeat.result.type.with_shape(_shape_without(repeat.result, along))
+    made: Value = x if x.type == type else b.broadcast(x, dims=dims, result=type)
+    return made
+
+
+def _sum_or_difference(
+    b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]
+) -> Value | None:
+    """Return the sum of a sum or difference if it can be folded into one of the terms."""
+    if maker.result.type.dtype not in REASSOCIABLE_TYPES:
+        return None
+    found = [fold_reduction(b, makers, value, "sum", dims) for value in maker.operands]
+    if maker.operands[0] is maker.operands[1] or not any(found):
+        return None
+    parts = [
+        b.sum(value, dims=tuple(dims)) if less is None else less
+        for value, less in zip(maker.operands, found, strict=True)
+    ]
+    b.why = maker.why
+    made: Value = b.emit(maker.spec, *parts)
+    return made
+
+
+def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
+    perm = maker.attrs["perm"]
+    gone = sorted(perm[d] for d in dims)
+    less = fold_reduction(b, makers, maker.operands[0], "sum", gone)
+    if less is None:
+        return None
+    kept = [d for d in range(len(perm)) if d not in gone]
+    made: Value = b.transpose(less, perm=tuple(kept.index(d) for d in perm if d not in gone))
+    return made
+
+
+def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
+    """Fold the sum over a batch of scatter-adds into one scatter-add."""
+    read = SCATTER.read(maker.attrs)
+    pairs = dict(zip(read.operand_batching, read.indices_batching, strict=True))
+    if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
+        return None
+    x, indices, updates = maker.operands
+    place = {d: i for i, d in enumerate(d for d in range(x.type.rank) if d not in dims)}
+    left = {place[d]: i for d, i in pairs.items() if d not in dims}
+    attrs = {
+        **maker.attrs,
+        SCATTER.dropped: tuple(place[d] for d in read.dropped),
+        SCATTER.index_map: tuple(place[d] for d in read.index_map),
+        SCATTER.operand_batching: tuple(left),
+        SCATTER.indices_batching: tuple(left.values()),
+    }
+    total = b.sum(x, dims=tuple(dims))
+    made: Value = b.scatter(total, indices, updates, **attrs)
+    return made
+
+
+def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
+    """Return the filter's input and output dimension, the result's feature dimension, and the group
+    count of a grouped convolution."""
+    groups = maker.attrs.get("groups", 1)
+    if maker.attrs.get("batch_groups", 1) != 1 or groups == 1:
+        return None
+    _, by, to = parse_dims(maker.attrs["dims"])
+    return by.first, by.second, to.second, groups
+
+
+def fold_sum_over_groups(b: Builder, maker: Op, gone: Sequence[ViewPiece]) -> Value | None:
+    """Fold the sum over the groups of a convolution: the features of a group become input
+    features."""
+    found = _convolution_dims(maker) if maker.name == "convolution" else None
+    if found is None or len(gone) != 1:
+        return None
+    inside, outside, dim, groups = found
+    (piece,) = gone
+    x, w = maker.operands
+    size = maker.result.type.shape[dim] // groups
+    if piece != ViewPiece(dim, size, groups):
+        return None
+    # The filter [inputs, groups * outputs] as [groups * inputs, outputs].
+    dims = list(views.identity_dims(w.type.shape))
+    inputs = ViewPiece(inside, 1, w.type.shape[inside])
+    dims[inside] = merge_pieces([ViewPiece(outside, size, groups), inputs])
+    dims[outside] = merge_pieces([ViewPiece(outside, 1, size)])
+    turned = views.materialize_view(b, View(w, tuple(dims)))
+    shape = list(maker.result.type.shape)
+    shape[dim] = size
+    attrs = {**maker.attrs, "groups": 1}
+    made: Value = b.convolution(x, turned, result=maker.result.type.with_shape(shape), **attrs)
+    return made
+
+
+def fold_sum_into_scan(b: Builder, scan: Op, result: Value, dims: Sequence[int]) -> Op | None:
+    """Return a scan that stacks sums instead of the values summed afterwards; its other results are
+    the same."""
+    place = scan.results.index(result)
+    carries, (body,) = scan.attrs["carries"], scan.blocks
+    if place < carries or 0 in dims:
+        return None
+    inner = Builder(b.names, scan.loc)
+    inner.why = "summed as it is made"
+    less = inner.sum(body.returns[place], dims=tuple(d - 1 for d in dims))
+    returns = (*body.returns[:place], less, *body.returns[place + 1 :])
+    block = Block(body.params, (*body.ops, *inner.ops), returns)
+    type = result.type.with_shape(_shape_without(result, dims))
+    made = Value(type, b.names.fresh(result.name))
+    results = (*scan.results[:place], made, *scan.results[place + 1 :])
+    return replace(scan, results=results, blocks=(block,))
+
+
+ReductionFoldingRule = Callable[[Builder, SingleUseMaker, Op, Sequence[int]], Value | None]
+_RULES: dict[str, ReductionFoldingRule] = {
+    "dot": _dot,
+    "add": _sum_or_difference,
+    "sub": _sum_or_difference,
+    "transpose": _transpose,
+    "mul": _product,
+    "div": _product,
+    "scatter": _scatter,
+}

@@ -1,0 +1,80 @@
+"""Simplify operations where no bit of the result can change.
+
+before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`, `%y = add(%b, %0)`
+after:  `%y = add(%x, %0)`; and `%x` itself, if `%0` is a constant -0.0
+
+`shardir.passes.simplify.simplify.identities` holds the rules. A value is replaced only by one with the same
+sharding; data movement operations are merged only if no sharding has been decided between them.
+Unused values remain for `dce`.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.simplify.identities import SIMPLIFICATION_RULES, ValueFacts, fold_constants
+
+
+@dataclass(frozen=True)
+class Simplify(Pass, name="simplify"):
+    """Apply algebraic identities that are exact."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_simplify_function, module.functions)))
+
+
+def _simplify_function(function: Function) -> Function:
+    simplifier = _Simplifier(function.body)
+    return replace(function, body=simplifier.block(function.body))
+
+
+class _Simplifier:
+    def __init__(self, body: Block) -> None:
+        self.known = ValueFacts()
+        self.new: dict[Value, Value] = {}
+        for op in body.walk():
+            self.known.count(op.operands)
+            for block in op.blocks:
+                self.known.count(block.returns)
+        self.known.count(body.returns)
+
+    def block(self, block: Block) -> Block:
+        ops = []
+        for op in block.ops:
+            op = self.current(op)
+            while True:
+                simpler = _apply(op, self.known)
+                if not isinstance(simpler, Op):
+                    break
+                op = simpler
+            if simpler is not None:
+                self.new[op.result] = simpler
+                continue
+            self.known.makers.update(dict.fromkeys(op.results, op))
+            ops.append(op)
+        returns = tuple(self.new.get(v, v) for v in block.returns)
+        return Block(block.params, tuple(ops), returns)
+
+    def current(self, op: Op) -> Op:
+        """Return the operation with replaced operands."""
+        blocks = tuple(map(self.block, op.blocks))
+        if not blocks and not any(v in self.new for v in op.operands):
+            return op
+        return replace(op, operands=tuple(self.new.get(v, v) for v in op.operands), blocks=blocks)
+
+
+def _apply(op: Op, known: ValueFacts) -> Value | Op | None:
+    """Return a value that equals the only result, or a simpler operation; `None` if no rule
+    applies."""
+    for rule in SIMPLIFICATION_RULES.get(op.name, ()):
+        found = rule(op, known)
+        if isinstance(found, Op):
+            return found
+        if found is not None and _can_replace(found, op.result):
+            return found
+    return fold_constants(op, known)
+
+
+def _can_replace(value: Value, result: Value) -> bool:
+    """Return whether a value can replace another without losing a stated sharding."""
+    return value.type == result.type and result.sharding in (None, value.sharding)

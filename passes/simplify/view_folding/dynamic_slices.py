@@ -1,0 +1,86 @@
+"""View folding of dynamic slices and dynamic updates.
+
+Only the dimensions that a window does not cover need dimensions of their own in the base; a window
+that covers a dimension starts at 0, so all others are those of the base.
+"""
+
+from collections.abc import Sequence
+
+from shardir.ir.module import Op, Value
+from shardir.ir.types import TensorType
+from shardir.passes.simplify.view_folding import views
+from shardir.passes.simplify.view_folding.data_movement import BaseDims, separate_dims
+from shardir.passes.simplify.view_folding.folder import FoldingRule, ViewFolder
+from shardir.passes.simplify.view_folding.views import View, ViewDims, ViewPiece
+
+
+def _dynamic_slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    x, *starts = operands
+    moving = _partial_dims(op.operands[0], op.result)
+    if x.base in folder.splats or not moving:
+        return None
+    split = separate_dims(folder, x, moving)
+    if split is None:
+        return None
+    view, at = split
+    shape = list(view.base.type.shape)
+    for d in moving:
+        shape[at[d]] = op.result.type.shape[d]
+    values = [view.base, *_starts(folder, op.operands[1:], starts, at, len(shape))]
+    value = folder.emit(op, values, op.result.type.with_shape(shape), op.attrs)
+    dims = list(view.dims)
+    for d in moving:
+        dims[d] = (ViewPiece(at[d], 1, shape[at[d]]),) if shape[at[d]] != 1 else ()
+    return [View(value, tuple(dims))]
+
+
+def _dynamic_update_slice(
+    folder: ViewFolder, op: Op, operands: Sequence[View]
+) -> Sequence[View] | None:
+    x, update, *starts = operands
+    moving = _partial_dims(op.operands[0], op.operands[1])
+    if x.base in folder.splats or x.repeats or not moving:
+        return None
+    split = separate_dims(folder, x, moving)
+    if split is None:
+        return None
+    view, at = split
+    seen = views.view_in_base_of(_without(update.dims, moving),
+                           View(view.base, _without(view.dims, moving)))  # fmt: skip
+    if seen is None:
+        return None
+    dims = list(seen)
+    for d in moving:
+        dims[at[d]] = update.dims[d]
+    rank = view.base.type.rank
+    values = [
+        view.base,
+        folder.made(View(update.base, tuple(dims))),
+        *_starts(folder, op.operands[2:], starts, at, rank),
+    ]
+    return [View(folder.emit(op, values, view.base.type, op.attrs), view.dims)]
+
+
+def _partial_dims(whole: Value, window: Value) -> list[int]:
+    """Return the dimensions that a window does not cover."""
+    pairs = zip(whole.type.shape, window.type.shape, strict=True)
+    return [d for d, (n, m) in enumerate(pairs) if n != m]
+
+
+def _without(dims: ViewDims, gone: Sequence[int]) -> ViewDims:
+    return tuple(() if d in gone else pieces for d, pieces in enumerate(dims))
+
+
+def _starts(
+    folder: ViewFolder, olds: Sequence[Value], starts: Sequence[View], at: BaseDims, rank: int
+) -> list[Value]:
+    """Return the offset of the window in each dimension of the base."""
+    place = {i: d for d, i in at.items()}
+    zero: Value = folder.b.full(0, TensorType((), olds[0].type.dtype))
+    return [folder.made(starts[place[i]]) if i in place else zero for i in range(rank)]
+
+
+DYNAMIC_SLICE_RULES: dict[str, FoldingRule] = {
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+}

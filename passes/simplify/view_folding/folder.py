@@ -1,0 +1,171 @@
+"""Rebuild the blocks of a program with views deferred.
+
+Views are recorded, and materialized only where an operation needs the value. Operations that are
+independent of the layout of their operands run on the bases of views, in dimensions that their
+operands agree on, and their results are views in turn.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Attr
+from shardir.ir.types import TensorType
+from shardir.passes.simplify.view_folding import views
+from shardir.passes.simplify.view_folding.views import View, ViewDims, view_in_base_of
+from shardir.passes.whole_program.dim_arrangement import reshape_if_needed
+
+FoldingRule = Callable[["ViewFolder", Op, Sequence[View]], Sequence[View] | None]
+"""Appends the replacement of an operation, given its operands; `None` if these must be
+materialized."""
+
+
+class ViewFolder:
+    """Emits the folded program into the builder `b`. `seen` holds the views that replace the values
+    of the program."""
+
+    def __init__(
+        self, b: Builder, rules: dict[str, FoldingRule], outer: "ViewFolder | None" = None
+    ) -> None:
+        self.b, self.rules, self.outer = b, rules, outer
+        self.seen: dict[Value, View] = outer.seen if outer else {}
+        self.splats: dict[Value, Attr] = outer.splats if outer else {}
+        self.contracted: set[Value] = outer.contracted if outer else set()
+        self.values: dict[tuple[Value, ViewDims], Value] = {}
+        self.inside: set[Value] = set()
+
+    def inner(self) -> "ViewFolder":
+        """Return the folder of a nested block."""
+        return ViewFolder(self.b.inner(), self.rules, self)
+
+    def get(self, value: Value) -> View:
+        found = self.seen.get(value)
+        return views.identity_view(value) if found is None else found
+
+    def home(self, base: Value) -> "ViewFolder":
+        """Return the folder of the block that defines a base."""
+        outer = self.outer
+        there = outer is None or base in self.inside or base in self.splats
+        return self if there or outer is None else outer.home(base)
+
+    def apart(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
+        """Apply `views.apart` in the block that defines the base of the view."""
+        home = self.home(view.base)
+        found = views.split_by_kind(home.b, view, kinds)
+        home.inside.add(found[0].base)
+        return found
+
+    def reshape_base(self, base: Value, shape: Sequence[int]) -> Value:
+        """Return a base reshaped, in the block that defines it."""
+        home = self.home(base)
+        made = reshape_if_needed(home.b, base, shape)
+        home.inside.add(made)
+        return made
+
+    def made(self, view: View, name: str = "") -> Value:
+        """Return the view as a value; materialized outside of a block if its base is defined
+        there."""
+        outer = self.outer
+        if outer and view.base not in self.inside and view.base not in self.splats:
+            return outer.made(view, name)
+        key = (view.base, view.dims)
+        found = self.values.get(key)
+        if found is None:
+            number = self.splats.get(view.base)
+            if number is not None:
+                type = view.base.type.with_shape(view.shape)
+                found = self.b.constant(value=number, result=type, name=name)
+            else:
+                start = len(self.b.ops)
+                found = views.materialize_view(self.b, view)
+                if name and len(self.b.ops) > start:
+                    last = self.b.ops[-1]
+                    called = Value(found.type, self.b.names.fresh(name))
+                    self.b.ops[-1] = replace(last, results=(called,))
+                    found = called
+            self.values[key] = found
+            self.inside.add(found)
+        return found
+
+    def value(self, old: Value) -> Value:
+        """Return the materialized replacement of a value."""
+        view = self.get(old)
+        return view.base if view.plain and view.base not in self.splats else self.made(view)
+
+    def param(self, old: Value, like: View | None = None) -> Value:
+        """Return a parameter that replaces one of the program, with its own layout or that of
+        `like`."""
+        view = like or views.identity_view(old)
+        made = Value(old.type.with_shape(view.base.type.shape), old.name) if like else old
+        self.inside.add(made)
+        self.seen[old] = View(made, view.dims)
+        return made
+
+    def within(self, old: Value, like: View) -> Value:
+        """Return the replacement of a value with the layout of the base of `like`, a view of its
+        shape."""
+        view = self.get(old)
+        dims = view_in_base_of(view.dims, like)
+        if dims is None:
+            view = views.identity_view(self.made(view))
+            dims = view_in_base_of(view.dims, like)
+            assert dims is not None
+        return self.made(View(view.base, dims))
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Append the replacements of `ops`."""
+        b, rules = self.b, self.rules
+        outside = b.loc, b.why
+        for op in ops:
+            b.loc, b.why = op.loc, op.why
+            rule = rules.get(op.name)
+            if rule is None and op.spec.elementwise:
+                rule = rules["elementwise"]
+            found = None
+            if rule is not None and all(value.type.size for value in op.tensors):
+                found = rule(self, op, [self.get(value) for value in op.operands])
+            if found is None:
+                self.keep(op)
+                continue
+            for old, view in zip(op.results, found, strict=True):
+                self.seen[old] = view
+        b.loc, b.why = outside
+
+    def keep(self, op: Op) -> None:
+        """Append the operation on materialized operands."""
+        operands = tuple(self.value(value) for value in op.operands)
+        if op.blocks:
+            op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+        self.append(op if operands == op.operands else replace(op, operands=operands))
+        for value in op.results:
+            self.seen.pop(value, None)
+
+    def append(self, op: Op) -> None:
+        self.b.append(op)
+        self.inside.update(op.results)
+
+    def renamed(self, made: Sequence[Value], names: Sequence[str]) -> list[Value]:
+        """Rename the results of the last operation."""
+        results = tuple(Value(value.type, name) for value, name in zip(made, names, strict=True))
+        self.b.ops[-1] = replace(self.b.ops[-1], results=results)
+        self.inside.update(results)
+        return list(results)
+
+    def block(self, block: Block) -> Block:
+        """Return a nested block with the same parameters and results."""
+        inner = self.inner()
+        for param in block.params:
+            inner.param(param)
+        inner.run(block.ops)
+        return inner.b.block(block.params, [inner.value(value) for value in block.returns])
+
+    def emit(
+        self, op: Op, operands: Sequence[Value], type: TensorType, attrs: Mapping[str, Attr]
+    ) -> Value:
+        """Append the replacement of the only result of `op`, of the given type and under its
+        name."""
+        result = Value(type, op.results[0].name)
+        made = replace(op, operands=tuple(operands), results=(result,), attrs=attrs)
+        self.append(made)
+        return result

@@ -1,0 +1,213 @@
+"""Values that depend on the device position, as arrays over all positions.
+
+The position of a device is an iota over the dimensions of its sub-axes. Offsets of slices that
+depend on positions alone are known here, and the slices of all devices are the parts of a
+dimension, or a sequence of its windows; no gather is needed.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.module import Op, Value
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Axes, Axis
+from shardir.ir.types import TensorType
+from shardir.ops.type_checks import Ints
+from shardir.passes.whole_program.collective_rules import distribute_shards, record_collective
+from shardir.passes.whole_program.dim_arrangement import arrange_dims, reshape_if_needed, slice_rows
+from shardir.passes.whole_program.merger import (
+    Array,
+    BatchedValue,
+    DeviceMerger,
+    MergeRule,
+    batch_by_sub_axis,
+    merge_error,
+)
+from shardir.passes.whole_program.mesh_sub_axes import axis_sizes
+
+MAX_WINDOWS = 64
+"""Maximum number of windows that are sliced individually."""
+
+
+def _axis_index(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    record_collective(merger, op)
+    b, atoms = merger.b, merger.atoms.of(op.attrs["axes"])
+    count = prod(axis_sizes(atoms))
+    if not atoms:
+        made = b.full(0, TensorType((), "i32"))
+        merger.numbers[made] = np.zeros((), np.int32)
+        return [BatchedValue(made, ())]
+    line = b.iota(dim=0, result=TensorType((count,), "i32"))
+    own = merger.atoms.ordered(atoms)
+    order = [(atoms.index(atom),) for atom in own]
+    made = arrange_dims(b, line, [axis_sizes(atoms)], order)
+    numbers = np.arange(count, dtype=np.int32).reshape(axis_sizes(atoms))
+    merger.numbers[made] = numbers.transpose([i for (i,) in order])
+    return [BatchedValue(made, own)]
+
+
+def _dynamic_slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    x, *starts = op.operands
+    found = known_offsets(merger, starts, x.type.shape, op.result.type.shape)
+    if found is None or not any(merger.along.get(start) for start in starts):
+        return append_batched(merger, op)
+    return [_slice_windows(merger, merger.get(x), found, op.result.type.shape)]
+
+
+def append_batched(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Append the operation unchanged, or batched per sub-axis if an operand differs."""
+    if merger.union(op.operands):
+        return batch_by_sub_axis(merger, op)
+    values = (merger.get(value).value for value in op.operands)
+    stated = op.results[0].type if len(op.results) == 1 else tuple(v.type for v in op.results)
+    return [BatchedValue(merger.b.emit(op.spec, *values, result=stated, **op.attrs), ())]
+
+
+def known_offsets(
+    merger: DeviceMerger, starts: Sequence[Value], whole: Sequence[int], size: Sequence[int]
+) -> list[tuple[Array, Axes]] | None:
+    """Return for each dimension the offsets over sub-axes, clamped as by `dynamic_slice`; `None` if
+    unknown."""
+    found: list[tuple[Array, Axes]] = []
+    for start, n, m in zip(starts, whole, size, strict=True):
+        value, atoms = merger.get(start)
+        numbers = merger.number(value)
+        if n == m:
+            numbers, atoms = np.zeros((), np.int64), ()
+        if numbers is None:
+            return None
+        inside = [min(max(int(number), 0), n - m) for number in numbers.flat]
+        found.append((np.array(inside, np.int64).reshape(numbers.shape), atoms))
+    return found
+
+
+def _slice_windows(
+    merger: DeviceMerger, spread: BatchedValue, starts: Sequence[Any], shape: Sequence[int]
+) -> BatchedValue:
+    """Return the window of each position, dimension by dimension."""
+    for dim, ((numbers, atoms), size) in enumerate(zip(starts, shape, strict=True)):
+        spread = _slice_window(merger, spread, dim, *drop_constant_axes(numbers, atoms), size)
+    return spread
+
+
+def drop_constant_axes(numbers: Array, atoms: Axes) -> tuple[Array, Axes]:
+    """Return the numbers without the sub-axes along which they are equal."""
+    for i in reversed(range(len(atoms))):
+        first = numbers.take(0, axis=i)
+        if (numbers == np.expand_dims(first, i)).all():
+            numbers, atoms = first, (*atoms[:i], *atoms[i + 1 :])
+    return numbers, atoms
+
+
+def _slice_window(
+    merger: DeviceMerger, spread: BatchedValue, dim: int, starts: Array, atoms: Axes, size: int
+) -> BatchedValue:
+    b = merger.b
+    value, own = spread
+    at = len(own) + dim
+    if not atoms:
+        return BatchedValue(slice_rows(b, value, at, int(starts), size), own)
+    tiles = _contiguous_axes(starts, atoms, size)
+    first, count = int(starts.min()), starts.size
+    if tiles and not any(atom in own for atom in atoms):
+        return distribute_shards(
+            merger, BatchedValue(slice_rows(b, value, at, first, count * size), own), dim, tiles
+        )
+    # Each window is sliced from the value of its own position.
+    parts = []
+    for place in np.ndindex(*axis_sizes(atoms)):
+        part = value
+        for atom, i in zip(atoms, place, strict=True):
+            if atom in own:
+                part = slice_rows(b, part, own.index(atom), i, 1)
+        part = slice_rows(b, part, at, int(starts[place]), size)
+        kept = [n for i, n in enumerate(part.type.shape) if i >= len(own) or own[i] not in atoms]
+        parts.append(reshape_if_needed(b, part, (1, *kept)))
+    stacked = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
+    rest = [atom for atom in own if atom not in atoms]
+    made = merger.atoms.union(own, atoms)
+    return BatchedValue(unstack(merger, stacked, atoms, rest, made), made)
+
+
+def unstack(
+    merger: DeviceMerger, stacked: Value, atoms: Axes, rest: Sequence[Axis], own: Axes
+) -> Value:
+    """Return a value stacked along all of `atoms` with a dimension for each of `own`."""
+    split = [axis_sizes(atoms), *((n,) for n in stacked.type.shape[1:])]
+    now = [*atoms, *rest]
+    order: list[Ints] = [(now.index(atom),) for atom in own]
+    order += [(d,) for d in range(len(now), len(atoms) + stacked.type.rank - 1)]
+    return arrange_dims(merger.b, stacked, split, order)
+
+
+def _contiguous_axes(starts: Array, atoms: Axes, size: int) -> Axes:
+    """Return the sub-axes, major first, along which the windows are contiguous; none if they are
+    not."""
+    base = int(starts.flat[0])
+    strides = [
+        int(starts[tuple(int(i == j) for j in range(len(atoms)))]) - base for i in range(len(atoms))
+    ]
+    grid = base + sum(
+        (s * np.arange(a.size).reshape([-1 if i == j else 1 for j in range(len(atoms))])
+         for i, (s, a) in enumerate(zip(strides, atoms, strict=True))), np.int64(0)
+    )  # fmt: skip
+    order = sorted(range(len(atoms)), key=lambda i: -strides[i])
+    reach = size
+    for i in reversed(order):
+        if strides[i] != reach:
+            return ()
+        reach *= atoms[i].size
+    return tuple(atoms[i] for i in order) if np.array_equal(grid, starts) else ()
+
+
+def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Return all random numbers of a key, of which each device takes its shard."""
+    keys, *starts = op.operands
+    kind = op.name.removesuffix("_at")
+    shape: tuple[int, ...] = op.attrs["shape"]
+    outer = keys.type.rank
+    piece = op.result.type.shape[outer:]
+    b = merger.b
+    value, own = merger.get(keys)
+    known: Any = []
+    for start in starts:
+        number, atoms = merger.number(merger.get(start).value), merger.get(start).atoms
+        if number is None:
+            raise merge_error(op, "has an offset that is unknown at compile time")
+        known.append((number.astype(np.int64), atoms))
+    # Shards may extend past the end, where their content is undefined.
+    ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, known, piece, strict=True)]
+    made = op.result.type.with_shape((*value.type.shape, *shape))
+    whole = b.emit(OPS[kind], value, result=made, scheme=op.attrs.get("scheme", "partitionable"))
+    spread = BatchedValue(_extend_by_repetition(b, whole, [0] * value.type.rank, shape, ends), own)
+    for dim, ((numbers, atoms), size) in enumerate(zip(known, piece, strict=True)):
+        spread = _slice_window(
+            merger, spread, outer + dim, *drop_constant_axes(numbers, atoms), size
+        )
+    return [spread]
+
+
+def _extend_by_repetition(
+    b: Any, x: Value, lead: Sequence[int], shape: Sequence[int], ends: Sequence[int]
+) -> Value:
+    """Return the value extended by repeating its first rows where it ends too early."""
+    for dim, (size, end) in enumerate(zip(shape, ends, strict=True)):
+        missing, at = end - size, len(lead) + dim
+        if missing and size:
+            parts = [x]
+            while missing > 0:
+                parts.append(slice_rows(b, x, at, 0, min(missing, size)))
+                missing -= size
+            x = b.concatenate(*parts, dim=at)
+    return x
+
+
+POSITION_RULES: dict[str, MergeRule] = {
+    "axis-index": _axis_index,
+    "dynamic_slice": _dynamic_slice,
+    "random_bits_at": _random,
+    "random_split_at": _random,
+}

@@ -1,0 +1,216 @@
+"""Transform the per-device program to one program over the arrays of all devices.
+
+before: `spmd func @main(%x: f32[16, 784] of f32[64@data, 784], ...)`
+        `%g = all-reduce(%g.part, axes=[data], op=add) : f32[784, 10]`
+after:  `func @main(%x: f32[64, 784], ...)`
+        `%x.pieces = reshape(%x) : f32[4, 16, 784]`
+        `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
+
+This is for devices that share memory. The devices of each of several processes become one program
+per process: `across` states the number of blocks of devices as in `hierarchical-collectives`, and
+communication between the blocks remains a collective.
+
+Each value gets a leading dimension for each sub-axis of the mesh along which devices differ, and
+none for axes along which it is replicated, so replicated values are computed once. Collectives
+become sums, transposes and slices (`shardir.passes.whole_program`). Parameters and results are the
+global arrays at the size that the devices store: dimensions that are not divided evenly include
+padding of undefined content.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from shardir.errors import MergeError
+from shardir.ir.builder import Builder
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, GlobalTensor, Module, SpmdInterface, Value
+from shardir.ir.process_levels import ProcessLevels
+from shardir.ir.sharding import Axes, Sharding
+from shardir.op_rules.partitioning import identity_element
+from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import used_names
+from shardir.passes.whole_program import (
+    between_processes,
+    callbacks,
+    collective_rules,
+    device_positions,
+    dynamic_updates,
+    halo_convolutions,
+    merged_control_flow,
+    permutes,
+)
+from shardir.passes.whole_program.collective_rules import reduce_sub_axes
+from shardir.passes.whole_program.dim_arrangement import (
+    arrange_dims,
+    number_parts,
+    reshape_if_needed,
+    slice_rows,
+)
+from shardir.passes.whole_program.merger import BatchedValue, DeviceMerger, MergeRule
+from shardir.passes.whole_program.mesh_sub_axes import SubAxes, axis_sizes, named_axes
+
+RULES: dict[str, MergeRule] = {
+    **collective_rules.COLLECTIVE_RULES,
+    **permutes.PERMUTE_RULES,
+    **device_positions.POSITION_RULES,
+    **dynamic_updates.DYNAMIC_UPDATE_RULES,
+    **halo_convolutions.HALO_RULES,
+    **merged_control_flow.CONTROL_FLOW_RULES,
+    **callbacks.CALLBACK_RULES,
+}
+
+
+@dataclass(frozen=True)
+class MergeDevices(Pass, name="merge-devices"):
+    """Build one program over the arrays of all devices, or of all devices of a process.
+
+    `across` and `at` are as in `hierarchical-collectives`. Raises `MergeError` for operations that
+    are defined only per device, such as callbacks.
+    """
+
+    across: str = ""
+    at: str = ""
+
+    def __call__(self, module: Module) -> Module:
+        meshes = list(module.meshes)
+        functions = []
+        for function in module.functions:
+            if function.spmd:
+                mesh = mesh_of_devices(function, module)
+                levels = ProcessLevels.parse(mesh, self.across, self.at)
+                function = _merge_function(function, levels)
+                meshes[meshes.index(mesh)] = levels.processes
+            functions.append(function)
+        if not self.across and all(function.spmd for function in module.functions):
+            meshes = []
+        return Module(tuple(meshes), tuple(functions))
+
+
+def _merge_function(function: Function, levels: ProcessLevels) -> Function:
+    assert function.spmd is not None
+    atoms = SubAxes(levels.mesh, named_axes(function), levels)
+    rules = between_processes.add_process_rules(RULES) if levels.across else RULES
+    merger = DeviceMerger(Builder(used_names(function)), atoms, rules)
+    body, interface = function.body, function.spmd
+    _check_interface(interface, levels)
+    params = [
+        _bind_parameter(merger, value, outer)
+        for value, outer in zip(body.params, interface.params, strict=True)
+    ]
+    merger.run(body.ops)
+    returns = [
+        _global_result(merger, value, outer)
+        for value, outer in zip(body.returns, interface.results, strict=True)
+    ]
+    made: Block = merger.b.block(params, returns)
+    outside = None
+    if levels.across:
+        outside = SpmdInterface(
+            tuple(map(partial(_process_interface, levels), params, interface.params)),
+            tuple(map(partial(_process_interface, levels), returns, interface.results)),
+        )
+    return Function(function.name, made, (None,) * len(returns), outside)
+
+
+def _check_interface(interface: SpmdInterface, levels: ProcessLevels) -> None:
+    for outer in (*interface.params, *interface.results):
+        if levels.far(outer.sharding.unreduced):
+            raise MergeError("a parameter or a result is unreduced between processes")
+
+
+def _process_interface(levels: ProcessLevels, value: Value, outer: GlobalTensor) -> GlobalTensor:
+    """Return the global array of which the value of a process is a shard, in the order of the
+    processes."""
+    cuts = [levels.far(dim.axes) for dim in outer.sharding.dims]
+    shape = (
+        n * prod(axis.size for axis in cut) for n, cut in zip(value.type.shape, cuts, strict=True)
+    )
+    return GlobalTensor(value.type.with_shape(tuple(shape)), Sharding.of(outer.sharding.mesh, cuts))
+
+
+def mesh_of_devices(function: Function, module: Module) -> Mesh:
+    """Return the mesh whose devices run a per-device function."""
+    assert function.spmd is not None
+    for outer in (*function.spmd.params, *function.spmd.results):
+        return module.mesh(outer.sharding.mesh)
+    return module.meshes[0]
+
+
+def _sub_axes_of_dims(merger: DeviceMerger, outer: GlobalTensor) -> list[Axes]:
+    """Return the sub-axes that shard each dimension."""
+    return [merger.atoms.of(dim.axes) for dim in outer.sharding.dims]
+
+
+def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
+    """Return the parameter for the global array, and bind its shards to the device's parameter."""
+    b = merger.b
+    cuts = _sub_axes_of_dims(merger, outer)
+    pieces = zip(old.type.shape, cuts, strict=True)
+    whole = old.type.with_shape([n * prod(axis_sizes(cut)) for n, cut in pieces])
+    param = Value(whole, old.name)
+    own = merger.atoms.union(*cuts) if cuts else ()
+    split = [(*axis_sizes(cut), n) for cut, n in zip(cuts, old.type.shape, strict=True)]
+    parts = number_parts(split)
+    place = {
+        atom: i
+        for cut, part in zip(cuts, parts, strict=True)
+        for atom, i in zip(cut, part, strict=False)
+    }
+    order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
+    b.why = f"the devices' pieces of %{old.name}" if own else ""
+    start = len(b.ops)
+    made = merger.called(arrange_dims(b, param, split, order), f"{old.name}.pieces", start)
+    pending = merger.atoms.of(outer.sharding.unreduced)
+    if pending:
+        made, own = _begin_unreduced(
+            merger, BatchedValue(made, own), pending, outer.sharding.reduction
+        )
+    b.why = ""
+    merger.bind(old, BatchedValue(made, own))
+    return param
+
+
+def _begin_unreduced(
+    merger: DeviceMerger, spread: BatchedValue, pending: Axes, reduction: str
+) -> BatchedValue:
+    """Return an unreduced value whose first position holds the operand and whose others the
+    identity."""
+    b = merger.b
+    value, own = spread
+    made = merger.atoms.union(own, pending)
+    shape = tuple(1 if atom in pending else atom.size for atom in made)
+    lone = reshape_if_needed(b, value, (*shape, *value.type.shape[len(own) :]))
+    nothing = b.full(identity_element(reduction, value.type.dtype), value.type.with_shape(()))
+    none = (0,) * lone.type.rank
+    high = tuple(
+        made[i].size - 1 if i < len(made) and made[i] in pending else 0
+        for i in range(lone.type.rank)
+    )
+    return BatchedValue(b.pad(lone, nothing, low=none, high=high, interior=none), made)
+
+
+def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
+    """Return the global array of the shards that the devices return."""
+    b = merger.b
+    cuts = _sub_axes_of_dims(merger, outer)
+    wanted = merger.atoms.union(*cuts) if cuts else ()
+    spread = merger.get(old)
+    b.why = f"the whole of %{old.name}" if wanted else ""
+    pending = merger.atoms.of(outer.sharding.unreduced)
+    if pending:
+        spread = reduce_sub_axes(merger, spread, pending, outer.sharding.reduction)
+    value, own = spread
+    extra = [i for i, atom in enumerate(own) if atom not in wanted]
+    if extra:
+        # Replicas are equal, so the first device of each group represents all.
+        for i in extra:
+            value = slice_rows(b, value, i, 0, 1)
+        kept = [n for i, n in enumerate(value.type.shape) if i not in extra]
+        value = b.reshape(value, result=value.type.with_shape(kept))
+        own = tuple(atom for atom in own if atom in wanted)
+    value = merger.widened(BatchedValue(value, own), wanted)
+    order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
+    start = len(b.ops)
+    made = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
+    return merger.called(made, f"{old.name}.whole", start)

@@ -1,0 +1,367 @@
+"""Add a leading dimension to each value for each sub-axis of the mesh along which devices differ.
+
+before: `%h = dot(%x, %w, dims="bi,ih->bh") : f32[16, 128]`, where `%x` differs along `data`
+after:  `%h = dot(%x, %w, dims="abi,ih->abh") : f32[4, 16, 128]`
+
+Operations are visited in order. The replacement of a value has the dimensions of its sub-axes
+first, in mesh order, and then its own; replicated values are computed once, unchanged. The most
+frequent operations are batched in one step; any other is batched by the rule that it declares
+(`OpSpec.batch`), one sub-axis after the other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import MergeError
+from shardir.interpret.interpreter import apply_op
+from shardir.ir.builder import Builder, substitute
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Dense
+from shardir.ir.sharding import Axes
+from shardir.ir.types import INTEGERS, TensorType
+from shardir.passes.batching.batcher import Batcher
+from shardir.passes.whole_program.mesh_sub_axes import SubAxes, axis_sizes
+
+MAX_EVALUATED_ELEMENTS = 1024
+"""Maximum size of arrays that depend on device positions and are evaluated at compile time."""
+
+
+class BatchedValue(NamedTuple):
+    """The replacement of a value of the per-device program, with a leading dimension for each of
+    `atoms`."""
+
+    value: Value
+    atoms: Axes
+
+
+MergeRule = Callable[["DeviceMerger", Op], Sequence[BatchedValue]]
+"""Appends the replacement of an operation; returns the replacements of its results."""
+Array = npt.NDArray[Any]
+
+
+class DeviceMerger:
+    """Emits the merged program into the builder `b`.
+
+    `new` maps values of the program to their replacements, `along` to their leading sub-axes, if
+    any; `makers` holds the operations of the program.
+
+    Mergers of nested blocks share these maps; each value has one definition, so entries cannot
+    conflict.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        atoms: SubAxes,
+        rules: Mapping[str, MergeRule],
+        outer: "DeviceMerger | None" = None,
+    ) -> None:
+        self.b, self.atoms, self.rules = b, atoms, rules
+        self.new: dict[Value, Value] = outer.new if outer else {}
+        self.along: dict[Value, Axes] = outer.along if outer else {}
+        self.makers: dict[Value, Op] = outer.makers if outer else {}
+        self.constants: dict[Value, Op] = outer.constants if outer else {}
+        self.numbers: dict[Value, Array] = outer.numbers if outer else {}
+
+    def inner(self) -> "DeviceMerger":
+        """Return the merger of a nested block."""
+        return DeviceMerger(self.b.inner(), self.atoms, self.rules, self)
+
+    # Values
+
+    def param(self, old: Value, atoms: Axes) -> Value:
+        """Return a parameter that replaces a value."""
+        made = Value(self.type(old.type, atoms), old.name)
+        self.bind(old, BatchedValue(made, atoms))
+        return made
+
+    def bind(self, old: Value, spread: BatchedValue) -> None:
+        self.new[old] = spread.value
+        if spread.atoms:
+            self.along[old] = spread.atoms
+        else:
+            self.along.pop(old, None)
+
+    def get(self, old: Value) -> BatchedValue:
+        """Return the replacement of a value."""
+        return BatchedValue(self.new.get(old, old), self.along.get(old, ()))
+
+    def type(self, type: TensorType, atoms: Axes) -> TensorType:
+        """Return the type with leading dimensions for `atoms`."""
+        return type.with_shape((*axis_sizes(atoms), *type.shape)) if atoms else type
+
+    def union(self, values: Sequence[Value]) -> Axes:
+        """Return the sub-axes along which any of the values differs."""
+        found: Axes = ()
+        for value in values:
+            atoms = self.along.get(value)
+            if atoms and atoms != found:
+                found = self.atoms.union(found, atoms) if found else atoms
+        return found
+
+    def whole(self, old: Value, atoms: Axes) -> Value:
+        """Return the replacement of a value, broadcast to all of `atoms`, of which it has some."""
+        return self.widened(self.get(old), atoms)
+
+    def widened(self, spread: BatchedValue, atoms: Axes) -> Value:
+        """Return the value broadcast along those of `atoms` that it lacks."""
+        value, own = spread
+        if own == atoms:
+            return value
+        rank = value.type.rank - len(own)
+        type = value.type.with_shape((*axis_sizes(atoms), *value.type.shape[len(own) :]))
+        constant = self.constants.get(value)
+        if constant is not None and not isinstance(constant.attrs["value"], Dense):
+            made: Value = self.b.constant(value=constant.attrs["value"], result=type)
+            self.constants[made] = self.b.ops[-1]
+            return made
+        dims = (*map(atoms.index, own), *range(len(atoms), len(atoms) + rank))
+        made = self.b.broadcast(value, dims=dims, result=type)
+        return made
+
+    def called(self, value: Value, name: str, start: int) -> Value:
+        """Return the value renamed if it is the result of the last operation, from `start` on."""
+        ops = self.b.ops
+        if len(ops) <= start or ops[-1].results != (value,):
+            return value
+        made = Value(value.type, self.b.names.fresh(name))
+        ops[-1] = replace(ops[-1], results=(made,))
+        return made
+
+    def number(self, value: Value) -> Array | None:
+        """Return all elements of one of the new values if they are known and few."""
+        found = self.numbers.get(value)
+        if found is None and value in self.constants and value.type.size <= MAX_EVALUATED_ELEMENTS:
+            found = self.numbers[value] = np.asarray(apply_op(self.constants[value], ()))
+        return found
+
+    # Operations
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Append the replacements of `ops`."""
+        b, along, rules = self.b, self.along, self.rules
+        outside = b.loc, b.why
+        for op in ops:
+            b.loc, b.why = op.loc, op.why
+            start = len(b.ops)
+            self.makers.update(dict.fromkeys(op.results, op))
+            rule = rules.get(op.name)
+            if rule is not None:
+                self.settle(op, rule(self, op), start)
+            elif op.spec.effect:
+                raise merge_error(op, "has a side effect on each device")
+            elif op.spec.spmd or op.blocks:
+                raise merge_error(op, "is defined only per device")
+            elif not any(value in along for value in op.operands):
+                self.copy(op)
+            elif op.spec.elementwise:
+                self.pointwise(op)
+            else:
+                self.settle(op, (ONE_STEP_RULES.get(op.name) or batch_by_sub_axis)(self, op), start)
+            if self.numbers:
+                self.evaluate_positions(start)
+        b.loc, b.why = outside
+
+    def copy(self, op: Op) -> None:
+        new = self.new
+        if any(value in new for value in op.operands):
+            op = replace(op, operands=tuple(new.get(value, value) for value in op.operands))
+        if op.name == "constant":
+            self.constants[op.results[0]] = op
+            if self.atoms.levels.place is not None and op.results[0].type.dtype in INTEGERS:
+                # It may be the position of the process, on which offsets depend.
+                self.number(op.results[0])
+        self.b.append(op)
+
+    def pointwise(self, op: Op) -> None:
+        """Append a batched elementwise operation; scalar operands are broadcast only if they
+        differ."""
+        atoms = self.union(op.operands)
+        shape = op.results[0].type.shape
+        operands = []
+        for old in op.operands:
+            spread = self.get(old)
+            if old.type.shape == shape:
+                operands.append(self.widened(spread, atoms))
+            elif spread.atoms:
+                dims = tuple(map(atoms.index, spread.atoms))
+                type = old.type.with_shape((*axis_sizes(atoms), *shape))
+                operands.append(self.b.broadcast(spread.value, dims=dims, result=type))
+            else:
+                operands.append(spread.value)
+        results = tuple(Value(self.type(old.type, atoms), old.name) for old in op.results)
+        for old, made in zip(op.results, results, strict=True):
+            self.bind(old, BatchedValue(made, atoms))
+        self.b.append(replace(op, operands=tuple(operands), results=results))
+
+    def settle(self, op: Op, made: Sequence[BatchedValue], start: int) -> None:
+        """Bind the values computed from operation number `start` on to the results of `op`, under
+        their names."""
+        ops = self.b.ops
+        fresh = {value for each in ops[start:] for value in each.results}
+        renamed: dict[Value, Value] = {}
+        for old, (value, atoms) in zip(op.results, made, strict=True):
+            if value in fresh and value not in renamed:
+                renamed[value] = Value(value.type, old.name)
+            self.bind(old, BatchedValue(renamed.get(value, value), atoms))
+        if renamed:
+            ops[start:] = substitute(Block((), tuple(ops[start:]), ()), renamed).ops
+            for old_made, new_made in renamed.items():
+                if old_made in self.numbers:
+                    self.numbers[new_made] = self.numbers[old_made]
+        for each in ops[start:]:
+            if each.name == "constant":
+                self.constants[each.result] = each
+
+    def evaluate_positions(self, start: int) -> None:
+        """Evaluate small values that depend on device positions alone."""
+        numbers = self.numbers
+        for op in self.b.ops[start:]:
+            if op.blocks or not any(value in numbers for value in op.operands):
+                continue
+            if any(value.type.size > MAX_EVALUATED_ELEMENTS for value in op.results) or not all(
+                value.type.dtype in ("bool", *INTEGERS) for value in op.tensors
+            ):
+                continue
+            arrays = [self.number(value) for value in op.operands]
+            known = [array for array in arrays if array is not None]
+            if len(known) == len(arrays) and op.spec.reference is not None:
+                made = apply_op(op, known)
+                pairs = zip(op.results, made if len(op.results) > 1 else (made,), strict=True)
+                numbers.update((value, np.asarray(array)) for value, array in pairs)
+
+
+def merge_error(op: Op, reason: str) -> MergeError:
+    """Return a `MergeError` that names the operation and its source line."""
+    what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
+    origin = f"\n --> {op.loc}" if op.loc else ""
+    return MergeError(f"{what} {reason}{origin}")
+
+
+# Operations that are batched in one step
+
+
+def _broadcast(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    (x,) = op.operands
+    value, atoms = merger.get(x)
+    dims = (*range(len(atoms)), *_shift_dims(op.attrs["dims"], atoms))
+    type = merger.type(op.result.type, atoms)
+    return [BatchedValue(merger.b.broadcast(value, dims=dims, result=type), atoms)]
+
+
+def _transpose(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    value, atoms = merger.get(op.operands[0])
+    perm = (*range(len(atoms)), *_shift_dims(op.attrs["perm"], atoms))
+    return [BatchedValue(merger.b.transpose(value, perm=perm), atoms)]
+
+
+def _batch_unary(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Batch operations with one operand whose attributes hold dimension numbers, or none."""
+    value, atoms = merger.get(op.operands[0])
+    attrs = dict(op.attrs)
+    for name in ("dims", "dim"):
+        if name in attrs:
+            attrs[name] = _shift_dims(attrs[name], atoms)
+    types = tuple(merger.type(result.type, atoms) for result in op.results)
+    made = merger.b.emit(op.spec, value, result=types[0] if len(types) == 1 else types, **attrs)
+    return [BatchedValue(each, atoms) for each in (made if isinstance(made, tuple) else (made,))]
+
+
+def _concatenate(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    atoms = merger.union(op.operands)
+    parts = [merger.whole(value, atoms) for value in op.operands]
+    return [BatchedValue(merger.b.concatenate(*parts, dim=op.attrs["dim"] + len(atoms)), atoms)]
+
+
+def _slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    value, atoms = merger.get(op.operands[0])
+    starts = (*(0 for _ in atoms), *op.attrs["starts"])
+    strides = (*(1 for _ in atoms), *op.attrs["strides"])
+    type = merger.type(op.result.type, atoms)
+    return [BatchedValue(merger.b.slice(value, starts=starts, strides=strides, result=type), atoms)]
+
+
+def _pad(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    x, filler = op.operands
+    if merger.along.get(filler):
+        return batch_by_sub_axis(merger, op)
+    value, atoms = merger.get(x)
+    attrs = {name: (*(0 for _ in atoms), *each) for name, each in op.attrs.items()}
+    return [BatchedValue(merger.b.pad(value, merger.get(filler).value, **attrs), atoms)]
+
+
+def _dot(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Batch a contraction: one more letter for each sub-axis, for the operands that have it and for
+    the result."""
+    atoms = merger.union(op.operands)
+    dims: str = op.attrs["dims"]
+    operands, _, output = dims.partition("->")
+    free = (letter for letter in _LETTERS if letter not in dims)
+    letter = dict(zip(atoms, free, strict=False))
+    if len(letter) < len(atoms):
+        raise merge_error(op, "has more factors than there are letters")
+    terms = [
+        "".join(letter[atom] for atom in merger.along.get(value, ())) + term
+        for value, term in zip(op.operands, operands.split(","), strict=True)
+    ]
+    dims = f"{','.join(terms)}->{''.join(letter.values())}{output}"
+    values = [merger.get(value).value for value in op.operands]
+    type = merger.type(op.result.type, atoms)
+    return [BatchedValue(merger.b.dot(*values, dims=dims, result=type), atoms)]
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _shift_dims(dims: Any, atoms: Axes) -> Any:
+    """Return dimension numbers, shifted behind those of the sub-axes."""
+    count = len(atoms)
+    return dims + count if isinstance(dims, int) else tuple(dim + count for dim in dims)
+
+
+ONE_STEP_RULES: dict[str, MergeRule] = {
+    "broadcast": _broadcast,
+    "transpose": _transpose,
+    "concatenate": _concatenate,
+    "slice": _slice,
+    "pad": _pad,
+    "dot": _dot,
+    **dict.fromkeys(
+        ("reshape", "reverse", "sum", "prod", "max", "min", "any", "all", "random_bits"),
+        _batch_unary,
+    ),
+    "random_split": _batch_unary,
+}
+
+
+def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Batch an operation by its declared rule: one sub-axis after the other, the last of the mesh
+    first."""
+    atoms = merger.union(op.operands)
+    if op.spec.batch is None and not op.spec.elementwise:
+        raise merge_error(op, "has no batching rule")
+    own = [merger.along.get(value, ()) for value in op.operands]
+    operands, results, ops = list(op.operands), list(op.results), [op]
+    found: list[Axes] = [() for _ in results]
+    for atom in reversed(atoms):
+        batcher = Batcher(Builder(merger.b.names, op.loc), atom.size, {})
+        for value, has in zip(operands, (atom in each for each in own), strict=True):
+            if value not in batcher.new:
+                shape = (atom.size, *value.type.shape) if has else value.type.shape
+                batcher.new[value] = Value(value.type.with_shape(shape), value.name)
+        batcher.run(ops)
+        operands = [batcher.new[value] for value in operands]
+        grown = [batcher.has(value) for value in results]
+        results = [batcher.get(value) for value in results]
+        found = [(atom, *has) if more else has for has, more in zip(found, grown, strict=True)]
+        ops = batcher.b.ops
+    given = dict(zip(operands, (merger.get(value).value for value in op.operands), strict=True))
+    merger.b.ops.extend(substitute(Block((), tuple(ops), ()), given).ops)
+    return [
+        BatchedValue(given.get(value, value), has)
+        for value, has in zip(results, found, strict=True)
+    ]

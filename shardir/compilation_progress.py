@@ -1,0 +1,80 @@
+"""Progress of compilations, for a callback.
+
+Each compilation stage calls `report`; without a callback that does nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from time import perf_counter
+
+from shardir.errors import ShardirError
+
+
+class ReportingError(ShardirError, TypeError):
+    """The progress callback is not callable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of one compilation: `done` of `total` parts of a stage, `seconds` after the
+    start.
+
+    The stages are the passes (`total` is their number) and then `kernels`, the code generation.
+    """
+
+    program: str
+    stage: str
+    done: int
+    total: int
+    seconds: float
+
+
+_listener: ContextVar[Callable[[Progress], object] | None] = ContextVar("listener", default=None)
+_program: ContextVar[tuple[str, float] | None] = ContextVar("program", default=None)
+
+
+@contextmanager
+def progress(callback: Callable[[Progress], object]) -> Iterator[None]:
+    """Call `callback` with a `Progress` for every part of a compilation inside the block.
+
+    Compilations in other threads are not reported. An exception from the callback aborts the
+    compilation; the next call starts it again. Raises `ReportingError` if `callback` is not
+    callable.
+    """
+    if not callable(callback):
+        raise ReportingError(f"progress calls a function of one Progress, got {callback!r}")
+    token = _listener.set(callback)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def report_compilation_of(program: str) -> Iterator[None]:
+    """Attribute reports inside the block to the program of this name."""
+    if _listener.get() is None:
+        yield
+        return
+    token = _program.set((program, perf_counter()))
+    try:
+        yield
+    finally:
+        _program.reset(token)
+
+
+def has_listener() -> bool:
+    """Return whether a callback is registered and a compilation is running."""
+    return _listener.get() is not None and _program.get() is not None
+
+
+def report(stage: str, done: int, total: int) -> None:
+    """Report to the callback, if there is one, that `done` of `total` parts of a stage are
+    finished.
+    """
+    listener, program = _listener.get(), _program.get()
+    if listener is not None and program is not None:
+        name, began = program
+        listener(Progress(name, stage, done, total, perf_counter() - began))

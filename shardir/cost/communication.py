@@ -1,0 +1,118 @@
+"""Communication report: every collective of a per-device program with its bytes and reason."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from shardir.cost.op_cost import sent_by
+from shardir.ir.module import Block, Loc, Module, Op
+from shardir.ir.sharding import Axis, count_positions
+from shardir.ops.communication.async_collectives import kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of a program.
+
+    `axes` are the mesh axes it runs along (`data`, or `data:(1)2` for a sub-axis), `group_size` the
+    number of devices in each group, `nbytes` the bytes of its results on one device, `sent` the
+    bytes that a device sends per execution (with bandwidth-optimal algorithms), `executions` the
+    number of executions per run (`None` inside a `while`, whose trip count is unknown), `value` its
+    result, `loc` the user's line and `why` the reason it exists.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    group_size: int
+    nbytes: int
+    sent: int
+    executions: int | None
+    value: str
+    loc: Loc | None
+    why: str
+
+    @property
+    def times(self) -> int:
+        """The number of executions for sums: 1 if it is unknown."""
+        return 1 if self.executions is None else self.executions
+
+
+def list_collectives(module: Module) -> list[Collective]:
+    """Return every collective of the module's first function in program order, including loops.
+
+    A program that has not been partitioned has none.
+    """
+    return list(_collectives_of_block(module, module.main.body, 1))
+
+
+def _collectives_of_block(module: Module, block: Block, times: int | None) -> Iterator[Collective]:
+    for op in block.ops:
+        if op.spec.collective:
+            yield _describe(module, op, times)
+        for inner in op.blocks:
+            yield from _collectives_of_block(module, inner, _multiply_executions(op, times))
+
+
+def _multiply_executions(op: Op, times: int | None) -> int | None:
+    if op.name == "while" or times is None:
+        return None
+    return times * op.attrs["length"] if op.name == "scan" else times
+
+
+def _describe(module: Module, op: Op, times: int | None) -> Collective:
+    axes: Sequence[Axis] = op.attrs.get("axes") or op.attrs.get("source") or ()
+    sizes = {name: size for mesh in module.meshes for name, size in mesh.axes}
+    return Collective(
+        kind_of(op),
+        tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes),
+        count_positions(axes),
+        sum(result.type.nbytes for result in op.results),
+        sent_by(op),
+        times,
+        op.results[0].name,
+        op.loc,
+        op.why,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationTotal:
+    """A sum over collectives: their number, their executions, and the result bytes and sent bytes
+    per device over all executions.
+    """
+
+    count: int = 0
+    executions: int = 0
+    nbytes: int = 0
+    sent: int = 0
+
+    def __add__(self, other: "CommunicationTotal") -> "CommunicationTotal":
+        return CommunicationTotal(
+            self.count + other.count,
+            self.executions + other.executions,
+            self.nbytes + other.nbytes,
+            self.sent + other.sent,
+        )
+
+
+def sum_collectives(some: Iterable[Collective]) -> CommunicationTotal:
+    """Return the sum over collectives; those in a `while` count once."""
+    return sum(
+        (CommunicationTotal(1, c.times, c.times * c.nbytes, c.times * c.sent) for c in some),
+        CommunicationTotal(),
+    )
+
+
+def sum_by(
+    some: Iterable[Collective], key: Callable[[Collective], str]
+) -> dict[str, CommunicationTotal]:
+    """Return the totals grouped by a key of each collective, such as its kind, axes or line."""
+    found: dict[str, list[Collective]] = {}
+    for each in some:
+        found.setdefault(key(each), []).append(each)
+    return {word: sum_collectives(group) for word, group in found.items()}
+
+
+def format_axes(collective: Collective) -> str:
+    """Return the axes of a collective as text: `data`, or `(data, model)`."""
+    axes = collective.axes
+    return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"

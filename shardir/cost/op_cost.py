@@ -1,0 +1,128 @@
+"""Costs of operations: bytes moved, floating-point operations, bytes sent between devices.
+
+Costs are counts, not times; a machine model converts them to seconds. For a program over global
+tensors they are those of a single device; for a per-device program those of each device.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from shardir.ir.module import Block, Op
+from shardir.ir.operation import OpSpec
+from shardir.ir.sharding import Axes, count_positions
+from shardir.ir.types import COMPLEX
+from shardir.ops.communication.async_collectives import kind_of
+
+_REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+_DATA_MOVEMENT = (
+    "convert",
+    "data_flow_edge",
+    "propagation_barrier",
+    "reshard",
+    "select",
+    "sharding_constraint",
+    "stop_gradient",
+)
+"""Elementwise operations without arithmetic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A cost. `memory`: bytes read and written; `flops`: arithmetic operations; `sent`: bytes that
+    a device sends to other devices.
+    """
+
+    memory: int = 0
+    flops: int = 0
+    sent: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.memory + other.memory, self.flops + other.flops, self.sent + other.sent)
+
+    def __mul__(self, times: int) -> "Cost":
+        return Cost(self.memory * times, self.flops * times, self.sent * times)
+
+
+def cost_of_block(block: Block) -> Cost:
+    """Return the total cost of the operations of a block."""
+    return sum(map(cost_of, block.ops), Cost())
+
+
+def cost_of(op: Op) -> Cost:
+    """Return the cost of one operation including its blocks.
+
+    A scan costs its body times its length; a `while` costs its blocks once, because its trip count
+    is unknown; a case costs its most expensive branch (by flops, then bytes).
+    """
+    if op.blocks:
+        blocks = [cost_of_block(block) for block in op.blocks]
+        if op.name == "case":
+            return max(blocks, key=lambda cost: (cost.flops, cost.sent, cost.memory))
+        times: int = op.attrs.get("length", 1)
+        return sum(blocks, Cost()) * times
+    return Cost(memory_of(op), flops_of(op), sent_by(op))
+
+
+def memory_of(op: Op) -> int:
+    """Return the bytes of operands and results, each read or written once."""
+    return sum(value.type.nbytes for value in op.tensors)
+
+
+def flops_of(op: Op) -> int:
+    """Return the number of floating-point operations; a multiply-add counts as two.
+
+    Contractions and convolutions count their products and sums (four times as many for complex
+    types), elementwise operations one per result element, and reductions one per operand element;
+    data movement counts zero.
+    """
+    if op.name in ("dot", "convolution"):
+        twice = 8 if op.operands[0].type.dtype in COMPLEX else 2
+        return twice * op.result.type.size * _contraction_size(op)
+    if op.name == "reduce_window":
+        window: tuple[int, ...] = op.attrs["window"]
+        return op.result.type.size * prod(window)
+    if op.name in _REDUCTIONS or op.name.startswith("cum"):
+        return op.operands[0].type.size
+    return op.results[0].type.size if _has_arithmetic(op.spec) else 0
+
+
+def sent_by(op: Op) -> int:
+    """Return the bytes that each device sends in a collective with bandwidth-optimal algorithms.
+
+    In a group of n devices, all-gather, reduce-scatter and all-to-all each send (n - 1) / n of the
+    full tensor; an all-reduce sends twice that.
+    """
+    if not op.spec.collective:
+        return 0
+    axes: Axes = op.attrs.get("axes") or op.attrs.get("source") or ()
+    devices = count_positions(axes)
+    match kind_of(op):
+        case "all-reduce":
+            return _ceil_div(2 * op.operands[0].type.nbytes * (devices - 1), devices)
+        case "all-gather":
+            return op.operands[0].type.nbytes * (devices - 1)
+        case "collective-permute":
+            stays = not op.attrs.get("axes") and op.attrs["source"] == op.attrs["target"]
+            return 0 if stays else op.operands[0].type.nbytes
+        case _:
+            return _ceil_div(op.operands[0].type.nbytes * (devices - 1), devices)
+
+
+def _contraction_size(op: Op) -> int:
+    """Return the number of products that are summed for one element of the result."""
+    x, w = (operand.type for operand in op.operands)
+    dims: str = op.attrs["dims"]
+    inputs, output = dims.split("->")
+    left, right = inputs.split(",")
+    if op.name == "convolution":
+        return w.size // max(w.shape[right.index("o")], 1)
+    sizes = dict(zip(left + right, x.shape + w.shape, strict=True))
+    return prod(size for letter, size in sizes.items() if letter not in output)
+
+
+def _has_arithmetic(spec: OpSpec) -> bool:
+    return spec.elementwise and spec.name not in _DATA_MOVEMENT
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)

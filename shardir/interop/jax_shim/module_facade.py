@@ -1,0 +1,171 @@
+"""Module objects with JAX's names, whose attributes are looked up in shardir."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import shardir
+from shardir.frontend.source_locations import with_location
+from shardir.interop.jax_shim import stubs
+from shardir.interop.jax_shim.forwarded_modules import FORWARDED_MODULES, load_forwarded
+from shardir.interop.jax_shim.jax_config import JaxConfig, apply_xla_flags
+from shardir.interop.jax_shim.renamed import (
+    CONTAINER_MODULES,
+    MOVED_NAMES,
+    NO_OP_CONTEXTS,
+    NO_OP_FUNCTIONS,
+    current_name,
+)
+from shardir.interop.jax_shim.suggestions import UncoveredName, explain_uncovered
+
+JAX_VERSION = "0.10.2"
+"""The version of JAX whose names are provided."""
+
+DEVICE_QUERIES = frozenset(
+    ["devices", "device_count", "local_devices", "local_device_count", "make_mesh"]
+)
+"""Names of `jax` that query the devices."""
+
+
+PUBLIC_SUBMODULES = frozenset(["fft", "initializers", "linalg", "sparse", "special", "stats"])
+"""Submodules that JAX exposes as attributes of their parents."""
+
+
+class MissingNameError(Exception):
+    """The name does not exist."""
+
+
+class ModuleFacade(ModuleType):
+    """A module with JAX's name `full`; `backing` is the corresponding shardir module, if any."""
+
+    def __init__(self, full: str, backing: ModuleType | None) -> None:
+        super().__init__(full, f"{full}, by shardir")
+        self.__dict__.update(_full=full, _backing=backing, __path__=[])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self._full}.{name}"
+        try:
+            found = look_up(full, self._backing)
+        except MissingNameError:
+            raise UncoveredName(with_location(explain_uncovered(full))) from None
+        if name not in DEVICE_QUERIES:
+            self.__dict__[name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        known = {
+            full.rpartition(".")
+            for full in (*MOVED_NAMES, *CONTAINER_MODULES, *NO_OP_CONTEXTS, *NO_OP_FUNCTIONS)
+        }
+        moved = {name for place, _, name in known if place == self._full}
+        return sorted({name for name in dir(self._backing) if name[0] != "_"} | moved)
+
+    def __repr__(self) -> str:
+        return f"<module {self._full!r} by shardir>"
+
+
+def look_up(full: str, backing: ModuleType | None) -> Any:
+    """Return the object for the JAX name `full` in `backing`; raise `MissingNameError`."""
+    name = full.rpartition(".")[2]
+    if full in CONSTRUCTED_MODULES:
+        return CONSTRUCTED_MODULES[full](full)
+    if name in DEVICE_QUERIES:
+        apply_xla_flags()
+    try:
+        found = _get_attribute(backing, name)
+    except MissingNameError:
+        return _look_up_fallback(full)
+    return ModuleFacade(full, found) if isinstance(found, ModuleType) else found
+
+
+def _look_up_fallback(full: str) -> Any:
+    """Return the object for a name that the backing module lacks; raise `MissingNameError`."""
+    if full in MOVED_NAMES:
+        return _look_up_shardir(MOVED_NAMES[full])
+    if full in NO_OP_CONTEXTS:
+        return stubs.NoOpContext
+    if full in NO_OP_FUNCTIONS:
+        return stubs.do_nothing
+    if full in CONTAINER_MODULES:
+        return ModuleFacade(full, None)
+    if full in FORWARDED_MODULES and (lent := load_forwarded(full)) is not None:
+        return lent
+    if (recent := current_name(full)) != full:
+        return look_up_jax(recent)
+    raise MissingNameError(full)
+
+
+def look_up_jax(full: str) -> Any:
+    """Return the object for a full name such as `jax.numpy.sin`; raise `MissingNameError`."""
+    found: Any = JAX_MODULE
+    for part in full.split(".")[1:]:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise MissingNameError(full) from None
+    return found
+
+
+def _look_up_shardir(path: str) -> Any:
+    module, _, name = f"shardir.{path}".rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def _get_attribute(owner: ModuleType | None, name: str) -> Any:
+    """Return `owner.name`, importing it if it is a submodule."""
+    if owner is None or name.startswith("_"):
+        raise MissingNameError(name)
+    # Imported submodules are attributes of their package even if they are not public.
+    if owner is shardir and name not in _public_root_names():
+        raise MissingNameError(name)
+    try:
+        found = getattr(owner, name)
+    except AttributeError:
+        pass
+    else:
+        # Implementation modules are attributes too, but not part of JAX's names.
+        inner = isinstance(found, ModuleType) and found.__name__.startswith("shardir.frontend.")
+        if inner and name not in PUBLIC_SUBMODULES:
+            raise MissingNameError(name)
+        return found
+    try:
+        return import_module(f"{owner.__name__}.{name}")
+    except ImportError:
+        raise MissingNameError(name) from None
+
+
+def _public_root_names() -> frozenset[str]:
+    """Return the public names of `shardir`, including its modules."""
+    names = {name for names in shardir.TABLE.values() for name in names}
+    modules = {module.rpartition(".")[2] for module, lent in shardir.TABLE.items() if not lent}
+    return frozenset(names | modules)
+
+
+def _make_xla_bridge(full: str) -> ModuleType:
+    made = ModuleFacade(full, None)
+    made.__dict__.update(stubs.XLA_BRIDGE)
+    return made
+
+
+def _make_mesh_utils(full: str) -> ModuleType:
+    made = ModuleFacade(full, import_module("shardir.experimental.mesh_utils"))
+    made.__dict__["create_device_mesh"] = stubs.device_mesh_of_jax
+    return made
+
+
+CONSTRUCTED_MODULES: Mapping[str, Callable[[str], Any]] = {
+    "jax.config": lambda full: JaxConfig(),
+    "jax.experimental.mesh_utils": _make_mesh_utils,
+    "jax.lib.xla_bridge": _make_xla_bridge,
+}
+"""Modules that are constructed instead of looked up."""
+
+JAX_MODULE = ModuleFacade("jax", shardir)
+"""The module that `import jax` returns."""
+
+JAX_MODULE.__dict__.update(
+    __version__=JAX_VERSION, __version_info__=tuple(int(each) for each in JAX_VERSION.split("."))
+)

@@ -1,0 +1,160 @@
+"""The shardir names for JAX names that moved or that have another name in shardir.
+
+Names that are equal in both libraries need no entry.
+"""
+
+import re
+from collections.abc import Mapping
+
+MOVED_NAMES: Mapping[str, str] = {
+    "jax.custom_batching.custom_vmap": "custom_vmap",
+    "jax.custom_batching.sequential_vmap": "sequential_vmap",
+    "jax.custom_derivatives.CustomVJPPrimal": "frontend.transforms.custom_vjp.CustomVJPPrimal",
+    "jax.custom_derivatives.SymbolicZero": "frontend.transforms.symbolic_zero.SymbolicZero",
+    "jax.custom_derivatives.closure_convert": "closure_convert",
+    "jax.custom_derivatives.custom_gradient": "custom_gradient",
+    "jax.custom_derivatives.custom_jvp": "custom_jvp",
+    "jax.custom_derivatives.custom_vjp": "custom_vjp",
+    "jax._src.util.safe_map": "interop.in_place_of_jax.stand_ins.safe_map",
+    "jax._src.util.safe_zip": "interop.in_place_of_jax.stand_ins.safe_zip",
+    "jax._src.util.unzip2": "interop.in_place_of_jax.stand_ins.unzip2",
+    "jax.core.ShapedArray": "ShapeDtypeStruct",
+    "jax.core.Tracer": "frontend.tracing.tracer.Tracer",
+    "jax.core.get_aval": "interop.in_place_of_jax.stand_ins.typeof",
+    "jax.core.ensure_compile_time_eval": "ensure_compile_time_eval",
+    "jax.errors.ConcretizationTypeError": "frontend.errors.TracedValueError",
+    "jax.errors.NonConcreteBooleanIndexError": "frontend.errors.TracedMaskError",
+    "jax.errors.TracerArrayConversionError": "frontend.errors.TracedValueError",
+    "jax.errors.TracerBoolConversionError": "frontend.errors.TracedValueError",
+    "jax.errors.TracerIntegerConversionError": "frontend.errors.TracedValueError",
+    "jax.errors.UnexpectedTracerError": "frontend.errors.LeakedTracerError",
+    "jax.experimental.PartitionSpec": "sharding.PartitionSpec",
+    "jax.experimental.enable_x64": "enable_x64",
+    "jax.experimental.io_callback": "io_callback",
+    "jax.experimental.maps.Mesh": "sharding.Mesh",
+    "jax.experimental.pjit.with_sharding_constraint": "lax.with_sharding_constraint",
+    "jax.host_count": "process_count",
+    "jax.host_id": "process_index",
+    "jax.interpreters.pxla.Mesh": "sharding.Mesh",
+    "jax.interpreters.pxla.PartitionSpec": "sharding.PartitionSpec",
+    "jax.interpreters.pxla.ShardedDeviceArray": "Array",
+    "jax.interpreters.sharded_jit.PartitionSpec": "sharding.PartitionSpec",
+    "jax.interpreters.xla.DeviceArray": "Array",
+    "jax.jacobian": "jacrev",
+    "jax.lax.bessel_i0e": "scipy.special.i0e",
+    "jax.lax.bessel_i1e": "scipy.special.i1e",
+    "jax.lax.betainc": "scipy.special.betainc",
+    "jax.lax.igamma": "scipy.special.gammainc",
+    "jax.lax.igammac": "scipy.special.gammaincc",
+    "jax.lax.polygamma": "scipy.special.polygamma",
+    "jax.lax.reciprocal": "numpy.reciprocal",
+    "jax.lax.zeta": "scipy.special.zeta",
+    "jax.make_jaxpr": "make_ir",
+    "jax.numpy.DeviceArray": "Array",
+    "jax.dlpack.from_dlpack": "numpy.from_dlpack",
+    "jax.ops.segment_max": "segment_max",
+    "jax.ops.segment_min": "segment_min",
+    "jax.ops.segment_prod": "segment_prod",
+    "jax.ops.segment_sum": "segment_sum",
+    "jax.reshard": "sharding.reshard",
+    "jax.sharding.use_abstract_mesh": "interop.in_place_of_jax.stand_ins.use_abstract_mesh",
+    "jax.sharding.use_mesh": "sharding.set_mesh",
+    "jax.Shard": "frontend.arrays.array.Shard",
+    "jax.stages.Compiled": "Compiled",
+    "jax.stages.Lowered": "Lowered",
+    "jax.threefry_partitionable": "frontend.config.threefry_partitionable",
+    "jax.tree_multimap": "tree_util.tree_map",
+    "jax.typeof": "interop.in_place_of_jax.stand_ins.typeof",
+    "jax.typing.ArrayLike": "interop.in_place_of_jax.stand_ins.ArrayLike",
+    "jax.typing.DTypeLike": "interop.in_place_of_jax.stand_ins.DTypeLike",
+    "jax.xla.DeviceArray": "Array",
+}
+"""The public shardir name, without `shardir.`, for each JAX name."""
+
+OLDER_NAME_PATTERNS = (
+    (r"jax\.(tree_(?:all|flatten|leaves|map|reduce|structure|transpose|unflatten))",
+     r"jax.tree_util.\1"),
+    (r"jax\.api\.(\w+)", r"jax.\1"),
+    (r"jax\.experimental\.(optimizers|stax)", r"jax.example_libraries.\1"),
+    (r"jax\.experimental\.sharding\.(\w+)", r"jax.sharding.\1"),
+    (r"jax\._src\.lib\.xla_bridge", "jax.lib.xla_bridge"),
+    (r"jax\._src\.xla_bridge", "jax.lib.xla_bridge"),
+    (r"jax\._src\.(?:mesh|named_sharding|partition_spec|sharding_impls|sharding)\.(\w+)",
+     r"jax.sharding.\1"),
+    (r"jax\._src\.(?:api|array)\.(\w+)", r"jax.\1"),
+    (r"jax\._src\.(tree_util|random|mesh_utils|typing|dtypes)\.(\w+)", r"jax.\1.\2"),
+    (r"jax\.mesh_utils\.(\w+)", r"jax.experimental.mesh_utils.\1"),
+)  # fmt: skip
+"""Regular expressions of names in older JAX versions, and their current names."""
+
+CONTAINER_MODULES = frozenset(
+    [
+        "jax._src",
+        "jax._src.api",
+        "jax._src.array",
+        "jax._src.dtypes",
+        "jax._src.lib",
+        "jax._src.mesh",
+        "jax._src.mesh_utils",
+        "jax._src.named_sharding",
+        "jax._src.partition_spec",
+        "jax._src.random",
+        "jax._src.sharding",
+        "jax._src.sharding_impls",
+        "jax._src.tree_util",
+        "jax._src.typing",
+        "jax._src.util",
+        "jax.api",
+        "jax.core",
+        "jax.custom_batching",
+        "jax.custom_derivatives",
+        "jax.dlpack",
+        "jax.errors",
+        "jax.example_libraries",
+        "jax.experimental.sharding",
+        "jax.interpreters",
+        "jax.interpreters.pxla",
+        "jax.interpreters.sharded_jit",
+        "jax.interpreters.xla",
+        "jax.lib",
+        "jax.ops",
+        "jax.profiler",
+        "jax.stages",
+        "jax.typing",
+        "jax.xla",
+    ]
+)
+"""Modules of JAX that exist only as containers of names in `MOVED_NAMES`."""
+
+NO_OP_CONTEXTS = frozenset(
+    [
+        "jax.check_tracer_leaks",
+        "jax.checking_leaks",
+        "jax.debug_infs",
+        "jax.debug_key_reuse",
+        "jax.debug_nans",
+        "jax.default_matmul_precision",
+        "jax.enable_checks",
+        "jax.log_compiles",
+        "jax.numpy_dtype_promotion",
+        "jax.profiler.StepTraceAnnotation",
+        "jax.profiler.TraceAnnotation",
+        "jax.numpy_rank_promotion",
+        "jax.transfer_guard",
+        "jax.transfer_guard_device_to_device",
+        "jax.transfer_guard_device_to_host",
+        "jax.transfer_guard_host_to_device",
+    ]
+)
+"""Context managers that check or configure JAX; they do not affect results here."""
+
+NO_OP_FUNCTIONS = frozenset(["jax.clear_caches", "jax.effects_barrier", "jax.clear_backends"])
+"""Functions that have no effect here."""
+
+
+def current_name(full: str) -> str:
+    """Return the name that `full`, from any version of JAX, has in recent versions."""
+    for pattern, place in OLDER_NAME_PATTERNS:
+        if re.fullmatch(pattern, full):
+            return re.sub(pattern, place, full)
+    return full

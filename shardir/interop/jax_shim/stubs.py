@@ -1,0 +1,131 @@
+"""Stubs of JAX functions that shardir does not need itself."""
+
+from collections.abc import Callable, Iterable
+from contextlib import ContextDecorator
+from typing import Any
+
+import numpy.typing as npt
+
+from shardir.frontend.arrays.array import Array, ShapeDtypeStruct
+from shardir.frontend.distributed.processes import process_count, process_index
+from shardir.frontend.shardings.devices import (
+    Device,
+    default_backend,
+    device_count,
+    devices,
+    local_device_count,
+    local_devices,
+)
+from shardir.frontend.shardings.mesh import DeviceArray, create_device_mesh, current_mesh
+from shardir.frontend.shardings.platforms import TPU_RING_ORDER
+from shardir.frontend.tracing.operands import abstract_of
+from shardir.frontend.tracing.promotion import user_dtype
+
+ArrayLike = Array | npt.ArrayLike
+DTypeLike = npt.DTypeLike
+
+
+class NoOpContext(ContextDecorator):
+    """A context manager and decorator without effect."""
+
+    def __init__(self, *args: object, **keywords: object) -> None:
+        """Accept any arguments."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *raised: object) -> None:
+        """Do nothing."""
+
+
+def do_nothing(*args: object, **keywords: object) -> None:
+    """Do nothing, with any arguments."""
+
+
+class XlaBackend:
+    """The result of `xla_bridge.get_backend()`: access to the devices."""
+
+    @property
+    def platform(self) -> str:
+        return default_backend()
+
+    def devices(self) -> list[Device]:
+        return devices()
+
+    def local_devices(self) -> list[Device]:
+        return local_devices()
+
+    def device_count(self) -> int:
+        return device_count()
+
+    def local_device_count(self) -> int:
+        return local_device_count()
+
+    def process_index(self) -> int:
+        return process_index()
+
+
+def get_backend(platform: str | None = None) -> XlaBackend:
+    """Return the devices of `platform`; raise an error if it is not the current platform."""
+    devices(platform)
+    return XlaBackend()
+
+
+XLA_BRIDGE = {
+    "default_backend": default_backend,
+    "device_count": device_count,
+    "devices": devices,
+    "get_backend": get_backend,
+    "host_count": process_count,
+    "host_id": process_index,
+    "local_device_count": local_device_count,
+    "local_devices": local_devices,
+    "process_count": process_count,
+    "process_index": process_index,
+}
+"""The functions of `jax.lib.xla_bridge`."""
+
+
+def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> DeviceArray:
+    """Return `create_device_mesh` in JAX's order, in which eight TPU cores follow their ring.
+
+    `options` concern TPU topologies and have no effect.
+    """
+    given = list(all_devices() if devices is None else devices)
+    if default_backend() == "tpu" and [device.id for device in given] == [*range(8)]:
+        given = [given[place] for place in TPU_RING_ORDER]
+    return create_device_mesh(mesh_shape, given)
+
+
+all_devices = devices
+
+
+def typeof(x: Any) -> ShapeDtypeStruct:
+    """Return the shape, dtype and sharding of an array."""
+    known = abstract_of(x)
+    sharding = getattr(x, "sharding", None)
+    return ShapeDtypeStruct(
+        known.type.shape, user_dtype(known.type.dtype), sharding=sharding, weak_type=known.weak
+    )
+
+
+def use_abstract_mesh(mesh: Any) -> Any:
+    """Return a context for `mesh`, or for the current device mesh if it has the same axes."""
+    entered = current_mesh()
+    return entered if entered is not None and entered.shape == mesh.shape else mesh
+
+
+def safe_zip(*sequences: Any) -> list[Any]:
+    """Return tuples of corresponding elements of sequences of equal length."""
+    return list(zip(*sequences, strict=True))
+
+
+def safe_map(function: Callable[..., Any], *sequences: Any) -> list[Any]:
+    """Return the results of `function` for corresponding elements of sequences of equal length."""
+    return [function(*each) for each in zip(*sequences, strict=True)]
+
+
+def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the first elements and the second elements of pairs."""
+    kept = list(pairs)
+    return tuple(one for one, _ in kept), tuple(other for _, other in kept)

@@ -1,0 +1,76 @@
+"""Numeric comparison of program results, with tolerances for reordered sums.
+
+Programs that sum in a different order differ by rounding errors, whose size depends on the
+narrowest type that the program uses. Comparisons, roundings and ill-conditioned divisions can
+amplify them, so a difference counts only where the program is numerically stable: where slightly
+perturbed arguments give nearly the same results.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Module, Value
+
+Array = npt.NDArray[Any]
+
+RELATIVE_TOLERANCES = {
+    "bf16": 1e-1,
+    "f16": 2e-2,
+    "f32": 2e-4,
+    "c64": 2e-4,
+    "f64": 1e-9,
+    "c128": 1e-9,
+}
+"""The tolerance of results relative to the largest element, for sums in a different order."""
+
+
+def tolerance_of(module: Module) -> float:
+    """Return the tolerance for the narrowest type in the first function."""
+    dtypes = {value.type.dtype for value in _values(module)}
+    return max((by for dtype, by in RELATIVE_TOLERANCES.items() if dtype in dtypes), default=0.0)
+
+
+def _values(module: Module) -> Iterator[Value]:
+    yield from module.main.body.params
+    for op in module.main.body.walk():
+        yield from op.tensors
+
+
+def relative_distance(want: Array, got: Array, tolerance: float) -> float:
+    """Return the distance of two arrays in units of the tolerance: above 1 they disagree.
+
+    Integers and bools must be equal; NaN equals NaN.
+    """
+    if want.dtype.kind in "biu":
+        return 0.0 if np.array_equal(want, got) else np.inf
+    # NumPy warns when signaling NaNs are converted to a wider type.
+    with np.errstate(all="ignore"):
+        a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        finite = np.abs(a[np.isfinite(a)])
+        gap = np.where(same, 0.0, np.abs(a - b)) / (tolerance * finite.max(initial=1.0) or 1e-300)
+    return float(np.where(np.isnan(gap), np.inf, gap).max(initial=0.0))
+
+
+def are_close(want: Sequence[Array], got: Sequence[Array], tolerance: float) -> bool:
+    """Return whether all arrays agree within the tolerance."""
+    return all(relative_distance(a, b, tolerance) <= 1 for a, b in zip(want, got, strict=True))
+
+
+def is_stable(
+    module: Module, arguments: Sequence[Array], want: Sequence[Array], tolerance: float
+) -> bool:
+    """Return whether slightly perturbed arguments give results near `want`."""
+    shaken = ([_perturb(x, tolerance, seed) for x in arguments] for seed in range(1, 6))
+    return all(are_close(want, run(module, moved), tolerance) for moved in shaken)
+
+
+def _perturb(x: Array, tolerance: float, seed: int) -> Array:
+    if x.dtype.kind in "biu":
+        return x
+    noise = np.random.default_rng(seed).uniform(-1, 1, x.shape)
+    return np.asarray(x * (1 + tolerance / 10 * noise)).astype(x.dtype)

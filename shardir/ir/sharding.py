@@ -1,0 +1,136 @@
+"""Shardings: how each dimension of a tensor is sharded along mesh axes.
+
+Text of a dimension: `64@data` is sharded over `data`, `64@(data, model)` over both (major to
+minor), `64@-` is closed and unsharded, `64` is open without axes, and a trailing `?` leaves the
+dimension open to more axes; `p1` after it is a priority. Text after the brackets:
+`replicated(model)` prevents propagation from using `model` in any dimension of the tensor,
+`unreduced(model)` states that the tensor is the sum over `model` of the devices' values, and `on
+@other` names a mesh other than the module's first. The representation is that of OpenXLA Shardy
+(docs/sharding_representation.md there).
+
+An axis of size n can be used in parts: seen as a reshape to [pre, size, n / (pre * size)], the
+middle part is the sub-axis `data:(pre)size`. The full axis is the sub-axis (1)n.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Self
+
+from shardir.ir.mesh import Mesh
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Axis:
+    """A mesh axis or a sub-axis: `size` positions with the stride n / (pre * size)."""
+
+    name: str
+    pre: int
+    size: int
+
+    @classmethod
+    def whole(cls, name: str, mesh: Mesh) -> Self:
+        return cls(name, 1, mesh.sizes[name])
+
+    @property
+    def next(self) -> int:
+        """The `pre` of the sub-axis that follows this one."""
+        return self.pre * self.size
+
+    def is_whole(self, mesh: Mesh) -> bool:
+        return self.pre == 1 and self.size == mesh.sizes[self.name]
+
+    def overlaps(self, other: "Axis") -> bool:
+        return self.name == other.name and self.pre < other.next and other.pre < self.next
+
+    def contains(self, other: "Axis") -> bool:
+        return self.name == other.name and self.pre <= other.pre and self.next >= other.next
+
+    def stride(self, mesh: Mesh) -> int:
+        """Return the stride along the axis in the row-major order of devices."""
+        return mesh.strides[self.name] * (mesh.sizes[self.name] // self.next)
+
+    def __str__(self) -> str:
+        return f"{self.name}:({self.pre}){self.size}"
+
+
+Axes = tuple[Axis, ...]
+
+
+def count_positions(axes: Iterable[Axis]) -> int:
+    """Return the product of the sizes of the axes."""
+    return prod(axis.size for axis in axes)
+
+
+@dataclass(frozen=True, slots=True)
+class DimSharding:
+    """The sharding of one dimension:
+
+    `axes` major to minor, and whether it is `open` to more axes.
+    """
+
+    axes: Axes = ()
+    open: bool = True
+    priority: int | None = None
+
+    @property
+    def pieces(self) -> int:
+        return count_positions(self.axes)
+
+    def close(self) -> "DimSharding":
+        return DimSharding(self.axes, open=False)
+
+
+OPEN_DIM = DimSharding()
+REPLICATED_DIM = DimSharding(open=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """The sharding of a tensor over the mesh named `mesh`.
+
+    Propagation must not use the axes in `replicated`. Over the axes in `unreduced`, the devices
+    hold partial values that `reduction` (add, max, min, mul) combines.
+    """
+
+    mesh: str
+    dims: tuple[DimSharding, ...]
+    replicated: Axes = ()
+    unreduced: Axes = ()
+    reduction: str = "add"
+
+    @classmethod
+    def open(cls, mesh: str, rank: int) -> Self:
+        """Return the sharding in which every dimension is open and has no axes."""
+        return cls(mesh, (OPEN_DIM,) * rank)
+
+    @classmethod
+    def whole(cls, mesh: str, rank: int) -> Self:
+        """Return the closed sharding in which every device holds the full tensor."""
+        return cls(mesh, (REPLICATED_DIM,) * rank)
+
+    @classmethod
+    def of(cls, mesh: str, axes: Iterable[Axes]) -> Self:
+        """Return the closed sharding along `axes` (one tuple per dimension)."""
+        return cls(mesh, tuple(DimSharding(tuple(a), open=False) for a in axes))
+
+    @property
+    def axes(self) -> tuple[Axes, ...]:
+        """The axes of each dimension."""
+        return tuple(dim.axes for dim in self.dims)
+
+    @property
+    def closed(self) -> bool:
+        return not any(dim.open for dim in self.dims)
+
+    def used(self) -> Iterator[Axis]:
+        """Yield every axis that shards a dimension."""
+        return (axis for dim in self.dims for axis in dim.axes)
+
+    def close(self) -> Self:
+        """Return the same axes with all dimensions closed, without priorities and `replicated`."""
+        return replace(self, dims=tuple(dim.close() for dim in self.dims), replicated=())
+
+    def local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a local shard; sizes that are not divisible are rounded up."""
+        return tuple(-(-size // dim.pieces) for size, dim in zip(shape, self.dims, strict=True))

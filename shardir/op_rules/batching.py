@@ -1,0 +1,113 @@
+"""Batching rules: adding one leading dimension to an operation.
+
+`vectorize` adds a leading batch dimension to some values. An operation that uses such a value
+becomes the same operation with one more factor, which maps to the first dimension of every batched
+value. For elementwise operations that follows from their factors. Operations whose attributes name
+dimensions declare these (`shift_dims`); operations that need other changes declare a rule.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shardir.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from shardir.ir.module import Op, Value
+
+BatchRule = Callable[..., Any]
+"""The type of a batching rule:
+
+(builder, batching, operands..., attributes) -> the result or a tuple of results. `batching` is a
+`BatchedOp`, which states the operands that have the new dimension. A result that depends on no
+batched operand may lack the new dimension.
+"""
+
+
+@dataclass(frozen=True)
+class BatchedOp:
+    """One application of an operation that is batched `size` times.
+
+    `op` is the operation without the new dimension; `batched` states which operands have it.
+    """
+
+    op: "Op"
+    size: int
+    batched: tuple[bool, ...]
+
+    def type(self, type: TensorType) -> TensorType:
+        """Return the type with the new dimension."""
+        return type.with_shape((self.size, *type.shape))
+
+    @property
+    def results(self) -> tuple[TensorType, ...]:
+        """The types of the results with the new dimension."""
+        return tuple(self.type(value.type) for value in self.op.results)
+
+    @property
+    def stated(self) -> Any:
+        """The result type or types in the form that `Builder.emit` accepts."""
+        results = self.results
+        return results[0] if len(results) == 1 else results
+
+    def all(self, b: Any, operands: Sequence["Value"]) -> tuple["Value", ...]:
+        """Return the operands, each with the new dimension."""
+        pairs = zip(operands, self.batched, strict=True)
+        return tuple(
+            x if batched else broadcast_over_batch(b, x, self.size) for x, batched in pairs
+        )
+
+
+def broadcast_over_batch(b: Any, x: "Value", size: int) -> "Value":
+    """Return `x` broadcast along a new leading dimension."""
+    why, b.why = b.why, "broadcast along the batch dimension"
+    type = x.type.with_shape((size, *x.type.shape))
+    made: Value = b.broadcast(x, dims=tuple(range(1, type.rank)), result=type)
+    b.why = why
+    return made
+
+
+def broadcast_batch_scalars(b: Any, x: "Value", type: TensorType) -> "Value":
+    """Return `x`, one element per batch entry, broadcast to `type` along the other dimensions."""
+    if x.type.shape == type.shape:
+        return x
+    made: Value = b.broadcast(x, dims=(0,), result=type.with_dtype(x.type.dtype))
+    return made
+
+
+def batch_elementwise(b: Any, many: BatchedOp, *operands: "Value", **attrs: Any) -> Any:
+    """Apply the batching rule of an operation whose factors map to all operands alike.
+
+    Scalar operands stay scalars unless they are batched.
+    """
+    result = many.results[0]
+    given = []
+    for x, old, batched in zip(operands, many.op.operands, many.batched, strict=True):
+        if old.type.shape == result.shape[1:]:
+            given.append(x if batched else broadcast_over_batch(b, x, many.size))
+        else:
+            given.append(broadcast_batch_scalars(b, x, result) if batched else x)
+    return b.emit(many.op.spec, *given, result=many.stated, **attrs)
+
+
+def shift_dims(*names: str, **ahead: Any) -> BatchRule:
+    """Return the rule of an operation whose operands and results all get the new dimension.
+
+    The attributes `names` hold dimension indices, which are incremented. The attributes in `ahead`
+    have one entry per dimension and get the given entry for the new one.
+    """
+
+    def rule(b: Any, many: BatchedOp, *operands: "Value", **attrs: Any) -> Any:
+        for name in names:
+            if name in attrs:
+                attrs[name] = increment_dims(attrs[name])
+        for name, entry in ahead.items():
+            attrs[name] = (entry, *attrs[name])
+        return b.emit(many.op.spec, *many.all(b, operands), result=many.stated, **attrs)
+
+    return rule
+
+
+def increment_dims(dims: Any) -> Any:
+    """Return a dimension index, or a tuple of them, incremented by one."""
+    return dims + 1 if isinstance(dims, int) else tuple(dim + 1 for dim in dims)

@@ -1,0 +1,92 @@
+"""Linearity of operations: whether a sum of operands may be delayed until after the operation.
+
+`f(a + b, w) = f(a, w) + f(b, w)` allows devices to apply `f` to partial sums and to add the results
+afterwards. Joint linearity (`a + b`, `select`, `concatenate`) applies to the partial values of
+several operands together; a product is linear in each factor while the other one is fixed.
+
+The tangent rules imply linearity: `jvp=linear_tangent` is jointly linear in all floating-point
+operands, `jvp=multilinear_tangent` in each of them. Other operations declare `linear`. Only
+floating-point and complex values count: integers wrap around and have no tangents.
+
+Maxima and minima can also be delayed after operations that only select elements. Other monotonic
+operations do not count: a device without elements holds an infinity, and adding to it or taking its
+root can give NaN.
+"""
+
+from functools import lru_cache
+
+from shardir.ir.module import Op
+from shardir.ir.operation import Attr, OpSpec
+from shardir.ir.types import COMPLEX, INEXACT, TensorType
+from shardir.op_rules.tangents import linear_tangent, multilinear_tangent
+
+OperandGroups = tuple[tuple[int, ...], ...]
+"""Groups of operands; the operation is jointly linear in the members of a group."""
+
+MANTISSA_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
+"""Mantissa bits of the floating-point types: a conversion to fewer bits is not sufficiently linear.
+"""
+
+
+def linear_groups(op: Op) -> OperandGroups:
+    """Return the groups of operands in which an operation is linear; empty if it is not linear."""
+    if len(op.results) != 1 or op.blocks or op.spec.edges:
+        return ()
+    types = tuple(value.type for value in op.operands)
+    return _groups(op.spec, types, op.result.type, tuple(op.attrs.items()))
+
+
+@lru_cache(maxsize=1 << 14)
+def _groups(
+    spec: OpSpec,
+    operands: tuple[TensorType, ...],
+    result: TensorType,
+    attrs: tuple[tuple[str, Attr], ...],
+) -> OperandGroups:
+    if result.dtype not in INEXACT:
+        return ()
+    moving = tuple(i for i, type in enumerate(operands) if type.dtype in INEXACT)
+    if spec.linear is not None:
+        declared = spec.linear(**dict(attrs)) if callable(spec.linear) else spec.linear
+        return tuple(group for group in declared if all(i in moving for i in group))
+    if not moving or any(_is_narrowing(operands[i], result) for i in moving):
+        return ()
+    if spec.jvp is linear_tangent:
+        return (moving,)
+    if spec.jvp is multilinear_tangent:
+        return tuple((i,) for i in moving)
+    return ()
+
+
+_DATA_MOVEMENT = ("reshape", "transpose", "broadcast", "slice", "reverse")
+_LARGEST, _SMALLEST = ("maximum", "or"), ("minimum", "and")
+_JOINT_SELECTIONS = {"max": _LARGEST, "min": _SMALLEST}
+_SINGLE_SELECTIONS = {"max": _SMALLEST, "min": _LARGEST}
+_SAME_REDUCTIONS = {"max": ("max", "any"), "min": ("min", "all")}
+
+
+def commuting_groups(op: Op, reduction: str) -> OperandGroups:
+    """Return the groups of operands whose partial values `reduction` may combine after the
+    operation.
+    """
+    if reduction == "add":
+        return linear_groups(op)
+    if reduction not in _JOINT_SELECTIONS or len(op.results) != 1 or op.blocks or op.spec.edges:
+        return ()
+    if op.name in ("or", "and") and op.result.type.dtype != "bool":
+        return ()
+    if op.name in _DATA_MOVEMENT or op.name in _SAME_REDUCTIONS[reduction]:
+        return ((0,),)
+    if op.name == "concatenate" or op.name in _JOINT_SELECTIONS[reduction]:
+        return (tuple(range(len(op.operands))),)
+    if op.name == "select":
+        return ((1, 2),)
+    return ((0,), (1,)) if op.name in _SINGLE_SELECTIONS[reduction] else ()
+
+
+def _is_narrowing(source: TensorType, result: TensorType) -> bool:
+    """Return whether a conversion between the types rounds, so that sums must precede it."""
+    a, b = source.dtype, result.dtype
+    if a == b or a in COMPLEX or b in COMPLEX:
+        return (a, b) == ("c128", "c64")
+    return MANTISSA_BITS[b] < MANTISSA_BITS[a] or (a, b) == ("bf16", "f16")

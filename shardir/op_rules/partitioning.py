@@ -1,0 +1,196 @@
+"""Partitioning rules: how an operation runs on the shards of one device.
+
+Most operations need no rule: with the factors of their rule sharded, the same attributes on local
+shapes compute the local result. `Partitioning` is for operations that depend on the position of the
+shard in the global tensor (iota, random bits), that have attributes which count a sharded quantity
+(groups of a convolution), or that can run with a factor sharded although the factor rule alone does
+not state how.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Axes, count_positions
+from shardir.ir.types import COMPLEX, FLOATS, TensorType
+from shardir.op_rules.factors import FactorKind, FactorRule
+
+if TYPE_CHECKING:
+    from shardir.ir.module import Op, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """The `partition` rule of an operation.
+
+    `lower(builder, local, operands..., attributes)` appends the per-device operations and returns
+    the local result, or a tuple of them; `local` is a `LocalOp` and the operands are local values.
+    It is called if any factor is sharded. Without `lower`, the operation itself runs on local
+    types.
+
+    `shardable(rule, operand types..., result, attributes)` lists the factors that may be sharded;
+    the default is `default_shardable_factors`. Other factors are gathered before the operation.
+
+    `reduction(attributes)` names the reduction of results that are partial over sharded reduced
+    factors; the default is the rule's `reduction`, and without either `lower` leaves no partial
+    results.
+
+    `uneven(rule, operand types..., result, attributes)` lists the factors that may be sharded
+    unevenly: shorter shards have padding with unspecified values. The default is the pass-through
+    factors and, if partial results can be combined, the reduced ones; never factors that share a
+    dimension.
+
+    `masked` are the operands in which padding along sharded reduced factors is replaced by the
+    reduction's identity before the operation runs; the default is all.
+
+    `factors(operand types..., result, attributes)` is the factor rule that partitioning uses if it
+    differs from that of propagation; its signature is that of `OpSpec.factors`.
+    """
+
+    lower: Callable[..., Any] | None = None
+    cuts: Callable[..., Iterable[int]] | None = None
+    reduction: Callable[..., str] | None = None
+    uneven: Callable[..., Iterable[int]] | None = None
+    masked: tuple[int, ...] | None = None
+    loops: Callable[..., FactorRule] | None = None
+
+
+def default_shardable_factors(rule: FactorRule) -> tuple[int, ...]:
+    """Return the factors along which the same operation on local shapes is correct.
+
+    These are the pass-through factors that a result has, and the reduced ones if partial results
+    can be combined.
+    """
+    kept = {i for mapping in rule.results for dim in mapping for i in dim}
+    return tuple(
+        i
+        for i, factor in enumerate(rule.factors)
+        if (factor.kind is FactorKind.PASS and i in kept)
+        or (factor.kind is FactorKind.REDUCE and rule.reduction is not None)
+    )
+
+
+def all_factors(rule: FactorRule, *_: object, **__: object) -> range:
+    """Return all factors; for operations that can be sharded along each of them."""
+    return range(len(rule.factors))
+
+
+def factors_without_replicated(rule: FactorRule, *_: object, **__: object) -> list[int]:
+    """Return all factors except those that need replication."""
+    return [i for i, factor in enumerate(rule.factors) if factor.kind is not FactorKind.REPLICATE]
+
+
+@dataclass(frozen=True)
+class LocalOp:
+    """One application of an operation as one device executes it.
+
+    `op` is the operation on global tensors, whose values have closed shardings.
+    """
+
+    op: "Op"
+    mesh: Mesh
+
+    @cached_property
+    def operands(self) -> tuple[TensorType, ...]:
+        """The types of the local operands."""
+        return tuple(map(local_type_of, self.op.operands))
+
+    @cached_property
+    def results(self) -> tuple[TensorType, ...]:
+        """The types of the local results."""
+        return tuple(map(local_type_of, self.op.results))
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the only local result."""
+        (result,) = self.results
+        return result
+
+    def axes(self, value: "Value", dim: int) -> Axes:
+        """Return the axes along which a dimension of an operand or result is sharded."""
+        return value.sharding.dims[dim].axes if value.sharding else ()
+
+    def count(self, value: "Value", dim: int) -> int:
+        """Return the number of shards along a dimension of an operand or result."""
+        return count_positions(self.axes(value, dim))
+
+    def start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
+        """Return the start of the device's shard of `value` along `dim` as a scalar integer.
+
+        Returns `None` if the dimension is not sharded.
+        """
+        axes = self.axes(value, dim)
+        if not axes:
+            return None
+        place: Value = b.axis_index(axes=axes, name=f"{value.name}.place")
+        if dtype != "i32":
+            place = b.convert(place, result=TensorType((), dtype))
+        size = b.full(local_type_of(value).shape[dim], place.type)
+        start: Value = b.mul(place, size, name=f"{value.name}.start")
+        return start
+
+    def is_uneven(self, value: "Value", dim: int) -> bool:
+        """Return whether the last shards of `value` along `dim` are shorter and thus padded."""
+        sharding = value.sharding
+        return sharding is not None and value.type.shape[dim] % sharding.dims[dim].pieces != 0
+
+    def inside(self, b: Any, value: "Value", dim: int) -> "Value | None":
+        """Return the mask of the valid positions of the device's shard along `dim`: bool, rank 1.
+
+        Returns `None` if no shard has padding.
+        """
+        if not self.is_uneven(value, dim):
+            return None
+        line = TensorType((local_type_of(value).shape[dim],), "i32")
+        index = b.add(
+            b.iota(dim=0, result=line),
+            b.broadcast(self.start(b, value, dim), dims=(), result=line),
+        )
+        inside: Value = b.lt(index, b.full(value.type.shape[dim], line))
+        return inside
+
+    def masked(
+        self, b: Any, piece: "Value", value: "Value", dims: Iterable[int], filler: complex
+    ) -> "Value":
+        """Return the device's shard of `value` with `filler` in its padding along `dims`."""
+        everywhere = None
+        for dim in dims:
+            if (inside := self.inside(b, value, dim)) is not None:
+                here = b.broadcast(inside, dims=(dim,), result=piece.type.with_dtype("bool"))
+                everywhere = here if everywhere is None else b.and_(everywhere, here)
+        if everywhere is None:
+            return piece
+        masked: Value = b.select(everywhere, piece, b.full(filler, piece.type))
+        return masked
+
+    def is_first(self, b: Any, axes: Axes) -> "Value":
+        """Return whether the device is the first along `axes`, as a scalar bool."""
+        place = b.axis_index(axes=axes)
+        first: Value = b.eq(place, b.full(0, place.type))
+        return first
+
+
+def local_type_of(value: "Value") -> TensorType:
+    """Return the type of the local shard of a value."""
+    if value.sharding is None:
+        return value.type
+    return value.type.with_shape(value.sharding.local_shape(value.type.shape))
+
+
+def identity_element(reduction: str, dtype: str) -> complex:
+    """Return the identity element of a reduction, which also preserves negative zeros."""
+    if reduction == "mul":
+        return 1
+    if reduction == "add":
+        return complex(-0.0, -0.0) if dtype in COMPLEX else -0.0 if dtype in FLOATS else 0
+    if dtype in FLOATS:
+        return -inf if reduction == "max" else inf
+    if dtype == "bool":
+        return reduction == "min"
+    limits = np.iinfo(TensorType((), dtype).numpy)
+    return int(limits.min if reduction == "max" else limits.max)

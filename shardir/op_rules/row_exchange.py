@@ -1,0 +1,275 @@
+"""Row exchange: collective permutes that bring each device the rows of a dimension that it needs.
+
+A dimension is sharded along some axes, so that the device at each position holds some of its rows
+(`held`). For its part of a result it needs other rows (`goal_atoms`, as `RowRun`s), which may be held
+by neighbouring devices, by distant devices, or by no device. `exchange_rows` fetches them. Rows
+with the same offset between source and target move together in one collective-permute; otherwise
+each permute carries one run per device. If the permutes would move more bytes than an all-gather of
+the dimension, the dimension is gathered. Plans depend only on the positions along the axes that
+shard the dimension, so planning time is independent of the mesh size.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import Dense
+from shardir.ir.sharding import Axes, count_positions
+from shardir.ir.types import TensorType
+from shardir.op_rules.exchange_plan import (
+    ExchangeRound,
+    RowRun,
+    RowRuns,
+    are_disjoint,
+    block_runs,
+    is_zero_elsewhere,
+    merge_local,
+    plan_rounds,
+    plan_transfers,
+)
+from shardir.op_rules.partitioning import LocalOp
+
+
+def exchange_rows(
+    b: Any,
+    x: Any,
+    dim: int,
+    axes: Axes,
+    held: RowRuns,
+    wanted: RowRuns,
+    size: int,
+    fill: Any = None,
+) -> Any:
+    """Return `size` rows of dimension `dim` on every device: the rows that the device needs.
+
+    `held[i]` and `wanted[i]` are the rows that the device at position i along `axes` has in `x` and
+    needs in the result. Needed rows that no device holds are `fill`, a number or a scalar value;
+    without `fill` they are unspecified, like the rows that are not needed.
+    """
+    fetch = _RowExchange(b, x, dim, axes, size, fill)
+    return fetch.run(held, wanted)
+
+
+@dataclass
+class _RowExchange:
+    b: Any
+    x: Any
+    dim: int
+    axes: Axes
+    size: int
+    fill: Any
+
+    def run(self, held: RowRuns, wanted: RowRuns) -> Any:
+        rows = self.x.type.shape[self.dim]
+        edges = list(plan_transfers(held, wanted))
+        local = plan_rounds([e for e in edges if e.sender == e.receiver], rows)
+        remote = plan_rounds([e for e in edges if e.sender != e.receiver], rows)
+        if sum(step.length for step in remote) > rows * len(held):
+            return self.gathered(held, wanted, rows)
+        return self.assemble(merge_local(local, remote), held, wanted)
+
+    # Assembly of the received rows
+
+    def concatenate_rows(self, steps: Sequence[ExchangeRound]) -> Any:
+        """Concatenate the received rows, which have the same positions on all devices."""
+        parts, at = [], 0
+        for step in steps:
+            start = step.targets[0]
+            if start > at:
+                parts.append(self.filler(start - at))
+            parts.append(self.piece(step))
+            at = start + step.length
+        if at < self.size:
+            parts.append(self.filler(self.size - at))
+        return parts[0] if len(parts) == 1 else self.b.concatenate(*parts, dim=self.dim)
+
+    def placed(self, steps: Sequence[ExchangeRound]) -> Any:
+        """Write the received rows at device-dependent positions."""
+        b, made = self.b, self.filler(self.size)
+        for step in steps:
+            low = max(0, -min(step.targets))
+            high = max(0, max(step.targets) + step.length - self.size)
+            room = made if not low + high else self.filler(low + self.size + high)
+            targets = {e.receiver: t + low for e, t in zip(step.edges, step.targets, strict=True)}
+            room = self.update(room, self.piece(step), self.pick_by_position(targets))
+            if low or high:
+                room = self.cut(room, low, self.size)
+            first = {e.receiver: e.target for e in step.edges}
+            last = {e.receiver: e.target + e.length for e in step.edges}
+            index = self.index(made)
+            start = self.spread(self.pick_by_position(first, self.size), index)
+            stop = self.spread(self.pick_by_position(last, 0), index)
+            made = b.select(b.and_(b.ge(index, start), b.lt(index, stop)), room, made)
+        return made
+
+    def masked(self, made: Any, held: RowRuns, wanted: RowRuns) -> Any:
+        """Write `fill` into needed rows before the first or after the last held row."""
+        if self.fill is None:
+            return made
+        begin = min((run.start for runs in held for run in runs), default=0)
+        end = max((run.start + run.length for runs in held for run in runs), default=0)
+        low, high, needs_low, needs_high = {}, {}, False, False
+        for i, runs in enumerate(wanted):
+            for run in runs:
+                low[i], high[i] = (edge - run.start + run.offset for edge in (begin, end))
+                needs_low |= run.start < begin and run.length > 0
+                needs_high |= run.start + run.length > end and run.length > 0
+        b, index, here = self.b, self.index(made), None
+        if needs_low:
+            here = b.ge(index, self.spread(self.pick_by_position(low), index))
+        if needs_high:
+            below = b.lt(index, self.spread(self.pick_by_position(high), index))
+            here = below if here is None else b.and_(here, below)
+        return made if here is None else b.select(here, made, self.filler(self.size))
+
+    def piece(self, step: ExchangeRound) -> Any:
+        """Return the rows that one round delivers."""
+        sources = {e.sender: s for e, s in zip(step.edges, step.sources, strict=True)}
+        part = self.part(self.x, self.pick_by_position(sources), step.length)
+        if step.is_local:
+            return part
+        pairs = tuple(sorted((e.sender, e.receiver) for e in step.edges))
+        return self.b.collective_permute(
+            part, axes=self.axes, pairs=pairs, name=f"{self.x.name}.halo"
+        )
+
+    def gathered(self, held: RowRuns, wanted: RowRuns, rows: int) -> Any:
+        """All-gather the dimension, then select the needed rows on each device."""
+        whole = self.b.all_gather(self.x, dim=self.dim, axes=self.axes)
+        everything: list[RowRun] = []
+        for j, runs in enumerate(held):
+            for run in runs:
+                offset = run.offset + j * rows
+                if everything and everything[-1].is_continued_by(offset, run.start):
+                    last = everything.pop()
+                    run = RowRun(last.offset, last.start, last.length + run.length)
+                else:
+                    run = run._replace(offset=offset)
+                everything.append(run)
+        copies = [everything] * len(held)
+        edges = list(plan_transfers([everything], wanted, local=True))
+        return replace(self, x=whole).assemble(plan_rounds(edges, rows * len(held)), copies, wanted)
+
+    def assemble(self, steps: Sequence[ExchangeRound], held: RowRuns, wanted: RowRuns) -> Any:
+        steps = sorted(steps, key=lambda step: min(step.targets))
+        if not all(step.is_static for step in steps) or not are_disjoint(steps, self.size):
+            return self.placed(steps)
+        made = self.concatenate_rows(steps)
+        if self.is_zero() and is_zero_elsewhere(steps, wanted):
+            return made
+        return self.masked(made, held, wanted)
+
+    # Helpers
+
+    @property
+    def count(self) -> int:
+        return count_positions(self.axes)
+
+    def is_zero(self) -> bool:
+        return isinstance(self.fill, int | float | complex) and self.fill == 0
+
+    def filler(self, rows: int) -> Any:
+        """Return rows that consist of `fill`."""
+        shape = self.x.type.shape
+        type = self.x.type.with_shape((*shape[: self.dim], rows, *shape[self.dim + 1 :]))
+        if self.fill is None or isinstance(self.fill, int | float | complex):
+            return self.b.full(self.fill or 0, type)
+        return self.b.broadcast(self.fill, dims=(), result=type)
+
+    def pick_by_position(self, table: dict[int, int], other: int | None = None) -> "int | Any":
+        """Return the entry of `table` for the device's position; `other` where there is none.
+
+        The result is an `int` if it is equal on all devices, else a scalar i32. With `other=None`
+        the result is unspecified at positions without an entry.
+        """
+        known = sorted(table.items())
+        if other is None:
+            (i, n), (j, m) = known[0], known[-1]
+            step = (m - n) // (j - i) if j > i else 0
+            numbers = [n + (k - i) * step for k in range(self.count)]
+            if any(numbers[k] != number for k, number in known):
+                numbers = [table.get(k, n) for k in range(self.count)]
+        else:
+            numbers = [table.get(k, other) for k in range(self.count)]
+        return select_by_position(self.b, self.axes, numbers)
+
+    def part(self, value: Any, start: "int | Any", length: int) -> Any:
+        """Return `length` rows from `start` on."""
+        if isinstance(start, int):
+            return self.cut(value, start, length)
+        shape = value.type.shape
+        to = value.type.with_shape((*shape[: self.dim], length, *shape[self.dim + 1 :]))
+        return self.b.dynamic_slice(value, *self.starts(value, start), result=to)
+
+    def cut(self, value: Any, start: int, length: int) -> Any:
+        return slice_rows(self.b, value, self.dim, start, length)
+
+    def update(self, room: Any, piece: Any, start: "int | Any") -> Any:
+        if isinstance(start, int):
+            start = self.b.full(start, TensorType((), "i32"))
+        return self.b.dynamic_update_slice(room, piece, *self.starts(room, start))
+
+    def starts(self, value: Any, start: Any) -> Iterator[Any]:
+        zero = self.b.full(0, start.type)
+        return (start if d == self.dim else zero for d in range(value.type.rank))
+
+    def index(self, value: Any) -> Any:
+        """Return the row index of each element."""
+        return self.b.iota(dim=self.dim, result=value.type.with_dtype("i32"))
+
+    def spread(self, number: "int | Any", like: Any) -> Any:
+        if isinstance(number, int):
+            return self.b.full(number, like.type)
+        return self.b.broadcast(number, dims=(), result=like.type)
+
+
+def select_by_position(b: Any, axes: Axes, numbers: Sequence[int]) -> "int | Any":
+    """Return the element of `numbers` for the device's position along `axes`.
+
+    The result is an `int` if all elements are equal, else a scalar i32.
+    """
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    place = b.axis_index(axes=axes)
+    first, step = numbers[0], numbers[1] - numbers[0]
+    if all(n == first + i * step for i, n in enumerate(numbers)):
+        scaled = place if step == 1 else b.mul(place, b.full(step, place.type))
+        return b.add(scaled, b.full(first, place.type)) if first else scaled
+    every = b.constant(
+        value=Dense(np.array(numbers, np.int32)), result=TensorType((len(numbers),), "i32")
+    )
+    found = b.dynamic_slice(every, place, result=TensorType((1,), "i32"))
+    return b.reshape(found, result=place.type)
+
+
+def slice_rows(b: Any, value: Any, dim: int, start: int, length: int) -> Any:
+    """Return `length` rows of dimension `dim` from `start` on, or the value if these are all."""
+    shape = value.type.shape
+    if (start, length) == (0, shape[dim]):
+        return value
+    starts = tuple(start if d == dim else 0 for d in range(len(shape)))
+    to = value.type.with_shape((*shape[:dim], length, *shape[dim + 1 :]))
+    return b.slice(value, starts=starts, strides=(1,) * len(shape), result=to)
+
+
+def fetch_rows(
+    b: Any,
+    local: LocalOp,
+    piece: Any,
+    value: Any,
+    dim: int,
+    wanted: RowRuns,
+    size: int,
+    fill: Any = None,
+) -> Any:
+    """Exchange rows of a device's shard `piece` of `value`, which is sharded along `dim`."""
+    axes = local.axes(value, dim)
+    held = block_runs(value.type.shape[dim], piece.type.shape[dim], len(wanted))
+    return exchange_rows(b, piece, dim, axes, held, wanted, size, fill)
+
+
+def block_extents(size: int, block: int, count: int) -> list[tuple[int, int]]:
+    """Return the start of each device's block of `size` rows, and its number of rows."""
+    return [(i * block, min(max(size - i * block, 0), block)) for i in range(count)]

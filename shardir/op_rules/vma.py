@@ -1,0 +1,53 @@
+"""Varying manual axes (JAX: `vma`): the axes along which a value may differ between devices.
+
+The type of a value inside a manual computation includes the set of manual axes along which the
+value may differ from device to device. It follows from the operations that compute the value. A
+value that does not vary along an axis is equal on all devices along it.
+
+Each operation has one rule, which states along which axes the operands must vary (`vary` operations
+are inserted for that) and along which axes the results vary. Most operations use the default rule
+`join_varying`: all operands and results vary along the same axes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from shardir.ir.sharding import Axes, Axis
+
+Varying = frozenset[Axis]
+NOT_VARYING: Varying = frozenset()
+
+
+class Vma(NamedTuple):
+    """The axes along which each operand must vary, and along which all results vary."""
+
+    operands: tuple[Varying, ...]
+    results: Varying
+
+
+VmaRule = Callable[..., Vma]
+"""The type of a rule: (axes along which each operand varies, attributes) -> `Vma`."""
+
+
+def join_varying(operands: Sequence[Varying], **_: Any) -> Vma:
+    """Apply the rule of operations without communication."""
+    every = NOT_VARYING.union(*operands)
+    return Vma((every,) * len(operands), every)
+
+
+def exchange_varying(operands: Sequence[Varying], *, axes: Axes = (), **attrs: Any) -> Vma:
+    """Apply the rule of communication whose results may differ along the axes."""
+    sent = (*axes, *attrs.get("source", ()), *attrs.get("target", ()))
+    every = NOT_VARYING.union(*operands, sent)
+    return Vma((every,) * len(operands), every)
+
+
+def reduce_varying(operands: Sequence[Varying], *, axes: Axes, **_: Any) -> Vma:
+    """Apply the rule of communication whose results are equal along the axes."""
+    every = NOT_VARYING.union(*operands, axes)
+    return Vma((every,) * len(operands), every - frozenset(axes))
+
+
+def make_varying(operands: Sequence[Varying], *, axes: Axes, **_: Any) -> Vma:
+    """Apply the rule of `vary`, which accepts any operand."""
+    return Vma(tuple(operands), NOT_VARYING.union(*operands, axes))

@@ -1,0 +1,164 @@
+"""Annotations: sharding constraints, resharding, barriers and checkpoint names."""
+
+from dataclasses import replace
+from typing import Any
+
+from shardir.ir.module import DataFlowEdge, Op
+from shardir.ir.operation import define_op
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import BatchedOp
+from shardir.op_rules.factors import FactorRule, RuleBuilder, pointwise_rule
+from shardir.op_rules.tangents import Tangents, linear_tangent
+
+
+def _constraint_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    if y.sharding is None:
+        return (g,)
+    return (b.sharding_constraint(g, sharding=replace(y.sharding, unreduced=())),)
+
+
+sharding_constraint = define_op(
+    "sharding_constraint",
+    type=lambda x, *, result: x,
+    factors=lambda x, *, result: pointwise_rule([x.shape], [x.shape]),
+    reference=lambda x, *, result: x,
+    vjp=_constraint_vjp,
+    jvp=linear_tangent,
+    elementwise=True,
+)
+"""`x` with the sharding of the result as a constraint, which propagation preserves."""
+
+
+def _reshard_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    if x.sharding is None:
+        return (g,)
+    return (b.reshard(g, sharding=replace(x.sharding, unreduced=())),)
+
+
+reshard = define_op(
+    "reshard",
+    type=lambda x, *, result: x,
+    reference=lambda x, *, result: x,
+    vjp=_reshard_vjp,
+    jvp=linear_tangent,
+    elementwise=True,
+)
+"""`x` resharded from its sharding to that of the result; propagation does not pass through it."""
+
+
+def _barrier_type(*xs: TensorType, result: Any) -> tuple[TensorType, ...]:
+    if not xs:
+        raise TypeError("takes at least one operand")
+    return xs
+
+
+def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
+    """Return the rule in which each operand shares its factors only with its own result."""
+    shapes = [x.shape for x in xs]
+    builder = RuleBuilder(shapes, shapes)
+    for i, shape in enumerate(shapes):
+        for dim, size in enumerate(shape):
+            own = [dim if k == i else None for k in range(len(xs))]
+            builder.add(own, own, size)
+    return builder.build()
+
+
+def _barrier_batch(b: Any, many: BatchedOp, *xs: Any) -> Any:
+    """Keep operands without the batch dimension as they are."""
+    return b.optimization_barrier(*xs)
+
+
+def _barrier_edges(op: Op) -> tuple[DataFlowEdge, ...]:
+    return tuple(DataFlowEdge((x,), (y,)) for x, y in zip(op.operands, op.results, strict=True))
+
+
+def _barrier_vjp(b: Any, g: Any, *values: Any) -> Any:
+    return g if isinstance(g, tuple) else (g,)
+
+
+def _barrier_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+    return [None if x is None else b.optimization_barrier(x) for x in tangents]
+
+
+optimization_barrier = define_op(
+    "optimization_barrier",
+    type=_barrier_type,
+    factors=_barrier_factors,
+    reference=lambda *xs, result: xs if len(xs) > 1 else xs[0],
+    batch=_barrier_batch,
+    vjp=_barrier_vjp,
+    jvp=_barrier_jvp,
+    edges=_barrier_edges,
+)
+"""The operands; passes move and merge nothing across the barrier."""
+
+
+def _group_type(x: TensorType, *, group: int, result: Any) -> tuple[TensorType, ...]:
+    if group < 0:
+        raise TypeError(f"group={group} must be at least 0")
+    return ()
+
+
+sharding_group = define_op(
+    "sharding_group",
+    type=_group_type,
+    factors=lambda x, *, group, result: RuleBuilder([x.shape], []).add_pointwise(x.shape).build(),
+    reference=lambda x, *, group, result: (),
+    vjp=lambda b, g, x, *, group: (None,),
+    batch=lambda b, many, x, *, group: b.sharding_group(x, group=group),
+    effect=True,
+)
+"""A constraint that all members of a group have one sharding. It has no result."""
+
+DIRECTIONS = ("none", "forward", "backward")
+
+
+def _propagation_barrier_type(x: TensorType, *, direction: str, result: Any) -> TensorType:
+    if direction not in DIRECTIONS:
+        raise TypeError(f"direction={direction} is not one of {', '.join(DIRECTIONS)}")
+    return x
+
+
+propagation_barrier = define_op(
+    "propagation_barrier",
+    type=_propagation_barrier_type,
+    factors=lambda x, *, direction, result: pointwise_rule([x.shape], [x.shape]),
+    reference=lambda x, *, direction, result: x,
+    vjp=lambda b, g, x, y, *, direction: (g,),
+    elementwise=True,
+)
+"""`x`; shardings propagate through it only in the given direction."""
+
+
+def _edge_type(x: TensorType, *, entering: bool = False, result: Any) -> TensorType:
+    return x
+
+
+data_flow_edge = define_op(
+    "data_flow_edge",
+    type=_edge_type,
+    factors=lambda x, *, entering=False, result: pointwise_rule([x.shape], [x.shape]),
+    reference=lambda x, *, entering=False, result: x,
+    vjp=lambda b, g, x, y, *, entering=False: (g,),
+    jvp=linear_tangent,
+    edges=_barrier_edges,
+    elementwise=True,
+)
+"""`x` at the entry (`entering`) or exit of a function that was called.
+
+Shardings propagate through it as through the data flow edges of control flow, which is how OpenXLA
+Shardy treats the operands and results of a call. `propagate` replaces it by `x`, or by a constraint
+if both sides have different shardings.
+"""
+
+
+checkpoint_name = define_op(
+    "checkpoint-name",
+    type=lambda x, *, label, result: x,
+    factors=lambda x, *, label, result: pointwise_rule([x.shape], [x.shape]),
+    reference=lambda x, *, label, result: x,
+    vjp=lambda b, g, x, y, *, label: (g,),
+    jvp=lambda b, op, tangents: tangents,
+    elementwise=True,
+)
+"""`x` with a name by which a checkpoint policy can select it for saving."""

@@ -1,0 +1,363 @@
+"""Collective operations between the devices of a mesh; valid only in per-device programs.
+
+An operation names the mesh axes along which devices exchange data, never devices, so the same
+program is valid for a mesh of any size. `axes` are major to minor: the device at position p along
+them holds shard p. `all-slice` and `axis-index` depend on the device but do not communicate.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.ir.device_groups import device_groups, device_positions, permute_senders
+from shardir.ir.mesh import Mesh
+from shardir.ir.operation import define_op
+from shardir.ir.sharding import Axes, Axis, count_positions
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.factors import FactorRule, RuleBuilder
+from shardir.op_rules.vma import exchange_varying, reduce_varying as alike
+from shardir.ops.communication.collective_gradients import (
+    all_gather_vjp,
+    all_reduce_vjp,
+    all_to_all_vjp,
+    collective_permute_vjp,
+    reduce_scatter_vjp,
+)
+from shardir.ops.elementwise import numerics
+from shardir.ops.type_checks import (
+    ANY_DTYPE,
+    ARITHMETIC,
+    BITS,
+    ORDERED,
+    DtypeDomain,
+    check_dim,
+    format_list,
+)
+
+Array = npt.NDArray[Any]
+Parts = Sequence[tuple[Array, ...]]
+Pairs = tuple[tuple[int, int], ...]
+
+REDUCTIONS: dict[str, tuple[Callable[[Array, Array], Array], DtypeDomain]] = {
+    "add": (np.add, ARITHMETIC),
+    "mul": (np.multiply, ARITHMETIC),
+    "max": (numerics.maximum, ORDERED),
+    "min": (numerics.minimum, ORDERED),
+    "and": (np.bitwise_and, BITS),
+    "or": (np.bitwise_or, BITS),
+}
+"""The NumPy function and the element types of each reduction."""
+
+
+def _count_devices(axes: Axes, name: str = "axes") -> int:
+    """Return the number of devices along `axes` after checking that the axes do not overlap."""
+    if not axes:
+        raise TypeError(f"{name}=[] contains no mesh axis")
+    for i, axis in enumerate(axes):
+        if not isinstance(axis, Axis):
+            raise TypeError(f"{name}={format_list(axes)} holds {axis!r}, which is not a mesh axis")
+        if any(axis.overlaps(other) for other in axes[:i]):
+            raise TypeError(f"{name}={format_list(axes)} uses a part of {axis.name!r} twice")
+    return count_positions(axes)
+
+
+def _check_reduction(x: TensorType, op: str) -> None:
+    if op not in REDUCTIONS:
+        raise TypeError(f"op={op} is not a reduction; op is one of {', '.join(REDUCTIONS)}")
+    try:
+        REDUCTIONS[op][1].check(x)
+    except TypeError as error:
+        raise TypeError(f"with op={op} {error}") from None
+
+
+def _split_type(x: TensorType, dim: int, count: int, name: str = "dim") -> TensorType:
+    size = x.shape[check_dim(x, dim, name)]
+    if size % count:
+        raise TypeError(
+            f"splits dimension {dim} of {x} into {count} shards, which do not divide it"
+        )
+    return _resize(x, dim, size // count)
+
+
+def _resize(x: TensorType, dim: int, size: int) -> TensorType:
+    return x.with_shape((*x.shape[:dim], size, *x.shape[dim + 1 :]))
+
+
+def _factors(x: TensorType, *, result: TensorType, **attrs: Any) -> FactorRule:
+    """Return the factors of dimensions that the collective does not change; they may be sharded
+    along other axes.
+    """
+    taken = [attrs[name] for name in ("dim", "split", "concat") if name in attrs]
+    return RuleBuilder([x.shape], [result.shape]).add_pointwise(x.shape, skip=taken).build()
+
+
+def _exchange_groups(
+    mesh: Mesh,
+    parts: Parts,
+    axes: Axes,
+    combine: Callable[[list[Array]], Sequence[Array]],
+) -> list[Array]:
+    """Apply `combine` to the ordered arrays of each group; member i gets the i-th result.
+
+    Groups with identical array objects are combined once.
+    """
+    results: list[Array] = [parts[0][0]] * mesh.size
+    made: dict[tuple[int, ...], Sequence[Array]] = {}
+    for group in device_groups(mesh, axes):
+        arrays = [parts[device][0] for device in group]
+        key = tuple(map(id, arrays))
+        if key not in made:
+            made[key] = combine(arrays)
+        for device, result in zip(group, made[key], strict=True):
+            results[device] = result
+    return results
+
+
+def reduce_arrays(arrays: list[Array], op: str) -> Array:
+    """Reduce in order of position; 16-bit floats are accumulated in single precision."""
+    function, dtype = REDUCTIONS[op][0], arrays[0].dtype
+    with np.errstate(all="ignore"):
+        if dtype.itemsize == 2 and dtype.kind not in "iu":
+            wide = reduce(function, (array.astype(np.float32) for array in arrays))
+            return np.asarray(wide.astype(dtype))
+        return np.asarray(reduce(function, arrays))
+
+
+def _reduce_type(
+    x: TensorType, *, axes: Axes, op: str, result: Any, shared: bool = False
+) -> TensorType:
+    _count_devices(axes)
+    _check_reduction(x, op)
+    return x
+
+
+def _reduce(
+    mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType, shared: bool = False
+) -> list[Array]:
+    return _exchange_groups(
+        mesh, parts, axes, lambda arrays: [reduce_arrays(arrays, op)] * len(arrays)
+    )
+
+
+all_reduce = define_op(
+    "all-reduce",
+    type=_reduce_type,
+    factors=_factors,
+    exchange=_reduce,
+    batch=shift_dims(),
+    vjp=all_reduce_vjp,
+    vma=alike,
+    collective=True,
+    spmd=True,
+)
+"""`all-reduce(x, axes, op)`: every device gets the reduction of all operands.
+
+`shared` only affects gradients: the result counts as one value that all devices share instead of
+one value per device (see `shardir.passes.autodiff.varying`).
+"""
+
+
+def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
+    ANY_DTYPE.check(x)
+    return _resize(x, dim, x.shape[check_dim(x, dim)] * _count_devices(axes))
+
+
+def _gather(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
+    return _exchange_groups(
+        mesh, parts, axes, lambda arrays: [np.concatenate(arrays, dim)] * len(arrays)
+    )
+
+
+all_gather = define_op(
+    "all-gather",
+    type=_gather_type,
+    factors=_factors,
+    exchange=_gather,
+    batch=shift_dims("dim"),
+    vjp=all_gather_vjp,
+    vma=exchange_varying,
+    collective=True,
+    spmd=True,
+)
+"""`all-gather(x, dim, axes)`: every device gets all shards, concatenated along `dim`."""
+
+
+def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
+    return _split_type(x, dim, _count_devices(axes))
+
+
+def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
+    made: dict[tuple[int, int], Array] = {}
+    results = []
+    for (array,), place in zip(parts, device_positions(mesh, axes).tolist(), strict=True):
+        key = (id(array), place)
+        if key not in made:
+            made[key] = split_array(array, dim, count_positions(axes))[place]
+        results.append(made[key])
+    return results
+
+
+def split_array(array: Array, dim: int, count: int) -> list[Array]:
+    """Return an array split along a dimension."""
+    return np.split(array, count, axis=dim)
+
+
+all_slice = define_op(
+    "all-slice",
+    type=_slice_type,
+    exchange=_slice,
+    batch=shift_dims("dim"),
+    vma=exchange_varying,
+    spmd=True,
+)
+"""`all-slice(x, dim, axes)`: every device keeps its own shard of a replicated operand."""
+
+
+def _reduce_scatter_type(
+    x: TensorType, *, dim: int, axes: Axes, op: str, result: Any
+) -> TensorType:
+    _check_reduction(x, op)
+    return _split_type(x, dim, _count_devices(axes))
+
+
+def _reduce_scatter(
+    mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, op: str, result: TensorType
+) -> list[Array]:
+    return _exchange_groups(
+        mesh, parts, axes, lambda arrays: split_array(reduce_arrays(arrays, op), dim, len(arrays))
+    )
+
+
+reduce_scatter = define_op(
+    "reduce-scatter",
+    type=_reduce_scatter_type,
+    factors=_factors,
+    exchange=_reduce_scatter,
+    batch=shift_dims("dim"),
+    vjp=reduce_scatter_vjp,
+    vma=exchange_varying,
+    collective=True,
+    spmd=True,
+)
+"""`reduce-scatter(x, dim, axes, op)`: every device gets its shard of the reduction."""
+
+
+def _all_to_all_type(
+    x: TensorType, *, split: int, concat: int, axes: Axes, result: Any
+) -> TensorType:
+    if split == concat:
+        raise TypeError(f"split and concat are both {split}; they are different dimensions")
+    count = _count_devices(axes)
+    cut = _split_type(x, split, count, "split")
+    return _resize(cut, concat, x.shape[check_dim(x, concat, "concat")] * count)
+
+
+def _all_to_all(
+    mesh: Mesh, parts: Parts, *, split: int, concat: int, axes: Axes, result: TensorType
+) -> list[Array]:
+    def turn(arrays: list[Array]) -> list[Array]:
+        rows = [split_array(array, split, len(arrays)) for array in arrays]
+        return [np.concatenate(column, concat) for column in zip(*rows, strict=True)]
+
+    return _exchange_groups(mesh, parts, axes, turn)
+
+
+all_to_all = define_op(
+    "all-to-all",
+    type=_all_to_all_type,
+    factors=_factors,
+    exchange=_all_to_all,
+    batch=shift_dims("split", "concat"),
+    vjp=all_to_all_vjp,
+    vma=exchange_varying,
+    collective=True,
+    spmd=True,
+)
+"""`all-to-all(x, split, concat, axes)`: moves the sharding from `concat` to `split`."""
+
+
+def _permute_type(
+    x: TensorType,
+    *,
+    result: Any,
+    source: Axes = (),
+    target: Axes = (),
+    axes: Axes = (),
+    pairs: Pairs = (),
+) -> TensorType:
+    ANY_DTYPE.check(x)
+    if not axes:
+        if _count_devices(source, "source") != _count_devices(target, "target"):
+            raise TypeError(
+                f"source={format_list(source)} and target={format_list(target)} differ in number of devices"
+            )
+        return x
+    count = _count_devices(axes)
+    for column, what in ((0, "sends"), (1, "receives")):
+        places = [pair[column] for pair in pairs]
+        if any(not 0 <= place < count for place in places):
+            raise TypeError(
+                f"pairs={format_list(pairs)} leave the {count} positions along {format_list(axes)}"
+            )
+        if len(set(places)) < len(places):
+            raise TypeError(f"pairs={format_list(pairs)} hold a position that {what} twice")
+    return x
+
+
+def _permute(
+    mesh: Mesh,
+    parts: Parts,
+    *,
+    result: TensorType,
+    source: Axes = (),
+    target: Axes = (),
+    axes: Axes = (),
+    pairs: Pairs = (),
+) -> list[Array]:
+    if not axes:
+        return [parts[sender][0] for sender in permute_senders(mesh, source, target).tolist()]
+    sender_of = {target: source for source, target in pairs}
+    zeros = np.zeros(result.shape, result.numpy)
+
+    def move(arrays: list[Array]) -> list[Array]:
+        places = range(len(arrays))
+        return [arrays[sender_of[p]] if p in sender_of else zeros for p in places]
+
+    return _exchange_groups(mesh, parts, axes, move)
+
+
+collective_permute = define_op(
+    "collective-permute",
+    type=_permute_type,
+    factors=_factors,
+    exchange=_permute,
+    batch=shift_dims(),
+    vjp=collective_permute_vjp,
+    vma=exchange_varying,
+    collective=True,
+    spmd=True,
+)
+"""`collective-permute(x, source, target)`: moves the shard at position c along `source` to position
+c along `target`. `collective-permute(x, axes, pairs)`: moves the array between positions along
+`axes` for each (from, to) of `pairs`; other receivers get zeros.
+"""
+
+
+def _axis_index_type(*, axes: Axes, result: Any) -> TensorType:
+    _count_devices(axes)
+    return TensorType((), "i32")
+
+
+def _axis_index(mesh: Mesh, parts: Parts, *, axes: Axes, result: TensorType) -> list[Array]:
+    numbers = [np.asarray(i, np.int32) for i in range(count_positions(axes))]
+    return [numbers[place] for place in device_positions(mesh, axes).tolist()]
+
+
+axis_index = define_op(
+    "axis-index", type=_axis_index_type, exchange=_axis_index, vma=exchange_varying, spmd=True
+)
+"""`axis-index(axes)`: the device's position along `axes`."""

@@ -1,0 +1,72 @@
+"""Batching of convolutions.
+
+A convolution has no free dimension, so the batch dimension is merged into an existing one: into the
+batch if only the operand is batched, into the output features if only the filter is, and into the
+groups if both are.
+"""
+
+from typing import Any
+
+from shardir.ir.module import Value
+from shardir.op_rules.batching import BatchedOp
+from shardir.ops.contraction.convolution_factors import parse_dims
+
+
+def convolution_batch(
+    b: Any,
+    many: BatchedOp,
+    x: Value,
+    w: Value,
+    *,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+    **attrs: Any,
+) -> Value:
+    made: Value
+    if many.size == 0:
+        made = b.full(0, many.stated)
+        return made
+    of, by, to = parse_dims(dims)
+    parts = groups * batch_groups
+    dim, outer = to.second, 1
+    if many.batched == (True, False):
+        x = _merge_dim(b, x, of.first, batch_groups)
+        dim = to.first
+    elif many.batched == (False, True):
+        w = _merge_dim(b, w, by.second, parts)
+        outer = parts
+    else:
+        w = _merge_dim(b, w, by.second)
+        if batch_groups == 1:
+            x, groups = _merge_dim(b, x, of.second), groups * many.size
+        else:
+            x, batch_groups = _merge_dim(b, x, of.first), batch_groups * many.size
+    made = b.convolution(
+        x, w, result=many.stated, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
+    )
+    return _unmerge_dim(b, made, dim, many.size, outer)
+
+
+def _merge_dim(b: Any, x: Value, dim: int, outer: int = 1) -> Value:
+    """Return `x` with its first dimension merged into `dim`, within each of `outer` groups."""
+    size, *shape = x.type.shape
+    inner = shape[dim] // outer
+    apart = (size, *shape[:dim], outer, inner, *shape[dim + 1 :])
+    perm = (*range(1, dim + 2), 0, *range(dim + 2, len(apart)))
+    moved = b.transpose(b.reshape(x, result=x.type.with_shape(apart)), perm=perm)
+    whole = (*shape[:dim], outer * size * inner, *shape[dim + 1 :])
+    merged: Value = b.reshape(moved, result=x.type.with_shape(whole))
+    return merged
+
+
+def _unmerge_dim(b: Any, y: Value, dim: int, size: int, outer: int) -> Value:
+    """Undo `_merge_dim`."""
+    shape = y.type.shape
+    inner = shape[dim] // (outer * size)
+    apart = (*shape[:dim], outer, size, inner, *shape[dim + 1 :])
+    perm = (dim + 1, *(d for d in range(len(apart)) if d != dim + 1))
+    moved = b.transpose(b.reshape(y, result=y.type.with_shape(apart)), perm=perm)
+    whole = (size, *shape[:dim], outer * inner, *shape[dim + 1 :])
+    taken: Value = b.reshape(moved, result=y.type.with_shape(whole))
+    return taken

@@ -1,0 +1,126 @@
+"""Regions with derivative rules: checkpoint, custom JVP and custom VJP.
+
+Each operation applies its first block to the operands. The rest of it concerns derivatives only, so
+it is removed from programs that will not be differentiated (`shardir.passes.simplify.inline`). A rule is a
+function of the user, which is traced when a derivative needs it; `rule` is its name. A traced rule
+is stored in blocks of the operation, which text can also contain.
+
+The last `closed` operands are values that the first block captured; they have no tangents.
+"""
+
+from shardir.ir.module import Block, DataFlowEdge, Op
+from shardir.ir.operation import define_op
+from shardir.ir.types import INEXACT, TensorType
+
+Types = tuple[TensorType, ...]
+
+
+def _format_types(types: Types) -> str:
+    return ", ".join(map(str, types))
+
+
+def _primal_types(operands: Types, blocks: tuple[Block, ...]) -> Types:
+    """Return the types of the results of the first block."""
+    takes = tuple(value.type for value in blocks[0].params)
+    if takes != operands:
+        raise TypeError(
+            f"its block takes ({_format_types(takes)}), wanted ({_format_types(operands)})"
+        )
+    return tuple(value.type for value in blocks[0].returns)
+
+
+def _check_types(what: str, values: tuple[TensorType, ...], wanted: Types) -> None:
+    if values != wanted:
+        raise TypeError(f"{what} ({_format_types(values)}), wanted ({_format_types(wanted)})")
+
+
+def _checkpoint_type(
+    *operands: TensorType,
+    result: object,
+    blocks: tuple[Block, ...],
+    save: tuple[str, ...] = (),
+    barrier: bool = True,
+    batching: str = "",
+) -> Types:
+    if len(blocks) != 1:
+        raise TypeError(f"has one block, got {len(blocks)}")
+    return _primal_types(operands, blocks)
+
+
+def block_edges(op: Op) -> tuple[DataFlowEdge, ...]:
+    """Return the data flow edges of an operation that runs its first block once."""
+    block = op.blocks[0]
+    given = [
+        DataFlowEdge((x,), (param,)) for x, param in zip(op.operands, block.params, strict=True)
+    ]
+    made = [
+        DataFlowEdge((y,), (result,)) for y, result in zip(block.returns, op.results, strict=True)
+    ]
+    return (*given, *made)
+
+
+checkpoint = define_op("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)
+"""The block; its gradient recomputes its intermediate values except those that `save` names.
+
+`save` contains `all_values`, `dots`, `dots-without-batch`, `name=...` for a name of
+`checkpoint-name`, `unnamed`, or the name of a user's policy. Without `barrier` the compiler may
+merge the recomputation with the original computation. `batching` names a user's function that
+defines how the block is batched; without it, or with only its name, batching follows from the
+block.
+"""
+
+
+def _differentiable(types: Types) -> Types:
+    return tuple(type for type in types if type.dtype in INEXACT)
+
+
+def _custom_jvp_type(
+    *operands: TensorType, result: object, blocks: tuple[Block, ...], rule: str, closed: int = 0
+) -> Types:
+    if len(blocks) > 2:
+        raise TypeError(f"has one block and one for its rule, got {len(blocks)}")
+    results = _primal_types(operands, blocks)
+    if len(blocks) == 2:
+        takes = tuple(value.type for value in blocks[1].params)
+        gives = tuple(value.type for value in blocks[1].returns)
+        moving = _differentiable(operands[: len(operands) - closed])
+        _check_types("its rule takes", takes, (*operands, *moving))
+        _check_types("its rule gives", gives, (*results, *_differentiable(results)))
+    return results
+
+
+custom_jvp = define_op("custom-jvp", type=_custom_jvp_type, edges=block_edges, blocks=-1)
+"""The first block; the second is (operands..., tangents...) -> (results..., tangents...).
+
+Operands that are not floating-point or complex, or that are captured, have no tangent.
+"""
+
+
+def _custom_vjp_type(
+    *operands: TensorType, result: object, blocks: tuple[Block, ...], rule: str, closed: int = 0
+) -> Types:
+    if len(blocks) not in (1, 3):
+        raise TypeError(f"has one block and two for its rule, got {len(blocks)}")
+    results = _primal_types(operands, blocks)
+    if len(blocks) == 3:
+        ahead, back = blocks[1:]
+        count = len(operands) - closed
+        takes = tuple(value.type for value in ahead.params)
+        gives = tuple(value.type for value in ahead.returns)
+        _check_types("its forward rule takes", takes, operands)
+        _check_types("its forward rule gives", gives[: len(results)], results)
+        wanted = (*gives[len(results) :], *_differentiable(results), *operands[count:])
+        _check_types("its backward rule takes", tuple(value.type for value in back.params), wanted)
+        gradients = tuple(value.type for value in back.returns)
+        _check_types("its backward rule gives", gradients, _differentiable(operands[:count]))
+    return results
+
+
+custom_vjp = define_op("custom-vjp", type=_custom_vjp_type, edges=block_edges, blocks=-1)
+"""The first block; the second is (operands...) -> (results..., residuals...), and the third is
+(residuals..., cotangents..., closed...) -> (gradients...).
+
+Values that are not floating-point or complex have no cotangent and no gradient.
+"""
+
+REGIONS = (checkpoint, custom_jvp, custom_vjp)

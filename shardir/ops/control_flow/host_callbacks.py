@@ -1,0 +1,133 @@
+"""Calls from a running program to Python functions of the host program.
+
+Text contains only the name of such a function, so a program that was parsed from text cannot run
+it. With `batch` leading dimensions, a function is called once per position along them.
+"""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import InterpretError, VectorizeError
+from shardir.ir.host_function import host_function_of
+from shardir.ir.operation import OpSpec, define_op
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import BatchedOp
+from shardir.op_rules.factors import FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import Partitioning, all_factors
+
+VMAP_METHODS = ("none", "sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
+"""The methods of calling a function under `vmap`; `none` refuses it.
+
+They do not apply to devices: `merge-devices` increments `batch` whatever the method is.
+"""
+
+
+def _type(
+    *xs: TensorType, result: Any, function: str, batch: int = 0, method: str = "sequential"
+) -> Any:
+    if method not in VMAP_METHODS:
+        raise TypeError(f"method={method} is not one of {', '.join(VMAP_METHODS)}")
+    for x in xs:
+        if x.rank < batch:
+            raise TypeError(f"is called along {batch} dimensions, but {x} has fewer")
+    return () if result is None else result
+
+
+def _call(
+    *arrays: Any, result: Any, function: str, batch: int = 0, method: str = "sequential"
+) -> Any:
+    called = host_function_of(function)
+    if called is None:
+        raise InterpretError(
+            f"{function!r} is a function of the program that this text came from, and only its "
+            "name is known; run the program where it was traced"
+        )
+    types = (result,) if isinstance(result, TensorType) else tuple(result)
+    if not batch:
+        made = _check_results(function, called(*arrays), types)
+    else:
+        sizes = arrays[0].shape[:batch] if arrays else types[0].shape[:batch]
+        made = tuple(np.empty(type.shape, type.numpy) for type in types)
+        inner = tuple(type.with_shape(type.shape[batch:]) for type in types)
+        for at in product(*map(range, sizes)):
+            parts = _check_results(function, called(*(x[at] for x in arrays)), inner)
+            for whole, part in zip(made, parts, strict=True):
+                whole[at] = part
+    return made[0] if isinstance(result, TensorType) else made
+
+
+def _check_results(name: str, made: Any, types: tuple[TensorType, ...]) -> tuple[Any, ...]:
+    given = () if not types else tuple(made)
+    if len(given) != len(types):
+        raise InterpretError(
+            f"{name} returned {len(given)} arrays, and it is to return {len(types)}"
+        )
+    arrays = tuple(np.asarray(x) for x in given)
+    for array, type in zip(arrays, types, strict=True):
+        if array.shape != type.shape or array.dtype != type.numpy:
+            raise InterpretError(
+                f"{name} returned {array.dtype}{list(array.shape)}, and it is to return {type}; "
+                "convert it, or declare what it returns"
+            )
+    return arrays
+
+
+def _batch(b: Any, many: BatchedOp, *xs: Any, **attrs: Any) -> Any:
+    method = attrs.get("method", "sequential")
+    if method == "none":
+        raise VectorizeError(
+            f"{attrs['function']} is called with one example at a time; state with vmap_method= "
+            "how it is to be called: 'sequential', 'expand_dims' or 'broadcast_all'"
+        )
+    if method == "expand_dims":
+        pairs = zip(xs, many.batched, strict=True)
+        given = [
+            x if has else b.reshape(x, result=x.type.with_shape((1, *x.type.shape)))
+            for x, has in pairs
+        ]
+    elif method == "legacy_vectorized":
+        given = list(xs)
+    else:
+        given = list(many.all(b, xs))
+    if method == "sequential":
+        attrs["batch"] = attrs.get("batch", 0) + 1
+    return b.emit(many.op.spec, *given, result=many.stated, **attrs)
+
+
+def _define(name: str, **more: Any) -> OpSpec:
+    return define_op(name, type=_type, reference=_call, batch=_batch, **more)
+
+
+callback = _define("callback", effect=True)
+"""Call `function(operands...)` exactly once and in program order, for its results or its side
+effects.
+"""
+
+pure_callback = _define("pure-callback")
+"""Call `function(operands...)`, which has no side effects, any number of times."""
+
+
+def _no_result_type(x: TensorType, *, function: str, result: Any) -> tuple[TensorType, ...]:
+    return ()
+
+
+def _operand_factors(x: TensorType, *, function: str, result: Any) -> FactorRule:
+    return RuleBuilder([x.shape], []).add_pointwise(x.shape).build()
+
+
+def _inspect_batch(b: Any, many: BatchedOp, x: Any, *, function: str) -> Any:
+    return b.inspect_sharding(x, function=function)
+
+
+inspect_sharding = define_op(
+    "inspect-sharding",
+    type=_no_result_type,
+    factors=_operand_factors,
+    reference=lambda x, *, function, result: (),
+    batch=_inspect_batch,
+    partition=Partitioning(cuts=all_factors),
+    effect=True,
+)
+"""Call `function` with the sharding of `x` after compilation."""

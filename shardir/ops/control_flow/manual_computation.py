@@ -1,0 +1,158 @@
+"""Per-device computations inside global programs.
+
+`shard_map` and `pmap` become a `manual_computation`: along its manual axes every device runs the
+body on its own shard and communicates with collectives; along all other (free) axes, the body is a
+program over global values that the compiler partitions.
+
+The body receives all values as operands, since only operands state their sharding; it captures no
+values of enclosing blocks. The values inside are local along the manual axes, and their shardings
+use only the free axes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from shardir.ir.module import Block, Value
+from shardir.ir.operation import Symbol, define_op
+from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
+from shardir.ir.sub_axes import append_axis
+from shardir.ir.types import TensorType
+from shardir.op_rules.factors import pointwise_rule
+from shardir.op_rules.tangents import linear_tangent
+from shardir.op_rules.vma import make_varying
+from shardir.ops.type_checks import format_list
+
+ManualDimAxes = tuple[Axes, ...]
+"""The manual axes that shard each dimension of a tensor; they precede the free axes."""
+
+
+def _shard_counts(type: TensorType, cuts: object, axes: Axes, word: str) -> list[int]:
+    """Return the number of shards along the manual axes for each dimension, after validation."""
+    if not isinstance(cuts, tuple) or not all(isinstance(dim, tuple) for dim in cuts):
+        raise TypeError(f"{word} has a list of mesh axes for each dimension of {type}")
+    if len(cuts) != type.rank:
+        raise TypeError(f"{word} lists {len(cuts)} dimensions for {type}")
+    used = [axis for dim in cuts for axis in dim]
+    for i, axis in enumerate(used):
+        if not isinstance(axis, Axis) or not any(manual.contains(axis) for manual in axes):
+            name = axis.name if isinstance(axis, Axis) else axis
+            raise TypeError(
+                f"{word} shards {type} along {name!r}, which is not in axes={format_list(axes)}"
+            )
+        if any(axis.overlaps(other) for other in used[:i]):
+            raise TypeError(f"{word} shards {type} along {axis.name!r} twice")
+    return [count_positions(dim) for dim in cuts]
+
+
+def manual_local_type(
+    type: TensorType, cuts: ManualDimAxes, axes: Axes, word: str = "in_axes"
+) -> TensorType:
+    """Return the local type of a tensor that is sharded by `cuts` along the manual `axes`.
+
+    Raises `TypeError`, which names `word`, unless the sharding uses these axes and divides the
+    tensor.
+    """
+    pieces = _shard_counts(type, cuts, axes, word)
+    for dim, (size, count) in enumerate(zip(type.shape, pieces, strict=True)):
+        if size % count:
+            raise TypeError(
+                f"{word} splits dimension {dim} of {type} into {count} shards, which do not "
+                "divide it"
+            )
+    return type.with_shape([n // count for n, count in zip(type.shape, pieces, strict=True)])
+
+
+def manual_global_type(type: TensorType, cuts: ManualDimAxes, axes: Axes) -> TensorType:
+    """Return the global type of a tensor given the type of a local shard."""
+    pieces = _shard_counts(type, cuts, axes, "out_axes")
+    return type.with_shape([n * count for n, count in zip(type.shape, pieces, strict=True)])
+
+
+def _type(
+    *xs: TensorType,
+    result: object,
+    blocks: tuple[Block, ...],
+    axes: Axes,
+    in_axes: tuple[ManualDimAxes, ...],
+    out_axes: tuple[ManualDimAxes, ...],
+    check_vma: bool = True,
+) -> tuple[TensorType, ...]:
+    if len(blocks) != 1:
+        raise TypeError(f"has one block, got {len(blocks)}")
+    for i, axis in enumerate(axes):
+        if not isinstance(axis, Axis):
+            raise TypeError(f"axes={format_list(axes)} holds {axis!r}, which is not a mesh axis")
+        if any(axis.overlaps(other) for other in axes[:i]):
+            raise TypeError(f"axes={format_list(axes)} uses a part of {axis.name!r} twice")
+    (body,) = blocks
+    if len(in_axes) != len(xs):
+        raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
+    if len(out_axes) != len(body.returns):
+        raise TypeError(f"out_axes lists {len(out_axes)} results, not {len(body.returns)}")
+    wanted = [manual_local_type(x, cuts, axes) for x, cuts in zip(xs, in_axes, strict=True)]
+    params = [param.type for param in body.params]
+    if params != wanted:
+        raise TypeError(
+            f"its body takes ({_format_types(params)}), wanted ({_format_types(wanted)})"
+        )
+    returned = (value.type for value in body.returns)
+    return tuple(
+        manual_global_type(type, cuts, axes) for type, cuts in zip(returned, out_axes, strict=True)
+    )
+
+
+def _format_types(types: Sequence[TensorType]) -> str:
+    return ", ".join(map(str, types))
+
+
+def add_manual_axes(free: Sharding, cuts: ManualDimAxes) -> Sharding:
+    """Return the sharding of a global tensor from that of its shards along the free axes."""
+    dims = []
+    for dim, manual in zip(free.dims, cuts, strict=True):
+        axes: Axes = ()
+        for axis in (*manual, *dim.axes):
+            axes = append_axis(axes, axis)
+        dims.append(replace(dim, axes=axes))
+    return replace(free, dims=tuple(dims))
+
+
+manual_computation = define_op("manual_computation", type=_type, blocks=1)
+"""The body applied to the shards of the operands given by `in_axes` along the manual `axes`; the
+results of the devices are shards of the results given by `out_axes`.
+
+Both state, for each operand or result and each of its dimensions, the manual axes that shard it,
+before all other axes. A value that is not sharded along a manual axis is equal on all devices along
+it.
+
+`check_vma` only affects derivatives. If it is true, a value of the body varies along the manual
+axes that follow from its computation (see `shardir.op_rules.vma`). If it is false, every value
+varies along all of them.
+"""
+
+
+def _vary_type(x: TensorType, *, axes: Axes, result: object) -> TensorType:
+    return x
+
+
+def _vary_vjp(b: Any, g: Value, x: Value, y: Value, *, axes: Axes) -> Any:
+    return (b.all_reduce(g, axes=axes, op=Symbol("add"), shared=True),)
+
+
+vary = define_op(
+    "vary",
+    type=_vary_type,
+    factors=lambda x, *, result, axes: pointwise_rule([x.shape], [result.shape]),
+    reference=lambda x, *, result, axes: x,
+    vjp=_vary_vjp,
+    jvp=linear_tangent,
+    vma=make_varying,
+    elementwise=True,
+    spmd=True,
+)
+"""The operand, marked as varying along the axes.
+
+It does not change values and is removed before partitioning. It exists for derivatives: it is the
+identity forward, and in reverse a sum over the devices, because the cotangents of a shared value
+are added where each device starts to use it separately. See `shardir.passes.autodiff.varying`.
+"""

@@ -1,0 +1,81 @@
+"""Bitcasts: the bits of elements reinterpreted as another element type."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import define_op
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.ops.elementwise.elementwise import zero_vjp
+from shardir.ops.type_checks import require_result_type
+
+
+def _type(x: TensorType, *, result: TensorType | None) -> TensorType:
+    to = require_result_type(result)
+    if x == to:
+        return to
+    for type in (x, to):
+        if type.dtype == "bool" or type.dtype in ("c64", "c128"):
+            raise TypeError(f"cannot reinterpret the bits of {type}; it takes integers and floats")
+    if (x.dtype, to.dtype) == ("u64", "u32"):
+        raise TypeError(
+            f"cannot reinterpret {x} as {to}, because a key is stored as u64 but has its words in "
+            "another order; bitcast it to i64 first"
+        )
+    if "key" in (x.dtype, to.dtype) and {x.dtype, to.dtype} != {"key", "u32"}:
+        raise TypeError(f"reinterprets a key only as u32[..., 2], not {x} as {to}")
+    if _bitcast_shape(x, to.dtype) != to.shape:
+        raise TypeError(
+            f"cannot reinterpret {x} as {to}; another width adds or removes a last dimension"
+        )
+    return to
+
+
+def _bitcast_shape(x: TensorType, dtype: str) -> tuple[int, ...] | None:
+    """Return the shape of `x` as another element type, or `None` if there is none."""
+    old, new = x.numpy.itemsize, TensorType((), dtype).numpy.itemsize
+    if old == new:
+        return x.shape
+    if old > new:
+        return (*x.shape, old // new)
+    return x.shape[:-1] if x.shape[-1:] == (new // old,) else None
+
+
+def _factors(x: TensorType, *, result: TensorType) -> FactorRule:
+    """Return a pointwise rule in which the dimension of element parts needs replication."""
+    builder = RuleBuilder([x.shape], [result.shape])
+    for d in range(min(x.rank, result.rank)):
+        builder.add([d], [d], x.shape[d])
+    if x.rank < result.rank:
+        builder.add([None], [x.rank], result.shape[-1], FactorKind.REPLICATE)
+    elif result.rank < x.rank:
+        builder.add([result.rank], [None], x.shape[-1], FactorKind.REPLICATE)
+    return builder.build()
+
+
+def _reference(x: Any, *, result: TensorType) -> Any:
+    x = np.asarray(x, order="C")  # In contrast to ascontiguousarray, asarray keeps rank 0.
+    if result.rank > x.ndim:
+        parts = x[..., None].view(result.numpy)
+        is_key = x.dtype == np.uint64 and result.dtype == "u32"
+        return parts[..., ::-1] if is_key else parts
+    if result.dtype == "key":
+        x = np.ascontiguousarray(x[..., ::-1])
+    return x.view(result.numpy).reshape(result.shape)
+
+
+bitcast = define_op(
+    "bitcast",
+    type=_type,
+    factors=_factors,
+    reference=_reference,
+    batch=shift_dims(),
+    vjp=zero_vjp,
+)
+"""The same bits as another element type.
+
+A narrower element type adds a last dimension of the parts, lowest first; a wider one removes it. A
+key corresponds to its two words, u32[..., 2], highest first.
+"""

@@ -1,0 +1,383 @@
+"""Elementwise operations, declared in tables.
+
+Each row has the name, the accepted operands, the NumPy function, and the cotangents of the operands
+as a formula over the cotangent, the operands and the result (without a formula, the derivative is
+zero). Cotangents of complex values follow JAX: the cotangent g of z pairs with dz as Re(g * dz), so
+that a holomorphic function multiplies by its derivative without conjugation.
+"""
+
+from collections.abc import Callable
+from math import log as log_of
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import OpSpec, define_op
+from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, TensorType
+from shardir.op_rules.factors import FactorRule, pointwise_rule
+from shardir.op_rules.tangents import TangentRule, linear_tangent
+from shardir.ops.elementwise import numerics, special
+from shardir.ops.elementwise.term import Term, vjp_from_formula
+from shardir.ops.type_checks import (
+    ANY_DTYPE,
+    ARITHMETIC,
+    BITS,
+    COMPLEX_ONLY,
+    COMPLEX_PART,
+    FLOAT,
+    INEXACT,
+    INTEGER,
+    NUMERIC,
+    ORDERED,
+    REAL,
+    DtypeDomain,
+    common_type,
+    require_result_type,
+)
+
+LN2 = log_of(2)
+
+
+def _same_type(x: TensorType) -> TensorType:
+    return x
+
+
+def _bool_type(x: TensorType) -> TensorType:
+    return x.with_dtype("bool")
+
+
+def _real_type(x: TensorType) -> TensorType:
+    return x.with_dtype(REAL_OF.get(x.dtype, x.dtype))
+
+
+def _complex_type(x: TensorType) -> TensorType:
+    return x.with_dtype(COMPLEX_OF[x.dtype])
+
+
+def _factors(*operands: TensorType, result: TensorType, **attrs: Any) -> FactorRule:
+    return pointwise_rule([x.shape for x in operands], [result.shape])
+
+
+def zero_vjp(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
+    """Return no cotangents: the vjp of a piecewise constant operation."""
+    return (None,) * (len(values) - 1)
+
+
+def _define_elementwise(
+    arity: int,
+    name: str,
+    takes: DtypeDomain,
+    numpy: Callable[..., Any],
+    cotangents: Callable[..., Any] | None = None,
+    to: Callable[[TensorType], TensorType] = _same_type,
+    jvp: TangentRule | None = None,
+    linear: tuple[tuple[int, ...], ...] | None = None,
+) -> OpSpec:
+    """Declare an operation on operands of one type, which determines the result type."""
+    compute = numerics.compute_in_f32(numpy)
+
+    def type(*operands: TensorType, result: TensorType | None) -> TensorType:
+        if len(operands) != arity:
+            raise TypeError(f"takes {arity} operand{'s' * (arity > 1)}, got {len(operands)}")
+        takes.check(*operands)
+        return to(common_type(*operands))
+
+    def reference(*operands: Any, result: TensorType) -> Any:
+        with np.errstate(all="ignore"):
+            return numerics.round_to(compute(*operands), result.numpy)
+
+    vjp = vjp_from_formula(cotangents) if cotangents else zero_vjp
+    return define_op(
+        name,
+        type=type,
+        factors=_factors,
+        reference=reference,
+        vjp=vjp,
+        jvp=jvp,
+        linear=linear,
+        elementwise=True,
+    )
+
+
+def define_unary(name: str, *row: Any, **more: Any) -> OpSpec:
+    return _define_elementwise(1, name, *row, **more)
+
+
+def define_binary(name: str, *row: Any, **more: Any) -> OpSpec:
+    return _define_elementwise(2, name, *row, **more)
+
+
+def _is_complex(x: Term) -> bool:
+    return x.value.type.dtype in COMPLEX
+
+
+def _abs(g: Term, x: Term, y: Term) -> Term:
+    return g.complex(0) * x.sign().conj() if _is_complex(x) else g.where(x.ge(0), -g)
+
+
+def _sign(g: Term, x: Term, y: Term) -> Any:
+    if not _is_complex(x):
+        return (None,)
+    size = x.abs()
+    # The phase does not change at 0, where the sign is 0.
+    turn = (g * y).imag() / size.where(size.ne(0), 1)
+    return turn.full(0).complex(turn) * y.conj()
+
+
+def _pow(g: Term, x: Term, y: Term, z: Term) -> Any:
+    """Return cotangents that are finite where possible: 0 for `x` if x = y = 0, and 0 for `y` if x
+    = 0 (as in JAX).
+
+    For y = 0 and any other x the cotangent of `x` is a product that equals 0 but has nonzero
+    derivatives.
+    """
+    flat = y.eq(0).and_(x.eq(0))
+    derivative = (y * x.pow((y - 1).where(flat.not_(), 1))).where(flat.not_(), 0)
+    return g * derivative, g * (x.where(x.ne(0), 1).log() * z)
+
+
+def _atan2(g: Term, y: Term, x: Term, z: Term) -> Any:
+    part = g / (x * x + y * y)
+    return part * x, -(part * y)
+
+
+def _div(g: Term, x: Term, y: Term, z: Term) -> Any:
+    part = g / y
+    return part, -(part * z)
+
+
+def _maximum(g: Term, x: Term, y: Term, z: Term) -> Any:
+    """Return the cotangent for the larger operand; equal operands get half each."""
+    draw = (g * 0.5).where(x.eq(y), 0)
+    return g.where(x.gt(y), draw), g.where(y.gt(x), draw)
+
+
+def _minimum(g: Term, x: Term, y: Term, z: Term) -> Any:
+    draw = (g * 0.5).where(x.eq(y), 0)
+    return g.where(x.lt(y), draw), g.where(y.lt(x), draw)
+
+
+# fmt: off
+neg       = define_unary("neg",       NUMERIC,  np.negative,       lambda g, x, y: -g, linear=((0,),))
+abs_      = define_unary("abs",       NUMERIC,  np.abs,            _abs, _real_type)
+sign      = define_unary("sign",      NUMERIC,  numerics.sign,     _sign)
+floor     = define_unary("floor",     FLOAT,   np.floor)
+ceil      = define_unary("ceil",      FLOAT,   np.ceil)
+round_    = define_unary("round",     FLOAT,   np.rint)
+exp       = define_unary("exp",       INEXACT, np.exp,            lambda g, x, y: g * y)
+exp2      = define_unary("exp2",      INEXACT, np.exp2,           lambda g, x, y: g * (y * LN2))
+expm1     = define_unary("expm1",     INEXACT, numerics.expm1,    lambda g, x, y: g * (y + 1))
+log       = define_unary("log",       INEXACT, np.log,            lambda g, x, y: g / x)
+log2      = define_unary("log2",      INEXACT, np.log2,           lambda g, x, y: g / (x * LN2))
+log1p     = define_unary("log1p",     INEXACT, np.log1p,          lambda g, x, y: g / (x + 1))
+sqrt      = define_unary("sqrt",      INEXACT, np.sqrt,           lambda g, x, y: g * 0.5 / y)
+rsqrt     = define_unary("rsqrt",     INEXACT, numerics.rsqrt,    lambda g, x, y: g * -0.5 * (y / x))
+cbrt      = define_unary("cbrt",      FLOAT,   np.cbrt,           lambda g, x, y: g / (y * y * 3))
+sin       = define_unary("sin",       INEXACT, np.sin,            lambda g, x, y: g * x.cos())
+cos       = define_unary("cos",       INEXACT, np.cos,            lambda g, x, y: -(g * x.sin()))
+tan       = define_unary("tan",       INEXACT, np.tan,            lambda g, x, y: g * (y * y + 1))
+asin      = define_unary("asin",      INEXACT, np.arcsin,         lambda g, x, y: g * (1 - x * x).rsqrt())
+acos      = define_unary("acos",      INEXACT, np.arccos,         lambda g, x, y: -g * (1 - x * x).rsqrt())
+atan      = define_unary("atan",      INEXACT, np.arctan,         lambda g, x, y: g / (x * x + 1))
+sinh      = define_unary("sinh",      INEXACT, np.sinh,           lambda g, x, y: g * x.cosh())
+cosh      = define_unary("cosh",      INEXACT, np.cosh,           lambda g, x, y: g * x.sinh())
+tanh      = define_unary("tanh",      INEXACT, np.tanh,           lambda g, x, y: g * (1 - y * y))
+asinh     = define_unary("asinh",     INEXACT, np.arcsinh,        lambda g, x, y: g * (x * x + 1).rsqrt())
+acosh     = define_unary("acosh",     INEXACT, np.arccosh,
+                  lambda g, x, y: g * ((x - 1).rsqrt() * (x + 1).rsqrt()))
+atanh     = define_unary("atanh",     INEXACT, np.arctanh,        lambda g, x, y: g / (1 - x * x))
+logistic  = define_unary("logistic",  INEXACT, numerics.logistic, lambda g, x, y: g * (y * (1 - y)))
+erf       = define_unary("erf",       FLOAT,   special.erf,       lambda g, x, y: g * special.erf_derivative(x))
+erfc      = define_unary("erfc",      FLOAT,   special.erfc,      lambda g, x, y: -(g * special.erf_derivative(x)))
+lgamma    = define_unary("lgamma",    FLOAT,   special.lgamma,    lambda g, x, y: g * x.digamma())
+digamma   = define_unary("digamma",   FLOAT,   special.digamma,   lambda g, x, y: g * special.trigamma(x))
+is_finite = define_unary("is_finite", INEXACT, np.isfinite,       None, _bool_type)
+not_      = define_unary("not",       BITS,    np.invert)
+popcnt    = define_unary("popcnt",    INTEGER, numerics.popcnt)
+clz       = define_unary("clz",       INTEGER, numerics.clz)
+real      = define_unary("real",      COMPLEX_ONLY, np.real,      lambda g, x, y: g.complex(0), _real_type,
+                  linear_tangent)
+imag      = define_unary("imag",      COMPLEX_ONLY, np.imag,
+                  lambda g, x, y: g.full(0).complex(-g), _real_type, linear_tangent)
+conj      = define_unary("conj",      COMPLEX_ONLY, np.conj,      lambda g, x, y: g.conj(), _same_type, linear_tangent)
+
+add       = define_binary("add",      ARITHMETIC, np.add,     lambda g, x, y, z: (g, g),
+                   linear=((0, 1),))
+sub       = define_binary("sub",      NUMERIC,  np.subtract,       lambda g, x, y, z: (g, -g),
+                   linear=((0, 1),))
+mul       = define_binary("mul",      ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x),
+                   linear=((0,), (1,)))
+div       = define_binary("div",      NUMERIC,  numerics.divide,   _div, linear=((0,),))
+rem       = define_binary("rem",      REAL,    numerics.remainder,
+                   lambda g, x, y, z: (g, -(g * ((x - z) / y).round())))
+pow_      = define_binary("pow",      NUMERIC,  numerics.power,    _pow)
+atan2     = define_binary("atan2",    FLOAT,   np.arctan2,        _atan2)
+maximum   = define_binary("maximum",  ORDERED, numerics.maximum,  _maximum)
+minimum   = define_binary("minimum",  ORDERED, numerics.minimum,  _minimum)
+and_      = define_binary("and",      BITS,    np.bitwise_and)
+or_       = define_binary("or",       BITS,    np.bitwise_or)
+xor       = define_binary("xor",      BITS,    np.bitwise_xor)
+shift_left             = define_binary("shift_left",             INTEGER, numerics.shift_left)
+shift_right_logical    = define_binary("shift_right_logical",    INTEGER, numerics.shift_right_logical)
+shift_right_arithmetic = define_binary("shift_right_arithmetic", INTEGER, numerics.shift_right_arithmetic)
+complex_  = define_binary("complex",  COMPLEX_PART,    numerics.make_complex,
+                   lambda g, x, y, z: (g.real(), -g.imag()), _complex_type, linear_tangent)
+
+eq        = define_binary("eq",       ANY_DTYPE,     np.equal,          None, _bool_type)
+ne        = define_binary("ne",       ANY_DTYPE,     np.not_equal,      None, _bool_type)
+lt        = define_binary("lt",       ORDERED, np.less,           None, _bool_type)
+le        = define_binary("le",       ORDERED, np.less_equal,     None, _bool_type)
+gt        = define_binary("gt",       ORDERED, np.greater,        None, _bool_type)
+ge        = define_binary("ge",       ORDERED, np.greater_equal,  None, _bool_type)
+# fmt: on
+
+
+def _nextafter_type(x: TensorType, y: TensorType, *, result: TensorType | None) -> TensorType:
+    FLOAT.check(x, y)
+    return common_type(x, y)
+
+
+nextafter = define_op(
+    "nextafter",
+    type=_nextafter_type,
+    factors=_factors,
+    reference=lambda x, y, *, result: np.asarray(np.nextafter(x, y)),
+    vjp=zero_vjp,
+    elementwise=True,
+)
+"""The adjacent floating-point number of `x` in the direction of `y`."""
+
+
+def _select_type(
+    pred: TensorType, x: TensorType, y: TensorType, *, result: TensorType | None
+) -> TensorType:
+    common_type(x, y)
+    if pred.dtype != "bool" or pred.shape not in ((), x.shape):
+        raise TypeError(f"its condition must be bool[] or {_bool_type(x)}, got {pred}")
+    return x
+
+
+def _select_vjp(b: Any, g: Any, pred: Any, x: Any, y: Any, z: Any) -> Any:
+    zero = b.full(0, g.type)
+    return None, b.select(pred, g, zero), b.select(pred, zero, g)
+
+
+def _erf_inv_type(x: TensorType, *, result: TensorType | None, as_xla: bool = False) -> TensorType:
+    FLOAT.check(x)
+    return x
+
+
+def _erf_inv(x: Any, *, result: TensorType, as_xla: bool = False) -> Any:
+    compute = numerics.compute_in_f32(special.erf_inv_xla if as_xla else special.erf_inv)
+    with np.errstate(all="ignore"):
+        return numerics.round_to(compute(x), result.numpy)
+
+
+def _erf_inv_vjp(b: Any, g: Any, x: Any, y: Any, *, as_xla: bool = False) -> Any:
+    return vjp_from_formula(lambda g, x, y: g / special.erf_derivative(y))(b, g, x, y)
+
+
+erf_inv = define_op(
+    "erf_inv",
+    type=_erf_inv_type,
+    factors=_factors,
+    reference=_erf_inv,
+    vjp=_erf_inv_vjp,
+    elementwise=True,
+)
+"""The number whose `erf` is `x`.
+
+`as_xla` selects XLA's short polynomials for f32, whose error approaches 1e-5 near -1 and 1, so that
+normal random numbers equal JAX's bit for bit.
+"""
+
+
+select = define_op(
+    "select",
+    type=_select_type,
+    factors=_factors,
+    reference=lambda pred, x, y, *, result: np.where(pred, x, y),
+    vjp=_select_vjp,
+    jvp=linear_tangent,
+    elementwise=True,
+)
+"""`x` where the condition is true, else `y`; the condition may be a scalar."""
+
+
+def _clamp_type(
+    low: TensorType, x: TensorType, high: TensorType, *, result: TensorType | None
+) -> TensorType:
+    ORDERED.check(x)
+    for name, bound in (("lower", low), ("upper", high)):
+        if bound.dtype != x.dtype or bound.shape not in ((), x.shape):
+            raise TypeError(f"its {name} bound must be {x.with_shape(())} or {x}, got {bound}")
+    return x
+
+
+def _clamp_vjp(b: Any, g: Any, low: Any, x: Any, high: Any, z: Any) -> Any:
+    """Return the cotangents: a bound that exceeds `x` gets it; for equal values no operand does."""
+
+    def whole(bound: Any) -> Any:
+        return bound if bound.type == x.type else b.broadcast(bound, dims=(), result=x.type)
+
+    def sum_to_bound(part: Any, bound: Any) -> Any:
+        if bound.type == x.type:
+            return part
+        return b.sum(part, dims=tuple(range(x.type.rank)))
+
+    zero = b.full(0, g.type)
+    low_bound, high_bound = whole(low), whole(high)
+    inside = b.and_(b.gt(x, low_bound), b.lt(x, high_bound))
+    below, above = b.select(b.gt(low_bound, x), g, zero), b.select(b.lt(high_bound, x), g, zero)
+    return sum_to_bound(below, low), b.select(inside, g, zero), sum_to_bound(above, high)
+
+
+clamp = define_op(
+    "clamp",
+    type=_clamp_type,
+    factors=_factors,
+    reference=lambda low, x, high, *, result: numerics.clamp(low, x, high),
+    vjp=_clamp_vjp,
+    elementwise=True,
+)
+"""minimum(maximum(x, low), high); each bound may be a scalar."""
+
+
+def _convert_type(x: TensorType, *, result: TensorType | None) -> TensorType:
+    to = require_result_type(result)
+    ARITHMETIC.check(x, to)
+    if x.shape != to.shape:
+        raise TypeError(f"keeps the shape, but {x} would become {to}; reshape or broadcast it")
+    return to
+
+
+def _convert_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    source, to = x.type.dtype, y.type.dtype
+    if source not in INEXACT.dtypes or to not in INEXACT.dtypes:
+        return (None,)
+    if to in COMPLEX and source not in COMPLEX:
+        g = b.real(g)
+    return (g if g.type == x.type else b.convert(g, result=x.type),)
+
+
+convert = define_op(
+    "convert",
+    type=_convert_type,
+    factors=_factors,
+    reference=lambda x, *, result: numerics.convert(x, result),
+    vjp=_convert_vjp,
+    jvp=linear_tangent,
+    elementwise=True,
+)
+"""The elements converted to another element type; see `numerics.convert`."""
+
+stop_gradient = define_op(
+    "stop_gradient",
+    type=lambda x, *, result: x,
+    factors=_factors,
+    reference=lambda x, *, result: x,
+    vjp=zero_vjp,
+    linear=((0,),),
+    elementwise=True,
+)
+"""`x` without a cotangent."""

@@ -1,0 +1,219 @@
+"""Gather and scatter: reading and writing windows at computed positions.
+
+The dimensions are named as in StableHLO, and the index vector is always the last dimension of the
+indices. A gather clamps windows that would be out of bounds; a scatter drops elements that are out
+of bounds. Indexing with arrays and `.at[]` updates use these operations.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.module import Op
+from shardir.ir.operation import define_op
+from shardir.ir.types import TensorType, dtype_name
+from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import Partitioning
+from shardir.op_rules.tangents import Tangents, linear_tangent
+from shardir.ops.elementwise.numerics import HALF_PRECISION_DTYPES, is_float
+from shardir.ops.indexing.batching import gather_batch, scatter_batch
+from shardir.ops.indexing.gradients import gather_vjp, scatter_vjp
+from shardir.ops.indexing.layout import (
+    GATHER,
+    SCATTER,
+    Array,
+    IndexingDims,
+    IndexingLayout,
+    add_factors,
+    check_layout,
+    resolve_positions,
+)
+from shardir.ops.indexing.partitioning import (
+    gather_shardable,
+    partition_gather,
+    partition_scatter,
+    scatter_shardable,
+)
+from shardir.ops.type_checks import ARITHMETIC, NUMERIC, ORDERED, Ints, require_result_type
+
+
+def _gather_type(
+    x: TensorType,
+    indices: TensorType,
+    *,
+    result: TensorType | None,
+    offset_dims: Ints,
+    collapsed_dims: Ints,
+    start_index_map: Ints,
+    operand_batching_dims: Ints = (),
+    indices_batching_dims: Ints = (),
+) -> TensorType:
+    made = require_result_type(result, x)
+    dims = IndexingDims(
+        offset_dims,
+        collapsed_dims,
+        start_index_map,
+        operand_batching_dims,
+        indices_batching_dims,
+    )
+    check_layout(x, indices, made, GATHER, dims)
+    return made
+
+
+def _gather_factors(
+    x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
+) -> FactorRule:
+    """Return the factors; an indexed dimension can be sharded, since each device reads its own
+    part.
+
+    The other elements are then masked; adding partial results alone does not express that.
+    """
+    builder = RuleBuilder([x.shape, indices.shape], [result.shape])
+    layout = IndexingLayout.of(x.shape, result.rank, GATHER.read(dims))
+    add_factors(builder, layout, indices, result, lambda d, i, s: ((d, i), (s,)), None)
+    return builder.build(None)
+
+
+def _gather_reference(x: Array, indices: Array, *, result: TensorType, **dims: Ints) -> Array:
+    if result.size == 0:
+        return np.empty(result.shape, x.dtype)
+    layout = IndexingLayout.of(x.shape, result.rank, GATHER.read(dims))
+    at = resolve_positions(layout, indices, result.shape, clamp=True)
+    rows = x.transpose(*at.lead, *at.whole)
+    rest = tuple(x.shape[d] for d in at.whole)
+    found = rows[at.index] if at.index else rows.reshape((1,) * len(at.shape) + rest)
+    found = np.broadcast_to(found, at.shape + rest)
+    return found.transpose(np.argsort(at.slices))
+
+
+gather = define_op(
+    "gather",
+    type=_gather_type,
+    factors=_gather_factors,
+    reference=_gather_reference,
+    batch=gather_batch,
+    vjp=gather_vjp,
+    jvp=linear_tangent,
+    partition=Partitioning(partition_gather, gather_shardable, lambda **_: "add", masked=()),
+)
+
+_COMBINATIONS = {
+    "add": (ARITHMETIC, np.add),
+    "mul": (NUMERIC, np.multiply),
+    "min": (ORDERED, np.minimum),
+    "max": (ORDERED, np.maximum),
+}
+"""For each combination of a scatter, the element types and the NumPy function."""
+
+
+def _scatter_type(
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    result: TensorType | None,
+    update_window_dims: Ints,
+    inserted_window_dims: Ints,
+    scatter_dims: Ints,
+    operand_batching_dims: Ints = (),
+    indices_batching_dims: Ints = (),
+    op: str,
+) -> TensorType:
+    if op != "set":
+        if op not in _COMBINATIONS:
+            raise TypeError(f"op={op} is not one of {', '.join(_COMBINATIONS)}, set")
+        _COMBINATIONS[op][0].check(x)
+    dims = IndexingDims(
+        update_window_dims,
+        inserted_window_dims,
+        scatter_dims,
+        operand_batching_dims,
+        indices_batching_dims,
+    )
+    check_layout(x, indices, updates, SCATTER, dims)
+    return x
+
+
+def _scatter_factors(
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    result: TensorType,
+    op: str,
+    **dims: Ints,
+) -> FactorRule:
+    """Return the factors; updates can be sharded along their batch if the operation is commutative.
+
+    Partial results of min and max combine directly. Those of add and mul include the operand once
+    per device, which a reduction would count several times.
+    """
+    builder = RuleBuilder([x.shape, indices.shape, updates.shape], [x.shape])
+    layout = IndexingLayout.of(x.shape, updates.rank, SCATTER.read(dims))
+    kind = FactorKind.REPLICATE if op == "set" else FactorKind.REDUCE
+    add_factors(builder, layout, indices, updates, lambda d, i, s: ((d, i, s), (d,)), kind)
+    return builder.build(op if op in ("min", "max") else None)
+
+
+def _scatter_reference(
+    x: Array, indices: Array, updates: Array, *, result: TensorType, op: str, **dims: Ints
+) -> Array:
+    layout = IndexingLayout.of(x.shape, updates.ndim, SCATTER.read(dims))
+    at = resolve_positions(layout, indices, updates.shape, clamp=False)
+    order = (*at.lead, *at.whole)
+    extents = [x.shape[d] for d in at.lead]
+    rest = prod(x.shape[d] for d in at.whole)
+    wide = (
+        np.float32
+        if dtype_name(x.dtype) in HALF_PRECISION_DTYPES and op in ("add", "mul")
+        else x.dtype
+    )
+    rows = np.array(x.transpose(order), wide, order="C").reshape(prod(extents), rest)
+    news = updates.transpose(at.slices).astype(wide, copy=False).reshape(prod(at.shape), rest)
+
+    inside, row = np.ones(at.shape, bool), np.zeros(at.shape, np.int64)
+    for extent, index in zip(extents, at.index, strict=True):
+        inside &= (index >= 0) & (index < extent)
+        row = row * extent + np.clip(index, 0, max(extent - 1, 0))
+    inside, row = inside.reshape(-1), row.reshape(-1)
+    if not inside.all():
+        row, news = row[inside], news[inside]
+    if op == "set":
+        rows[row] = news
+    else:
+        _combine(op, rows, row, news)
+    made = rows.astype(x.dtype, copy=False).reshape([x.shape[d] for d in order])
+    return made.transpose(np.argsort(order))
+
+
+def _combine(op: str, rows: Array, row: Array, news: Array) -> None:
+    """Combine rows with their updates; -0 is less than +0, in contrast to NumPy."""
+    if op not in ("min", "max") or not is_float(rows):
+        _COMBINATIONS[op][1].at(rows, row, news)
+        return
+    taken, others = ((x == 0) & (np.signbit(x) == (op == "min")) for x in (rows, news))
+    _COMBINATIONS[op][1].at(rows, row, news)
+    np.logical_or.at(taken, row, others)
+    rows[(rows == 0) & taken] = -0.0 if op == "min" else 0.0
+
+
+def _scatter_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
+    """Return the tangents of add and set, which are linear in operand and updates."""
+    return linear_tangent(b, op, tangents) if op.attrs["op"] in ("add", "set") else None
+
+
+scatter = define_op(
+    "scatter",
+    type=_scatter_type,
+    factors=_scatter_factors,
+    reference=_scatter_reference,
+    batch=scatter_batch,
+    vjp=scatter_vjp,
+    jvp=_scatter_jvp,
+    linear=lambda *, op, **_: ((0, 2),) if op in ("add", "set") else (),
+    partition=Partitioning(
+        partition_scatter, scatter_shardable, lambda *, op, **_: op, masked=(2,)
+    ),
+)
+"""Updates combined into a copy of `x`; with `op=set`, the last update of an element wins."""

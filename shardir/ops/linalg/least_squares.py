@@ -1,0 +1,88 @@
+"""Least-squares solutions of linear systems."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import define_op
+from shardir.ir.types import REAL_OF, TensorType
+from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.ops.linalg.eigen import svd
+from shardir.ops.linalg.matrices import Array, Matrix, matrix_shape, widen
+from shardir.ops.linalg.pinv import pinv
+
+
+def _type(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Any) -> Any:
+    rows, columns = matrix_shape(a)
+    real = REAL_OF.get(a.dtype, a.dtype)
+    if y.rank != a.rank or y.dtype != a.dtype or y.shape[:-1] != a.shape[:-1]:
+        raise TypeError(f"takes a row for each row of {a}, not {y}")
+    if cutoff != TensorType(a.shape[:-2], real):
+        raise TypeError(f"takes one real number for each matrix of {a}, not {cutoff}")
+    values = TensorType((*a.shape[:-2], min(rows, columns)), real)
+    return y.with_shape((*a.shape[:-2], columns, y.shape[-1])), values
+
+
+def _factors(a: TensorType, y: TensorType, cutoff: TensorType, *, result: Any) -> FactorRule:
+    builder = RuleBuilder([a.shape, y.shape, cutoff.shape], [each.shape for each in result])
+    row, column = a.rank - 2, a.rank - 1
+    for d in range(row):
+        builder.add([d] * 3, [d] * 2, a.shape[d])
+    builder.add([row, row, None], [None, None], a.shape[row], FactorKind.REPLICATE)
+    builder.add([column, None, None], [row, None], a.shape[column], FactorKind.REPLICATE)
+    builder.add([None, column, None], [column, None], y.shape[column])
+    return builder.add([None] * 3, [None, row], result[1].shape[row], FactorKind.REPLICATE).build()
+
+
+def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array, Array]:
+    found, values = (np.zeros(type.shape, type.numpy) for type in result)
+    if not a.size:
+        return found, values
+    for place in np.ndindex(a.shape[:-2]):
+        left, right = widen(a[place], False), widen(y[place], False)
+        # Non-finite elements would affect the solutions of all other columns.
+        lost = ~np.isfinite(right).all(0)
+        if lost.any():
+            right = np.where(lost, 0, right)
+        try:
+            if not np.isfinite(left).all():
+                raise np.linalg.LinAlgError
+            solved, _, _, singular = np.linalg.lstsq(left, right, float(cutoff[place]))
+        except np.linalg.LinAlgError:
+            solved = singular = np.full((), np.nan)
+        with np.errstate(all="ignore"):
+            found[place], values[place] = solved, singular
+        found[place][:, lost] = np.nan
+    return found, values
+
+
+def _vjp(b: Any, g: Any, a: Any, y: Any, cutoff: Any, x: Any, values: Any) -> Any:
+    """Return the cotangents through the pseudo-inverse and through the singular values."""
+    assert pinv.vjp is not None
+    assert svd.vjp is not None
+    of_a = of_y = None
+    if g[0] is not None:
+        inverse = b.pinv(a, cutoff)
+        given = Matrix(b, g[0])
+        of_y = (Matrix(b, inverse).T @ given).value
+        of_a, _ = pinv.vjp(b, (given @ Matrix(b, y).T).value, a, cutoff, inverse)
+    if g[1] is not None:
+        (more,) = svd.vjp(b, g[1], a, values, full=False, vectors=False)
+        of_a = more if of_a is None else b.add(of_a, more)
+    return of_a, of_y, None
+
+
+least_squares = define_op(
+    "least_squares",
+    type=_type,
+    factors=_factors,
+    reference=_reference,
+    batch=shift_dims(),
+    vjp=_vjp,
+)
+"""The x of least norm that minimizes |a x - y|, and the singular values of a.
+
+Singular values of at most `cutoff` times the largest count as 0. The derivative assumes a constant
+rank.
+"""

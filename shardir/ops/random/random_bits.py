@@ -1,0 +1,257 @@
+"""Random bits as functions of keys.
+
+Keys are values; the operations are stateless. `random_bits` and `random_split` take an array of
+keys of any shape, whose dimensions come first in the result: each key is processed independently.
+An element depends on its key and on its index among the elements of this key, so each shard of the
+result is computed locally: `random_bits_at` and `random_split_at` are the per-device operations,
+with the start of the shard and the global shape of the elements of one key. `random_hash` is the
+hash of pairs of counters, for programs with their own counter layout.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import OPS, Symbol, define_op
+from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
+from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.factors import FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import LocalOp, Partitioning
+from shardir.op_rules.vma import join_varying
+from shardir.ops.random import threefry
+from shardir.ops.random.threefry import SCHEMES, Array
+from shardir.ops.type_checks import format_list, require_result_type
+
+_PARTITIONABLE = SCHEMES[0]
+
+
+def _bits_type(
+    keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
+) -> TensorType:
+    made = _bits_result(keys, result)
+    words = threefry.num_counters(prod(made.shape[keys.rank :]), made.numpy.itemsize * 8)
+    _check_scheme(scheme, words)
+    return made
+
+
+def _split_type(
+    keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
+) -> TensorType:
+    made = _split_result(keys, result)
+    _check_scheme(scheme, 2 * prod(made.shape[keys.rank :]))
+    return made
+
+
+def _bits_at_type(
+    keys: TensorType,
+    *starts: TensorType,
+    result: TensorType | None,
+    shape: tuple[int, ...],
+    scheme: str = _PARTITIONABLE,
+) -> TensorType:
+    made = _bits_result(keys, result)
+    _check_piece(made.with_shape(made.shape[keys.rank :]), starts, shape)
+    _check_scheme(scheme, threefry.num_counters(prod(shape), made.numpy.itemsize * 8))
+    return made
+
+
+def _split_at_type(
+    keys: TensorType,
+    *starts: TensorType,
+    result: TensorType | None,
+    shape: tuple[int, ...],
+    scheme: str = _PARTITIONABLE,
+) -> TensorType:
+    made = _split_result(keys, result)
+    _check_piece(made.with_shape(made.shape[keys.rank :]), starts, shape)
+    _check_scheme(scheme, 2 * prod(shape))
+    return made
+
+
+def _fold_in_type(keys: TensorType, data: TensorType, *, result: TensorType | None) -> TensorType:
+    if keys.dtype != "key" or data != keys.with_dtype("u32"):
+        raise TypeError(f"takes keys and as many u32, got {keys} and {data}")
+    return keys
+
+
+def _hash_type(
+    keys: TensorType, first: TensorType, second: TensorType, *, result: TensorType | None
+) -> TensorType:
+    if keys.dtype != "key" or not first == second == keys.with_dtype("u32"):
+        raise TypeError(f"takes keys and as many pairs of u32, got {keys}, {first} and {second}")
+    return keys
+
+
+def _bits_result(keys: TensorType, result: TensorType | None) -> TensorType:
+    made = require_result_type(result)
+    if made.dtype not in UNSIGNED:
+        raise TypeError(f"makes {', '.join(UNSIGNED)}, not {made.dtype}")
+    _check_keys(keys, made)
+    return made
+
+
+def _split_result(keys: TensorType, result: TensorType | None) -> TensorType:
+    made = require_result_type(result)
+    if made.dtype != "key":
+        raise TypeError(f"makes keys, not {made.dtype}")
+    _check_keys(keys, made)
+    return made
+
+
+def _check_keys(keys: TensorType, made: TensorType) -> None:
+    if keys.dtype != "key":
+        raise TypeError(f"takes keys, got {keys}")
+    if made.shape[: keys.rank] != keys.shape:
+        raise TypeError(f"{made} does not begin with the dimensions of {keys}")
+
+
+def _check_scheme(scheme: str, words: int) -> None:
+    if scheme not in SCHEMES:
+        raise TypeError(f"scheme={scheme} is not one of {', '.join(SCHEMES)}")
+    if scheme == "original" and words >= 1 << 32:
+        raise TypeError(
+            f"needs {words} counters, and the original scheme has 32 bits for them; "
+            "use scheme=partitionable"
+        )
+
+
+def _check_piece(piece: TensorType, starts: tuple[TensorType, ...], shape: tuple[int, ...]) -> None:
+    if not piece.rank == len(starts) == len(shape):
+        raise TypeError(
+            f"needs a start and a global extent for each dimension of {piece}, got "
+            f"{len(starts)} starts and shape={format_list(shape)}"
+        )
+    for start in starts:
+        if start.rank or start.dtype not in INTEGERS:
+            raise TypeError(f"starts are integers of rank 0, got {start}")
+
+
+def _bits_factors(
+    keys: TensorType, *, result: TensorType, scheme: str = _PARTITIONABLE
+) -> FactorRule:
+    builder = RuleBuilder([keys.shape], [result.shape])
+    for dim, size in enumerate(result.shape):
+        builder.add([dim if dim < keys.rank else None], [dim], size)
+    return builder.build()
+
+
+def _fold_in_factors(keys: TensorType, data: TensorType, *, result: TensorType) -> FactorRule:
+    return RuleBuilder([keys.shape, data.shape], [result.shape]).add_pointwise(result.shape).build()
+
+
+def _hash_factors(
+    keys: TensorType, first: TensorType, second: TensorType, *, result: TensorType
+) -> FactorRule:
+    shapes = [keys.shape, first.shape, second.shape]
+    return RuleBuilder(shapes, [result.shape]).add_pointwise(result.shape).build()
+
+
+def _bits(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
+    shape = result.shape[keys.ndim :]
+    return _bits_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
+
+
+def _bits_at(
+    keys: Array,
+    *starts: Array | int,
+    result: TensorType,
+    shape: tuple[int, ...],
+    scheme: str = _PARTITIONABLE,
+) -> Array:
+    width = result.numpy.itemsize * 8
+    return threefry.random_bits(
+        *_keys_and_indices(keys, starts, result, shape), prod(shape), width, scheme
+    )
+
+
+def _split(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
+    shape = result.shape[keys.ndim :]
+    return _split_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
+
+
+def _split_at(
+    keys: Array,
+    *starts: Array | int,
+    result: TensorType,
+    shape: tuple[int, ...],
+    scheme: str = _PARTITIONABLE,
+) -> Array:
+    return threefry.split_key(*_keys_and_indices(keys, starts, result, shape), prod(shape), scheme)
+
+
+def _keys_and_indices(
+    keys: Array, starts: tuple[Array | int, ...], result: TensorType, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Return the key of each element of the result (or the only key), and the element's index."""
+    piece = result.shape[keys.ndim :]
+    indices = threefry.window_indices(shape, [int(start) for start in starts], piece)
+    if keys.ndim == 0:
+        return keys, indices
+    spread = keys.reshape(*keys.shape, *(1,) * len(piece))
+    return np.broadcast_to(spread, result.shape), np.broadcast_to(indices, result.shape)
+
+
+def _fold_in(keys: Array, data: Array, *, result: TensorType) -> Array:
+    return threefry.fold_in(keys, data)
+
+
+def _hash(keys: Array, first: Array, second: Array, *, result: TensorType) -> Array:
+    return threefry.join_words(*threefry.hash_pairs(keys, first, second))
+
+
+def _partition_at(name: str) -> Partitioning:
+    """Return the partitioning in which every device computes its own shard from its start."""
+
+    def lower(b: Any, local: LocalOp, keys: Any, *, scheme: str = _PARTITIONABLE) -> Any:
+        whole = local.op.result
+        starts = [local.start(b, whole, dim) for dim in range(keys.type.rank, whole.type.rank)]
+        zero = b.full(0, TensorType((), "i32")) if None in starts else None
+        return b.emit(
+            OPS[name],
+            keys,
+            *(zero if start is None else start for start in starts),
+            result=local.result,
+            shape=whole.type.shape[keys.type.rank :],
+            scheme=Symbol(scheme),
+        )
+
+    return Partitioning(lower)
+
+
+random_bits = define_op(
+    "random_bits",
+    type=_bits_type,
+    factors=_bits_factors,
+    reference=_bits,
+    batch=shift_dims(),
+    partition=_partition_at("random_bits_at"),
+)
+random_split = define_op(
+    "random_split",
+    type=_split_type,
+    factors=_bits_factors,
+    reference=_split,
+    batch=shift_dims(),
+    partition=_partition_at("random_split_at"),
+)
+random_fold_in = define_op(
+    "random_fold_in",
+    type=_fold_in_type,
+    factors=_fold_in_factors,
+    reference=_fold_in,
+    elementwise=True,
+)
+random_hash = define_op(
+    "random_hash",
+    type=_hash_type,
+    factors=_hash_factors,
+    reference=_hash,
+    elementwise=True,
+)
+random_bits_at = define_op(
+    "random_bits_at", type=_bits_at_type, reference=_bits_at, vma=join_varying, spmd=True
+)
+random_split_at = define_op(
+    "random_split_at", type=_split_at_type, reference=_split_at, vma=join_varying, spmd=True
+)

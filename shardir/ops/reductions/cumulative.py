@@ -1,0 +1,191 @@
+"""Prefix scans along a dimension: cumulative sums, products and extrema.
+
+All except `cumsum` are differentiated as a doubling (Hillis-Steele) scan: step k combines each
+element with the one 2^k before it. Its steps have simple derivatives without division, so zeros,
+ties and higher orders are handled correctly.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import OPS, OpSpec, define_op
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import identity_element
+from shardir.op_rules.tangents import TangentRule, linear_tangent
+from shardir.ops.elementwise import numerics
+from shardir.ops.reductions.cumulative_partitioning import Combine, partition_scan
+from shardir.ops.type_checks import FLOAT, NUMERIC, ORDERED, DtypeDomain, check_dim
+
+Pull = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
+"""The type of a step's vjp:
+
+(builder, cotangent, both operands of `Combine`, its result) -> cotangents of both operands.
+"""
+
+
+def _factors(x: TensorType, *, dim: int, reverse: bool, result: TensorType) -> FactorRule:
+    """Return the rule: shards of the dimension depend on the totals of all preceding shards."""
+    builder = RuleBuilder([x.shape], [x.shape])
+    for d, size in enumerate(x.shape):
+        builder.add(
+            [d], [d], size, FactorKind.PERMUTE if d == dim and size != 1 else FactorKind.PASS
+        )
+    return builder.build()
+
+
+def _define_scan(
+    name: str,
+    takes: DtypeDomain,
+    numpy: Callable[..., Any],
+    vjp: Callable[..., Any],
+    jvp: TangentRule | None = None,
+    *,
+    nothing: Callable[[str], complex],
+    combine: Combine,
+) -> OpSpec:
+    def type(x: TensorType, *, dim: int, reverse: bool, result: TensorType | None) -> TensorType:
+        takes.check(x)
+        check_dim(x, dim)
+        return x
+
+    def reference(x: Any, *, dim: int, reverse: bool, result: TensorType) -> Any:
+        turned = np.flip(x, dim) if reverse else x
+        with np.errstate(all="ignore"):
+            wide = numpy(turned.astype(numerics.accumulation_dtype(x.dtype)), dim)
+        run = numerics.round_to(wide, result.numpy)
+        return np.flip(run, dim) if reverse else run
+
+    return define_op(
+        name,
+        type=type,
+        factors=_factors,
+        reference=reference,
+        batch=shift_dims("dim"),
+        vjp=vjp,
+        jvp=jvp,
+        partition=partition_scan(name, nothing, combine),
+    )
+
+
+def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that combines slices along a dimension one after another."""
+
+    def run(x: Any, dim: int) -> Any:
+        out = np.array(x)
+        for i in range(1, x.shape[dim]):
+            place, before = ((slice(None),) * dim + (n,) for n in (i, i - 1))
+            out[place] = combine(out[before], out[place])
+        return out
+
+    return run
+
+
+def _cumsum_vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
+    return (b.cumsum(g, dim=dim, reverse=not reverse),)
+
+
+def _doubling_vjp(identity: Callable[[TensorType], float], combine: Combine, pull: Pull) -> Any:
+    """Return the vjp of a scan given the vjp of one step."""
+
+    def vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
+        def shift(value: Any, step: int, fill: float) -> Any:
+            step = -step if reverse else step
+            low = tuple(step if d == dim else 0 for d in range(x.type.rank))
+            high = tuple(-n for n in low)
+            filler = b.full(fill, x.type.with_shape(()))
+            return b.pad(value, filler, low=low, high=high, interior=(0,) * x.type.rank)
+
+        steps, total, step = [], x, 1
+        while step < x.type.shape[dim]:
+            earlier = shift(total, step, identity(x.type))
+            combined = combine(b, total, earlier)
+            steps.append((step, total, earlier, combined))
+            total, step = combined, step * 2
+        for step, total, earlier, combined in reversed(steps):
+            own, before = pull(b, g, total, earlier, combined)
+            g = b.add(own, shift(before, -step, 0))
+        return (g,)
+
+    return vjp
+
+
+def _step_of_op(name: str) -> tuple[Combine, Pull]:
+    """Return the step of a scan for an operation that has a vjp."""
+
+    def combine(b: Any, x: Any, earlier: Any) -> Any:
+        return b.emit(OPS[name], x, earlier)
+
+    def pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
+        rule = OPS[name].vjp
+        assert rule is not None
+        return rule(b, g, x, earlier, z)
+
+    return combine, pull
+
+
+def _log_add_exp(b: Any, x: Any, earlier: Any) -> Any:
+    """Return log(exp(x) + exp(earlier)) without overflow, also for two infinities."""
+    top = b.maximum(x, earlier)
+    gap = b.neg(b.abs(b.sub(x, earlier)))
+    equal = b.eq(x, earlier)
+    safe = b.select(equal, b.full(0, x.type), gap)
+    infinite = b.eq(b.abs(top), b.full(np.inf, x.type))
+    return b.select(infinite, top, b.add(top, b.log1p(b.exp(safe))))
+
+
+def _log_add_exp_pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
+    def share(part: Any) -> Any:
+        """Return exp(part - z), and zero where `part` is -inf."""
+        nothing = b.eq(part, b.full(-np.inf, x.type))
+        safe = b.select(nothing, z, part)
+        return b.select(nothing, b.full(0, x.type), b.exp(b.sub(safe, z)))
+
+    return b.mul(g, share(x)), b.mul(g, share(earlier))
+
+
+cumsum = _define_scan(
+    "cumsum",
+    NUMERIC,
+    lambda x, dim: np.cumsum(x, dim, x.dtype),
+    _cumsum_vjp,
+    linear_tangent,
+    nothing=partial(identity_element, "add"),
+    combine=_step_of_op("add")[0],
+)
+cumprod = _define_scan(
+    "cumprod",
+    NUMERIC,
+    lambda x, dim: np.cumprod(x, dim, x.dtype),
+    _doubling_vjp(lambda x: 1, *_step_of_op("mul")),
+    nothing=partial(identity_element, "mul"),
+    combine=_step_of_op("mul")[0],
+)
+cummax = _define_scan(
+    "cummax",
+    ORDERED,
+    _accumulate(numerics.maximum),
+    _doubling_vjp(lambda x: -np.inf, *_step_of_op("maximum")),
+    nothing=partial(identity_element, "max"),
+    combine=_step_of_op("maximum")[0],
+)
+cummin = _define_scan(
+    "cummin",
+    ORDERED,
+    _accumulate(numerics.minimum),
+    _doubling_vjp(lambda x: np.inf, *_step_of_op("minimum")),
+    nothing=partial(identity_element, "min"),
+    combine=_step_of_op("minimum")[0],
+)
+cumlogsumexp = _define_scan(
+    "cumlogsumexp",
+    FLOAT,
+    np.logaddexp.accumulate,
+    _doubling_vjp(lambda x: -np.inf, _log_add_exp, _log_add_exp_pull),
+    nothing=partial(identity_element, "max"),
+    combine=_log_add_exp,
+)

@@ -1,0 +1,94 @@
+"""Partitioning of prefix scans: each device scans its shard and adds the preceding totals."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.ir.sharding import Axes, count_positions
+from shardir.op_rules.partitioning import LocalOp, Partitioning, all_factors
+from shardir.op_rules.row_exchange import slice_rows
+
+MAX_GATHERED_DEVICES = 8
+"""The number of devices up to which totals are gathered; more devices use doubling steps."""
+
+Combine = Callable[[Any, Any, Any], Any]
+"""(builder, accumulated values, earlier values) -> the combination of both."""
+
+
+def partition_scan(name: str, nothing: Callable[[str], complex], combine: Combine) -> Partitioning:
+    """Return the partitioning of the scan `name`.
+
+    `nothing(dtype)` is the identity element of the combination.
+    """
+
+    def lower(b: Any, local: LocalOp, x: Any, *, dim: int, reverse: bool) -> Any:
+        (value,) = local.op.operands
+        axes = local.axes(value, dim)
+        if axes and reverse:
+            x = local.masked(b, x, value, [dim], nothing(x.type.dtype))
+        run = getattr(b, name)(x, dim=dim, reverse=reverse)
+        if not axes:
+            return run
+        size = x.type.shape[dim]
+        total = slice_rows(b, run, dim, 0 if reverse else size - 1, 1)
+        count = count_positions(axes)
+        scan = _preceding_by_gather if count <= MAX_GATHERED_DEVICES else _preceding_by_doubling
+        before = scan(b, name, combine, nothing(x.type.dtype), axes, total, dim, reverse)
+        kept = tuple(range(x.type.rank))
+        return combine(b, run, b.broadcast(before, dims=kept, result=run.type))
+
+    return Partitioning(lower, all_factors, uneven=all_factors)
+
+
+def _preceding_by_gather(
+    b: Any,
+    name: str,
+    combine: Combine,
+    nothing: complex,
+    axes: Axes,
+    total: Any,
+    dim: int,
+    reverse: bool,
+) -> Any:
+    """Return the total of the preceding devices by gathering and scanning all totals."""
+    totals = b.all_gather(total, dim=dim, axes=axes, name=f"{total.name}.all")
+    count = totals.type.shape[dim]
+    none = b.full(nothing, total.type)
+    if reverse:
+        shifted = b.concatenate(slice_rows(b, totals, dim, 1, count - 1), none, dim=dim)
+    else:
+        shifted = b.concatenate(none, slice_rows(b, totals, dim, 0, count - 1), dim=dim)
+    run = getattr(b, name)(shifted, dim=dim, reverse=reverse)
+    place = b.axis_index(axes=axes)
+    zero = b.full(0, place.type)
+    starts = (place if d == dim else zero for d in range(total.type.rank))
+    return b.dynamic_slice(run, *starts, result=total.type)
+
+
+def _preceding_by_doubling(
+    b: Any,
+    name: str,
+    combine: Combine,
+    nothing: complex,
+    axes: Axes,
+    total: Any,
+    dim: int,
+    reverse: bool,
+) -> Any:
+    """Return the total of the preceding devices in doubling steps."""
+    count = count_positions(axes)
+    place = b.axis_index(axes=axes)
+    if reverse:
+        place = b.sub(b.full(count - 1, place.type), place)
+
+    def earlier(x: Any, step: int) -> Any:
+        """Return the value of the device `step` positions before."""
+        ways = ((i, i + step) for i in range(count - step))
+        pairs = tuple((s, t) if not reverse else (count - 1 - s, count - 1 - t) for s, t in ways)
+        moved = b.collective_permute(x, axes=axes, pairs=tuple(sorted(pairs)))
+        exists = b.ge(place, b.full(step, place.type))
+        return b.select(exists, moved, b.full(nothing, x.type))
+
+    found, step = earlier(total, 1), 1
+    while step < count - 1:
+        found, step = combine(b, found, earlier(found, step)), 2 * step
+    return found

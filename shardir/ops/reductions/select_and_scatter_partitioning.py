@@ -1,0 +1,160 @@
+"""Partitioning of select-and-scatter.
+
+A device runs all windows that overlap its shard, on the elements that these windows cover, and
+keeps the sums inside its shard. Windows out of bounds contribute nothing.
+"""
+
+from math import prod
+from typing import Any
+
+from shardir.ir.types import TensorType
+from shardir.op_rules.exchange_plan import RowRun
+from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import LocalOp, identity_element
+from shardir.op_rules.row_exchange import fetch_rows, select_by_position, slice_rows
+from shardir.ops.reductions.select_and_scatter_expansion import expand_select_and_scatter
+from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.type_checks import Ints
+
+MAX_EXPANDED_WINDOW_ELEMENTS = 32
+"""The maximum window size for which windows with padding are expanded into slices."""
+
+
+def select_and_scatter_factors(
+    x: TensorType,
+    source: TensorType,
+    *,
+    result: TensorType,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    **_: Any,
+) -> FactorRule:
+    """Return the factors; both operands are sharded alike."""
+    dense = all(step == 1 for step in base_dilation)
+    spelled_out = dense and source.size > 0 and prod(window) <= MAX_EXPANDED_WINDOW_ELEMENTS
+    builder = RuleBuilder([x.shape, source.shape], [result.shape])
+    for i, size in enumerate(x.shape):
+        plain = padding[i] == (0, 0) and base_dilation[i] == 1
+        if plain and (window[i], strides[i]) == (1, 1):
+            builder.add([i, i], [i], size)
+        elif (plain or spelled_out) and source.shape[i] > 1:
+            builder.add([i, i], [i], size, FactorKind.PERMUTE)
+        else:
+            builder.add([None, i], [None], source.shape[i], FactorKind.REPLICATE)
+            builder.add([i, None], [i], size, FactorKind.REPLICATE)
+    return builder.build()
+
+
+def partition_select_and_scatter(
+    b: Any,
+    local: LocalOp,
+    x: Any,
+    source: Any,
+    *,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> Any:
+    """Fetch windows and elements, select, and slice out the local shard."""
+    values, places = local.op.operands
+    nothing = identity_element(op, x.type.dtype)
+    kept, bounds = [], {}
+    for d, stride in enumerate(strides):
+        if not local.axes(values, d) or (window[d], stride, padding[d]) == (1, 1, (0, 0)):
+            continue
+        size, low = x.type.shape[d], padding[d][0]
+        inner = dilated_size(window[d], window_dilation[d])
+        begins = [i * size for i in range(local.count(values, d))]
+        # The first window that overlaps the shard, but at most the first that starts in it.
+        firsts = [min(-((inner - 1 - at - low) // stride), (at + low) // stride) for at in begins]
+        count = max(
+            (at + low + size - 1) // stride - first + 1
+            for at, first in zip(begins, firsts, strict=True)
+        )
+        extent = (count - 1) * stride + inner
+        some = [[RowRun(0, first, count)] for first in firsts]
+        source = fetch_rows(b, local, source, places, d, some, count, 0)
+        starts = [first * stride - low for first in firsts]
+        over = [[RowRun(0, start, extent)] for start in starts]
+        x = fetch_rows(b, local, x, values, d, over, extent, nothing)
+        kept.append((d, [at - start for at, start in zip(begins, starts, strict=True)], size))
+        bounds[d] = starts
+    if any(padding[d] != (0, 0) for d in bounds):
+        made = _select_expanded(b, local, x, source, bounds, padding, nothing, op=op, window=window,
+                            strides=strides, window_dilation=window_dilation)  # fmt: skip
+    else:
+        made = b.select_and_scatter(
+            x,
+            source,
+            op=op,
+            window=window,
+            strides=strides,
+            padding=padding,
+            base_dilation=base_dilation,
+            window_dilation=window_dilation,
+        )
+    for d, offsets, size in kept:
+        made = _slice_local_shard(b, local, made, values, d, offsets, size)
+    return made
+
+
+def _slice_local_shard(
+    b: Any, local: LocalOp, made: Any, value: Any, d: int, offsets: list[int], size: int
+) -> Any:
+    """Return the device's shard of the sums; no window extends beyond its end."""
+    rank = made.type.rank
+    missing = max(0, max(offsets) + size - made.type.shape[d])
+    if missing:
+        high = tuple(missing if i == d else 0 for i in range(rank))
+        none, zero = (0,) * rank, b.full(0, made.type.with_shape(()))
+        made = b.pad(made, zero, low=none, high=high, interior=none)
+    offset = select_by_position(b, local.axes(value, d), offsets)
+    if isinstance(offset, int):
+        return slice_rows(b, made, d, offset, size)
+    shape = tuple(size if i == d else n for i, n in enumerate(made.type.shape))
+    zero = b.full(0, offset.type)
+    starts = (offset if i == d else zero for i in range(rank))
+    return b.dynamic_slice(made, *starts, result=made.type.with_shape(shape))
+
+
+def _select_expanded(
+    b: Any,
+    local: LocalOp,
+    x: Any,
+    source: Any,
+    bounds: dict[int, list[int]],
+    padding: Padding,
+    nothing: complex,
+    **attrs: Any,
+) -> Any:
+    """Return the sums for windows that include padding, here or on the first and last devices.
+
+    `bounds` is the global start of the rows of `x` on each device.
+    """
+    values, rank = local.op.operands[0], x.type.rank
+    rest = [(0, 0) if d in bounds else pair for d, pair in enumerate(padding)]
+    low, high = (tuple(pair[end] for pair in rest) for end in (0, 1))
+    back = tuple(-n for n in low), tuple(-n for n in high)
+    none = (0,) * rank
+    filler = b.full(nothing, x.type.with_shape(()))
+    wide = b.pad(x, filler, low=low, high=high, interior=none)
+    numbers = wide.type.with_dtype("i32")
+    real = b.full(True, wide.type.with_dtype("bool"))
+    for d in range(rank):
+        start: Any = -low[d]
+        if d in bounds:
+            start = select_by_position(b, local.axes(values, d), bounds[d])
+        if isinstance(start, int):
+            start = b.full(start, numbers.with_shape(()))
+        index = b.add(b.iota(dim=d, result=numbers), b.broadcast(start, dims=(), result=numbers))
+        size = values.type.shape[d] if d in bounds else x.type.shape[d]
+        inside = b.and_(b.ge(index, b.full(0, numbers)), b.lt(index, b.full(size, numbers)))
+        real = b.and_(real, inside)
+    total = expand_select_and_scatter(b, wide, source, real, **attrs)
+    zero = b.full(0, x.type.with_shape(()))
+    return b.pad(total, zero, low=back[0], high=back[1], interior=none)

@@ -1,0 +1,168 @@
+"""Cotangents of window reductions.
+
+The cotangent of a sum is a sum over the windows that contain an element; that of a maximum or
+minimum goes to the selected element. Other cotangents expand the windows into strided slices: one
+slice per position inside a window, with the shape of the result.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate, product
+from typing import Any
+
+from shardir.ir.module import Value
+from shardir.ir.operation import Symbol
+from shardir.ir.types import FLOATS, TensorType
+from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.type_checks import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSlices:
+    """The windows over tensors of shape `shape`, one for each element of the shape `places`."""
+
+    b: Any
+    shape: Ints
+    places: Ints
+    window: Ints
+    strides: Ints
+    padding: Padding
+    base_dilation: Ints
+    window_dilation: Ints
+
+    @property
+    def _padded_shape(self) -> Ints:
+        """The shape of a tensor after dilation and padding."""
+        return tuple(
+            dilated_size(n, step) + lo + hi
+            for n, step, (lo, hi) in zip(self.shape, self.base_dilation, self.padding, strict=True)
+        )
+
+    @property
+    def has_gaps(self) -> bool:
+        """True if windows contain positions without an element."""
+        return any(step > 1 for step in self.base_dilation) or any(map(any, self.padding))
+
+    def _starts(self) -> Iterator[Ints]:
+        """Yield the start of the slice for each window position."""
+        for place in product(*map(range, self.window)):
+            yield tuple(p * step for p, step in zip(place, self.window_dilation, strict=True))
+
+    def slices(self, x: Value, fill: complex) -> list[Value]:
+        """Return the elements of all windows at each position inside a window."""
+        b = self.b
+        if self.has_gaps:
+            x = b.pad(
+                x,
+                b.full(fill, x.type.with_shape(())),
+                low=tuple(lo for lo, _ in self.padding),
+                high=tuple(hi for _, hi in self.padding),
+                interior=tuple(step - 1 for step in self.base_dilation),
+            )
+        type = x.type.with_shape(self.places)
+        return [
+            b.slice(x, starts=starts, strides=self.strides, result=type)
+            for starts in self._starts()
+        ]
+
+    def back(self, parts: list[Value]) -> Value:
+        """Return the transpose of `slices`: the parts added at their original positions."""
+        b = self.b
+        zero = b.full(0, parts[0].type.with_shape(()))
+        placed = []
+        for starts, part in zip(self._starts(), parts, strict=True):
+            taken = map(dilated_size, self.places, self.strides)
+            ends = (n - s - t for n, s, t in zip(self._padded_shape, starts, taken, strict=True))
+            interior = tuple(stride - 1 for stride in self.strides)
+            placed.append(b.pad(part, zero, low=starts, high=tuple(ends), interior=interior))
+        whole: Value = reduce(b.add, placed)
+        if not self.has_gaps:
+            return whole
+        whole = b.pad(
+            whole,
+            zero,
+            low=tuple(-lo for lo, _ in self.padding),
+            high=tuple(-hi for _, hi in self.padding),
+            interior=(0,) * len(self.shape),
+        )
+        type = whole.type.with_shape(self.shape)
+        if whole.type != type:
+            starts = (0,) * len(self.shape)
+            whole = b.slice(whole, starts=starts, strides=self.base_dilation, result=type)
+        return whole
+
+
+def reduce_window_vjp(b: Any, g: Value, x: Value, y: Value, *, op: str, **attrs: Any) -> Any:
+    """Return the cotangent of the operand of a window reduction."""
+    if y.type.size == 0 or x.type.size == 0:
+        return (b.full(0, x.type),)
+    if op == "add":
+        return (_sum_cotangent(b, g, x.type, **attrs),)
+    if op == "mul":
+        return (_product_cotangent(WindowSlices(b, x.type.shape, y.type.shape, **attrs), g, x),)
+    return (b.select_and_scatter(x, g, op=Symbol(op), **attrs),)
+
+
+def _sum_cotangent(
+    b: Any,
+    g: Value,
+    x: TensorType,
+    *,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> Value:
+    """Return sums over the transposed windows: strides and base dilation exchange roles."""
+    pads = []
+    for d, (lo, _) in enumerate(padding):
+        inner = dilated_size(window[d], window_dilation[d])
+        low = inner - 1 - lo
+        size = dilated_size(x.shape[d], base_dilation[d])
+        pads.append((low, size + inner - 1 - dilated_size(g.type.shape[d], strides[d]) - low))
+    back: Value = b.reduce_window(
+        g,
+        op=Symbol("add"),
+        window=window,
+        strides=base_dilation,
+        padding=tuple(pads),
+        base_dilation=strides,
+        window_dilation=window_dilation,
+    )
+    return back
+
+
+def _product_cotangent(windows: WindowSlices, g: Value, x: Value) -> Value:
+    """Return the cotangents of a product: the product of preceding and following factors."""
+    b = windows.b
+    factors = windows.slices(x, 1)
+    before = list(accumulate([g, *factors[:-1]], b.mul))
+    after = list(accumulate([*factors[:0:-1]], b.mul))[::-1]
+    others = [b.mul(*pair) for pair in zip(before, after, strict=False)] + before[len(after) :]
+    return windows.back(others)
+
+
+def select_and_scatter_vjp(
+    b: Any, g: Value, x: Value, source: Value, y: Value, *, op: str, **attrs: Any
+) -> Any:
+    """Return the cotangent of the source: the elements at the selected positions."""
+    if x.type.size == 0 or source.type.size == 0:
+        return None, b.full(0, source.type)
+    windows = WindowSlices(b, x.type.shape, source.type.shape, **attrs)
+    values, cotangents = windows.slices(x, 0), windows.slices(g, 0)
+    exists: list[Value | None] = [None] * len(values)
+    if windows.has_gaps:
+        exists = [*windows.slices(b.full(True, x.type.with_dtype("bool")), False)]
+    best, found, any_yet = values[0], cotangents[0], exists[0]
+    for value, cotangent, there in zip(values[1:], cotangents[1:], exists[1:], strict=True):
+        better = b.gt(value, best) if op == "max" else b.lt(value, best)
+        if x.type.dtype in FLOATS:
+            better = b.or_(better, b.and_(b.ne(value, value), b.eq(best, best)))
+        if there is not None:
+            better = b.and_(there, b.or_(better, b.not_(any_yet)))
+            any_yet = b.or_(any_yet, there)
+        best = b.select(better, value, best)
+        found = b.select(better, cotangent, found)
+    return None, found

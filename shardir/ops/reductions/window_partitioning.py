@@ -1,0 +1,97 @@
+"""Partitioning of window reductions.
+
+The windows of a device's shard of the result cover rows of its own and of neighbouring devices.
+These rows are fetched with their padding, so that the windows cover exactly the fetched rows.
+"""
+
+from typing import Any, NamedTuple
+
+from shardir.op_rules.exchange_plan import RowRun
+from shardir.op_rules.partitioning import LocalOp, identity_element
+from shardir.op_rules.row_exchange import block_extents, fetch_rows, select_by_position
+from shardir.ops.reductions.window_geometry import Padding, dilated_size
+from shardir.ops.type_checks import Ints
+
+
+class WindowCoverage(NamedTuple):
+    """The rows that the windows of each device cover along one dimension of the dilated operand."""
+
+    begins: Ints
+    """The first covered row for each position along the axes that shard the dimension."""
+    needed: Ints
+    """The number of rows that valid windows cover."""
+    size: int
+    """The number of covered rows for a full shard of the result."""
+    dilation: int
+
+
+def fetch_coverage(
+    b: Any, local: LocalOp, piece: Any, value: Any, dim: int, reach: WindowCoverage, fill: complex
+) -> tuple[Any, tuple[int, int], int]:
+    """Return the covered rows, and the padding and dilation that remain to be applied."""
+    begins, needed, size, dilation = reach
+    firsts = [-(-begin // dilation) for begin in begins]
+    phases = [first * dilation - begin for first, begin in zip(firsts, begins, strict=True)]
+    rows = -(-size // dilation)
+    wanted = [
+        [RowRun(0, first, max(-(-(begin + n) // dilation) - first, 0))]
+        for first, begin, n in zip(firsts, begins, needed, strict=True)
+    ]
+    x = fetch_rows(b, local, piece, value, dim, wanted, rows, fill)
+    spread = dilated_size(rows, dilation)
+    phase = select_by_position(b, local.axes(value, dim), phases)
+    if isinstance(phase, int):
+        return x, (phase, size - phase - spread), dilation
+
+    def along(n: int) -> Ints:
+        return tuple(n if d == dim else 0 for d in range(x.type.rank))
+
+    filler = b.full(fill, x.type.with_shape(()))
+    between, rest = dilation - 1, max(size - spread, 0)
+    wide = b.pad(x, filler, low=along(between), high=along(rest + between), interior=along(between))
+    start, zero = b.sub(b.full(between, phase.type), phase), b.full(0, phase.type)
+    starts = (start if d == dim else zero for d in range(x.type.rank))
+    shape = tuple(size if d == dim else n for d, n in enumerate(x.type.shape))
+    return b.dynamic_slice(wide, *starts, result=x.type.with_shape(shape)), (0, 0), 1
+
+
+def partition_reduce_window(
+    b: Any,
+    local: LocalOp,
+    x: Any,
+    *,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> Any:
+    """Apply `reduce_window` to the rows that the windows of this device cover."""
+    (source,), result = local.op.operands, local.op.result
+    padded, apart = list(padding), list(base_dilation)
+    for d, stride in enumerate(strides):
+        if not local.axes(source, d):
+            continue
+        inner = dilated_size(window[d], window_dilation[d])
+        if (window[d], stride, padded[d], apart[d]) == (1, 1, (0, 0), 1):
+            continue
+        block, places = local.result.shape[d], result.type.shape[d]
+        bounds = block_extents(places, block, local.count(source, d))
+        reach = WindowCoverage(
+            tuple(at * stride - padded[d][0] for at, _ in bounds),
+            tuple((n - 1) * stride + inner if n else 0 for _, n in bounds),
+            (block - 1) * stride + inner,
+            apart[d],
+        )
+        nothing = identity_element(op, x.type.dtype)
+        x, padded[d], apart[d] = fetch_coverage(b, local, x, source, d, reach, nothing)
+    return b.reduce_window(
+        x,
+        op=op,
+        window=window,
+        strides=strides,
+        padding=tuple(padded),
+        base_dilation=tuple(apart),
+        window_dilation=window_dilation,
+    )

@@ -1,0 +1,270 @@
+"""Operations that rearrange elements without computing.
+
+Their result shape is a parameter, which they read from the result type: no attribute repeats a
+shape, so a program over local shapes has the same attributes as the one over global shapes.
+"""
+
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from shardir.ir.operation import define_op
+from shardir.ir.types import TensorType
+from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.op_rules.partitioning import Partitioning
+from shardir.op_rules.tangents import linear_tangent
+from shardir.ops.shape.rearrangement_partitioning import partition_concatenate, partition_reverse
+from shardir.ops.shape.slicing_partitioning import movable_shardable
+from shardir.ops.type_checks import (
+    Ints,
+    check_dim,
+    check_dims,
+    common_dtype,
+    format_list,
+    require_result_type,
+)
+
+
+def _broadcast_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> TensorType:
+    to = require_result_type(result, x)
+    check_dims(to, dims)
+    if len(dims) != x.rank or list(dims) != sorted(dims):
+        raise TypeError(
+            f"dims={format_list(dims)} must name a dimension of {to} for each of {x}, ascending"
+        )
+    for size, dim in zip(x.shape, dims, strict=True):
+        if size not in (1, to.shape[dim]):
+            raise TypeError(
+                f"{x} cannot be broadcast to {to}: {size} is neither 1 nor {to.shape[dim]}"
+            )
+    return to
+
+
+def _broadcast_factors(x: TensorType, *, dims: Ints, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [result.shape])
+    for dim, size in enumerate(result.shape):
+        source = dims.index(dim) if dim in dims else None
+        if source is not None and x.shape[source] != size:
+            builder.add([source], [None], 1)
+            source = None
+        builder.add([source], [dim], size)
+    return builder.build()
+
+
+def _broadcast_reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
+    aligned = [1] * result.rank
+    for size, dim in zip(x.shape, dims, strict=True):
+        aligned[dim] = size
+    return np.broadcast_to(x.reshape(aligned), result.shape)
+
+
+def _broadcast_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+    source = dict(zip(dims, x.type.shape, strict=True))
+    summed = tuple(d for d, n in enumerate(y.type.shape) if source.get(d) != n)
+    if summed:
+        g = b.sum(g, dims=summed)
+    return (g if g.type == x.type else b.reshape(g, result=x.type),)
+
+
+broadcast = define_op(
+    "broadcast",
+    type=_broadcast_type,
+    factors=_broadcast_factors,
+    reference=_broadcast_reference,
+    batch=shift_dims("dims", dims=0),
+    vjp=_broadcast_vjp,
+    jvp=linear_tangent,
+)
+"""Dimension i of `x` becomes dimension dims[i]; `x` is repeated along the other dimensions."""
+
+
+def _reshape_type(x: TensorType, *, result: TensorType | None) -> TensorType:
+    to = require_result_type(result, x)
+    if to.size != x.size:
+        raise TypeError(f"cannot make {to} ({to.size} elements) of {x} ({x.size} elements)")
+    return to
+
+
+def _reshape_factors(x: TensorType, *, result: TensorType) -> FactorRule | None:
+    if x.size == 0:
+        return None
+    builder = RuleBuilder([x.shape], [result.shape])
+    for source, target, size in _reshape_dim_factors(x.shape, result.shape):
+        builder.add([source], [target], size)
+    return builder.build()
+
+
+def _reshape_dim_factors(source: Ints, target: Ints) -> list[tuple[int | None, int | None, int]]:
+    """Return (source dimension, target dimension, size) of each factor, from left to right.
+
+    While both sides have consumed equally many elements, their current dimensions share a factor of
+    the size of their greatest common divisor. If it is 1, the rest of both dimensions becomes
+    private factors, and then the side that is behind takes private factors until both are equal
+    again. The algorithm yields the same factors as Shardy's.
+    """
+    factors: list[tuple[int | None, int | None, int]] = []
+    shapes, at, walked = (list(source), list(target)), [0, 0], [1, 1]
+
+    def take(side: int, size: int) -> int:
+        dim = at[side]
+        walked[side] *= size
+        shapes[side][dim] //= size
+        at[side] += shapes[side][dim] == 1
+        return dim
+
+    def private(side: int, size: int) -> None:
+        dim = take(side, size)
+        factors.append((dim, None, size) if side == 0 else (None, dim, size))
+
+    while True:
+        left = [
+            shape[dim] if dim < len(shape) else 0 for shape, dim in zip(shapes, at, strict=True)
+        ]
+        if 1 in left:
+            private(left.index(1), 1)
+        elif walked[0] != walked[1]:
+            behind = int(walked[1] < walked[0])
+            private(
+                behind,
+                _private_factor_size(left[behind], left[1 - behind], walked[behind], max(walked)),
+            )
+        elif left == [0, 0]:
+            return factors
+        elif (size := gcd(*left)) > 1:
+            factors.append((take(0, size), take(1, size), size))
+        else:
+            private(0, left[0])
+            private(1, left[1])
+
+
+def _private_factor_size(left: int, other: int, walked: int, goal: int) -> int:
+    """Return the size of the private factor that the side which is behind takes.
+
+    It is the exact quotient if that divides the dimension; otherwise the part of the dimension
+    without the common divisor, which may still be shared.
+    """
+    if goal % walked == 0 and left % (goal // walked) == 0:
+        return goal // walked
+    common = gcd(left, other)
+    return left // common if left > common else left
+
+
+def _reshape_shardable(rule: FactorRule, x: TensorType, *, result: TensorType) -> list[int]:
+    """Return the shared factors; factors of one side alone have a different element order."""
+    (source,), (target,) = rule.operands, rule.results
+    there = {i for dim in target for i in dim}
+    return [i for dim in source for i in dim if i in there]
+
+
+reshape = define_op(
+    "reshape",
+    type=_reshape_type,
+    factors=_reshape_factors,
+    partition=Partitioning(cuts=_reshape_shardable),
+    reference=lambda x, *, result: x.reshape(result.shape),
+    batch=shift_dims(),
+    vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
+    jvp=linear_tangent,
+)
+"""The same elements in row-major order with another shape."""
+
+
+def _transpose_type(x: TensorType, *, perm: Ints, result: TensorType | None) -> TensorType:
+    if len(check_dims(x, perm, "perm")) != x.rank:
+        raise TypeError(f"perm={format_list(perm)} must name all {x.rank} dimensions of {x}")
+    return x.with_shape([x.shape[d] for d in perm])
+
+
+def _transpose_factors(x: TensorType, *, perm: Ints, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [result.shape])
+    for target, source in enumerate(perm):
+        builder.add([source], [target], x.shape[source])
+    return builder.build()
+
+
+def _transpose_vjp(b: Any, g: Any, x: Any, y: Any, *, perm: Ints) -> Any:
+    return (b.transpose(g, perm=tuple(perm.index(d) for d in range(len(perm)))),)
+
+
+transpose = define_op(
+    "transpose",
+    type=_transpose_type,
+    factors=_transpose_factors,
+    reference=lambda x, *, perm, result: np.transpose(x, perm),
+    batch=shift_dims("perm", perm=0),
+    vjp=_transpose_vjp,
+    jvp=linear_tangent,
+)
+"""Dimension i of the result is dimension perm[i] of `x`."""
+
+
+def _reverse_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> TensorType:
+    check_dims(x, dims)
+    return x
+
+
+def _reverse_factors(x: TensorType, *, dims: Ints, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [x.shape])
+    for d, size in enumerate(x.shape):
+        builder.add([d], [d], size, FactorKind.PERMUTE if d in dims else FactorKind.PASS)
+    return builder.build()
+
+
+reverse = define_op(
+    "reverse",
+    type=_reverse_type,
+    factors=_reverse_factors,
+    partition=Partitioning(partition_reverse, movable_shardable, uneven=movable_shardable),
+    reference=lambda x, *, dims, result: np.flip(x, dims),
+    batch=shift_dims("dims"),
+    vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
+    jvp=linear_tangent,
+)
+"""`x` with the order of elements along `dims` reversed."""
+
+
+def _concatenate_type(*xs: TensorType, dim: int, result: TensorType | None) -> TensorType:
+    if not xs:
+        raise TypeError("takes at least one operand")
+    first = xs[0]
+    common_dtype(*xs)
+    check_dim(first, dim)
+    for x in xs[1:]:
+        if x.rank != first.rank or any(
+            x.shape[d] != n for d, n in enumerate(first.shape) if d != dim
+        ):
+            raise TypeError(f"{first} and {x} differ in more than dimension {dim}")
+    size = sum(x.shape[dim] for x in xs)
+    return first.with_shape([size if d == dim else n for d, n in enumerate(first.shape)])
+
+
+def _concatenate_factors(*xs: TensorType, dim: int, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape for x in xs], [result.shape])
+    for d, size in enumerate(result.shape):
+        kind = FactorKind.REPLICATE if d == dim else FactorKind.PASS
+        builder.add([d] * len(xs), [d], size, kind)
+    return builder.build()
+
+
+def _concatenate_vjp(b: Any, g: Any, *values: Any, dim: int) -> Any:
+    cotangents, start = [], 0
+    for x in values[:-1]:
+        starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
+        cotangents.append(b.slice(g, starts=starts, strides=(1,) * x.type.rank, result=x.type))
+        start += x.type.shape[dim]
+    return tuple(cotangents)
+
+
+concatenate = define_op(
+    "concatenate",
+    type=_concatenate_type,
+    factors=_concatenate_factors,
+    partition=Partitioning(partition_concatenate, movable_shardable, uneven=movable_shardable),
+    reference=lambda *xs, dim, result: np.concatenate(xs, dim),
+    batch=shift_dims("dim"),
+    vjp=_concatenate_vjp,
+    jvp=linear_tangent,
+)
+"""The operands concatenated along `dim`."""

@@ -1,0 +1,90 @@
+"""Reading of operations that correspond to one IR operation.
+
+The other rules are in `shapes`, `regions`, `composed_function`, `collectives` and `sdy` beside this module.
+"""
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir.module import Value
+from shardir.stablehlo.reading import (
+    collectives as collectives,
+    composed as composed,
+    regions as regions,
+    sdy as sdy,
+    shapes as shapes,
+)
+from shardir.stablehlo.reading.call import READERS, OperationReader, ReadingRule, register_reader
+from shardir.stablehlo.writing.rules import CHLO_NAMES, STABLEHLO_NAMES
+
+Values = tuple[Value, ...]
+
+_ATTRIBUTELESS = {theirs: ours for ours, theirs in STABLEHLO_NAMES.items()}
+_ATTRIBUTELESS |= {name: name for name in ("abs", "is_finite", "sign")}
+"""The IR names of operations without attributes."""
+
+
+def _attributeless_rule(ours: str) -> ReadingRule:
+    return lambda call: call.emit(ours, *call.operands)
+
+
+for _theirs, _ours in _ATTRIBUTELESS.items():
+    READERS[f"stablehlo.{_theirs}"] = _attributeless_rule(_ours)
+for _name in CHLO_NAMES:
+    READERS[f"chlo.{_name}"] = _attributeless_rule(_name)
+READERS["chlo.tan"] = _attributeless_rule("tan")
+READERS["chlo.next_after"] = _attributeless_rule("nextafter")
+
+
+@register_reader("multiply")
+def _multiply(call: OperationReader) -> Values:
+    """Read a product; for bools it is `and`."""
+    both = call.take(2)
+    return call.emit("and" if both[0].type.dtype == "bool" else "mul", *both)
+
+
+@register_reader("compare")
+def _compare(call: OperationReader) -> Values:
+    direction = call.word("comparison_direction").lower()
+    if direction not in ("eq", "ne", "lt", "le", "gt", "ge"):
+        raise call.fail(f"values do not compare by {direction.upper()!r}")
+    kind = str(call.attrs.get("compare_type", call.words[-1] if call.words else ""))
+    both = call.take(2)
+    if "TOTALORDER" in kind:
+        both = [composed.to_total_order(call, x) for x in both]
+    return call.emit(direction, *both)
+
+
+@register_reader("constant", "sdy.constant")
+def _constant(call: OperationReader) -> Values:
+    if call.has("value"):
+        node = call.attr("value")
+        token = getattr(node, "value", node)
+    else:
+        token = next((part for part in call.literals if getattr(part, "type", "") == "DENSE"), None)
+    if getattr(token, "type", "") != "DENSE":
+        raise call.fail("a constant is written as dense<...>")
+    return call.emit("constant", value=call.types.constant(token, call.result))
+
+
+@register_reader("iota")
+def _iota(call: OperationReader) -> Values:
+    return call.emit("iota", dim=call.integer("dim", "iota_dimension"))
+
+
+@register_reader("bitcast_convert")
+def _bitcast(call: OperationReader) -> Values:
+    return call.emit("bitcast", *call.take(1))
+
+
+@register_reader("func.call")
+def _call(call: OperationReader) -> Values:
+    symbol = call.symbol or call.attr("callee")
+    return call.reader.call(call, symbol)
+
+
+READERS["call"] = _call
+
+
+@register_reader("composite")
+def _composite(call: OperationReader) -> Values:
+    """Read a composite as a call of its decomposition."""
+    return call.reader.call(call, call.attr("decomposition"))

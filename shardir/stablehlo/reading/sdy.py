@@ -1,0 +1,249 @@
+"""Reading of operations of Shardy's dialect."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from lark import Token
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Value
+from shardir.ir.operation import Symbol
+from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.ir.types import TensorType
+from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.text.decimal_text import parse_natural_number
+
+Values = tuple[Value, ...]
+
+
+@register_reader("sdy.sharding_constraint", "sdy.reshard")
+def _read_reshard(call: OperationReader) -> Values:
+    return call.emit(call.name.removeprefix("sdy."), *call.take(1))
+
+
+@register_reader("sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute")
+def _collective(call: OperationReader) -> Values:
+    """Read a Shardy collective as a reshard."""
+    (value,) = call.take(1)
+    return _emit_reshard(call, value)
+
+
+@register_reader("sdy.all_reduce", "sdy.reduce_scatter")
+def _read_reduction(call: OperationReader) -> Values:
+    """Read a Shardy reduction as a reshard of an unreduced operand."""
+    (value,) = call.take(1)
+    text = call.reader.source.text[call.written.name.end_pos or 0 :].partition("%")[0]
+    axes = [_resolve_axis(call, value, name, pre, size) for name, pre, size in _AXIS.findall(text)]
+    reduction = next((word for word in ("max", "min") if word in text.split()), "add")
+    reader = call.reader
+    pending: Value | None = value
+    while pending is not None:
+        before = reader.said.get(pending, pending).sharding
+        sharding = before or Sharding.whole(_target(call, value).mesh, value.type.rank)
+        sharding = replace(sharding, unreduced=(*sharding.unreduced, *axes), reduction=reduction)
+        reader.said[pending] = replace(pending, sharding=sharding)
+        # An unreduced result of a reshard was unreduced before it.
+        maker = reader.makers.get(pending)
+        pending = maker.operands[0] if maker is not None and maker.name == "reshard" else None
+    return _emit_reshard(call, value)
+
+
+_AXIS = re.compile(r'"([^"]+)"(?::\(([0-9]+)\)([0-9]+))?')
+
+
+def _emit_reshard(call: OperationReader, value: Value) -> Values:
+    call.said = [_target(call, value)]
+    return call.emit("reshard", value)
+
+
+def _target(call: OperationReader, value: Value) -> Sharding:
+    stated = call.attrs.get("out_sharding")
+    if not isinstance(stated, Token):
+        raise call.fail(f"{call.name} lacks its attribute 'out_sharding'")
+    return call.reader.shardings.sharding(stated, value.type)
+
+
+def _resolve_axis(call: OperationReader, value: Value, name: str, pre: str, size: str) -> Axis:
+    """Return an axis of the result's mesh, or its sub-axis `(pre)size`."""
+    mesh = call.reader.shardings.meshes[_target(call, value).mesh]
+    if name not in mesh.sizes:
+        raise call.fail(f"mesh @{mesh.name} has no axis called {name!r}")
+    if not pre:
+        return Axis.whole(name, mesh)
+    before, count = parse_natural_number(pre), parse_natural_number(size)
+    if not before or not count or mesh.sizes[name] % (before * count):
+        raise call.fail(
+            f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
+            f"{pre} * {size} must divide {mesh.sizes[name]}"
+        )
+    return Axis(name, before, count)
+
+
+@register_reader("sdy.sharding_group")
+def _group(call: OperationReader) -> Values:
+    return call.emit("sharding_group", *call.take(1), group=call.integer("group_id"))
+
+
+@register_reader("sdy.propagation_barrier")
+def _barrier(call: OperationReader) -> Values:
+    direction = call.attr("allowed_direction")
+    number = direction.value if isinstance(direction, records.TypedRecord) else direction
+    word = {"0": "NONE", "1": "FORWARD", "2": "BACKWARD"}.get(str(number), str(number))
+    if word not in ("NONE", "FORWARD", "BACKWARD"):
+        raise call.fail(f"a barrier allows NONE, FORWARD or BACKWARD, not {word!r}")
+    return call.emit("propagation_barrier", *call.take(1), direction=Symbol(word.lower()))
+
+
+@register_reader("sdy.data_flow_edge", "sdy.func_data_flow_edge")
+def _edge(call: OperationReader) -> Values:
+    """Read a data flow edge of a loop, which IR operations with edges imply."""
+    (value,) = call.take(1)
+    stated = call.attrs.get("sharding")
+    if not isinstance(stated, Token):
+        return (value,)
+    return (
+        call.reader.restate_sharding(value, call.reader.shardings.sharding(stated, value.type)),
+    )
+
+
+@register_reader("sdy.named_computation")
+def _named_computation(call: OperationReader) -> Values:
+    """Inline a named computation; shardings of parameters and results become constraints."""
+    if len(call.blocks) != 1:
+        raise call.fail("a named computation has one body")
+    (block,) = call.blocks
+    params = [*block.params, *(param for group in call.params for param in group)]
+    if len(params) != len(call.operands):
+        raise call.fail("a named computation takes as many parameters as operands")
+    reader = call.reader
+    outer, reader.values = reader.values, {}
+    ins = read_shardings(call, "in_shardings", [value.type for value in call.operands])
+    for param, value, sharding in zip(params, call.operands, ins, strict=True):
+        if reader.types.type(param.type) != value.type:
+            raise call.fail(f"this parameter is given {value.type}", param.type)
+        inner = reader.across(call, value, sharding, entering=True)
+        reader.bind(str(param.name), inner, param.name)
+    returns = reader.inline(block)
+    reader.values = outer
+    if [value.type for value in returns] != call.results:
+        raise call.fail("a named computation does not return what it states")
+    outs = read_shardings(call, "out_shardings", call.results)
+    return tuple(
+        reader.across(call, value, sharding, entering=False)
+        for value, sharding in zip(returns, outs, strict=True)
+    )
+
+
+@register_reader("sdy.manual_computation")
+def _manual_computation(call: OperationReader) -> Values:
+    """Read a manual computation, whose manual axes become attributes instead of shardings."""
+    if len(call.blocks) != 1:
+        raise call.fail("a manual computation has one body")
+    (block,) = call.blocks
+    reader = call.reader
+    params = [*block.params, *(param for group in call.params for param in group)]
+    ins = _required_shardings(call, "in_shardings", [value.type for value in call.operands])
+    outs = _required_shardings(call, "out_shardings", call.results)
+    if len(params) != len(ins):
+        raise call.fail("a manual computation takes as many parameters as operands")
+    axes = _manual_axes(call, [*ins, *outs])
+    inside = [
+        (param.name, reader.types.type(param.type), _none_if_open(_free_sharding(sharding, axes)))
+        for param, sharding in zip(params, ins, strict=True)
+    ]
+    call.said = [
+        _without_manual_replicated(sharding, axes)
+        if _none_if_open(_free_sharding(sharding, axes))
+        else None
+        for sharding in outs
+    ]
+    outer = reader.manual
+    around = outer[1] if outer is not None else ()
+    reader.manual = _manual_context(call, [*ins, *outs], (*around, *axes))
+    body = reader.block(block, inside)
+    reader.manual = outer
+    return call.emit(
+        "manual_computation",
+        *call.operands,
+        blocks=(body,),
+        axes=axes,
+        in_axes=tuple(_manual_dim_axes(sharding, axes) for sharding in ins),
+        out_axes=tuple(_manual_dim_axes(sharding, axes) for sharding in outs),
+    )
+
+
+def _manual_context(
+    call: OperationReader, stated: list[Sharding], axes: Axes
+) -> tuple[Mesh, Axes] | None:
+    meshes = (call.reader.shardings.meshes[sharding.mesh] for sharding in stated)
+    return next(((mesh, axes) for mesh in meshes if mesh.axes), None)
+
+
+def _required_shardings(call: OperationReader, key: str, types: list[TensorType]) -> list[Sharding]:
+    stated = read_shardings(call, key, types) if types else []
+    if None in stated:
+        raise call.fail(f"{call.name} lacks its attribute {key!r}")
+    return [sharding for sharding in stated if sharding is not None]
+
+
+def _manual_axes(call: OperationReader, stated: list[Sharding]) -> Axes:
+    """Return the axes of `manual_axes={"a"}`, in the mesh of the shardings."""
+    node = call.attr("manual_axes")
+    entries = node.entries if isinstance(node, records.DictRecord) else []
+    text = " ".join(str(entry.key) for entry in entries) if entries else str(node)
+    names = [call.types.string(Token("STRING", name)) for name in re.findall(r'"[^"]*"', text)]
+    known = [call.reader.shardings.meshes[name] for name in {s.mesh: None for s in stated}]
+    for mesh in known or call.reader.shardings.meshes.values():
+        if all(name in mesh.sizes for name in names):
+            return tuple(Axis.whole(name, mesh) for name in names)
+    raise call.fail(f"none of its meshes has the axes {', '.join(names)}")
+
+
+def _is_manual(axis: Axis, axes: Axes) -> bool:
+    return any(manual.overlaps(axis) for manual in axes)
+
+
+def _manual_dim_axes(sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
+    return tuple(
+        tuple(axis for axis in dim.axes if _is_manual(axis, axes)) for dim in sharding.dims
+    )
+
+
+def _without_manual_replicated(sharding: Sharding, axes: Axes) -> Sharding:
+    """Return the sharding without manual axes in `replicated`."""
+    kept = tuple(axis for axis in sharding.replicated if not _is_manual(axis, axes))
+    return replace(sharding, replicated=kept)
+
+
+def _none_if_open(sharding: Sharding) -> Sharding | None:
+    """Return the sharding, or `None` if it is open without axes."""
+    return None if sharding == Sharding.open(sharding.mesh, len(sharding.dims)) else sharding
+
+
+def _free_sharding(sharding: Sharding, axes: Axes) -> Sharding:
+    """Return the sharding inside the computation, without manual axes."""
+    dims = tuple(
+        replace(dim, axes=tuple(axis for axis in dim.axes if not _is_manual(axis, axes)))
+        for dim in sharding.dims
+    )
+    return _without_manual_replicated(replace(sharding, dims=dims), axes)
+
+
+def read_shardings(call: OperationReader, key: str, types: list[Any]) -> list[Sharding | None]:
+    """Return the shardings of `in_shardings=[<...>, <...>]`, also in generic form."""
+    if key not in call.attrs:
+        return [None] * len(types)
+    node = call.attr(key)
+    if isinstance(node, Token):
+        return list(call.reader.shardings.per_value(node, types))
+    items = call.types.items(node)
+    if len(items) != len(types):
+        raise call.fail(f"{key} has {len(items)} shardings for {len(types)} values")
+    for item in items:
+        if not isinstance(item, Token):
+            raise UnsupportedOperation("its shardings are not written as shardings")
+    read = call.reader.shardings.sharding
+    return [read(item, type) for item, type in zip(items, types, strict=True)]

@@ -1,0 +1,181 @@
+"""Parser of meshes and shardings in Shardy's syntax."""
+
+from lark import Token
+
+from shardir.errors import count_noun, suggest_name
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
+from shardir.ir.types import TensorType
+from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading.types import TypeParser
+
+_REDUCTIONS = {"sum": "add", "add": "add", "max": "max", "min": "min", "mul": "mul"}
+
+
+class ShardingResolver:
+    """Resolves meshes and shardings, and caches shardings by their text.
+
+    A mesh inside a sharding refers to an equal mesh of the module; if there is none, a new one is
+    added with the name `mesh`, `mesh_0`, ... or `maximal_mesh_3`.
+    """
+
+    def __init__(self, types: TypeParser) -> None:
+        self.types, self.source = types, types.source
+        self.meshes: dict[str, Mesh] = {}
+        self._known: dict[str, list[Sharding]] = {}
+
+    def mesh(self, written: records.MeshRecord) -> None:
+        """Declare a mesh."""
+        name = self.types.string(written.name)
+        if name in self.meshes:
+            raise self.source.fail(f"two meshes are called @{name}", written.name)
+        self.meshes[name] = self._mesh(name, written.body, 0)
+
+    def _mesh(self, name: str, token: Token, base: int) -> Mesh:
+        """Return a mesh from `<["a"=2]>`, with any prefix."""
+        inside, base = _angle_bracket_text(token, base)
+        body: records.MeshBodyRecord = self.source.parse("mesh_body", inside, base)
+        axes: dict[str, int] = {}
+        for extent in body.extents:
+            axis, size = self.types.string(extent.name), self.types.integer(extent.size, base)
+            if axis in axes:
+                raise self.source.fail(f"this mesh has two axes called {axis!r}", extent.name, base)
+            if size < 1:
+                raise self.source.fail("a mesh axis has 1 or more positions", extent.size, base)
+            axes[axis] = size
+        mesh = Mesh(name, tuple(axes.items()))
+        if body.ids is None:
+            return mesh
+        ids = tuple(self.types.integer(token, base) for token in body.ids)
+        right = sorted(ids) == list(range(mesh.size)) if axes else len(ids) == 1 and ids[0] >= 0
+        if not right:
+            wanted = f"the ids 0 to {mesh.size - 1} in some order" if axes else "one device id"
+            raise self.source.error(f"this mesh needs {wanted}", base, len(inside))
+        # Shardy rejects a device list in iota order.
+        return Mesh(name, mesh.axes, None if axes and ids == tuple(range(mesh.size)) else ids)
+
+    def sharding(self, token: Token, type: TensorType | None = None) -> Sharding:
+        """Return the sharding of `#sdy.sharding<@mesh, [{"a"}, {}]>`; the prefix is optional."""
+        return self._read("sharding", token, None if type is None else [type])[0]
+
+    def per_value(self, token: Token, types: list[TensorType]) -> list[Sharding]:
+        """Return the shardings of `#sdy.sharding_per_value<[<...>, <...>]>`, one per type."""
+        return self._read("per_value", token, types)
+
+    def _read(self, start: str, token: Token, types: list[TensorType] | None) -> list[Sharding]:
+        known = self._known.get(token)
+        if known is None:
+            inside, base = _angle_bracket_text(token, 0)
+            parsed = self.source.parse(start, inside, base)
+            written = parsed if start == "per_value" else [parsed]
+            known = [self._sharding(each, base) for each in written]
+            self._known[str(token)] = known
+        if types is not None:
+            if len(known) != len(types):
+                raise self.source.fail(
+                    f"{count_noun(len(types), 'value')} cannot have {count_noun(len(known), 'sharding')}",
+                    token,
+                )
+            known = [self._spread(each, type) for each, type in zip(known, types, strict=True)]
+            for sharding, type in zip(known, types, strict=True):
+                if len(sharding.dims) != type.rank:
+                    raise self.source.fail(
+                        f"this sharding is of rank {len(sharding.dims)}, the tensor is {type}",
+                        token,
+                    )
+        return known
+
+    def _spread(self, sharding: Sharding, type: TensorType) -> Sharding:
+        """Return the sharding with unsharded dimensions if a maximal mesh omits them."""
+        if sharding.dims or not self.meshes[sharding.mesh].is_maximal:
+            return sharding
+        return Sharding.whole(sharding.mesh, type.rank)
+
+    def _sharding(self, written: records.ShardingRecord, base: int) -> Sharding:
+        mesh = self._named(written.mesh, base)
+        dims = tuple(self._dim(dim, mesh, base) for dim in written.dims)
+        marks: dict[str, records.ShardingMarkRecord] = {}
+        for mark in written.marks:
+            if mark.word in marks:
+                raise self.source.fail(f"{str(mark.word)!r} is stated twice", mark.word, base)
+            marks[str(mark.word)] = mark
+        reduction = "add"
+        pending = marks.get("unreduced")
+        if pending is not None and pending.reduction is not None:
+            if pending.reduction not in _REDUCTIONS:
+                raise self.source.fail(
+                    f"partial values combine by {', '.join(_REDUCTIONS)}, "
+                    f"not by {str(pending.reduction)!r}",
+                    pending.reduction,
+                    base,
+                )
+            reduction = _REDUCTIONS[pending.reduction]
+        replicated, unreduced = (
+            self._axes(marks[word].axes, mesh, base) if word in marks else ()
+            for word in ("replicated", "unreduced")
+        )
+        return Sharding(mesh.name, dims, replicated, unreduced, reduction)
+
+    def _dim(self, written: records.DimRecord, mesh: Mesh, base: int) -> DimSharding:
+        priority = written.priority
+        if priority is not None and len(priority) > 19:
+            raise self.source.fail("this priority is too large", priority, base)
+        return DimSharding(
+            self._axes(written.axes, mesh, base),
+            written.open,
+            None if priority is None else int(priority[1:]),
+        )
+
+    def axes(self, entries: list[records.AttributeRecord], mesh: Mesh) -> Axes:
+        """Return the axes of `{"a", "b"}` outside of shardings."""
+        return self._axes([records.AxisRecord(entry.key) for entry in entries], mesh, 0)
+
+    def _axes(self, written: list[records.AxisRecord], mesh: Mesh, base: int) -> Axes:
+        return tuple(self._axis(axis, mesh, base) for axis in written)
+
+    def _axis(self, written: records.AxisRecord, mesh: Mesh, base: int) -> Axis:
+        name = self.types.string(written.name)
+        if name not in mesh.sizes:
+            hint = suggest_name(name, mesh.sizes) or f"it has {', '.join(mesh.sizes) or 'none'}"
+            message = f"mesh @{mesh.name} has no axis called {name!r}; {hint}"
+            raise self.source.fail(message, written.name, base)
+        if written.pre is None or written.size is None:
+            return Axis.whole(name, mesh)
+        pre, size = self.types.integer(written.pre, base), self.types.integer(written.size, base)
+        if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
+            raise self.source.fail(
+                f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
+                f"{pre} * {size} must divide {mesh.sizes[name]}",
+                written.name,
+                base,
+            )
+        return Axis(name, pre, size)
+
+    def _named(self, token: Token, base: int) -> Mesh:
+        if token.type == "INLINED":
+            return self._add_inline_mesh(token, base)
+        name = self.types.string(token)
+        if name not in self.meshes:
+            has = f"there is {', '.join('@' + m for m in self.meshes)}" if self.meshes else ""
+            hint = suggest_name(name, self.meshes) or has or "declare it first"
+            raise self.source.fail(f"no mesh is called {name!r}; {hint}", token, base)
+        return self.meshes[name]
+
+    def _add_inline_mesh(self, token: Token, base: int) -> Mesh:
+        inline = self._mesh("mesh", token, base + (token.start_pos or 0))
+        for mesh in self.meshes.values():
+            if (mesh.axes, mesh.device_ids) == (inline.axes, inline.device_ids):
+                return mesh
+        name = f"maximal_mesh_{inline.device_ids[0]}" if inline.device_ids and not inline.axes \
+            else "mesh"  # fmt: skip
+        names = (name, *(f"{name}_{number}" for number in range(len(self.meshes) + 1)))
+        free = next(name for name in names if name not in self.meshes)
+        self.meshes[free] = Mesh(free, inline.axes, inline.device_ids)
+        return self.meshes[free]
+
+
+def _angle_bracket_text(token: Token, base: int) -> tuple[str, int]:
+    """Return the text from the first `<` on, and its position."""
+    at = token.find("<")
+    start = base or (token.start_pos or 0)
+    return (str(token), start) if at < 0 else (str(token[at:]), start + at)

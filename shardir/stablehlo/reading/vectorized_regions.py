@@ -1,0 +1,85 @@
+"""Reading of element computations, such as those of reductions, as tensor computations."""
+
+from collections.abc import Sequence
+
+from lark import Token
+
+from shardir.ir.module import Value
+from shardir.ir.types import TensorType
+from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.stablehlo.reading.types import TypeParser
+
+Values = tuple[Value, ...]
+
+
+class _VectorizedTypes(TypeParser):
+    """Types in a region over elements: a scalar stands for a tensor."""
+
+    def __init__(self, types: TypeParser, shape: tuple[int, ...]) -> None:
+        super().__init__(types.source)
+        self.shape = shape
+
+    def _read(self, token: Token) -> TensorType:
+        type = super()._read(token)
+        if type.rank:
+            raise UnsupportedOperation("its region computes with tensors")
+        return type.with_shape(self.shape)
+
+
+def inline_vectorized(
+    call: OperationReader,
+    block: records.BlockRecord,
+    params: Sequence[Token],
+    values: Sequence[Value],
+) -> list[Value]:
+    """Return the values that a block over elements returns for `values`, which have one shape.
+
+    Captured scalars are broadcast.
+    """
+    reader = call.reader
+    if reader.module.whole:
+        raise UnsupportedOperation("it corresponds to several operations")
+    shape = values[0].type.shape
+    types, known = reader.types, reader.values
+    around = {
+        name: _broadcast_scalar(call, value, shape)
+        for name, value in _captured_values(call, block).items()
+    }
+    reader.types = _VectorizedTypes(types, shape)
+    reader.values = known | around
+    for param, value in zip(params, values, strict=True):
+        reader.values[str(param)] = value
+    try:
+        return reader.inline(block)
+    finally:
+        reader.types, reader.values = types, known
+
+
+def _captured_values(call: OperationReader, block: records.BlockRecord) -> dict[str, Value]:
+    """Return the values that the operations of a block capture."""
+    found: dict[str, Value] = {}
+    for statement in block.statements:
+        for part in statement.parts if isinstance(statement, records.OpRecord) else ():
+            if isinstance(part, Token) and part.type == "VALUE" and str(part) in call.reader.values:
+                found[str(part)] = call.reader.values[str(part)]
+    return found
+
+
+def _broadcast_scalar(call: OperationReader, value: Value, shape: tuple[int, ...]) -> Value:
+    if value.type.rank:
+        raise UnsupportedOperation("its region uses a tensor of the program around it")
+    return call.step("broadcast", value, dims=(), result=value.type.with_shape(shape))
+
+
+@register_reader("map")
+def _map(call: OperationReader) -> Values:
+    """Read an elementwise computation over all dimensions."""
+    (block,) = call.blocks
+    params = [param.name for param in block.params]
+    made = inline_vectorized(call, block, params, call.all_operands)
+    if [value.type for value in made] != call.results:
+        raise call.fail("map does not return what it states")
+    results = call.define(value.type for value in made)
+    call.reader.rename(dict(zip(made, results, strict=True)))
+    return results

@@ -1,0 +1,189 @@
+"""Writing of collectives, with replica groups instead of mesh axes.
+
+In a per-device program they connect replicas: replica i is the device at position i of the mesh.
+Inside a manual computation, whose devices are partitions of one program, they connect partitions,
+and each has its own channel.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir.device_groups import device_groups, device_positions, permute_senders
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Op
+from shardir.ir.operation import OPS, Dense
+from shardir.ir.sharding import Axes, count_positions
+from shardir.ir.types import TensorType
+from shardir.ops.communication.async_collectives import START_OPS
+from shardir.stablehlo.writing.attributes import (
+    format_array,
+    format_integer,
+    format_literal,
+    format_matrix,
+)
+from shardir.stablehlo.writing.regions import combination_region
+from shardir.stablehlo.writing.writer import (
+    WRITERS,
+    Attrs,
+    ExportError,
+    MlirWriter,
+    TypedName,
+    WritingRule,
+)
+
+SCALAR_I32 = TensorType((), "i32")
+EMPTY_ARRAY = Dense(np.zeros(0))
+MAX_LISTED_DEVICES = 65_536
+"""The maximum number of mesh devices in a written program; collectives list all devices."""
+
+
+def _mesh(w: MlirWriter) -> Mesh:
+    if w.mesh is None:
+        raise ExportError("a collective outside of programs of each device has no devices")
+    if w.mesh.size > MAX_LISTED_DEVICES:
+        raise ExportError(
+            f"StableHLO lists the devices of every collective, and mesh @{w.mesh.name} has "
+            f"{w.mesh.size}; export programs for at most {MAX_LISTED_DEVICES}"
+        )
+    return w.mesh
+
+
+def _ids(w: MlirWriter) -> list[int]:
+    """Return the ids of the devices in replica groups, by position in the mesh."""
+    mesh = _mesh(w)
+    return list(range(mesh.size) if w.replicas else mesh.device_ids or range(mesh.size))
+
+
+def _groups(w: MlirWriter, axes: Axes) -> str:
+    ids = _ids(w)
+    return format_matrix(
+        [[ids[place] for place in group] for group in device_groups(_mesh(w), axes)]
+    )
+
+
+def _channel(w: MlirWriter, *, numbered: bool = True) -> Attrs:
+    """Return the channel attributes of a collective between partitions; replicas need none."""
+    if w.replicas:
+        return {}
+    handle = f"#stablehlo.channel_handle<handle = {w.next_channel()}, type = 1>"
+    return {"channel_handle": handle, **({"use_global_device_ids": "unit"} if numbered else {})}
+
+
+def _register_collective(name: str, rule: WritingRule) -> None:
+    """Register the rule of a collective and of its start operation."""
+
+    def write(w: MlirWriter, op: Op) -> None:
+        if op.result.type.size:
+            rule(w, op)
+        else:  # An empty tensor needs no communication, and StableHLO cannot express it.
+            w.op(
+                op,
+                "stablehlo.constant",
+                {"value": format_literal(EMPTY_ARRAY, op.result.type)},
+                operands=[],
+            )
+
+    WRITERS.rule(OPS[name], START_OPS[OPS[name]])(write)
+
+
+def _all_reduce(w: MlirWriter, op: Op) -> None:
+    attrs = {"replica_groups": _groups(w, op.attrs["axes"]), **_channel(w)}
+    region = combination_region(w, str(op.attrs["op"]), op.result.type.dtype)
+    w.op(op, "stablehlo.all_reduce", attrs, regions=[region])
+
+
+def _all_gather(w: MlirWriter, op: Op) -> None:
+    attrs = {
+        "all_gather_dim": format_integer(op.attrs["dim"]),
+        "replica_groups": _groups(w, op.attrs["axes"]),
+        **_channel(w),
+    }
+    w.op(op, "stablehlo.all_gather", attrs)
+
+
+def _reduce_scatter(w: MlirWriter, op: Op) -> None:
+    attrs = {
+        "scatter_dimension": format_integer(op.attrs["dim"]),
+        "replica_groups": _groups(w, op.attrs["axes"]),
+        **_channel(w),
+    }
+    region = combination_region(w, str(op.attrs["op"]), op.result.type.dtype)
+    w.op(op, "stablehlo.reduce_scatter", attrs, regions=[region])
+
+
+def _all_to_all(w: MlirWriter, op: Op) -> None:
+    axes = op.attrs["axes"]
+    attrs = {
+        "split_dimension": format_integer(op.attrs["split"]),
+        "concat_dimension": format_integer(op.attrs["concat"]),
+        "split_count": format_integer(count_positions(axes)),
+        "replica_groups": _groups(w, axes),
+        **_channel(w, numbered=False),
+    }
+    w.op(op, "stablehlo.all_to_all", attrs)
+
+
+def _collective_permute(w: MlirWriter, op: Op) -> None:
+    mesh, ids = _mesh(w), _ids(w)
+    pairs: Iterable[tuple[int, int]]
+    if axes := op.attrs.get("axes", ()):
+        pairs = [
+            (group[source], group[target])
+            for group in device_groups(mesh, axes)
+            for source, target in op.attrs["pairs"]
+        ]
+    else:
+        found = permute_senders(mesh, op.attrs["source"], op.attrs["target"]).tolist()
+        pairs = [(sender, receiver) for receiver, sender in enumerate(found)]
+    attrs = {
+        "source_target_pairs": format_matrix(
+            (ids[source], ids[target]) for source, target in pairs
+        ),
+        **_channel(w, numbered=False),
+    }
+    w.op(op, "stablehlo.collective_permute", attrs)
+
+
+_register_collective("all-reduce", _all_reduce)
+_register_collective("all-gather", _all_gather)
+_register_collective("reduce-scatter", _reduce_scatter)
+_register_collective("all-to-all", _all_to_all)
+_register_collective("collective-permute", _collective_permute)
+
+
+def _position(w: MlirWriter, axes: Axes, by: int = 1) -> TypedName:
+    """Return the device's position along `axes` times a factor, from a table: i32[1]."""
+    mesh = _mesh(w)
+    numbers = np.zeros(mesh.size, np.int32)
+    numbers[_ids(w)] = device_positions(mesh, axes) * by
+    kind = TensorType((mesh.size,), "i32")
+    known = w.step("stablehlo.constant", [], kind, {"value": format_literal(Dense(numbers), kind)})
+    name = "replica_id" if w.replicas else "partition_id"
+    number = w.step(f"stablehlo.{name}", [], TensorType((), "u32"))
+    whole = w.step("stablehlo.convert", [number], SCALAR_I32)
+    one = {"slice_sizes": format_array([1])}
+    return w.step("stablehlo.dynamic_slice", [known, whole], TensorType((1,), "i32"), one)
+
+
+@WRITERS.rule(OPS["axis-index"])
+def _axis_index(w: MlirWriter, op: Op) -> None:
+    found = _position(w, op.attrs["axes"])
+    w.op(op, "stablehlo.reshape", operands=[found])
+
+
+@WRITERS.rule(OPS["all-slice"])
+def _all_slice(w: MlirWriter, op: Op) -> None:
+    """Write a dynamic slice from the start of the device's shard."""
+    (x,), dim = op.operands, op.attrs["dim"]
+    found = _position(w, op.attrs["axes"], op.result.type.shape[dim])
+    start = w.step("stablehlo.reshape", [found], SCALAR_I32)
+    zero = w.constant(0, SCALAR_I32)
+    starts = [start if d == dim else zero for d in range(x.type.rank)]
+    w.op(
+        op,
+        "stablehlo.dynamic_slice",
+        {"slice_sizes": format_array(op.result.type.shape)},
+        operands=[w.typed(x), *starts],
+    )

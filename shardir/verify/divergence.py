@@ -1,0 +1,239 @@
+"""Divergence analysis: whether all devices of a mesh execute the same collectives in order.
+
+Control flow in a per-device program diverges only at a loop or branch whose predicate differs
+between devices. The analysis computes the mesh axes along which each value may differ, without
+enumerating devices: arguments differ along the axes that shard them, `axis-index` along its own
+axes, gathered or reduced values do not differ along the axes of the collective, and other results
+differ along the axes of their operands. A collective inside a loop or branch with a divergent
+predicate would be executed by only some devices: the program would deadlock or mix up messages.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise, product
+from math import lcm
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Block, Function, Op, Value
+from shardir.ir.sharding import Axes, Axis
+from shardir.ir.sub_axes import append_axis, can_coexist, is_overlapping
+from shardir.text.printer import find_mesh_with_axis, format_axis
+
+AxisParts = frozenset[Axis]
+"""Parts of mesh axes that do not overlap."""
+NO_PARTS: AxisParts = frozenset()
+UNIFYING_COLLECTIVES = ("all-reduce", "all-gather")
+"""Operations whose results are equal on all devices along their axes."""
+MAX_REFINEMENTS = 16
+"""The maximum number of refinements that are tried if uses of an axis have no common one."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A collective that only some devices execute:
+
+    `control` depends on `decision`, which differs along `axes`.
+    """
+
+    collective: Op
+    control: Op
+    decision: Value
+    axes: Axes
+
+    def told(self, decision: str, meshes: tuple[Mesh, ...]) -> str:
+        """Return the error message, in which `decision` is the name of the predicate."""
+        along = ", ".join(
+            format_axis(axis, find_mesh_with_axis(axis.name, meshes)) for axis in self.axes
+        )
+        return (
+            f"{self.collective.name} may be executed by only some devices: {self.control.name} "
+            f"depends on {decision}, which differs along {along}; use a value that is equal on "
+            "all devices, such as an all-reduce of it"
+        )
+
+
+def find_divergences(function: Function) -> list[Divergence]:
+    """Return every collective of a per-device function that some devices may not execute."""
+    risky = any(
+        inner.spec.collective
+        for op in function.body.walk()
+        if _is_control_flow(op)
+        for block in op.blocks
+        for inner in block.walk()
+    )
+    if not risky:
+        return []
+    # Each refinement over-approximates divergence, so their intersection is used.
+    first, *others = (
+        _DivergenceAnalysis(function, bounds).found() for bounds in _refinements(function)
+    )
+    met = [{divergence.collective for divergence in found} for found in others]
+    return [d for d in first if all(d.collective in found for found in met)]
+
+
+def find_differing(function: Function) -> dict[Value, AxisParts]:
+    """Return the axis parts along which the values of a per-device function may differ.
+
+    A value that is not listed does not differ.
+    """
+    ways = _DivergenceAnalysis(function, next(_refinements(function)))
+    ways.found()
+    return ways.differs
+
+
+def _is_control_flow(op: Op) -> bool:
+    return op.name in ("while", "case")
+
+
+class _DivergenceAnalysis:
+    """Computes the axis parts along which each value differs, for one refinement of the axes."""
+
+    def __init__(self, function: Function, bounds: dict[str, Axes]) -> None:
+        self.function = function
+        self.differs: dict[Value, AxisParts] = {}
+        self.changed = False
+        self.bounds = bounds
+        assert function.spmd is not None
+        for value, outer in zip(function.body.params, function.spmd.params, strict=True):
+            sharding = outer.sharding
+            self.note(value, self.touched((*sharding.used(), *sharding.unreduced)))
+
+    def found(self) -> list[Divergence]:
+        self.changed = True
+        while self.changed:  # Iterate to a fixed point; loops need several rounds.
+            self.changed = False
+            self.block(self.function.body)
+        return list(dict.fromkeys(self.meetings(self.function.body, None)))
+
+    def note(self, value: Value, parts: AxisParts) -> None:
+        known = self.differs.get(value)
+        if known is None or not parts <= known:
+            self.differs[value] = parts | (known or NO_PARTS)
+            self.changed = True
+
+    def of(self, values: Iterable[Value]) -> AxisParts:
+        return NO_PARTS.union(*(self.differs.get(value, NO_PARTS) for value in values))
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            if not op.blocks:
+                parts = self.made(op)
+                for value in op.results:
+                    self.note(value, parts)
+                continue
+            edges = op.edges()
+            for edge in edges:
+                for target in edge.targets:
+                    self.note(target, self.of(edge.sources))
+            for inner in op.blocks:
+                self.block(inner)
+            decided = self.of(self.decision(op))
+            bound = {target for edge in edges for target in edge.targets}
+            for value in op.results:
+                more = (
+                    NO_PARTS if value in bound else self.of(v for b in op.blocks for v in b.returns)
+                )
+                self.note(value, decided | more)
+
+    def decision(self, op: Op) -> tuple[Value, ...]:
+        """Return the predicate of a control flow operation."""
+        if not _is_control_flow(op):
+            return ()
+        return op.blocks[0].returns if op.name == "while" else op.operands[:1]
+
+    def made(self, op: Op) -> AxisParts:
+        """Return the parts along which the results of an operation without blocks differ."""
+        parts, name = self.of(op.operands), op.name.removesuffix("-start")
+        axes = op.attrs.get("axes", ())
+        if name in UNIFYING_COLLECTIVES:
+            crossing = [a for a in axes if not all(can_coexist(a, p) for p in parts)]
+            return (parts | self.touched(crossing)) - self.contained_parts(axes)
+        if name == "reduce-scatter":
+            return (parts - self.contained_parts(axes)) | self.touched(axes)
+        if name == "collective-permute" and not axes:
+            return self.moved(parts, op.attrs["source"], op.attrs["target"])
+        if op.spec.exchange is not None or op.spec.spmd:
+            return parts | self.touched(axes)
+        return parts
+
+    def moved(self, parts: AxisParts, source: Axes, target: Axes) -> AxisParts:
+        """Return the parts after a permute: differences along `source` become differences along
+        `target`, and vice versa for axes that only one of them has.
+        """
+        old, new = self.touched(source), self.touched(target)
+        if not parts & (old | new):
+            return parts
+        kept = parts - self.contained_parts(source) - self.contained_parts(target)
+        kept |= new if parts & old else NO_PARTS
+        return kept | (old - new if parts & (new - old) else NO_PARTS)
+
+    def meetings(self, block: Block, under: tuple[Op, Value] | None) -> Iterator[Divergence]:
+        """Yield the collectives below a divergent predicate; `under` is the outermost one."""
+        for op in block.ops:
+            if under and op.spec.collective:
+                yield Divergence(op, *under, self.axes(self.differs[under[1]]))
+            differing = (v for v in self.decision(op) if self.differs.get(v))
+            decision = next(differing, None)
+            inside = under or (None if decision is None else (op, decision))
+            for inner in op.blocks:
+                yield from self.meetings(inner, inside)
+
+    # Parts of axes
+
+    def touched(self, axes: Sequence[Axis]) -> AxisParts:
+        """Return the parts that overlap any of `axes` or cannot coexist with one."""
+        return frozenset(p for a in axes for p in self.bounds[a.name] if is_overlapping((p,), (a,)))
+
+    def contained_parts(self, axes: Sequence[Axis]) -> AxisParts:
+        """Return the parts that one of `axes` contains."""
+        return frozenset(
+            p for a in axes for p in self.bounds[a.name] if a.contains(p) and can_coexist(a, p)
+        )
+
+    def axes(self, parts: AxisParts) -> Axes:
+        joined: Axes = ()
+        for part in sorted(parts):
+            joined = append_axis(joined, part)
+        return joined
+
+
+def _refinements(function: Function) -> Iterator[dict[str, Axes]]:
+    """Yield refinements of each named mesh axis into parts from which every use is composed.
+
+    If there is no common refinement, the refinements of subsets of the uses are yielded, up to a
+    limit.
+    """
+    ends: dict[str, set[int]] = {}
+    for axis in _named_axes(function):
+        ends.setdefault(axis.name, {1}).update((axis.pre, axis.next))
+    ways = [
+        [
+            tuple(Axis(name, low, high // low) for low, high in pairwise(chain))
+            for chain in _divisor_chains(sorted({*found, lcm(*found)}))
+        ]
+        for name, found in ends.items()
+    ]
+    for parts in islice(product(*ways), MAX_REFINEMENTS):
+        yield dict(zip(ends, parts, strict=True))
+
+
+def _divisor_chains(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the maximal divisor chains from the first to the last of ascending numbers."""
+    first, *rest = numbers
+    if not rest:
+        yield (first,)
+    for i, number in enumerate(rest):
+        between = [n for n in rest[:i] if number % n == 0 and n % first == 0]
+        if number % first == 0 and not between:
+            for chain in _divisor_chains(rest[i:]):
+                yield (first, *chain)
+
+
+def _named_axes(function: Function) -> Iterator[Axis]:
+    """Yield every axis that the function mentions."""
+    assert function.spmd is not None
+    for outer in function.spmd.params:
+        yield from (*outer.sharding.used(), *outer.sharding.unreduced)
+    for op in function.body.walk():
+        for name in ("axes", "source", "target"):
+            yield from op.attrs.get(name, ())

@@ -1,0 +1,47 @@
+"""Functions built as text compute what they say."""
+
+import ctypes
+
+import pytest
+
+from shardir.backends.cpu.codegen.compiler import compile
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
+
+
+def real(x: LLVMValue) -> LLVMValue:
+    return 1.0 - 2.0 / (0.5 + (-x) * 3.0) + 4.0 * x
+
+
+def whole(x: LLVMValue) -> LLVMValue:
+    return ~(10 - x) + 3 * (-x)
+
+
+def test_numbers_stand_on_either_side_of_floats() -> None:
+    module = LLVMModule()
+    f = LLVMFunction(module, "f", ["double"], "double")
+    f.leave(real(f.params[0]))
+    code = compile(module.text(), ["f"])
+    made = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(code["f"])
+    assert made(1.5) == 1 - 2 / (0.5 - 1.5 * 3) + 6
+
+
+def test_numbers_stand_on_either_side_of_integers() -> None:
+    module = LLVMModule()
+    f = LLVMFunction(module, "f", ["i64"], "i64")
+    f.leave(whole(f.params[0]))
+    code = compile(module.text(), ["f"])
+    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
+    assert made(4) == ~6 - 12
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_a_table_is_read_at_its_address(index: int) -> None:
+    module = LLVMModule()
+    module.table("numbers", "i64", [5, 7, -9])
+    module.table("numbers", "i64", [5, 7, -9])
+    f = LLVMFunction(module, "f", ["i64"], "i64")
+    table = LLVMValue("@numbers", "ptr", f)
+    f.leave(f.load(f.offset(table, f.params[0], "i64"), "i64"))
+    code = compile(module.text(), ["f"])
+    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code["f"])
+    assert made(index) == [5, 7, -9][index]

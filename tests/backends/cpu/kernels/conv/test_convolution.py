@@ -1,0 +1,509 @@
+"""Convolutions of the native CPU backend: every attribute, element type and layout."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
+from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
+from shardir.backends.cpu.kernels.conv.convolution import convolution_products
+from shardir.ir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ops import convolution
+from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, numbers
+from tests.backends.cpu.native.machines import MACHINES, ZEN_5
+from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
+
+Array = npt.NDArray[Any]
+
+
+def attributes(rank: int, dims: str, **given: Any) -> dict[str, Any]:
+    return {
+        "strides": (1,) * rank, "padding": ((0, 0),) * rank, "lhs_dilation": (1,) * rank,
+        "rhs_dilation": (1,) * rank, "dims": dims, **given,
+    }  # fmt: skip
+
+
+def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs: Any) -> None:
+    """Equal to the reference, as far as sums of this length can be."""
+    reference = convolution.reference
+    assert reference is not None
+    expected = reference(x, w, result=result, **attrs)
+    assert got.shape == expected.shape
+    if result.dtype in INTEGERS:
+        np.testing.assert_array_equal(got, expected)
+        return
+    wide = TensorType(result.shape, "c128" if result.dtype in COMPLEX else "f64")
+    exact = [a.astype(wide.numpy) for a in (x, w)]
+    scale = reference(*map(np.abs, exact), result=wide.with_dtype("f64"), **attrs)
+    error = np.abs(got.astype(wide.numpy) - reference(*exact, result=wide, **attrs))
+    assert (error <= EPSILON[result.dtype] * scale + 1e-30).all()
+
+
+def convolved(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
+    types = [TensorType(a.shape, dtype_of(a)) for a in (x, w)]
+    op = op_on(convolution, *types, **attrs)
+    (got,) = made_by(RULES["convolution"], op, [x, w], LAYOUTS["convolution"], **more)
+    assert_convolution(got, x, w, op.result.type, attrs)
+    return got
+
+
+def assert_shape(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
+) -> None:
+    """Equal to the reference, and the same bits whether one worker makes it or three."""
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, left, dtype), numbers(rng, right, dtype)
+    attrs = attributes(len(left) - 2, dims, **given)
+    one, three = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 3))
+    assert one == three
+
+
+def shuffled(draw: st.DrawFn, term: str) -> str:
+    return "".join(draw(st.permutations(term)))
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Any]]:
+    rank = draw(st.integers(0, 3))
+    digits = "012"[:rank]
+    dims = (
+        f"{shuffled(draw, 'bf' + digits)},{shuffled(draw, 'io' + digits)}"
+        f"->{shuffled(draw, 'bf' + digits)}"
+    )
+    groups, batch_groups = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2)]))
+    sizes = {
+        "i": draw(st.sampled_from((1, 2, 3, 4, 5, 9))), "b": draw(st.integers(1, 3)) * batch_groups,
+        "o": draw(st.integers(1, 5)) * groups * batch_groups,
+    }  # fmt: skip
+    sizes["f"] = sizes["i"] * groups
+    for digit in digits:
+        sizes["x" + digit] = draw(st.integers(1, 9))
+        sizes["w" + digit] = draw(st.integers(1, 4))
+    small = st.integers(1, 3)
+    pad = st.integers(-1, 3)
+    attrs = attributes(
+        rank,
+        dims,
+        strides=tuple(draw(small) for _ in digits),
+        padding=tuple((draw(pad), draw(pad)) for _ in digits),
+        lhs_dilation=tuple(draw(small) for _ in digits),
+        rhs_dilation=tuple(draw(small) for _ in digits),
+        groups=groups,
+        batch_groups=batch_groups,
+    )
+    return sizes, attrs
+
+
+@given(st.data(), convolutions(), st.sampled_from(("f32", "f32", "f64", "i32", "bf16", "c64")))
+def test_random(
+    data: st.DataObject, drawn: tuple[dict[str, int], dict[str, Any]], dtype: str
+) -> None:
+    sizes, attrs = drawn
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    first, second = attrs["dims"].partition("->")[0].split(",")
+    x = numbers(rng, tuple(sizes.get(c, sizes.get("x" + c, 0)) for c in first), dtype)
+    w = numbers(rng, tuple(sizes.get(c, sizes.get("w" + c, 0)) for c in second), dtype)
+    op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
+    order = data.draw(st.permutations(range(x.ndim)))
+    x = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+    shape = op.result.type.shape
+    out = np.full([shape[d] for d in order], 7, NUMPY_DTYPES[dtype]).transpose(np.argsort(order))
+    assert lowered(RULES["convolution"], op, [x, w], [out]) is not None
+    assert_convolution(out, x, w, op.result.type, attrs)
+
+
+def test_places_outside_are_zero_where_they_are_outermost_in_memory() -> None:
+    """Columns of the product are not neighbours there, and those outside are among them."""
+    rng = np.random.default_rng(0)
+    attrs = attributes(1, "0fb,0io->0fb", padding=((1, 1),))
+    x, w = numbers(rng, (2, 1, 20), "f64"), numbers(rng, (1, 1, 2), "f64")
+    op = op_on(convolution, TensorType(x.shape, "f64"), TensorType(w.shape, "f64"), **attrs)
+    out = np.full((4, 2, 20), 7.0)
+    assert lowered(RULES["convolution"], op, [x, w], [out]) is not None
+    assert_convolution(out, x, w, op.result.type, attrs)
+
+
+LARGE = [
+    ("b01f,01io->b01f", (3, 17, 19, 16), (3, 3, 16, 40), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 30, 31, 3), (7, 7, 3, 40),
+     {"padding": ((3, 3), (3, 3)), "strides": (2, 2)}),
+    ("b01f,01io->b01f", (2, 9, 3, 3), (5, 7, 3, 20), {"padding": ((2, 2), (5, 5))}),
+    ("b01f,01io->b01f", (2, 20, 21, 13), (7, 7, 13, 40), {"padding": ((3, 3), (3, 3))}),
+    ("b0f,0io->b0f", (3, 70, 5), (6, 5, 40), {"padding": ((-1, 4),), "strides": (3,)}),
+    ("bf01,oi01->bf01", (2, 20, 32, 32), (40, 20, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (2, 3, 30, 31), (8, 3, 5, 5), {"strides": (2, 2)}),
+    ("b01f,01io->b01f", (2, 15, 15, 24), (3, 3, 24, 16),
+     {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("b01f,01io->b01f", (2, 9, 11, 70), (3, 3, 70, 150), {"padding": ((1, 2), (2, 1))}),
+    ("b01f,01io->b01f", (2, 9, 11, 50), (3, 3, 50, 12),
+     {"padding": ((2, 2), (2, 2)), "rhs_dilation": (2, 2), "strides": (1, 2)}),
+    ("b01f,01oi->b01f", (2, 12, 13, 40), (5, 5, 30, 20),
+     {"padding": ((2, 2), (2, 2)), "groups": 2}),
+    ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 16, 16, 40), {"padding": ((1, 1), (1, 1))}),
+    ("fb01,io01->bf01", (4, 24, 16, 32), (4, 40, 16, 32), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (37, 32, 32, 3), (37, 32, 32, 8), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (3, 17, 19, 48), (3, 17, 19, 40), {"padding": ((2, 2), (2, 2))}),
+    ("f01b,i01o->01bf", (5, 50, 52, 32), (5, 50, 52, 64), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (4, 18, 19, 32), (4, 9, 9, 40),
+     {"padding": ((1, 0), (2, -1)), "rhs_dilation": (2, 2)}),
+    ("bf01,oi01->bf01", (2, 20, 9, 48), (40, 20, 3, 5), {"padding": ((1, 1), (2, 2))}),
+    ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 8, 8, 40),
+     {"padding": ((1, 0), (1, 0)), "rhs_dilation": (2, 2)}),
+    ("b01f,01io->b01f", (2, 9, 9, 64), (1, 1, 64, 70), {}),
+    ("b01f,01io->b01f", (2, 9, 9, 33), (3, 3, 1, 66), {"groups": 33}),
+    ("b01f,01io->b01f", (2, 9, 11, 150), (3, 5, 1, 150),
+     {"groups": 150, "padding": ((1, 1), (2, 2)), "strides": (2, 1)}),
+    ("bf01,oi01->bf01", (2, 6, 9, 70), (6, 1, 3, 3), {"groups": 6, "padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (2, 6, 9, 70), (1, 6, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (2, 6, 9, 70), (6, 1, 3, 3),
+     {"groups": 6, "padding": ((1, 1), (1, 1)), "strides": (2, 2)}),
+    ("bf01,oi01->bf01", (2, 6, 9, 141), (6, 1, 3, 4), {"groups": 6, "strides": (1, 2)}),
+    ("bf01,oi01->bf01", (2, 20, 32, 32), (40, 20, 3, 3),
+     {"padding": ((1, 1), (1, 1)), "strides": (2, 2)}),
+    ("bf01,oi01->bf01", (3, 20, 23, 41), (40, 20, 3, 3),
+     {"padding": ((2, 1), (1, 1)), "strides": (1, 2)}),
+    ("bf01,oi01->bf01", (3, 20, 17, 19), (40, 20, 3, 5), {"padding": ((0, 1), (2, 2))}),
+    ("f01b,i01o->01bf", (5, 17, 19, 40), (5, 17, 19, 40),
+     {"batch_groups": 40, "padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 9, 9, 16), (1, 1, 16, 20), {"lhs_dilation": (2, 2)}),
+    ("bf01,io01->bf01", (2, 16, 9, 9), (16, 20, 1, 1), {"lhs_dilation": (2, 2)}),
+    ("b01f,01io->b01f", (3, 18, 17, 20), (3, 3, 20, 24), {}),
+    ("b01f,01io->b01f", (3, 19, 20, 3), (3, 5, 3, 40), {"strides": (2, 1)}),
+    ("b01f,01io->b01f", (3, 19, 20, 40), (1, 1, 40, 56), {"strides": (2, 2)}),
+    ("b01f,01io->b01f", (2, 18, 19, 16), (3, 3, 16, 16), {"rhs_dilation": (2, 3)}),
+    ("b0f,0io->b0f", (3, 90, 16), (5, 16, 72), {}),
+    ("b0f,0io->b0f", (1, 90, 16), (5, 16, 72), {}),
+    ("b0f,0io->b0f", (3, 90, 16), (5, 16, 1), {}),
+    ("f01b,i01o->01bf", (5, 16, 18, 32), (5, 14, 16, 24), {}),
+    ("bf01,oi01->bf01", (3, 20, 18, 34), (32, 20, 3, 3), {}),
+    ("bf01,oi01->bf01", (3, 20, 18, 21), (43, 20, 3, 3), {}),
+    ("f01b,i01o->01bf", (7, 14, 13, 24), (7, 14, 13, 24), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (9, 20, 21, 3), (9, 10, 10, 70),
+     {"padding": ((3, 2), (2, 3)), "rhs_dilation": (2, 2)}),
+    ("f01b,i01o->01bf", (9, 12, 11, 1), (9, 12, 11, 20), {"padding": ((2, 2), (1, 3))}),
+    ("f01b,i01o->01bf", (9, 12, 11, 40), (9, 12, 13, 21), {"padding": ((-1, 2), (2, 2))}),
+    ("fb01,io01->bf01", (9, 24, 14, 14), (9, 20, 14, 14), {"padding": ((1, 1), (1, 1))}),
+    ("fb01,io01->bf01", (9, 2, 17, 14), (9, 33, 17, 14), {"padding": ((1, 1), (2, 2))}),
+    ("fb01,io01->bf01", (3, 40, 30, 30), (3, 36, 15, 15),
+     {"padding": ((1, 0), (1, 0)), "rhs_dilation": (2, 2)}),
+    ("fb01,io01->bf01", (3, 190, 9, 10), (3, 170, 9, 10), {"padding": ((1, 1), (1, 1))}),
+    ("fb01,io01->fb01", (3, 190, 9, 10), (3, 170, 9, 10), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (7, 9, 10, 190), (7, 9, 10, 350), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,io01->bf01", (3, 40, 17, 19), (40, 36, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (3, 20, 17, 18), (36, 20, 3, 3),
+     {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("bf01,io01->bf01", (3, 40, 8, 9), (40, 3, 7, 5),
+     {"lhs_dilation": (2, 3), "padding": ((3, 4), (1, 1)), "rhs_dilation": (1, 2)}),
+    ("bf01,oi01->bf01", (5, 64, 7, 7), (48, 64, 1, 1), {}),
+    ("bf01,oi01->bf01", (3, 30, 29, 31), (48, 30, 3, 5), {"strides": (3, 4)}),
+    ("bf01,oi01->bf01", (3, 36, 29, 31), (48, 12, 3, 5), {"strides": (3, 4), "groups": 3}),
+    ("bf01,oi01->bf01", (3, 128, 7, 7), (128, 128, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ("bf0,io0->bf0", (3, 40, 90), (40, 30, 9), {"padding": ((-1, 4),), "strides": (2,)}),
+    ("f0b,i0o->0bf", (9, 100, 7), (9, 100, 40), {"padding": ((3, 3),)}),
+    ("fb0,io0->bf0", (9, 7, 100), (9, 40, 95), {"padding": ((0, 2),)}),
+    ("b01f,01io->b01f", (3, 23, 29, 1), (5, 5, 1, 32), {"padding": ((2, 2), (2, 2))}),
+    ("b01f,01io->b01f", (3, 23, 29, 1), (5, 4, 1, 18), {}),
+    ("b01f,01io->b01f", (3, 23, 29, 1), (3, 3, 1, 6),
+     {"padding": ((1, 2), (-1, 4)), "rhs_dilation": (2, 3)}),
+    ("bf01,oi01->bf01", (3, 1, 23, 29), (32, 1, 5, 5), {"padding": ((2, 2), (2, 2))}),
+    ("bf01,oi01->bf01", (3, 1, 23, 29), (12, 1, 5, 5),
+     {"padding": ((2, 2), (2, 2)), "strides": (2, 2)}),
+    ("b0f,0io->b0f", (3, 900, 1), (25, 1, 8), {"padding": ((12, 12),)}),
+    ("b01f,01io->b01f", (3, 18, 19, 33), (3, 3, 33, 1), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (3, 18, 19, 33), (3, 3, 33, 1), {}),
+    ("b01f,01io->b01f", (3, 18, 19, 80), (3, 3, 80, 2),
+     {"padding": ((2, 1), (1, 2)), "strides": (2, 1)}),
+    ("b01f,01oi->b01f", (3, 48, 49, 64), (3, 3, 3, 64), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (3, 18, 19, 24), (3, 3, 8, 15),
+     {"padding": ((1, 1), (1, 1)), "groups": 3}),
+    ("b01f,01io->b01f", (3, 28, 19, 3), (5, 5, 3, 1), {"padding": ((2, 2), (2, 2))}),
+    ("b01f,01io->b01f", (3, 28, 19, 40), (3, 3, 40, 6),
+     {"padding": ((2, 2), (-1, 3)), "rhs_dilation": (2, 2)}),
+    ("b01f,01io->b01f", (3, 15, 15, 16), (3, 3, 16, 3),
+     {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("b0f,0io->b0f", (3, 900, 32), (5, 32, 12), {"padding": ((2, 2),)}),
+    ("bf01,oi01->bf01", (2, 6, 19, 70), (1, 6, 3, 3), {}),
+    ("b01f,01io->b01f", (2, 11, 13, 40), (3, 3, 1, 40),
+     {"groups": 40, "padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 11, 17, 72), (5, 5, 1, 72),
+     {"groups": 72, "padding": ((2, 2), (-1, 4)), "strides": (1, 3), "rhs_dilation": (2, 1)}),
+    ("bf01,oi01->bf01", (2, 6, 23, 29), (6, 1, 5, 5),
+     {"groups": 6, "padding": ((2, 2), (2, 2)), "strides": (2, 2)}),
+    ("bf0,oi0->bf0", (2, 1, 900), (1, 1, 701), {"padding": ((700, 700),)}),
+    ("fb01,io01->bf01", (5, 24, 17, 19), (5, 24, 17, 19),
+     {"batch_groups": 24, "padding": ((1, 1), (1, 1))}),
+    *(
+        ("b01f,01io->b01f", (2, 11, 13, 20), (3, 3, 1, 20 * times),
+         {"groups": 20, "padding": ((1, 1), (1, 2)), "strides": (1, 2)})
+        for times in (2, 3, 4)
+    ),
+    ("b0f,0io->b0f", (2, 1000, 1), (40, 1, 1), {"padding": ((20, 19),)}),
+    ("bf0,oi0->bf0", (1, 1, 1024), (1, 1, 25), {}),
+    ("bf0,oi0->bf0", (3, 1, 999), (1, 1, 333), {"padding": ((-7, 400),)}),
+    ("b01f,01io->b01f", (8, 7, 7, 64), (5, 5, 64, 48), {}),
+    ("bf01,oi01->bf01", (8, 64, 7, 7), (48, 64, 5, 5), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i16"])
+@pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
+def test_shapes(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, left, dtype), numbers(rng, right, dtype)
+    convolved(x, w, attributes(len(left) - 2, dims, **given))
+
+
+@pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
+def test_same_bits_for_any_number_of_workers(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, left, "f32"), numbers(rng, right, "f32")
+    attrs = attributes(len(left) - 2, dims, **given)
+    one, *others = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 2, 7))
+    assert all(other == one for other in others)
+
+
+@pytest.mark.parametrize(("features", "steps"), [(3, [5, 15]), (20, [5, 5, 20])])
+def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list[int]) -> None:
+    """Each run of steps costs something on its own; many features are a long one already."""
+    image = TensorType((2, 30, 31, features), "f32")
+    attrs = attributes(2, "b01f,01io->b01f", padding=((2, 2), (2, 2)))
+    op = op_on(convolution, image, TensorType((5, 5, features, 8), "f32"), **attrs)
+    views = [
+        BufferView(slot, 0, type.shape, row_major_strides(type), "f32")
+        for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
+    ]
+    (work,) = convolution_products(op.attrs, views[0], views[1], views[2], ZEN_5)
+    assert [loop.extent for loop in work.inner] == steps
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("features", [32, 40])
+def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, padding: int) -> None:
+    """Many are read where they lie; other element types are converted while they are packed."""
+
+    def kernels(dtype: str) -> set[str]:
+        rng = np.random.default_rng(0)
+        x = numbers(rng, (2, 9, 9, features), dtype)
+        w = numbers(rng, (3, 3, features, 24), dtype)
+        attrs = attributes(2, "b01f,01io->b01f", padding=((padding, padding),) * 2)
+        op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
+        out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
+        phases = lowered(RULES["convolution"], op, [x, w], [out])
+        assert phases is not None
+        return {phase.kernel.name for phase in phases}
+
+    assert all("straight" in name for name in kernels("f32"))
+    assert not any("straight" in name for name in kernels("bf16"))
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right", "padding", "read"),
+    [("f012b,i012o->012bf", (2, 5, 16, 16, 32), (2, 5, 16, 16, 24), 1, "_rhs3_straight"),
+     ("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_planes1"),
+     ("bf01,oi01->bf01", (4, 64, 7, 7), (24, 64, 1, 1), 0, "_planes1"),
+     ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 1, "_planes1"),
+     ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 0, "_planes1")],
+)  # fmt: skip
+def test_patches_whose_neighbours_are_columns_are_not_packed(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], padding: int, read: str
+) -> None:
+    """Channels of a pixel in gradients of filters, and places where features are first, which are
+    laid out in planes."""
+    names = kernels_of(dims, left, right, padding=((padding, padding),) * (len(left) - 2))
+    products = [name for name in names if name.startswith("packed_gemm")]
+    assert products
+    assert all(read in name for name in products)
+
+
+def kernels_of(
+    dims: str,
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    machine: MachineDescription = ZEN_5,
+    **given: Any,
+) -> list[str]:
+    """Return the names of the kernels that are selected for a convolution."""
+    types = [TensorType(shape, "f32") for shape in (left, right)]
+    op = op_on(convolution, *types, **attributes(len(left) - 2, dims, **given))
+    return selected(RULES["convolution"], op, machine)
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("f01b,i01o->01bf", (2, 14, 14, 24), (2, 14, 14, 24)),
+     ("f01b,i01o->01bf", (8, 32, 32, 3), (8, 32, 32, 32)),
+     ("fb01,io01->bf01", (8, 24, 14, 14), (8, 24, 14, 14)),
+     ("fb01,io01->bf01", (8, 190, 9, 10), (8, 170, 9, 10)),
+     ("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32)),
+     ("bf01,oi01->bf01", (4, 1, 28, 28), (32, 1, 5, 5))],
+)  # fmt: skip
+def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Nothing is packed: rows of tiles lie beside each other in a copy with zeros around it."""
+    names = kernels_of(dims, left, right, padding=((1, 1), (1, 1)))
+    assert names[0] == "zero_border" or names[1] == "zero_border"
+    assert any(name.startswith("strided_gemm") for name in names)
+    assert not any(name.startswith("packed_gemm") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("b01f,01io->b01f", (8, 7, 7, 64), (5, 5, 64, 48)),
+     ("b01f,01io->b01f", (8, 7, 7, 64), (7, 7, 64, 48)),
+     ("bf01,oi01->bf01", (8, 64, 7, 7), (48, 64, 5, 5))],
+)  # fmt: skip
+def test_a_window_larger_than_the_result_is_no_gradient(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Its steps lie far apart in a filter, which is to be read in its own order."""
+    names = kernels_of(dims, left, right)
+    assert not any(name.startswith(("strided_gemm", "zero_border")) for name in names)
+
+
+def test_an_image_of_one_feature_without_padding_is_not_copied() -> None:
+    (name,) = kernels_of("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32))
+    assert name.startswith("strided_gemm")
+
+
+@pytest.mark.parametrize("filter", ["io", "oi"])
+@pytest.mark.parametrize("features", [1, 3])
+def test_convolutions_to_few_features_are_dot_products(features: int, filter: str) -> None:
+    """Tiles would have vectors of columns that are mostly empty."""
+    right = (3, 3, 32, features) if filter == "io" else (3, 3, features, 32)
+    names = kernels_of(f"b01f,01{filter}->b01f", (2, 16, 16, 32), right, padding=((1, 1), (1, 1)))
+    copies = features > 1 and filter == "io"
+    assert [name.partition("_")[0] for name in names[:-1]] == ["moves"] * copies
+    assert names[-1].startswith("patch_inner_product")
+
+
+def test_runs_that_are_one_in_the_copy_of_a_filter_are_taken_as_one() -> None:
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, (1, 3, 3, 3), "f32"), numbers(rng, (1, 3, 3, 2), "f32")
+    x = x.transpose(2, 0, 1, 3)  # Places of the other dimension, and features, are one run.
+    convolved(x, w, attributes(2, "0b1f,o0i1->bf01"))
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("b01f,01io->b01f", (2, 14, 14, 40), (3, 3, 1, 40)),
+     ("bf01,oi01->bf01", (2, 40, 14, 14), (40, 1, 3, 3))],
+)  # fmt: skip
+def test_features_by_themselves_share_what_is_read_of_the_filter(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Some places, or rows of places, are made at once."""
+    (name,) = kernels_of(dims, left, right, groups=40, padding=((1, 1), (1, 1)))
+    kind, _, size, *_ = name.split("_")
+    assert kind == "depthwise"
+    assert int(size.partition("x")[0]) > 1
+
+
+@pytest.mark.parametrize("size", [(0, 5), (5, 0)])
+def test_an_image_of_nothing_but_its_frame(size: tuple[int, int]) -> None:
+    attrs = attributes(2, "b01f,01io->b01f", padding=((3, 0), (2, 3)))
+    x, w = np.ones((2, *size, 1), np.float32), np.ones((3, 2, 1, 32), np.float32)
+    assert not convolved(x, w, attrs).any()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_long_filter_meets_no_number_that_is_outside_of_its_window(dtype: str) -> None:
+    """Steps that a place of a row lacks have no part in its sum: zero times infinity would."""
+    attrs = attributes(1, "bf0,oi0->bf0", padding=((15, 16),))
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, (1, 1, 1000), dtype), numbers(rng, (1, 1, 32), dtype)
+    w[w == 0] = 1
+    x[0, 0, [5, 100, 101, 600]] = np.inf, -np.inf, np.nan, np.inf
+    op = op_on(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
+    out = np.full(op.result.type.shape, 7, NUMPY_DTYPES[dtype])
+    phases = lowered(RULES["convolution"], op, [x, w], [out])
+    assert phases is not None
+    assert any(phase.kernel.name.endswith("sliding") for phase in phases)
+    hit = np.zeros(1000, bool)
+    for place in (5, 100, 101, 600):
+        hit[max(0, place - 16) : place + 16] = True
+    np.testing.assert_array_equal(np.isfinite(out[0, 0]), ~hit)
+
+
+def test_two_features_made_of_each_are_lanes() -> None:
+    """Both take the same number of the image."""
+    right = (3, 3, 1, 80)
+    (name,) = kernels_of("b01f,01io->b01f", (2, 14, 14, 40), right, groups=40)
+    assert name.startswith("depthwise")
+    assert name.endswith("each2")
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_result_that_is_dear_to_turn_is_packed(machine: MachineDescription) -> None:
+    """Of few places and many features, where features come first, copies would take too long.
+    Machines with shorter vectors have fewer columns to pack for."""
+    shape = (1, 256, 7, 7)
+    names = kernels_of("fb01,io01->bf01", shape, shape, machine, padding=((1, 1), (1, 1)))
+    assert any(name.startswith("packed_gemm") for name in names) == (machine.vector_bytes == 64)
+
+
+@pytest.mark.parametrize(
+    ("dims", "side", "given", "turned"),
+    [("bf01,io01->bf01", 28, {}, True), ("bf01,oi01->bf01", 28, {}, False),
+     ("bf01,oi01->bf01", 14, {}, True), ("bf01,01io->bf01", 14, {}, False),
+     ("b01f,io01->b01f", 28, {}, False), ("bf01,io01->bf01", 28, {"groups": 2}, False),
+     ("bf01,oi01->bf01", 28, {"lhs_dilation": (2, 2)}, True),
+     ("bf01,oi01->bf01", 28, {"strides": (3, 3)}, True)],
+)  # fmt: skip
+def test_images_are_turned_so_that_features_are_neighbours(
+    dims: str, side: int, given: dict[str, Any], turned: bool
+) -> None:
+    """Gradients, small ones, and of long strides: operands before, and the result after."""
+    left, right = dims.partition("->")[0].split(",")
+    sizes = {"b": 8, "f": 64, "0": side, "1": side, "i": 64 // given.get("groups", 1), "o": 64}
+    window = sizes | {"0": 3, "1": 3}
+    shapes = tuple(sizes[c] for c in left), tuple(window[c] for c in right)
+    names = kernels_of(dims, *shapes, padding=((1, 1), (1, 1)), **given)
+    copies = [i for i, name in enumerate(names) if name.startswith("moves_copy_tiles4")]
+    assert copies == ([0, 1, len(names) - 1] if turned else [])
+    assert any("straight" in name for name in names) or not turned
+
+
+def test_a_large_filter_of_a_small_image_is_read_as_it_lies() -> None:
+    names = kernels_of("bf01,oi01->bf01", (1, 256, 7, 7), (256, 256, 3, 3), padding=((1, 1),) * 2)
+    assert not any(name.startswith("moves") for name in names)
+
+
+def test_a_gradient_of_a_filter_of_one_place_is_made_as_it_lies() -> None:
+    shape = (8, 64, 14, 14)
+    names = kernels_of("fb01,io01->bf01", shape, shape)
+    assert not any(name.startswith("moves") for name in names)
+
+
+@pytest.mark.parametrize("inputs", [16, 0])
+def test_a_filter_that_lies_apart_may_be_the_same_at_all_places_of_a_window(inputs: int) -> None:
+    """The sum has these steps all the same, or none at all."""
+    rng = np.random.default_rng(0)
+    x, each = numbers(rng, (2, inputs, 16, 30), "f32"), numbers(rng, (24, 2 * inputs), "f32")
+    w = np.broadcast_to(each[:, ::2, None, None], (24, inputs, 3, 3))
+    convolved(x, w, attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1))))
+
+
+@pytest.mark.parametrize(("window", "steps"), [(3, [3, 3, 3]), (7, [3, 7, 7])])
+def test_steps_do_not_walk_where_neighbours_leave_the_image(window: int, steps: list[int]) -> None:
+    """Places of a row are neighbours where features come first: channels, or taps from row to row,
+    are the inner loop."""
+    image = TensorType((2, 3, 30, 31), "f32")
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((window // 2,) * 2,) * 2)
+    op = op_on(convolution, image, TensorType((8, 3, window, window), "f32"), **attrs)
+    views = [
+        BufferView(slot, 0, type.shape, row_major_strides(type), "f32")
+        for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
+    ]
+    (work,) = convolution_products(op.attrs, views[0], views[1], views[2], ZEN_5)
+    assert [loop.extent for loop in work.inner] == steps
+    assert work.inner[-1].lhs != 4

@@ -1,0 +1,53 @@
+"""Arrays of which the elements lie in turn are joined by one kernel, past the caches too."""
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import ops
+from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
+from shardir.ir.types import TensorType, dtype_name
+from tests.backends.cpu.kernels.layouts import array
+from tests.backends.cpu.native.running import Bench, made_by, op_on
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "f4", "c8", "bool"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("shape", [(63,), (64,), (1001,), (5, 70), (3, 4, 129), (40_000,)])
+def test_items_of_all_in_turn(kind: str, count: int, shape: tuple[int, ...]) -> None:
+    given = [array((*shape, 1), kind, seed) for seed in range(count)]
+    type = TensorType((*shape, 1), dtype_name(given[0].dtype))
+    op = op_on(ops.concatenate, *[type] * count, dim=len(shape))
+    (made,) = made_by(RULES["concatenate"], op, given)
+    np.testing.assert_array_equal(made, np.concatenate(given, -1))
+
+
+def test_rows_of_other_lengths_and_far_apart() -> None:
+    x, y = array((20, 300, 1), "f4"), array((20, 300, 1), "f4", 1)
+    type = TensorType((20, 100, 1), "f32")
+    op = op_on(ops.concatenate, type, type, dim=2)
+    parts = [x[:, 50:150], y[:, 7:107]]
+    (made,) = made_by(RULES["concatenate"], op, parts)
+    np.testing.assert_array_equal(made, np.concatenate(parts, -1))
+
+
+def test_one_phase_where_the_elements_lie_together_and_copies_elsewhere() -> None:
+    type = TensorType((100, 1), "f32")
+    op = op_on(ops.concatenate, type, type, dim=1)
+    x, out = array((100, 1), "f4"), np.zeros((100, 2), np.float32)
+    every = np.zeros((200, 1), np.float32)[::2]
+    for given, wanted in (([x, x], ["interleave"]), ([x, every], ["copy", "copy"])):
+        bench = Bench()
+        operands, result = [bench.view(each) for each in given], bench.view(out)
+        phases = RULES["concatenate"](op, operands, [result], bench)
+        assert phases is not None
+        assert [phase.label for phase in phases] == wanted
+
+
+def test_large_arrays() -> None:
+    x = np.arange(1 << 23, dtype=np.float32)
+    made = snp.stack([snp.asarray(x), snp.asarray(-x)], axis=-1)
+    text = sd.jit(lambda x, y: snp.stack([x, y], -1)).lower(x, x).compile().as_text("schedule")
+    assert "interleave" in text
+    np.testing.assert_array_equal(made, np.stack([x, -x], -1))

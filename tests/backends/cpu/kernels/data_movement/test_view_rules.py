@@ -1,0 +1,34 @@
+"""Rules of operations that arrange data."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir import ops
+from shardir.backends.cpu.kernels.data_movement.view_rules import RULES
+from shardir.ir.types import TensorType
+from tests.backends.cpu.kernels.checking import check, operations
+from tests.backends.cpu.kernels.layouts import array
+from tests.backends.cpu.native.running import made_by, op_on
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@settings(max_examples=40)
+@given(st.data())
+def test_as_the_reference(name: str, data: st.DataObject) -> None:
+    assert check(data, RULES, data.draw(operations([name])))
+
+
+def test_a_reshape_that_no_strides_express() -> None:
+    x = array((4, 6), "f4")
+    op = op_on(ops.reshape, TensorType((6, 4), "f32"), result=TensorType((8, 3), "f32"))
+    (out,) = made_by(RULES["reshape"], op, [x.T], lambda op, views: (1, 0))
+    np.testing.assert_array_equal(out, x.T.reshape(8, 3))
+
+
+def test_a_pad_writes_nothing_twice() -> None:
+    x = TensorType((3, 4), "f32")
+    op = op_on(ops.pad, x, x.with_shape(()), low=(1, 0), high=(2, 1), interior=(0, 0))
+    x_in = array((3, 4), "f4")
+    (out,) = made_by(RULES["pad"], op, [x_in, np.array(7, np.float32)])
+    np.testing.assert_array_equal(out, np.pad(x_in, ((1, 2), (0, 1)), constant_values=7))

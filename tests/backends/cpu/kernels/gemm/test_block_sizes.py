@@ -1,0 +1,118 @@
+"""How products are cut: by the caches, into even tasks, with little packed twice."""
+
+from dataclasses import replace
+
+import pytest
+
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView
+from shardir.backends.cpu.kernels.gemm.block_sizes import (
+    MAX_BLOCK_LINES,
+    PACKED_LHS_BYTES,
+    PACKED_RHS_BYTES,
+    STAGING_BYTES,
+    BlockSizes,
+)
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
+from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, matrix_product_of
+from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
+    CACHED_RHS_BYTES,
+    max_cached_rhs_bytes,
+    should_prefetch_rows,
+)
+from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid, choose_task_grid
+from tests.backends.cpu.native.machines import ZEN_5
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])
+@pytest.mark.parametrize("columns", [10, 1000])
+@pytest.mark.parametrize("caches", [(32, 256), (32, 512), (48, 2048), (64, 1024), (128, 12288)])
+def test_blocks_fit_the_caches(dtype: str, columns: int, caches: tuple[int, int]) -> None:
+    nearest, second = (kilobytes << 10 for kilobytes in caches)
+    machine = replace(host_machine(), l1_bytes=nearest, l2_bytes=second)
+    numbers = arithmetic_of(dtype)
+    found = BlockSizes.of(numbers, columns, machine)
+    step = found.steps * numbers.size
+    assert 256 <= found.steps <= 512
+    assert step * found.rows <= PACKED_LHS_BYTES
+    assert step * found.columns <= PACKED_RHS_BYTES
+    least = step * (found.tile.height + found.tile.columns)
+    assert step * (found.rows + found.stripe) <= max(second, least)
+    assert found.staged * numbers.size <= STAGING_BYTES
+
+
+@pytest.mark.parametrize("rows", [1, 200, 256, 384, 385, 1000])
+def test_rows_of_a_task_are_packed_at_a_time_unless_steps_would_be_too_few(rows: int) -> None:
+    numbers = arithmetic_of("f32")
+    plain = BlockSizes.of(numbers, 1000, ZEN_5)
+    found = BlockSizes.of(numbers, 1000, ZEN_5, rows)
+    assert found.steps >= 256
+    assert found.steps * numbers.size * found.rows <= PACKED_LHS_BYTES
+    if found != plain:
+        assert plain.rows < rows <= found.rows
+    else:
+        assert rows <= plain.rows or 256 * numbers.size * rows > PACKED_LHS_BYTES - 12 * 1024
+
+
+def test_scratch_memory_holds_all() -> None:
+    tables = 5 * 8 * MAX_BLOCK_LINES + 2 * 512 * (16 + 8 * 3) + 3 * 8 * MAX_BLOCK_LINES
+    assert (
+        PACKED_LHS_BYTES + 4096 + PACKED_RHS_BYTES + STAGING_BYTES + tables
+        <= SCRATCH_BYTES_PER_WORKER
+    )
+
+
+def grid(rows: int, columns: int, inner: int, dtype: str = "f32", batch: int = 1) -> TaskGrid:
+    numbers = arithmetic_of(dtype)
+    sizes = BlockSizes.of(numbers, columns, ZEN_5)
+    return choose_task_grid(
+        batch, rows, columns, inner, sizes, numbers.size, False, False, 2, 448.0 / numbers.size
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("size", [512, 1000, 1024])
+def test_rows_of_large_products_are_packed_once(size: int, dtype: str) -> None:
+    found = grid(size, size, size, dtype)
+    assert found.packed
+    assert found.columns == size
+    assert size / found.rows >= 4
+
+
+def test_tasks_are_even() -> None:
+    """All blocks have as many rows, as far as there are so many."""
+    for rows in (512, 1024, 2048):
+        assert rows % grid(rows, 1024, 1024).rows == 0
+
+
+def matrices(
+    rows: int, inner: int, columns: int, machine: MachineDescription = ZEN_5
+) -> MatrixProduct:
+    lhs, rhs, out = (
+        BufferView(slot, 0, shape, (4 * shape[1], 4), "f32")
+        for slot, shape in enumerate([(rows, inner), (inner, columns), (rows, columns)], 1)
+    )
+    return matrix_product_of("mk,kn->mn", lhs, rhs, out, machine)
+
+
+@pytest.mark.parametrize("second", [256, 1024, 12288])
+def test_many_rows_read_what_the_second_cache_holds(second: int) -> None:
+    """The right operand is packed if few rows meet it, or its steps lie on pages of their own."""
+    machine = replace(ZEN_5, l2_bytes=second << 10)
+    held = min(1 << 20, max(CACHED_RHS_BYTES, second * 768))
+    assert max_cached_rhs_bytes(matrices(1000, 512, 256, machine)) == held
+    assert max_cached_rhs_bytes(matrices(500, 512, 256, machine)) == CACHED_RHS_BYTES
+    assert max_cached_rhs_bytes(matrices(4000, 128, 1024, machine)) == CACHED_RHS_BYTES
+
+
+def test_rows_are_asked_for_where_they_have_places_in_the_cache() -> None:
+    """Lines that are a large power of two apart would push each other out."""
+
+    def asked(rows: int, inner: int, columns: int) -> bool:
+        return should_prefetch_rows(matrices(rows, inner, columns), 8)
+
+    assert asked(1000, 256, 64)
+    assert asked(1000, 1040, 64)
+    assert not asked(1000, 8192, 64)
+    assert not asked(1000, 256, 300)
+    assert not asked(8, 256, 64)

@@ -1,0 +1,37 @@
+"""Products with the tiles of a processor with other registers, run on this one.
+
+`tests.backends.cpu.native.test_narrower` runs the code of narrower instruction sets of x86. ARM's
+registers have 16 bytes, and there are 32 of them.
+"""
+
+import subprocess
+import sys
+
+SCRIPT = """
+from dataclasses import replace
+from shardir.backends.cpu.codegen import target
+
+here = target.host()
+machine = replace(here, vector_bytes=16, triple="aarch64-linux-gnu", fma=False)
+target.host = lambda: machine
+from shardir.backends.cpu.kernels.gemm import direct, kernel, vectors
+from tests.backends.cpu.native import running
+assert all(each.host() is machine for each in (direct, kernel, vectors, running))
+from shardir.backends.cpu.codegen import compiler, emission, naming
+compiler.host = emission.host = naming.host = lambda: here
+
+from tests.backends.cpu.native.contraction import test_convolution, test_dot
+for dims, left, right in test_dot.SHAPES:
+    test_dot.test_shapes(dims, left, right, "f32")
+for dtype in ("f64", "bf16", "i32", "c64"):
+    test_dot.test_element_types(dtype)
+    for dims in ("ak,k->a", "ka,k->a", "zak,zk->za"):
+        test_dot.test_narrow_products_pack_nothing(dims, dtype)
+for dims, left, right, given in test_convolution.LARGE:
+    test_convolution.test_shapes(dims, left, right, given, "f32")
+"""
+
+
+def test_tiles_of_arm() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

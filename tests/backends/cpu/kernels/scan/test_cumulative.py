@@ -1,0 +1,86 @@
+"""Running combinations: the bits of the reference, whatever lies how."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.scan.cumulative import RULES
+from shardir.ir.operation import OPS
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.kernels.checking import assert_same_bits, check, expected, operations
+from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.native.machines import ZEN_5
+from tests.backends.cpu.native.running import lowered, made_by, op_on, selected
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@settings(max_examples=60)
+@given(st.data())
+def test_as_the_reference(name: str, data: st.DataObject) -> None:
+    op = data.draw(operations([name]))
+    assert check(data, RULES, op)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u16", "i32", "u64"])
+@pytest.mark.parametrize("name", ["cumsum", "cummax", "cummin"])
+@pytest.mark.parametrize("shape", [(1000,), (3, 129)])
+def test_lines_of_integers_a_vector_at_a_time(
+    name: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Sums wrap around; lines end within a vector."""
+    op = op_on(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1, reverse=False)
+    kind = NUMPY_DTYPES[dtype]
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    x = np.random.default_rng(2).integers(low, high, shape, kind, endpoint=True)
+    out = np.empty_like(x)
+    phases = lowered(RULES[name], op, [x], [out])
+    assert phases is not None
+    assert all("_line_" in each for each in selected(RULES[name], op, ZEN_5))
+    assert_same_bits(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("shape", [(100, 70), (3, 300), (17, 5, 33)])
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+def test_products_of_complex_numbers(dtype: str, shape: tuple[int, ...]) -> None:
+    x = random_of(dtype, shape)
+    for dim in range(len(shape)):
+        op = op_on(OPS["cumprod"], TensorType(shape, dtype), dim=dim, reverse=dim == 1)
+        (out,) = made_by(RULES["cumprod"], op, [x])
+        assert_same_bits(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32", "f64", "i32", "u8"])
+@pytest.mark.parametrize("shape", [(100, 70), (3, 300), (17, 5, 33)])
+def test_long_lines(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    type = TensorType(shape, dtype)
+    x = random_of(dtype, shape)
+    if dtype in ("bf16", "f16", "f32", "f64"):
+        x = np.random.default_rng(1).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
+    for dim in range(len(shape)):
+        op = op_on(OPS[name], type, dim=dim, reverse=dim == 1)
+        (out,) = made_by(RULES[name], op, [x])
+        assert_same_bits(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("name", ["cumsum", "cummax"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_large_results_go_past_the_caches(name: str, dim: int, shift: int) -> None:
+    """Into memory that is aligned to lines, and into memory that is not."""
+    shape, type = (70, 128), TensorType((70, 128), "f32")
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    op = op_on(OPS[name], type, dim=dim, reverse=False)
+    memory = np.zeros(type.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + 4 * shift
+    out = memory[start : start + type.nbytes].view(np.float32).reshape(shape)
+    phases = lowered(
+        RULES[name], op, [x], [out], machine=replace(host_machine(), shared_cache_bytes=1024)
+    )
+    assert phases is not None
+    assert "streaming" in selected(RULES[name], op, replace(ZEN_5, shared_cache_bytes=1024))[0]
+    assert "streaming" not in selected(RULES[name], op, ZEN_5)[0]
+    assert_same_bits(out, expected(op, [x])[0])

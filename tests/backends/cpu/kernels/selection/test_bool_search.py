@@ -1,0 +1,107 @@
+"""Truth that is looked for is found where NumPy finds it, and nothing more is read."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.backends.cpu.kernels.selection import bool_search
+from tests.backends.cpu.native.edges import at_the_end
+
+FUNCTIONS = ("any", "all", "max", "min", "argmax", "argmin")
+
+
+def check(x: np.ndarray) -> None:
+    for name in FUNCTIONS:
+        for numbers in (x, ~x):
+            assert getattr(snp, name)(snp.asarray(numbers)) == getattr(np, name)(numbers), name
+
+
+@pytest.mark.parametrize("size", [1, 3, 63, 64, 65, 128, 1001])
+def test_one_among_others(size: int) -> None:
+    for place in (None, 0, size // 3, size - 1):
+        x = np.zeros(size, bool)
+        if place is not None:
+            x[place] = True
+        check(x)
+
+
+def test_pieces_are_looked_through_by_tasks_of_their_own() -> None:
+    x = np.zeros((3, bool_search.MIN_TASK_BYTES // 2), bool)
+    check(x)
+    x[2, -1] = True
+    check(x)
+    text = sd.jit(snp.any).lower(x).compile().as_text("schedule")
+    assert text.count("any: 1 task") == 2
+
+
+def test_tasks_behind_the_one_that_finds_it_look_at_nothing() -> None:
+    size = 3 * bool_search.MIN_TASK_BYTES + 70
+    for place in (5, bool_search.MIN_TASK_BYTES + 5, size - 1):
+        x = np.zeros(size, bool)
+        x[place] = True
+        for function, numbers in ((snp.any, x), (snp.all, ~x)):
+            for _ in range(2):
+                assert bool(function(snp.asarray(numbers))) == (function is snp.any)
+    x = np.zeros(bool_search.MIN_TASK_BYTES * (bool_search.MAX_TASKS + 3), bool)
+    check(x)
+    x[-1] = True
+    check(x)
+
+
+@pytest.mark.parametrize("size", [64, 256, 320, 4096, 2 * bool_search.MIN_TASK_BYTES])
+def test_nothing_is_read_behind_whole_vectors_without_what_is_looked_for(size: int) -> None:
+    none, all_ = at_the_end(np.zeros(size, bool)), at_the_end(np.ones(size, bool))
+    assert not snp.any(none)
+    assert snp.all(all_)
+    assert not snp.vdot(none, all_)
+    assert snp.argmax(none) == 0
+    assert snp.argmin(all_) == 0
+
+
+def test_every_byte_but_0_is_true_in_both_arrays() -> None:
+    for size in (5, 64, 1000):
+        x, y = np.zeros((2, size), np.uint8)
+        x[size // 2], y[size // 2] = 2, 1
+        for _ in range(3):
+            assert snp.vdot(x.view(bool), y.view(bool))
+            assert snp.any(x.view(bool))
+            assert snp.argmax(x.view(bool)) == size // 2
+
+
+def test_lines_and_what_lies_apart() -> None:
+    x = np.random.default_rng(0).integers(0, 5, (30, 70)) > 3
+    for numbers in (x, x.T, x[:, ::2], x[::-1]):
+        for name in FUNCTIONS:
+            for axis in (None, 0, 1):
+                wanted = getattr(np, name)(numbers, axis=axis)
+                function = partial(getattr(snp, name), axis=axis)
+                np.testing.assert_array_equal(sd.jit(function)(numbers), wanted)
+
+
+def test_what_is_turned_within_a_program() -> None:
+    x = np.zeros((40, 70), bool)
+    x[3, 60] = x[30, 2] = True
+    for name in FUNCTIONS:
+        function = getattr(snp, name)
+        made = sd.jit(lambda x, function=function: (function(x.T), function(x.T, axis=1)))(x)
+        wanted = getattr(np, name)(x.T), getattr(np, name)(x.T, axis=1)
+        assert made[0] == wanted[0], name
+        np.testing.assert_array_equal(made[1], wanted[1])
+
+
+@pytest.mark.parametrize("size", [3, 65, 1001, bool_search.MIN_TASK_BYTES + 70])
+def test_some_product_is_found_in_two_arrays(size: int) -> None:
+    x, y = np.zeros(size, bool), np.ones(size, bool)
+    for place in (None, size - 1, size // 3):
+        if place is not None:
+            x[place] = True
+        for function in (snp.vdot, snp.dot, snp.inner):
+            assert function(snp.asarray(x), snp.asarray(y)) == x.any()
+    y[size // 3] = y[-1] = False
+    assert not snp.vdot(x, y)
+    text = sd.jit(snp.vdot).lower(x, y).compile().as_text("schedule")
+    assert "any of and" in text
+    assert snp.vdot(x[::-1], y).dtype == bool

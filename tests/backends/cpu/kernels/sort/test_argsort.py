@@ -1,0 +1,61 @@
+"""Places of sorted lines from words: equal keys in their order, elements with their signs."""
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.sort.argsort import MIN_RADIX_ELEMENTS, argsort_phases
+from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
+from shardir.backends.cpu.kernels.sort.sort_rules import RULES
+from shardir.ir.operation import OPS
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.kernels.checking import assert_same_bits, expected
+from tests.backends.cpu.kernels.layouts import random_of
+from tests.backends.cpu.native.running import Bench, lowered, op_on
+
+if not has_compress(8, host_machine()):
+    pytest.skip("the processor does not pack lanes", allow_module_level=True)
+
+SMALL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and dtype.itemsize <= 4]
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((5,), 0), ((3, 700), 1), ((300, 3), 0), ((9, 530), 1), ((70_000,), 0)]
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_others_go_along(dtype: str, shape: tuple[int, ...], dim: int, turned: bool) -> None:
+    x, y = random_of(dtype, shape), random_of("c128", shape, 3)
+    types = [TensorType(shape, name) for name in (dtype, "c128")]
+    op = op_on(OPS["sort"], *types, dim=dim)
+    arrays = [np.asfortranarray(a) if turned else a for a in (x, y)]
+    outs = [np.zeros_like(a, order="F" if turned else "C") for a in arrays]
+    assert lowered(RULES["sort"], op, arrays, outs, 3) is not None
+    for out, want in zip(outs, expected(op, arrays), strict=True):
+        assert_same_bits(out, want)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32", "u32"])
+@pytest.mark.parametrize("count", [1, 2, 1000, 40_001])
+@pytest.mark.parametrize("most", [1, 3, 10**9])
+def test_places_and_elements(dtype: str, count: int, most: int) -> None:
+    random = np.random.default_rng(count)
+    x = random.integers(0, most, count).astype(NUMPY_DTYPES[dtype])
+    if dtype != "u32":
+        x = np.where(random.random(count) < 0.5, -x, x)
+    bench = Bench(2)
+    places, values = np.zeros(count, np.int32), np.zeros_like(x)
+    views = [bench.view(each) for each in (x, places, values)]
+    phases = argsort_phases(views[0], views[1], 0, views[2], bench)
+    assert phases is not None
+    bench.run(phases)
+    want = np.argsort(x, kind="stable").astype(np.int32)
+    assert_same_bits(places, want)
+    assert_same_bits(values, x[want])
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ELEMENTS)])
+def test_keys_of_64_bits_have_no_room_and_long_lines_no_need(dtype: str, count: int) -> None:
+    bench = Bench(2)
+    x, y = (bench.view(np.zeros(count, each)) for each in (NUMPY_DTYPES[dtype], np.int32))
+    assert argsort_phases(x, y, 0, None, bench) is None

@@ -1,0 +1,176 @@
+"""Quicksort with vectors: the bits of sorted keys, for all patterns, in lines and in buckets."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
+from shardir.backends.cpu.kernels.sort import quicksort, samplesort
+from shardir.backends.cpu.kernels.sort.quicksort import quicksort_phases
+from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases, samplesort_phases
+from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
+from shardir.ir.operation import OPS
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.kernels.checking import assert_same_bits, expected
+from tests.backends.cpu.kernels.layouts import Array, random_of
+from tests.backends.cpu.native.running import Bench, op_on
+
+Make = Callable[[BufferView, BufferView, int, LoweringContext], Sequence[Phase] | None]
+
+DTYPES = [
+    name
+    for name, dtype in NUMPY_DTYPES.items()
+    if dtype.kind != "c" and name != "key" and has_compress(dtype.itemsize, host_machine())
+]
+if not DTYPES:
+    pytest.skip("the processor does not pack lanes", allow_module_level=True)
+
+
+def in_lines(
+    x: BufferView, y: BufferView, dim: int, context: LoweringContext
+) -> Sequence[Phase] | None:
+    return quicksort_phases(x, y, dim, (), context)
+
+
+def in_any_way(
+    x: BufferView, y: BufferView, dim: int, context: LoweringContext
+) -> Sequence[Phase] | None:
+    return compress_sort_phases(x, y, dim, (), context)
+
+
+def made_by(make: Make, x: Array, dtype: str, workers: int = 2) -> Array:
+    bench = Bench(workers)
+    out = np.full(x.size + 64, 7).astype(x.dtype)  # so that what is written past the end shows
+    line = out[: x.size].reshape(x.shape)
+    source = bench.view(x, dtype)
+    bench.buffers.append(out)
+    phases = make(source, BufferView(2, 0, x.shape, line.strides, dtype), x.ndim - 1, bench)
+    assert phases is not None
+    bench.run(phases)
+    assert (out[x.size :] == np.full(1, 7).astype(x.dtype)).all()
+    return line
+
+
+def sorted_keys(x: Array) -> Array:
+    """In order, but that zeros with a sign come before the others."""
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
+    if wide.dtype.kind != "f":
+        return np.sort(x, axis=-1)
+    return np.take_along_axis(x, np.lexsort((~np.signbit(wide), wide), axis=-1), -1)
+
+
+def patterns(count: int, dtype: str) -> dict[str, Array]:
+    random = np.random.default_rng(count)
+    rising = np.arange(count)
+    kind: Any = NUMPY_DTYPES[dtype]
+    whole = kind.kind in "iu"
+    low, high = (np.iinfo(kind).min, np.iinfo(kind).max) if whole else (-np.inf, np.inf)
+    normal = random.normal(size=count) * 1e4
+    some = {
+        "normal": normal,
+        "rising": rising,
+        "falling": rising[::-1],
+        "organ pipes": np.minimum(rising, rising[::-1]),
+        "saw": rising % 17,
+        "equal": np.full(count, 3),
+        "few": random.integers(0, 5, count),
+        "nearly equal": np.where(random.random(count) < 0.9, 7, normal),
+    }
+    with np.errstate(all="ignore"):
+        made = {
+            name: (abs(x) if dtype[0] == "u" else x).astype(np.int64 if whole else float)
+            for name, x in some.items()
+        }
+        made = {name: x.astype(kind) for name, x in made.items()}
+    for name, end in (("least", low), ("largest", high)):
+        made[name] = np.full(count, end, kind)
+        made[f"some {name}"] = np.where(random.random(count) < 0.4, made[name], made["normal"])
+    if not whole:
+        ends = np.array([np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1, -1]).astype(kind)
+        made["ends"] = ends[random.integers(0, ends.size, count)]
+    return made
+
+
+LENGTHS = [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 129, 255, 256, 257, 511, 512]
+LENGTHS += [513, 700, 1023, 1024, 1025, 2047, 2049, 4100, 9999, 40_003]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", LENGTHS)
+def test_lines_of_every_pattern(dtype: str, count: int) -> None:
+    for name, x in patterns(count, dtype).items():
+        out = made_by(in_lines, x, dtype)
+        assert_same_bits(out, sorted_keys(x), name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [32_768, 50_001, 262_144 + 33])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_buckets_of_every_pattern(dtype: str, count: int, workers: int) -> None:
+    for name, x in patterns(count, dtype).items():
+        out = made_by(samplesort_phases, x, dtype, workers)
+        assert_same_bits(out, sorted_keys(x), name)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_any_numbers(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(DTYPES))
+    kind: Any = NUMPY_DTYPES[dtype]
+    word = np.dtype(f"i{kind.itemsize}")
+    limits = np.iinfo(word)
+    words = data.draw(st.lists(st.integers(int(limits.min), int(limits.max)), min_size=1))
+    times = data.draw(st.integers(1, 200))
+    x = np.tile(np.array(words, word), times).view(kind)
+    assert_same_bits(made_by(in_lines, x, dtype), sorted_keys(x))
+
+
+def test_what_bounds_never_part_well_is_sorted_by_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time is bounded: with no level allowed, the network sorts it all."""
+    monkeypatch.setattr(quicksort, "max_partitions", lambda steps: 0)
+    for count in (1, 1000, 5000, 12_345):
+        for x in patterns(count, "i32").values():
+            assert_same_bits(made_by(in_lines, x, "i32"), sorted_keys(x))
+
+
+def test_a_bucket_that_scratch_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).integers(-(2**62), 2**62, 1_300_000)
+    monkeypatch.setattr(samplesort, "MIN_BUCKETS", 1)
+    monkeypatch.setattr(samplesort, "MAX_BUCKETS", 1)
+    assert_same_bits(made_by(samplesort_phases, x, "i64", 1), np.sort(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 700), (9, 1100), (1, 1, 40_000), (2, 150_000)])
+def test_equal_zeros_keep_their_order(dtype: str, shape: tuple[int, ...]) -> None:
+    x = random_of(dtype, shape)
+    want = expected(op_on(OPS["sort"], TensorType(shape, dtype), dim=len(shape) - 1), [x])[0]
+    assert_same_bits(made_by(in_any_way, x, dtype), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [3, 1000, 30_000])
+def test_wanted_places_are_right(dtype: str, count: int) -> None:
+    wanted = sorted({0, count // 3, count // 2, count - 2, count - 1})
+    for x in patterns(count, dtype).values():
+        out = made_by(lambda x, y, dim, own: quicksort_phases(x, y, dim, wanted, own), x, dtype)
+        assert_same_bits(out[wanted] + 0, sorted_keys(x)[wanted] + 0)
+
+
+def test_many_short_lines_and_those_with_gaps_are_for_others() -> None:
+    bench = Bench(2)
+    x, y = np.zeros((10, 64), np.float32), np.zeros((10, 64), np.float32)
+    a, b = bench.view(x), bench.view(y)
+    assert compress_sort_phases(a, b, 1, (), bench) is None
+    wide = np.zeros((3, 900, 2), np.float32)
+    gaps = bench.view(wide[..., 0])
+    dense = bench.view(np.zeros((3, 900), np.float32))
+    assert compress_sort_phases(gaps, dense, 1, (), bench) is None
+    small = bench.view(np.zeros(900, np.int8))
+    assert compress_sort_phases(small, small, 0, (), bench) is None

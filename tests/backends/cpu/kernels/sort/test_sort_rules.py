@@ -1,0 +1,159 @@
+"""Sorting lines in lanes: the bits of the reference, zeros in the order they came in."""
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.kernels.sort import samplesort
+from shardir.backends.cpu.kernels.sort.sort_rules import RULES
+from shardir.ir.operation import OPS
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.kernels.checking import assert_same_bits, expected
+from tests.backends.cpu.kernels.layouts import Array, random_of
+from tests.backends.cpu.native.running import lowered, made_by, op_on
+
+REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor that does not pack lanes."""
+    monkeypatch.setattr(samplesort, "has_compress", lambda size, machine: False)
+
+
+def check(x: Array, dtype: str, dim: int) -> None:
+    op = op_on(OPS["sort"], TensorType(x.shape, dtype), dim=dim)
+    out = np.zeros_like(x)
+    assert lowered(RULES["sort"], op, [x], [out]) is not None
+    assert_same_bits(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("shape", [(40, 100), (5, 33), (17, 1), (4, 300)])
+def test_lines_of_any_numbers(dtype: str, shape: tuple[int, ...]) -> None:
+    """Many equal elements, zeros of both signs, NaN, infinities."""
+    x = random_of(dtype, shape)
+    check(x, dtype, 1)
+    check(x.T.copy(), dtype, 0)
+    check(x[::2, ::-1] if shape[0] > 8 else x[:, ::-1], dtype, 1)
+
+
+@pytest.mark.parametrize("dtype", [name for name in REAL if NUMPY_DTYPES[name].itemsize <= 4])
+@pytest.mark.parametrize("shape", [(40, 100), (5, 33), (4, 300)])
+def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
+    x, y = random_of(dtype, shape), random_of("c128", shape)
+    places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
+    types = [TensorType(shape, name) for name in (dtype, "i32", "c128")]
+    for turn in (False, True):
+        arrays = [np.asfortranarray(a) if turn else a for a in (x, places, y)]
+        op = op_on(OPS["sort"], *types, dim=1)
+        outs = [np.zeros_like(a, order="F" if turn else "C") for a in arrays]
+        assert lowered(RULES["sort"], op, arrays, outs) is not None
+        for out, want in zip(outs, expected(op, arrays), strict=True):
+            assert_same_bits(out, want)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("shape", [(40, 100), (2, 16), (1, 5000), (9, 1)])
+def test_several_keys(shape: tuple[int, ...], alone: bool, count: int) -> None:
+    """Many equal ones of each; what is equal by all keeps its order."""
+    dtypes = ["u8", "f32", "bf16"] if shape[0] > 2 else ["bool", "f64", "i64"]
+    dtypes = dtypes[:count]
+    places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
+    rng = np.random.default_rng(count)
+    rows = [rng.integers(0, 4, shape).astype(NUMPY_DTYPES[name]) for name in dtypes]
+    rows[1][rows[1] == 1] = np.nan
+    rows[1][:, ::3] *= -1
+    arrays = [*rows, places, random_of("c64", shape)]
+    types = [TensorType(shape, name) for name in (*dtypes, "i32", "c64")]
+    for dim, turn in ((1, False), (0, True)):
+        given = [a.T for a in arrays] if turn else arrays
+        kinds = [TensorType(a.shape, t.dtype) for a, t in zip(given, types, strict=True)]
+        more = {"order": count} if alone else {}
+        op = op_on(OPS["sort"], *kinds, dim=dim, keys=count, **more)
+        outs = [np.zeros_like(a) for a in given]
+        assert lowered(RULES["sort"], op, given, outs) is not None
+        for k, (out, want) in enumerate(zip(outs, expected(op, given), strict=True)):
+            if not alone or k == count:
+                assert_same_bits(out, want)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8", "u32"])
+@pytest.mark.parametrize("count", [1, 7, 100])
+def test_the_largest(dtype: str, count: int) -> None:
+    x = random_of(dtype, (40, 100))
+    if dtype == "f32":
+        x = np.where(x != x, np.copysign(x, np.arange(100) % 2 - 0.5).astype(np.float32), x)
+    some = (TensorType((40, count), dtype), TensorType((40, count), "i32"))
+    op = op_on(OPS["top_k"], TensorType(x.shape, dtype), result=some)
+    for out, want in zip(made_by(RULES["top_k"], op, [x]), expected(op, [x]), strict=True):
+        assert_same_bits(out, want)
+
+
+@pytest.mark.usefixtures("unpacked")
+@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 127, 500, 1030])
+def test_every_length(length: int) -> None:
+    rng = np.random.default_rng(length)
+    check(rng.standard_normal((20, length)).astype(np.float32), "f32", 1)
+    check(rng.integers(-(2**60), 2**60, (20, length)), "i64", 1)
+
+
+def test_numbers_at_the_ends() -> None:
+    x = np.array([2**31 - 1, -(2**31), 0, 2**31 - 1, -1] * 7, np.int32)
+    check(np.stack([x] * 5), "i32", 1)
+    check(np.stack([x.view(np.uint32)] * 5), "u32", 1)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i64", "u64"])
+def test_places_of_64_bits_in_many_short_lines_are_left_to_numpy(dtype: str) -> None:
+    """A word has no room for both, and tables are too much for so few; so there are no phases."""
+    x, places = random_of(dtype, (5, 33)), np.zeros((5, 33), np.int32)
+    types = [TensorType(x.shape, name) for name in (dtype, "i32")]
+    outs = [np.zeros_like(x), places]
+    assert lowered(RULES["sort"], op_on(OPS["sort"], *types, dim=1), [x, places], outs) is None
+    some = (types[0], types[1])
+    op = op_on(OPS["top_k"], types[0], result=some)
+    assert lowered(RULES["top_k"], op, [x], outs) is None
+
+
+FEW_OR_LONG = [((1,), 0), ((5,), 0), ((3, 700), 1), ((300, 3), 0), ((5, 530), 1), ((100_000,), 0)]
+
+
+@pytest.mark.usefixtures("unpacked")
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize(("shape", "dim"), FEW_OR_LONG)
+def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: int) -> None:
+    x = random_of(dtype, shape)
+    check(x, dtype, dim)
+    check(x[::-1], dtype, dim)
+    along = [-1 if d == dim else 1 for d in range(len(shape))]
+    places = np.broadcast_to(np.arange(shape[dim], dtype=np.int32).reshape(along), shape)
+    types = [TensorType(shape, name) for name in (dtype, "i32")]
+    for order in ({}, {"order": 1}):
+        op = op_on(OPS["sort"], *types, dim=dim, **order)
+        outs = [np.zeros_like(x), np.zeros(shape, np.int32)]
+        assert lowered(RULES["sort"], op, [x, places], outs) is not None
+        for out, want in list(zip(outs, expected(op, [x, places]), strict=True))[len(order) :]:
+            assert_same_bits(out, want)
+
+
+@pytest.mark.usefixtures("unpacked")
+@pytest.mark.parametrize("dtype", ["f32", "i32", "u64", "i16"])
+def test_digits_that_all_share(dtype: str) -> None:
+    """Of some lines all words have one digit, or all are equal."""
+    kind = NUMPY_DTYPES[dtype]
+    x = np.stack([np.arange(600) % 7, np.full(600, 5), np.arange(600)[::-1]]).astype(kind)
+    check(x, dtype, 1)
+    check(np.repeat(x, 200, 1), dtype, 1)
+
+
+@pytest.mark.usefixtures("unpacked")
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_order_by_digits_is_stable_with_any_workers(workers: int) -> None:
+    x = np.random.default_rng(0).integers(-3, 3, 200_000).astype(np.int32)
+    places = np.arange(x.size, dtype=np.int32)
+    types = [TensorType(x.shape, "i32")] * 2
+    op = op_on(OPS["sort"], *types, dim=0, order=1)
+    out = np.zeros_like(places)
+    assert lowered(RULES["sort"], op, [x, places], [np.zeros_like(x), out], workers) is not None
+    assert_same_bits(out, np.argsort(x, kind="stable").astype(np.int32))

@@ -1,0 +1,54 @@
+"""Random bits: the bits of the reference."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.backends.cpu.kernels.threefry import RULES
+from shardir.ir.operation import OPS, Symbol
+from shardir.ir.types import TensorType
+from tests.backends.cpu.kernels.checking import check, expected, operations
+from tests.backends.cpu.native.running import made_by, op_on
+
+ALONE = ["random_bits", "random_split", "random_fold_in", "random_hash"]
+
+
+def keys_of(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2**64, shape, np.uint64)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@settings(max_examples=40)
+@given(st.data())
+def test_as_the_reference(name: str, data: st.DataObject) -> None:
+    assert check(data, RULES, data.draw(operations([name])))
+
+
+@pytest.mark.parametrize("scheme", ["partitionable", "original"])
+@pytest.mark.parametrize("dtype", ["u8", "u16", "u32", "u64"])
+@pytest.mark.parametrize("shape", [(7,), (3, 1001), (65, 64)])
+def test_every_width(scheme: str, dtype: str, shape: tuple[int, ...]) -> None:
+    for around in ((), (2,)):
+        keys, result = keys_of(around), TensorType((*around, *shape), dtype)
+        type = TensorType(around, "key")
+        op = op_on(OPS["random_bits"], type, result=result, scheme=Symbol(scheme))
+        (out,) = made_by(RULES["random_bits"], op, [keys])
+        np.testing.assert_array_equal(out, expected(op, [keys])[0])
+
+
+@pytest.mark.parametrize("scheme", ["partitionable", "original"])
+@pytest.mark.parametrize("name", ["random_bits_at", "random_split_at"])
+def test_pieces(name: str, scheme: str) -> None:
+    start = TensorType((), "i32")
+    op = op_on(
+        OPS[name],
+        TensorType((2,), "key"),
+        start,
+        start,
+        result=TensorType((2, 5, 70), "key" if "split" in name else "u32"),
+        shape=(20, 100),
+        scheme=Symbol(scheme),
+    )
+    arrays = [keys_of((2,)), np.array(7, np.int32), np.array(30, np.int32)]
+    (out,) = made_by(RULES[name], op, arrays)
+    np.testing.assert_array_equal(out, expected(op, arrays)[0])

@@ -1,0 +1,88 @@
+"""Native programs compute what the reference interpreter says."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given, settings, strategies as st
+
+from shardir.backends.cpu import BACKEND
+from shardir.backends.storage import Storage
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
+from shardir.text.parser import parse
+from tests.backends.cpu.native.edges import at_the_end
+from tests.ranking import ranks_signs
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+from tests.strategies import modules
+
+Array = npt.NDArray[Any]
+EXAMPLES = max(settings().max_examples // 2, 1)
+
+
+def computed(module: Module, arguments: list[Array]) -> list[Array]:
+    """The results of a module for one device, whose arguments lie where memory ends."""
+    stored = [Storage.of(at_the_end(np.asarray(argument))) for argument in arguments]
+    return [each.array for each in BACKEND.compile(module).run(stored)]
+
+
+RUNNING = [sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect]
+
+
+@pytest.mark.parametrize("sample", RUNNING, ids=lambda sample: sample.id)
+def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
+    module = Module((), (sample.function(),))
+    arguments = [np.asarray(a) for a in sample.arrays()]
+    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+
+
+@settings(max_examples=EXAMPLES)
+@given(modules(), st.integers(0, 9))
+def test_random_programs_run_as_interpreted(module: Module, seed: int) -> None:
+    assume(not ranks_signs(module))
+    arguments = [np.asarray(a) for a in random_arguments(module, seed)]
+    assert are_close(run(module, arguments), computed(module, arguments), tolerance_of(module))
+
+
+def test_a_row_that_is_spread_is_not_written_over() -> None:
+    """Although it lies where the result would, of which there are as many bytes as around it."""
+    module = parse(
+        """\
+func @main(%a: f32[64, 300]) -> (f32[64, 300]) {
+  %0 = sort(%a, dim=1, keys=1, stable=true) : f32[64, 300]
+  %1 = slice(%0, starts=[0, 0], strides=[1, 1]) : f32[1, 300]
+  %2 = fused(%1) : f32[64, 300] {
+    (%3: f32[1, 300]) =>
+    %4 = broadcast(%3, dims=[0, 1]) : f32[64, 300]
+    %5 = add(%4, %4) : f32[64, 300]
+    yield %5
+  }
+  %6 = sort(%2, dim=1, keys=1, stable=true) : f32[64, 300]
+  return %6
+}
+"""
+    )
+    x = np.arange(64 * 300, dtype=np.float32).reshape(64, 300)
+    np.testing.assert_array_equal(computed(module, [x])[0], run(module, [x])[0])
+
+
+def test_pieces_of_random_bits_begin_where_the_whole_does_at_the_earliest() -> None:
+    module = parse(
+        """\
+func @main(%k: key[], %a: i32[], %b: i32[]) -> (u32[2, 2]) {
+  %0 = random_bits_at(%k, %a, %b, shape=[4, 3]) : u32[2, 2]
+  return %0
+}
+"""
+    )
+    key, first, second = (
+        np.array(123456789, np.uint64),
+        np.array(-1, np.int32),
+        np.array(1, np.int32),
+    )
+    arguments: list[Array] = [key, first, second]
+    assert computed(module, arguments)[0].tolist() == run(module, arguments)[0].tolist()

@@ -1,0 +1,52 @@
+"""The memory of the process: limits that hold for a while, forks."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from shardir.backends.cpu.errors import OutOfMemoryError
+from shardir.backends.cpu.threads import memory
+
+MIB = 1 << 20
+
+
+def test_a_limit_holds_in_a_block() -> None:
+    before = memory.MEMORY_POOL.limit
+    with (
+        memory.limit_memory(10 * MIB),
+        pytest.raises(OutOfMemoryError, match=r"of at most 10\.0 MiB; drop arrays"),
+    ):
+        memory.allocate(6 << 40)
+    assert memory.MEMORY_POOL.limit == before
+
+
+def test_a_limit_counts_what_is_idle_and_used_again() -> None:
+    first = memory.allocate(48 * MIB)
+    del first
+    gc.collect()
+    with (
+        memory.limit_memory(memory.MEMORY_POOL.statistics().in_use + 40 * MIB),
+        pytest.raises(OutOfMemoryError, match=r"no memory for 48\.0 MiB"),
+    ):
+        memory.allocate(48 * MIB)
+
+
+def test_a_forked_child_has_the_pool_of_its_parent() -> None:
+    """In a process of its own: others of these tests load what does not bear a fork."""
+    program = """
+import os
+import numpy as np
+from shardir.backends.cpu.dispatch import memory
+block = memory.allocate(5 << 20)
+np.asarray(block)[...] = 9
+child = os.fork()
+if child == 0:
+    other = memory.allocate(5 << 20)
+    np.asarray(other)[...] = 1
+    os._exit(0 if other.address != block.address else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (np.asarray(block) == 9).all())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0 True\n", "")

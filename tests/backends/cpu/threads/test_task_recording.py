@@ -1,0 +1,141 @@
+"""Recording who ran which task when, and what the machine can do at most."""
+
+import time
+from contextlib import ExitStack
+
+import numpy as np
+
+from shardir.backends.cpu.dispatch.program_table import load_program
+from shardir.backends.cpu.kernel_api import Phase
+from shardir.backends.cpu.threads import shared_memory_layout as at, task_recording
+from shardir.backends.cpu.threads.roofline import Roofline, measure, roofline
+from shardir.backends.cpu.threads.task_recording import RecordedTask
+from shardir.backends.cpu.threads.workers import WorkerPool
+from shardir.backends.numpy.marks import record_mark, record_marks
+from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
+
+LONG = 1e6
+
+
+def test_every_task_is_recorded_by_who_ran_it() -> None:
+    pool = WorkerPool(3, spin=2000)
+    out = np.full(40, -1)
+    run = load_program(
+        [Phase(WHO, (20_000,), 40, LONG, "first"), Phase(MULTIPLY_ADD, (0,), 2, 0.0, "second")],
+        2,
+        pool,
+        causes=["one", "two"],
+    )
+    run(out.ctypes.data)
+    with task_recording.record_tasks(pool) as record:
+        began = time.monotonic_ns()
+        run(out.ctypes.data)
+        ended = time.monotonic_ns()
+        tasks = record.take()
+        assert record.take() == []
+    pool.stop()
+    found = sorted((each.phase, each.task) for each in tasks)
+    assert found == [(0, task) for task in range(40)] + [(1, 0), (1, 1)]
+    who = {each.task: each.thread for each in tasks if each.phase == 0}
+    out[:2] //= 3  # by the second phase
+    assert [who[task] for task in range(40)] == out.tolist()
+    assert all(began <= each.begin <= each.end <= ended for each in tasks)
+    first_end = max(each.end for each in tasks if each.phase == 0)
+    assert all(each.begin >= first_end for each in tasks if each.phase == 1)
+    assert {each.program.phases[each.phase].label for each in tasks} == {"first", "second"}
+    assert {each.program.causes[each.phase] for each in tasks} == {"one", "two"}
+
+
+def test_nothing_is_recorded_outside() -> None:
+    pool = WorkerPool(2)
+    words = np.zeros(4, np.uint64)
+    run = load_program([Phase(MULTIPLY_ADD, (1,), 4, LONG)], 2, pool)
+    with task_recording.record_tasks(pool) as record:
+        pass
+    run(words.ctypes.data)
+    assert record.take() == []
+    pool.stop()
+
+
+def test_long_recordings_keep_what_came_last() -> None:
+    pool = WorkerPool(1)
+    words = np.zeros(1, np.uint64)
+    run = load_program([Phase(MULTIPLY_ADD, (1,), 1, 0.0)] * 1000, 2, pool)
+    with task_recording.record_tasks(pool) as record:
+        for _ in range(70):
+            run(words.ctypes.data)
+        tasks = record.take()
+        assert len(tasks) == at.RING_RECORDS
+        assert record.lost == 70_000 - at.RING_RECORDS
+        assert max(each.phase for each in tasks) == 999
+        run(words.ctypes.data)
+        assert [each.phase for each in record.take()] == [*range(1000)]
+        assert record.lost == 0
+
+
+def test_any_number_may_record_and_end_in_any_order() -> None:
+    pool = WorkerPool(1)
+    words = np.zeros(1, np.uint64)
+    run = load_program([Phase(MULTIPLY_ADD, (1,), 1, 0.0)] * 3, 2, pool)
+    first, second = task_recording.record_tasks(pool), task_recording.record_tasks(pool)
+    with ExitStack() as stack:
+        one = stack.enter_context(first)
+        run(words.ctypes.data)
+        with second as two:
+            run(words.ctypes.data)
+            assert len(two.take()) == 3
+            assert len(one.take()) == 6
+            stack.close()
+            run(words.ctypes.data)
+            assert len(two.take()) == 3
+    run(words.ctypes.data)
+    assert two.take() == []
+
+
+def test_python_code_leaves_marks() -> None:
+    begin = time.monotonic_ns()
+    record_mark("outside", begin)
+    with record_marks() as marks:
+        record_mark("inside", begin)
+    record_mark("outside", begin)
+    assert [(each.what, each.begin) for each in marks] == [("inside", begin)]
+    assert begin <= marks[0].end <= time.monotonic_ns()
+
+
+def test_any_number_may_collect_marks_and_end_in_any_order() -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(record_marks())
+        with record_marks() as second:
+            record_mark("both", 0)
+            stack.close()
+            record_mark("second", 0)
+    record_mark("none", 0)
+    assert [each.what for each in first] == ["both"]
+    assert [each.what for each in second] == ["both", "second"]
+
+
+def test_tasks_are_ordered_by_their_begin() -> None:
+    pool = WorkerPool(1)
+    words = np.zeros(3, np.uint64)
+    run = load_program([Phase(MULTIPLY_ADD, (1,), 3, 0.0)] * 5, 2, pool)
+    with task_recording.record_tasks(pool) as record:
+        run(words.ctypes.data)
+        tasks: list[RecordedTask] = record.take()
+    assert [(each.phase, each.task) for each in tasks] == [
+        (p, t) for p in range(5) for t in (0, 1, 2)
+    ]
+
+
+def test_the_machine_has_limits() -> None:
+    pool = WorkerPool(2)
+    found = measure(pool)
+    pool.stop()
+    assert 1e8 < found.bandwidth < 1e13
+    assert 1e8 < found.flops < 1e15
+    assert roofline() is roofline()
+
+
+def test_work_takes_at_least_what_limits_it() -> None:
+    limits = Roofline(1e9, 1e10)
+    assert limits.seconds(1_000_000, 0) == 1e-3
+    assert limits.seconds(1_000_000, 100_000_000) == 1e-2

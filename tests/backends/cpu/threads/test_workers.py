@@ -1,0 +1,471 @@
+"""The life of workers: starting, stopping, forking, interrupting, ending; and many at once."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir.backends.cpu.dispatch.program_table import load_program
+from shardir.backends.cpu.errors import SettingError
+from shardir.backends.cpu.kernel_api import Phase
+from shardir.backends.cpu.threads import cgroups, workers
+from shardir.backends.cpu.threads.workers import WorkerPool
+from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, WHO, mixed
+from tests.signals import Interrupted, alarm
+from tests.threads import at_once
+
+LONG = 1e6
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def crowd() -> Iterator[WorkerPool]:
+    pool = WorkerPool(4, spin=2000)
+    yield pool
+    pool.stop()
+
+
+def worker_threads() -> int:
+    return sum(thread.name.startswith("shardir-worker") for thread in threading.enumerate())
+
+
+def test_workers_start_with_the_first_program_that_needs_them(crowd: WorkerPool) -> None:
+    before = worker_threads()
+    words = np.zeros(8, np.uint64)
+    load_program([Phase(MULTIPLY_ADD, (1,), 8, 0.0)], 2, crowd)(words.ctypes.data)
+    assert worker_threads() == before
+    shared = load_program([Phase(MULTIPLY_ADD, (1,), 8, LONG)], 2, crowd)
+    assert worker_threads() == before
+    shared(words.ctypes.data)
+    assert worker_threads() == before + 3
+    shared(words.ctypes.data)
+    assert worker_threads() == before + 3
+    crowd.stop()
+    assert worker_threads() == before
+    shared(words.ctypes.data)
+    assert worker_threads() == before + 3
+    assert (words == 40).all()
+
+
+def test_workers_sleep_when_there_is_nothing_to_do(crowd: WorkerPool) -> None:
+    words = np.zeros(8, np.uint64)
+    load_program([Phase(MULTIPLY_ADD, (1,), 8, LONG)], 2, crowd)(words.ctypes.data)
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.1
+
+
+def test_workers_can_be_stopped_and_resized_while_programs_run(crowd: WorkerPool) -> None:
+    words = np.zeros(50, np.uint64)
+    run = load_program([Phase(MULTIPLY_ADD, (k,), 50, LONG) for k in range(200)], 2, crowd)
+    want = 0
+    for k in range(200):
+        want = (want * 3 + k) % 2**64
+    ended = threading.Event()
+    faults = []
+
+    def call() -> None:
+        while not ended.is_set():
+            words[:] = 0
+            run(words.ctypes.data)
+            faults.append(int((words != want).sum()))
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    for count in (1, 3, 8, 2, 6, 1, 4):
+        crowd.resize(count)
+        time.sleep(0.01)
+    ended.set()
+    caller.join()
+    assert len(faults) > 1
+    assert set(faults) == {0}
+
+
+def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = 7
+    monkeypatch.setattr(workers, "_affinity_count", lambda: cores)
+    monkeypatch.setattr(cgroups, "core_limit", lambda: None)
+    monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
+    assert workers.allowed_worker_count() == cores
+    monkeypatch.setenv("SHARDIR_CPU_THREADS", "1")
+    assert workers.allowed_worker_count() == 1
+    monkeypatch.setenv("SHARDIR_CPU_THREADS", "1000")
+    assert workers.allowed_worker_count() == cores
+    for wrong in ("0", "-1", "two"):
+        monkeypatch.setenv("SHARDIR_CPU_THREADS", wrong)
+        with pytest.raises(SettingError) as caught:
+            workers.allowed_worker_count()
+        assert str(caught.value) == (
+            f"SHARDIR_CPU_THREADS is '{wrong}', which is not a number of threads; "
+            "set it to an integer of at least 1, or unset it to use all cores"
+        )
+
+
+@pytest.mark.parametrize(("given", "count"), [(None, 3), (2, 2), (5, 3)])
+def test_a_quota_of_time_limits_workers(
+    given: int | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
+    monkeypatch.setattr(workers, "_affinity_count", lambda: 3)
+    monkeypatch.setattr(cgroups, "core_limit", lambda: given)
+    assert workers.allowed_worker_count() == count
+
+
+def test_a_block_may_have_its_own_number_of_workers() -> None:
+    before = workers.worker_count()
+    with workers.workers(5):
+        assert workers.worker_count() == 5
+        words = np.zeros(64, np.uint64)
+        load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2)(words.ctypes.data)
+        assert (words == 1).all()
+    assert workers.worker_count() == before
+
+
+def test_a_signal_ends_a_long_program_between_phases(crowd: WorkerPool) -> None:
+    out = np.full(4, -1)
+    long = load_program([Phase(WHO, (10_000_000,), 4, 40e6)] * 2000, 2, crowd)
+    began = time.perf_counter()
+    with pytest.raises(Interrupted), alarm(0.1):
+        long(out.ctypes.data)
+    assert time.perf_counter() - began < 20
+    words = np.zeros(64, np.uint64)
+    load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)] * 3, 2, crowd)(words.ctypes.data)
+    assert (words == 13).all()
+
+
+def test_a_signal_handler_may_run_programs_itself(crowd: WorkerPool) -> None:
+    words = np.zeros(64, np.uint64)
+    inner = load_program([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2, crowd)
+    out = np.full(4, -1)
+    long = load_program([Phase(WHO, (10_000_000,), 4, 40e6)] * 10, 2, crowd)
+    calls = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        inner(words.ctypes.data)
+        calls.append(number)
+
+    with alarm(0.05, handle):
+        long(out.ctypes.data)
+        # The signal may come when the program is over.
+        while not calls:
+            time.sleep(0.01)
+    assert (words == 1).all()
+    assert (out >= 0).all()
+
+
+def in_python(program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a process of its own, which may fork: since Python 3.12 that warns."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+SETUP = """
+import os, threading, time
+import numpy as np
+from shardir.backends.cpu.kernel_api import Phase
+from shardir.backends.cpu.dispatch.program_table import load
+from shardir.backends.cpu.threads.workers import Pool
+from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
+pool = Pool(4)
+words = np.zeros(64, np.uint64)
+run = load([Phase(MULTIPLY_ADD, (1,), 64, 1e6)] * 4, 2, pool)
+run(words.ctypes.data)
+assert (words == 40).all()
+"""
+
+
+def test_python_ends_while_workers_wait() -> None:
+    done = in_python(SETUP + "print('end')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_a_call_after_the_workers_have_ended_runs_alone() -> None:
+    program = """
+import os, sys
+os.environ["SHARDIR_CACHE_DIR"] = ""  # So that nothing is there yet that answers calls.
+import shardir as sd, shardir.numpy as snp
+x = snp.ones((1024, 1024))
+f = sd.jit(lambda x: snp.sin(x) @ x)
+f(x)
+class Last:
+    def __init__(self):
+        self.f, self.x = f, x
+    def __del__(self):
+        print(self.f(self.x).shape)
+sys.modules["last"] = Last()
+"""
+    done = in_python(program)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "(1024, 1024)\n")
+
+
+def test_programs_run_on_while_python_ends() -> None:
+    done = in_python(
+        SETUP.replace(
+            "pool = Pool(4)",
+            """
+import atexit
+def late():
+    words[:] = 0
+    run(words.ctypes.data)
+    print((words == 40).all())
+atexit.register(late)
+from shardir.backends.cpu.dispatch import control_groups, workers
+pool = Pool(4)
+def later():
+    workers._at_exit()
+    late()
+atexit.register(later)
+""",
+        )
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+def test_python_ends_while_another_thread_is_inside() -> None:
+    done = in_python(
+        SETUP
+        + """
+out = np.full(64, -1)
+long = load([Phase(WHO, (1_000_000,), 64, 1e6)] * 100_000, 2, pool)
+threading.Thread(target=long, args=(out.ctypes.data,), daemon=True).start()
+time.sleep(0.1)
+print('end')
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+FORK = """
+import sys, warnings
+warnings.simplefilter("ignore")
+def fork():
+    child = os.fork()
+    if child == 0:
+        words[:] = 0
+        run(words.ctypes.data)
+        good = (words == 40).all() and threading.active_count() == 4
+        os._exit(0 if good else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_has_workers_of_its_own() -> None:
+    done = in_python(SETUP + FORK + "print([fork() for _ in range(5)])")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 0, 0, 0, 0]\n", "")
+
+
+def test_a_fork_may_happen_while_other_threads_are_inside() -> None:
+    done = in_python(
+        SETUP
+        + FORK
+        + """
+mine = np.zeros(64, np.uint64)
+going = True
+def call():
+    while going:
+        run(mine.ctypes.data)
+threads = [threading.Thread(target=call) for _ in range(3)]
+for thread in threads: thread.start()
+print([fork() for _ in range(10)])
+going = False
+for thread in threads: thread.join()
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
+
+
+def test_a_fork_waits_for_who_compiles() -> None:
+    done = in_python(
+        SETUP
+        + FORK
+        + """
+from tests.backends.cpu.native.runtime.samples import kernel, _multiply_add
+going = True
+def compile():
+    number = 0
+    while going:
+        number += 1
+        load([Phase(kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
+thread = threading.Thread(target=compile)
+thread.start()
+def forked():
+    child = os.fork()
+    if child == 0:
+        mine = np.zeros(8, np.uint64)
+        load([Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)], 2, pool)(mine.ctypes.data)
+        os._exit(0 if (mine == 1).all() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print([forked() for _ in range(10)])
+going = False
+thread.join()
+""",
+        SHARDIR_CACHE_DIR="",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
+
+
+@pytest.mark.parametrize("where", ["shardir", "llvmlite", "numpy"])
+def test_a_fork_waits_for_who_imports_the_library_or_what_it_needs(
+    where: str, tmp_path: Path
+) -> None:
+    (tmp_path / "imported_slowly.py").write_text("import time; time.sleep(0.5); there = True")
+    done = in_python(
+        f"""
+import os, signal, threading, time, {where}
+import shardir.backends.fork_handlers
+{where}.__path__.append({str(tmp_path)!r})
+def look():
+    from {where}.imported_slowly import there
+thread = threading.Thread(target=look)
+thread.start()
+time.sleep(0.1)
+child = os.fork()
+if child == 0:
+    signal.alarm(5)
+    look()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_a_fork_waits_for_who_asks_llvm_what_machine_this_is() -> None:
+    done = in_python(
+        """
+import os, signal, threading, time
+from llvmlite.binding import ffi
+from shardir.backends.cpu.codegen.target import host
+asks = threading.Event()
+def slowly():
+    asks.set()
+    time.sleep(0.5)
+ffi.register_lock_callback(slowly, lambda: None)
+thread = threading.Thread(target=host)
+thread.start()
+asks.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    for _ in range(4):  # So that no thread of the child is taken for the one that held the lock.
+        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+    host()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_the_handler_of_a_signal_may_fork_while_the_thread_it_interrupts_compiles() -> None:
+    done = in_python(
+        SETUP
+        + """
+import signal
+from shardir.backends.cpu.codegen.compiler import compile
+from shardir.backends.cpu.codegen.llvm_text import Function, Module
+def text(name):
+    module = Module()
+    Function(module, name, [], "void").leave()
+    return module.text()
+def made(number):
+    return compile(text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0
+def fork(*_):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        os._exit(0 if made(-1) else 1)
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+ends = []
+signal.signal(signal.SIGALRM, fork)
+number = 0
+while len(ends) < 20:
+    number += 1
+    signal.setitimer(signal.ITIMER_REAL, 0.0005 * (number % 20 + 1))
+    made(number)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(set(ends))
+""",
+        SHARDIR_CACHE_DIR="",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{0}\n", "")
+
+
+def test_ctrl_c_ends_a_long_step() -> None:
+    done = in_python(
+        SETUP
+        + """
+import signal
+out = np.full(64, -1)
+long = load([Phase(WHO, (10_000_000,), 64, 64 * 10e6)] * 10_000, 2, pool)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.perf_counter()
+try:
+    long(out.ctypes.data)
+except KeyboardInterrupt:
+    print('interrupted', time.perf_counter() - began < 60)  # All of it takes an hour.
+words[:] = 0
+run(words.ctypes.data)
+print((words == 40).all())
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted True\nTrue\n", "")
+
+
+def random_program(
+    random: random.Random, pool: WorkerPool
+) -> tuple[object, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """A program over one buffer of three parts, what it starts from and what it gives."""
+    count = random.choice([1, 2, 3, 17, 64])
+    start = np.array([[random.getrandbits(64) for _ in range(count)] for _ in range(3)], np.uint64)
+    want = start.copy()
+    phases = []
+    for _ in range(random.randint(1, 12)):
+        source, target = random.sample(range(3), 2)
+        spins = random.choice([0, 10, 1000])
+        cost = random.choice([0.0, 70e3, LONG, 150e6])
+        phases.append(Phase(MIX, (1 + source, 1 + target, count, spins), count, cost))
+        want[target] = mixed(want[source], spins)
+    return load_program(phases, 4, pool), start, want
+
+
+@pytest.mark.parametrize(("count", "how"), [(2, "futex"), (8, "futex"), (4, "condition")])
+def test_random_programs_of_many_threads(
+    request: pytest.FixtureRequest, count: int, how: str
+) -> None:
+    rounds = 20_000 if request.config.getoption("--long") else 300
+    pool = WorkerPool(count, how, spin=random.Random(count).choice([0, 2000]))
+    programs = [random_program(random.Random(seed), pool) for seed in range(40)]
+    faults: list[int] = []
+
+    def call(seed: int) -> None:
+        choose = random.Random(seed)
+        for _ in range(rounds):
+            run, start, want = choose.choice(programs)
+            parts = start.copy()
+            assert callable(run)
+            run(*(part.ctypes.data for part in parts))
+            faults.append(int((parts != want).sum()))
+
+    at_once(call, range(5))
+    pool.stop()
+    assert faults == [0] * (5 * rounds)

@@ -1,0 +1,36 @@
+"""Blocks of a mesh that the devices of processes form, or do not."""
+
+import pytest
+
+from shardir.backends.mpi.process_blocks import ProcessBlocks, process_blocks_of
+from shardir.ir.mesh import Mesh
+
+MESH = Mesh("m", (("x", 4), ("y", 2)))
+
+
+@pytest.mark.parametrize(
+    ("owners", "here", "want"),
+    [
+        ((0, 0, 0, 0, 1, 1, 1, 1), 1, ProcessBlocks("x:2", "x:1", (0, 1))),
+        ((0, 1, 0, 1, 0, 1, 0, 1), 1, ProcessBlocks("y:2", "y:1", (0, 1))),
+        ((3, 3, 2, 2, 1, 1, 0, 0), 2, ProcessBlocks("x:4", "x:1", (3, 2, 1, 0))),
+        ((0, 1, 0, 1, 2, 3, 2, 3), 2, ProcessBlocks("x:2/y:2", "x:1/y:0", (0, 1, 2, 3))),
+        ((5, 5, 5, 5, 5, 5, 5, 5), 5, ProcessBlocks("", "", (5,))),
+    ],
+)
+def test_blocks(owners: tuple[int, ...], here: int, want: ProcessBlocks) -> None:
+    assert process_blocks_of(MESH, owners, here) == want
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        (0, 0, 0, 1, 1, 1, 2, 2),  # of several sizes
+        (0, 0, 1, 1, 1, 1, 0, 0),  # not side by side
+        (0, 1, 1, 0, 0, 1, 1, 0),  # in another order from row to row
+        (0, 0, 1, 1, 1, 1, 2, 2),
+        (1, 1, 1, 1, 1, 1, 1, 1),  # nothing is here
+    ],
+)
+def test_no_blocks(owners: tuple[int, ...]) -> None:
+    assert process_blocks_of(MESH, owners, 0) is None

@@ -1,0 +1,69 @@
+"""How much memory programs need, by the lives of their values."""
+
+import pytest
+
+from shardir.cost.memory import MemoryEstimate, estimate_memory
+from shardir.text.parser import parse
+
+
+def memory(text: str) -> MemoryEstimate:
+    return estimate_memory(parse(text))
+
+
+def test_a_value_lives_until_its_last_use() -> None:
+    chain = """
+    func @f(%x: f32[256]) -> (f32[256]) {
+      %a = exp(%x) : f32[256]
+      %b = sin(%a) : f32[256]
+      %c = cos(%b) : f32[256]
+      return %c
+    }"""
+    # Two of the three values are alive at once: an operand and a result.
+    assert memory(chain) == MemoryEstimate(1024, 1024, 1024, 3072)
+
+
+def test_a_value_that_is_used_late_lives_long() -> None:
+    late = """
+    func @f(%x: f32[256]) -> (f32[256]) {
+      %a = exp(%x) : f32[256]
+      %b = sin(%a) : f32[256]
+      %c = cos(%b) : f32[256]
+      %d = add(%a, %c) : f32[256]
+      return %d
+    }"""
+    assert memory(late) == MemoryEstimate(1024, 1024, 2048, 4096)
+
+
+def test_a_value_that_nobody_uses_is_gone_at_once() -> None:
+    unused = """
+    func @f(%x: f32[256]) -> (f32[256]) {
+      %a = exp(%x) : f32[256]
+      %b = sin(%x) : f32[256]
+      return %b
+    }"""
+    assert memory(unused) == MemoryEstimate(1024, 1024, 0, 2048)
+
+
+def test_results_that_are_arguments_count_twice() -> None:
+    same = "func @f(%x: f32[256]) -> (f32[256], f32[256]) {\n  return %x, %x\n}"
+    assert memory(same) == MemoryEstimate(1024, 2048, 0, 3072)
+
+
+@pytest.mark.parametrize("length", [2, 200])
+def test_a_loop_needs_what_one_step_needs(length: int) -> None:
+    loop = f"""
+    func @f(%x: f32[256]) -> (f32[256]) {{
+      %y = scan(%x, carries=1, length={length}, reverse=false) : f32[256] {{
+        (%c: f32[256]) =>
+        %a = exp(%c) : f32[256]
+        %b = sin(%a) : f32[256]
+        yield %b
+      }}
+      return %y
+    }}"""
+    # The result, the carried value and both values of the body.
+    assert memory(loop) == MemoryEstimate(1024, 1024, 3072, 5120)
+
+
+def test_nothing_needs_nothing() -> None:
+    assert memory("func @f() -> () {\n  return\n}") == MemoryEstimate(0, 0, 0, 0)

@@ -1,0 +1,146 @@
+"""Collectives that only some devices would meet are found before anything runs."""
+
+import pytest
+
+from shardir.errors import VerifyError
+from shardir.text.parser import parse
+from shardir.verify.divergence import find_divergences
+from shardir.verify.verifier import verify
+
+MESH = "mesh @m = [x=4, y=2]\n\n"
+
+
+def loop(condition: str, body: str, *, param: str = "f32[] of f32[]") -> str:
+    """A loop that runs as long as its `condition`, a few lines that make %more, says so."""
+    return (
+        MESH
+        + f"""\
+spmd func @f(
+  %a: f32[2] of f32[8@x],
+  %s: {param},
+) -> (f32[2] of f32[8@x]) {{
+  %zero = constant(value=0.0) : f32[]
+  %h = while(%a) : f32[2] {{
+    (%c: f32[2]) =>
+    {condition}
+    yield %more
+  }} {{
+    (%d: f32[2]) =>
+    {body}
+    yield %e
+  }}
+  return %h
+}}
+"""
+    )
+
+
+LOCAL = "%t = sum(%c, dims=[0]) : f32[]\n    %more = gt(%t, %zero) : bool[]"
+ALIKE = (
+    "%t = sum(%c, dims=[0]) : f32[]\n    %u = all-reduce(%t, axes=[x], op=add) : f32[]\n"
+    "    %more = gt(%u, %zero) : bool[]"
+)
+SWAP = "%e = collective-permute(%d, source=[x], target=[x]) : f32[2]"
+ALONE = "%e = neg(%d) : f32[2]"
+
+
+def found(text: str) -> int:
+    return len(find_divergences(parse(text).main))
+
+
+def test_a_loop_that_goes_on_as_long_as_its_own_piece_says() -> None:
+    with pytest.raises(VerifyError) as caught:
+        verify(parse(loop(LOCAL, SWAP)))
+    assert str(caught.value).splitlines()[0] == (
+        "collective-permute may be executed by only some devices: while depends on %more, which "
+        "differs along x; use a value that is equal on all devices, such as an all-reduce of it"
+    )
+    assert "^^^^^^^^^^^^^^^^^^" in str(caught.value)
+
+
+def test_collectives_of_the_condition_count() -> None:
+    condition = (
+        "%t = sum(%c, dims=[0]) : f32[]\n    %u = all-reduce(%t, axes=[y], op=add) : f32[]\n"
+        "    %more = gt(%u, %zero) : bool[]"
+    )
+    assert found(loop(condition, ALONE)) == 1
+
+
+def test_what_is_reduced_over_the_axes_decides_for_all() -> None:
+    verify(parse(loop(ALIKE, SWAP)))
+
+
+def test_without_collectives_devices_may_go_their_ways() -> None:
+    verify(parse(loop(LOCAL, ALONE)))
+
+
+def test_what_all_devices_are_given_decides_for_all() -> None:
+    verify(parse(loop("%more = gt(%s, %zero) : bool[]", SWAP)))
+
+
+def test_a_pending_argument_differs_along_its_axes() -> None:
+    text = loop("%more = gt(%s, %zero) : bool[]", SWAP, param="f32[] of f32[] unreduced(y)")
+    (one,) = find_divergences(parse(text).main)
+    assert [axis.name for axis in one.axes] == ["y"]
+
+
+def test_what_a_loop_carries_may_come_to_differ() -> None:
+    text = (
+        MESH
+        + """\
+spmd func @f(
+  %a: i32[] of i32[],
+  %n: i32[] of i32[],
+) -> (i32[] of i32[]) {
+  %h, %m = while(%a, %n) : i32[], i32[] {
+    (%c: i32[], %i: i32[]) =>
+    %more = lt(%c, %i) : bool[]
+    yield %more
+  } {
+    (%d: i32[], %j: i32[]) =>
+    %p = axis-index(axes=[x]) : i32[]
+    %e = add(%d, %j) : i32[]
+    %g = all-reduce(%e, axes=[y], op=add) : i32[]
+    yield %g, %p
+  }
+  return %h
+}
+"""
+    )
+    (one,) = find_divergences(parse(text).main)
+    assert [axis.name for axis in one.axes] == ["x"]
+
+
+BRANCHES = (
+    MESH
+    + """\
+spmd func @f(
+  %a: f32[2] of f32[8@x],
+) -> (f32[2] of f32[8@x]) {
+  %p = axis-index(axes=[AXIS]) : i32[]
+  DECIDE
+  %h = case(%q) : f32[2] {
+    %e = collective-permute(%a, source=[x], target=[x]) : f32[2]
+    yield %e
+  } {
+    yield %a
+  }
+  return %h
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("axis", "decide", "wrong"),
+    [
+        ("x", "%q = neg(%p) : i32[]", 1),
+        ("y", "%q = neg(%p) : i32[]", 1),
+        ("x", "%q = all-reduce(%p, axes=[x], op=max) : i32[]", 0),
+        ("x", "%q = all-reduce(%p, axes=[x:(1)2], op=max) : i32[]", 1),
+        ("x:(1)2", "%q = all-reduce(%p, axes=[x:(1)2], op=max) : i32[]", 0),
+        ("x", "%q = collective-permute(%p, source=[y, x], target=[x, y]) : i32[]", 1),
+    ],
+)
+def test_branches(axis: str, decide: str, wrong: int) -> None:
+    assert found(BRANCHES.replace("AXIS", axis).replace("DECIDE", decide)) == wrong

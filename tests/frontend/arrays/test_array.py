@@ -1,0 +1,233 @@
+"""Arrays know where their parts are, and behave as arrays on the host."""
+
+import copy
+import pickle
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import shardir.numpy as snp
+from shardir.frontend.arrays.array import Array, from_numpy
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
+from shardir.frontend.config import enable_x64
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError
+from shardir.frontend.shardings.devices import devices
+from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.partition_spec import P
+from shardir.frontend.shardings.sharding import NamedSharding, SingleDeviceSharding
+from shardir.frontend.tracing.promotion import KEY, AbstractValue
+from shardir.ir.types import TensorType
+
+MESH = make_mesh((4, 2), ("a", "b"))
+NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+def sharded(*spec: Any) -> Array:
+    array = device_put(NUMBERS, NamedSharding(MESH, P(*spec)))
+    assert isinstance(array, Array)
+    return array
+
+
+def test_an_array_has_one_global_shape() -> None:
+    x = sharded("a", "b")
+    assert (x.shape, x.ndim, x.size, x.nbytes) == ((8, 4), 2, 32, 128)
+    assert x.dtype == np.float32
+    assert x.sharding == NamedSharding(MESH, P("a", "b"))
+    assert x.devices() == set(devices())
+    assert x.device == x.sharding
+    assert (x.committed, x.weak_type, x.is_fully_replicated) == (True, False, False)
+    assert len(x) == 8
+
+
+def test_each_device_holds_its_part() -> None:
+    shards = sharded("a", "b").addressable_shards
+    assert [s.device.id for s in shards] == list(range(8))
+    assert shards[3].index == (slice(2, 4), slice(2, 4))
+    assert [s.replica_id for s in shards] == [0] * 8
+    for shard in shards:
+        assert shard.data.sharding == SingleDeviceSharding(shard.device)
+        np.testing.assert_array_equal(shard.data, NUMBERS[shard.index])
+    np.testing.assert_array_equal(sharded("a", "b").addressable_data(3), NUMBERS[2:4, 2:4])
+
+
+def test_devices_with_the_same_part_share_a_buffer() -> None:
+    x = sharded(None, "b")
+    assert [s.replica_id for s in x.global_shards] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert len({id(part) for part in x.parts}) == 2
+    assert len({id(part) for part in sharded().parts}) == 1
+    assert sharded().is_fully_replicated
+
+
+@pytest.mark.parametrize("spec", [(), ("a",), (None, "b"), ("b", "a"), (("a", "b"),)])
+def test_the_whole_is_put_together(spec: tuple[Any, ...]) -> None:
+    x = sharded(*spec)
+    np.testing.assert_array_equal(np.asarray(x), NUMBERS)
+    assert x.tolist() == NUMBERS.tolist()
+    assert np.asarray(x, np.float64).dtype == np.float64
+
+
+def test_nobody_writes_into_an_array() -> None:
+    numbers = NUMBERS.copy()
+    x = from_numpy(numbers)
+    numbers[:] = 0
+    np.testing.assert_array_equal(x, NUMBERS)
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(x)[0, 0] = 1
+    mine = np.array(x)
+    mine[0, 0] = 5
+    assert np.asarray(x)[0, 0] == 0
+
+
+def test_numbers_of_64_bits_are_narrowed_unless_enabled() -> None:
+    assert from_numpy(np.arange(3.0)).dtype == np.float32
+    assert from_numpy(np.arange(3)).dtype == np.int32
+    with enable_x64():
+        assert from_numpy(np.arange(3.0)).dtype == np.float64
+
+
+def test_an_array_of_one_element_is_a_number() -> None:
+    x = from_numpy(np.float32(2.5))
+    assert (float(x), int(x), bool(x), complex(x)) == (2.5, 2, True, 2.5 + 0j)
+    assert x.item() == 2.5
+    assert f"{x:.3f} {x}" == "2.500 2.5"
+    assert [10, 20][from_numpy(1)] == 20
+    assert sharded("a").item(1, 2) == 6
+
+
+def test_an_array_of_many_elements_is_not() -> None:
+    x = from_numpy(NUMBERS)
+    for use in (float, bool, int):
+        with pytest.raises((TypeError, ValueError)):
+            use(x)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(x)
+    with pytest.raises(TypeError, match="rank 0"):
+        len(from_numpy(1.0))
+    with pytest.raises(TypeError, match="rank 0"):
+        iter(from_numpy(1.0))
+
+
+def test_rows_of_an_array_on_one_device() -> None:
+    first, *_, last = from_numpy(NUMBERS)
+    assert isinstance(last, Array)
+    np.testing.assert_array_equal(last, NUMBERS[-1])
+    np.testing.assert_array_equal(first, NUMBERS[0])
+
+
+def test_arrays_print_as_numpy_prints_them() -> None:
+    assert repr(from_numpy(np.array([1, 2], np.float32))) == "Array([1., 2.], dtype=float32)"
+    assert repr(from_numpy(3, weak=True)) == "Array(3, dtype=int32, weak_type=True)"
+    assert repr(from_numpy(np.zeros((0, 2)))) == "Array([], shape=(0, 2), dtype=float32)"
+    assert repr(from_numpy(np.array([[1, 2], [3, 4]], np.float32))) == (
+        "Array([[1., 2.],\n       [3., 4.]], dtype=float32)"
+    )
+    assert str(sharded("a")) == str(NUMBERS)
+    wide = from_numpy(np.ones(14, np.float32))
+    assert repr(wide) == (f"Array([{', '.join(['1.'] * 14)}],\n      dtype=float32)")
+    half = from_numpy(np.ones(1, ml_dtypes.bfloat16))
+    assert repr(half) == "Array([1], dtype=bfloat16)"
+
+
+def test_keys_are_not_numbers() -> None:
+    abstract = AbstractValue(TensorType((2,), "key"))
+    words = np.array([1, (7 << 32) + 9], np.uint64)
+    sharding = SingleDeviceSharding(devices()[0])
+    keys = Array(signature_of(abstract, None), sharding, [words])
+    assert keys.dtype == KEY
+    assert repr(keys) == "Array((2,), dtype=key<fry>) of words\n[[0 1]\n [7 9]]"
+    with pytest.raises(TypeError, match="random keys are not numbers"):
+        np.asarray(keys)
+
+
+def test_a_deleted_array_says_so() -> None:
+    x = sharded("a")
+    x.delete()
+    assert x.is_deleted()
+    assert repr(x) == "Array(f32[8, 4] that has been deleted)"
+    uses: list[Any] = [np.asarray, repr_of_numbers, Array.block_until_ready, Array.is_ready]
+    for use in uses:
+        with pytest.raises(DeletedArrayError, match=r"this array of type f32\[8, 4\] has been del"):
+            use(x)
+
+
+def repr_of_numbers(x: Array) -> str:
+    return str(x)
+
+
+def test_arrays_are_copied_and_sent_as_numbers() -> None:
+    x = sharded("a")
+    assert copy.copy(x) is x
+    assert copy.deepcopy({"x": x})["x"] is x
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)), NUMBERS)
+
+
+def test_signatures_are_one_object_each() -> None:
+    assert sharded("a").signature is sharded("a").signature
+    assert sharded("a").signature is not sharded("b").signature
+    assert from_numpy(NUMBERS).signature is from_numpy(NUMBERS + 1).signature
+
+
+def test_a_struct_stands_for_an_array() -> None:
+    x = ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P("a")))
+    assert (x.shape, x.ndim, x.size) == ((8, 4), 2, 32)
+    assert x.dtype == np.float32
+    assert x.signature is sharded("a").signature
+    assert x == ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(MESH, P("a")))
+    assert repr(ShapeDtypeStruct((2,), int)) == "ShapeDtypeStruct(shape=(2,), dtype=int32)"
+    with pytest.raises(ShapeError, match=r"^shape \(-2,\) has a negative size"):
+        ShapeDtypeStruct((-2,), int)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (bool, ShapeError, "an array of shape (2,) has no single truth value; reduce it with .all"),
+        (int, ArgumentError, "an array of shape (2,) is no int; choose one element by an index"),
+        (float, ArgumentError, "an array of shape (2,) is no float; choose one element by an in"),
+        (lambda x: int(x[0] * 1j), ArgumentError, "a complex number is no int; take its .real, or"),
+        (lambda x: [0, 1][x[0]], ArgumentError, "an array of type f32[] is no index; indices are"),
+        (lambda x: len(x[0]), ArgumentError, "an array of rank 0 has no len()"),
+        (lambda x: list(x[0]), ArgumentError, "an array of rank 0 cannot be iterated over"),
+    ],
+)
+def test_python_is_told_why_an_array_is_no_number(
+    use: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        use(from_numpy(np.ones(2, np.float32)))
+    assert str(caught.value).startswith(message)
+    assert "test_array.py" in str(caught.value)
+
+
+def test_an_array_tells_its_type_without_its_numbers() -> None:
+    kind = jit(lambda x: x + 1.0)(np.float32(2.0)).aval
+    assert kind == ShapeDtypeStruct((), np.float32)
+    assert kind.update(shape=(2, 3)) == ShapeDtypeStruct((2, 3), np.float32)
+    seen = []
+    jit(lambda x: seen.append(x.aval))(1)
+    assert seen == [ShapeDtypeStruct((), np.int32, weak_type=True)]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        np.float32(0.1), np.float32(-0.0), np.float32(np.inf), np.float16(0.1), np.int32(7),
+        np.uint8(200), np.bool_(True), np.complex64(1 + 0.1j), ml_dtypes.bfloat16(0.1),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_number_is_formatted_as_numpys(number: Any) -> None:
+    x = snp.asarray(number)
+    for spec in ("", ".3f", ">20", "e", "d", "n"):
+        try:
+            wanted = format(number, spec)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                format(x, spec)
+        else:
+            assert format(x, spec) == wanted
+    assert f"{snp.arange(2)}" == "[0 1]"

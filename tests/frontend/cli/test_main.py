@@ -1,0 +1,225 @@
+"""The command line: passes on text, programs on arrays, and errors without tracebacks."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.text.parser import parse
+from tests.frontend.command import run
+
+PROGRAM = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x, 3],
+  %b: f32[3, 2],
+) -> (f32[4, 2]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[4, 2]
+  return %c
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("f.ir").write_text(PROGRAM, encoding="utf-8")
+    return "f.ir"
+
+
+def test_opt_prints_stablehlo(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", file, "--passes", "propagate", "--to", "stablehlo") == 0
+
+    out = capsys.readouterr().out
+    assert "%b: tensor<3x2xf32> {sdy.sharding = #sdy.sharding<@m, [{}, {}]>}" in out
+    assert '{sdy.sharding = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}' in out
+
+
+def test_opt_prints_the_program_of_each_device_as_stablehlo(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("opt", file, "--to", "stablehlo") == 0
+
+    out = capsys.readouterr().out
+    assert out.startswith("module attributes {mhlo.num_replicas = 2 : i32} {\n")
+    assert "%a: tensor<2x3xf32>" in out
+
+
+def test_opt_prints_what_the_passes_make(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", file, "--passes", "propagate") == 0
+
+    assert (
+        capsys.readouterr().out
+        == """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x, 3@-],
+  %b: f32[3@-, 2@-],
+) -> (f32[4@x, 2@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[4@x, 2@-]
+  return %c
+}
+"""
+    )
+
+
+def test_opt_runs_the_whole_pipeline_and_checks_it(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("opt", file, "--verify", "--dump-dir", "stages") == 0
+
+    assert parse(capsys.readouterr().out).main.spmd is not None
+    names = ["traced", *(step.name for step in Pipeline.parse(DEFAULT_PIPELINE).passes)]
+    assert sorted(path.name for path in Path("stages").iterdir()) == [
+        f"{i:02}-{name}.ir" for i, name in enumerate(names)
+    ]
+    for path in Path("stages").iterdir():
+        assert parse(path.read_text()).main.name == "f"
+
+
+def test_opt_reads_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(PROGRAM))
+    assert run("opt", "-", "--passes", "none") == 0
+
+    assert capsys.readouterr().out == PROGRAM
+
+
+def test_run_computes_on_files(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    a = np.arange(12, dtype=np.float32).reshape(4, 3)
+    b = np.ones((3, 2), np.float32)
+    np.save("a.npy", a)
+    np.save("b.npy", b)
+    assert run("run", file, "a.npy", "b.npy", "--save", "out") == 0
+
+    assert (
+        capsys.readouterr().out
+        == """\
+result 0: f32[4@x, 2@-]
+[[ 3.  3.]
+ [12. 12.]
+ [21. 21.]
+ [30. 30.]]
+"""
+    )
+    np.testing.assert_array_equal(np.load("out/0.npy"), a @ b)
+
+
+def test_run_draws_arguments_from_a_seed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for seed in ("1", "1", "2"):
+        assert run("run", file, "--seed", seed) == 0
+        texts.append(capsys.readouterr().out)
+
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("opt", "no.ir"), "error: cannot read 'no.ir': No such file or directory\n"),
+        (
+            ("opt", "f.ir", "--passes", "propogate"),
+            "error: no pass is called 'propogate'; did you mean 'propagate'?\n",
+        ),
+        (("run", "f.ir", "f.ir"), "error: @f takes 2 arguments (a, b), got 1 files\n"),
+        (("run", "f.ir", "c.npy", "c.npy"), "error: %a is f32[4, 3], but 'c.npy' holds int64[3]\n"),
+    ],
+)
+def test_an_error_is_a_message(
+    file: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("c.npy", np.arange(3))
+    assert run(*words) == 1
+
+    assert capsys.readouterr().err == message
+
+
+def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", "--help") == 0
+
+    assert "shardir opt mlp.ir --passes propagate" in capsys.readouterr().out
+
+
+TWO = """\
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = stablehlo.sine %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+// -----
+func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = stablehlo.custom_call @mine(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+
+
+def test_opt_reads_each_part_of_a_file_of_stablehlo(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.mlir").write_text(TWO, encoding="utf-8")
+    assert run("opt", "two.mlir", "--passes", "none") == 0
+
+    out, err = capsys.readouterr()
+    assert (
+        out
+        == """\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %y = sin(%x) : f32[4]
+  return %y
+}
+
+// -----
+
+func @g(
+  %x: f32[4],
+) -> (f32[4]) {
+  %y = opaque(%x, operation="stablehlo.custom_call @mine", head="stablehlo.custom_call @mine(%)", \
+attributes="", types=": (tensor<4xf32>) -> tensor<4xf32>") : f32[4]
+  return %y
+}
+"""
+    )
+    assert err == ("warning: stablehlo.custom_call @mine is carried through as text (two.mlir:7)\n")
+
+
+def test_opt_reads_stablehlo_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(TWO.partition("//")[0]))
+    assert run("opt", "-", "--to", "stablehlo", "--passes", "dce") == 0
+
+    assert '%y = "stablehlo.sine"(%x) : (tensor<4xf32>) -> (tensor<4xf32>)' in (
+        capsys.readouterr().out
+    )
+
+
+def test_only_opt_takes_files_of_several_modules(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.mlir").write_text(TWO, encoding="utf-8")
+    assert run("run", "two.mlir") == 1
+
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: two.mlir has 2 modules, one after each // -----; only opt takes several"
+    )
+
+
+def test_what_is_carried_through_as_text_does_not_run(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("one.mlir").write_text(TWO.partition("// -----\n")[2])
+    assert run("run", "one.mlir") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: stablehlo.custom_call @mine at one.mlir:2 is carried through as text, and cannot "
+        "run; put operations of StableHLO in its place"
+    )

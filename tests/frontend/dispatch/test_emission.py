@@ -1,0 +1,293 @@
+"""Emitting: what a target gets, where its files go, and what is refused."""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import lax
+from shardir.backends import emission as emissions
+from shardir.backends.emission import Emission, EmissionError, Target, get_target
+from shardir.frontend.dispatch.emission import make_emission
+from shardir.frontend.errors import ArgumentError
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.sharding import PartitionSpec as P
+from shardir.text.parser import parse
+from tests.frontend.command import run
+
+
+class Paper(Target):
+    """Writes down what it was given."""
+
+    name = "paper"
+    pipeline = "fuse"
+    options: ClassVar = {"ink": "its colour"}
+
+    def __init__(self) -> None:
+        self.seen: list[Emission] = []
+
+    def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
+        self.seen.append(emission)
+        return {"program.txt": str(emission.module), "data/ink": str(dict(options)).encode()}
+
+
+@pytest.fixture(autouse=True)
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    target = Paper()
+    monkeypatch.setitem(sys.modules, "paper", SimpleNamespace(TARGET=target))
+    monkeypatch.setitem(emissions._TARGET_LOCATIONS, "paper", ("paper", "TARGET"))
+    return target
+
+
+PROGRAM = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x, 3],
+  %b: f32[3, 2],
+) -> (f32[4, 2]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[4, 2]
+  %d = exp(%c) : f32[4, 2]
+  %e = neg(%d) : f32[4, 2]
+  return %e
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("f.ir").write_text(PROGRAM, encoding="utf-8")
+    return "f.ir"
+
+
+def step(params: Any, x: Any) -> Any:
+    return {"w": params["w"] * 2, "loss": snp.sum(x @ params["w"])}
+
+
+def lowered(function: Any = step) -> Any:
+    mesh = sd.sharding.AbstractMesh((2,), ("data",))
+    rows = sd.sharding.NamedSharding(mesh, P("data"))
+    x = sd.ShapeDtypeStruct((4, 3), np.float32, sharding=rows)
+    params = {"w": sd.ShapeDtypeStruct((3, 2), np.float32)}
+    return sd.jit(function, donate_argnums=0).lower(params, x)
+
+
+def test_the_files_of_the_target_are_written(tmp_path: Path) -> None:
+    paths = lowered().emit("paper", tmp_path / "out", ink=True)
+
+    assert paths == [tmp_path / "out" / "program.txt", tmp_path / "out" / "data" / "ink"]
+    assert "all-reduce" in paths[0].read_text()
+    assert paths[1].read_bytes() == b"{'ink': 'true'}"
+
+
+def test_a_target_knows_how_the_user_calls_arguments_and_results(
+    tmp_path: Path, paper: Paper
+) -> None:
+    lowered().emit("paper", tmp_path)
+
+    (emission,) = paper.seen
+    assert [(b.label, str(b.whole), str(b.part), b.donated) for b in emission.arguments] == [
+        ("params.w", "f32[3, 2]", "f32[3, 2]", True),
+        ("x", "f32[4, 3]", "f32[2, 3]", False),
+    ]
+    assert [(b.label, str(b.whole)) for b in emission.results] == [
+        ("result.loss", "f32[]"),
+        ("result.w", "f32[3, 2]"),
+    ]
+    assert emission.title == "step"
+    assert emission.mesh.axes == (("data", 2),)
+    assert emission.samples is None
+
+
+def test_arrays_that_a_function_refers_to_are_arguments_with_values(
+    tmp_path: Path, paper: Paper
+) -> None:
+    table = snp.arange(3.0)
+    lowered(lambda params, x: x * table + params["w"][0, 0]).emit("paper", tmp_path, selftest=True)
+
+    (emission,) = paper.seen
+    last = emission.arguments[-1]
+    assert last.label == last.name
+    assert last.value is not None
+    np.testing.assert_array_equal(last.value, np.arange(3.0, dtype=np.float32))
+    assert emission.samples is not None
+    np.testing.assert_array_equal(emission.samples.arguments[-1], last.value)
+
+
+def test_samples_are_whole_arguments_and_their_results(paper: Paper) -> None:
+    emission = lowered().emission("paper", selftest=True, seed=3)
+
+    assert emission.samples is not None
+    w, x = emission.samples.arguments
+    loss, doubled = emission.samples.results
+    np.testing.assert_allclose(loss, (x @ w).sum(), rtol=1e-5)
+    np.testing.assert_array_equal(doubled, w * 2)
+    again = lowered().emission("paper", selftest=True, seed=3)
+    np.testing.assert_array_equal(again.samples.arguments[0], w)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("a\0b", "embedded null byte"), ("\ud800", "surrogates not allowed")],
+)
+def test_a_folder_that_no_system_has(name: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(EmissionError) as caught:
+        lowered().emit("paper", tmp_path / name)
+    assert str(caught.value).startswith("cannot write ")
+    assert str(caught.value).endswith(reason)
+
+
+def until(x: Any, n: Any, *, by: Any) -> Any:
+    return lax.while_loop(lambda c: c[0] != n, lambda c: (c[0] + 1, c[1] * by), (n * 0, x))[1]
+
+
+def test_samples_are_the_arguments_of_a_call(paper: Paper) -> None:
+    program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
+    x = sd.device_put(np.arange(3, dtype=np.float32), sd.devices()[1])
+    emission = program.emission("paper", arguments=(x, 3), keywords={"by": np.float32(2)})
+
+    assert emission.samples is not None
+    given = emission.samples.arguments
+    np.testing.assert_array_equal(given[0], [0, 1, 2])
+    assert [array.tolist() for array in given[1:]] == [3, 2.0]
+    np.testing.assert_array_equal(emission.samples.results[0], [0, 8, 16])
+
+
+def test_a_self_test_that_does_not_end_is_refused(paper: Paper) -> None:
+    program = sd.jit(until).lower(np.ones(3, np.float32), 2, by=np.float32(2))
+    arguments: dict[str, Any] = {"arguments": (np.ones(3, np.float32), -1)}
+    with pytest.raises(EmissionError) as caught:
+        program.emission(
+            "paper", **arguments, keywords={"by": np.float32(2)}, selftest_seconds=0.05
+        )
+    assert re.fullmatch(
+        r"the reference interpreter does not finish the self-test of @until: the program has not "
+        r"ended after 0\.05 seconds, and is at \w+ %\d+.* \(.*test_emitting\.py:\d+\); pass "
+        r"arguments= for which it ends, or more seconds as selftest_seconds=",
+        str(caught.value),
+    )
+
+
+def test_arguments_of_a_self_test_are_those_of_the_program(paper: Paper) -> None:
+    program = sd.jit(lambda x: x + 1).lower(np.ones(3, np.float32))
+    with pytest.raises(EmissionError) as caught:
+        program.emission("paper", arguments=(np.ones(4, np.float32),))
+    assert str(caught.value) == "argument 'x' is f32[3], got float32[4] for the self-test"
+    for seed in (-1, -7):
+        with pytest.raises(EmissionError) as caught:
+            program.emission("paper", selftest=True, seed=seed)
+        assert str(caught.value) == (
+            f"the seed of arguments is an integer of at least 0, got {seed}"
+        )
+    with pytest.raises(ArgumentError):
+        program.emission("paper", arguments=(np.ones(3, np.float32), 1))
+
+
+def test_the_passes_of_the_target_come_last(paper: Paper) -> None:
+    emission = make_emission(parse(PROGRAM), "paper")
+
+    assert [op.name for op in emission.module.main.body.ops][-1] == "fused"
+
+
+def test_a_partitioned_program_is_taken_as_it_is() -> None:
+    parted = Pipeline.parse(DEFAULT_PIPELINE)(parse(PROGRAM))
+    emission = make_emission(parted, "paper", samples=True)
+
+    assert emission.samples is not None
+    a, b = emission.samples.arguments
+    assert a.shape == (4, 3)
+    np.testing.assert_allclose(emission.samples.results[0], -np.exp(a @ b), rtol=1e-5)
+    assert [str(each.part) for each in emission.arguments] == ["f32[2, 3]", "f32[3, 2]"]
+    assert [each.label for each in (*emission.arguments, *emission.results)] == ["a", "b", "result"]
+
+
+def test_a_program_for_one_device_has_a_mesh_without_axes() -> None:
+    emission = sd.jit(lambda x: x + 1).lower(np.zeros(3, np.float32)).emission("paper")
+
+    assert emission.mesh.size == 1
+    assert emission.arguments[0].sharding.axes == ((),)
+
+
+def test_the_targets_are_named_to_who_asks_for_another() -> None:
+    with pytest.raises(EmissionError) as caught:
+        get_target("tpu")
+    assert str(caught.value) == "no target is called 'tpu'; the targets are gpu, ipu, paper"
+
+
+@pytest.mark.parametrize(
+    ("option", "told"), [("inc", "did you mean 'ink'?"), ("size", "it has ink")]
+)
+def test_unknown_options_are_refused(tmp_path: Path, option: str, told: str) -> None:
+    with pytest.raises(EmissionError) as caught:
+        lowered().emit("paper", tmp_path, **{option: 1})
+    assert str(caught.value) == f"target 'paper' has no option {option!r}; {told}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refusal_names_the_value_and_the_line() -> None:
+    op = make_emission(parse(PROGRAM), "paper").module.main.body.ops[0]
+    error = EmissionError.of(op, "paper has no ink for f32", "cast to f16")
+    assert str(error) == "dot %c: paper has no ink for f32; cast to f16"
+
+
+def test_the_command_writes_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("emit", file, "--target", "paper", "-o", "out", "--option", "ink=red") == 0
+
+    assert capsys.readouterr().out == "out/program.txt\nout/data/ink\n"
+    assert Path("out/data/ink").read_text(encoding="utf-8") == "{'ink': 'red'}"
+
+
+def test_the_command_writes_a_function(
+    file: str, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("emitted_example.py").write_text(
+        "import numpy as np\nimport shardir.numpy as snp\n"
+        "from shardir.sharding import PartitionSpec as P\n"
+        "def total(x): return snp.sum(x)\n"
+        "example_args = np.zeros((32, 4), 'float32')\nexample_specs = P('data')\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(".")
+    try:
+        words = ("--mesh", "data=4", "--target", "paper", "-o", "out", "--selftest")
+        assert run("emit", "emitted_example:total", *words) == 0
+    finally:
+        sys.modules.pop("emitted_example", None)
+
+    (emission,) = paper.seen
+    assert [(b.label, str(b.part)) for b in emission.arguments] == [("x", "f32[8, 4]")]
+    assert emission.samples is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--target", "tpu"), "no target is called 'tpu'; the targets are gpu, ipu, paper"),
+        (
+            ("--target", "paper", "--option", "ink"),
+            "'ink' is no option of a target; write it as name=value",
+        ),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    file: str, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("emit", file, "-o", "out", *words) == 1
+
+    assert capsys.readouterr().err == f"error: {told}\n"
+
+
+def test_a_folder_is_a_path() -> None:
+    lowered = sd.jit(snp.sin).lower(np.ones(4, np.float32))
+    five: Any = 5
+    with pytest.raises(EmissionError) as error:
+        lowered.emit("gpu", five)
+    assert str(error.value) == "programs are written into a folder, given as a path, got 5"

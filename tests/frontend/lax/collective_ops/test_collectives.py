@@ -1,0 +1,264 @@
+"""Collectives along the axes of `vmap`: against NumPy over the batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir.numpy as snp
+from shardir.frontend import lax
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    AxisNameError,
+    PermutationError,
+    ShapeError,
+)
+from shardir.frontend.transforms.grad import grad
+from shardir.frontend.transforms.vmap import vmap
+from tests import refusing
+from tests.refusing import odd
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4, 3)).astype(np.float32)
+N = 4
+
+
+def mapped(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The result of `vmap` along `i`, which is the same inside `jit`."""
+    made = vmap(fun, axis_name="i", **options)(*args)
+    np.testing.assert_allclose(
+        jit(vmap(fun, axis_name="i", **options))(*args), made, rtol=1e-5, atol=1e-6
+    )
+    return np.asarray(made)
+
+
+def agree(made: Any, expected: Any) -> None:
+    assert np.shape(made) == np.shape(expected)
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sums_means_and_extremes() -> None:
+    agree(mapped(lambda x: x - lax.pmean(x, "i"), X), X - X.mean(0))
+    agree(mapped(lambda x: lax.psum(x, "i"), X), np.broadcast_to(X.sum(0), X.shape))
+    agree(vmap(lambda x: lax.psum(x, "i"), axis_name="i", out_axes=None)(X), X.sum(0))
+    agree(mapped(lambda x: x / lax.pmax(x, "i"), X), X / X.max(0))
+    agree(mapped(lambda x: x / lax.pmin(x, "i"), X), X / X.min(0))
+    count = mapped(lambda x: lax.psum(x > 0, "i"), X, out_axes=None)
+    np.testing.assert_array_equal(count, (X > 0).sum(0))
+    agree(mapped(lambda x: lax.pmean(x, "i"), np.arange(4), out_axes=None), 1.5)
+
+
+def test_what_does_not_differ_counts_each_time() -> None:
+    y = X[0]
+    agree(mapped(lambda x: x + lax.psum(y, "i"), X), X + N * y)
+    agree(mapped(lambda x: x * lax.psum(1, "i"), X), X * N)
+    sizes: list[Any] = []
+
+    def f(x: Any) -> Any:
+        sizes.append((lax.psum(1, "i"), lax.axis_size("i")))
+        return x
+
+    vmap(f, axis_name="i")(X)
+    assert sizes == [(N, N)]
+
+
+def test_positions() -> None:
+    np.testing.assert_array_equal(mapped(lambda x: lax.axis_index("i"), X), np.arange(N))
+    both = vmap(vmap(lambda x: lax.axis_index(("i", "j")), axis_name="j"), axis_name="i")(X)
+    np.testing.assert_array_equal(both, np.arange(12).reshape(4, 3))
+    alone = vmap(lambda: lax.axis_index("i"), axis_name="i", axis_size=3)()
+    np.testing.assert_array_equal(alone, np.arange(3))
+
+
+def test_what_moves() -> None:
+    around = [(i, (i + 1) % N) for i in range(N)]
+    agree(mapped(lambda x: lax.ppermute(x, "i", around), X), np.roll(X, 1, 0))
+    text = jit(vmap(lambda x: lax.ppermute(x, "i", around), axis_name="i")).lower(X).as_text()
+    assert "gather" not in text
+    swapped = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    agree(mapped(lambda x: lax.ppermute(x, "i", swapped), X), X[[1, 0, 3, 2]])
+    some = mapped(lambda x: lax.ppermute(x, "i", [(0, 2), (3, 1)]), X)
+    agree(some, np.stack([X[0] * 0, X[3], X[0], X[0] * 0]))
+    agree(mapped(lambda x: lax.ppermute(x, "i", []), X), X * 0)
+    agree(mapped(lambda x: lax.pshuffle(x, "i", [3, 1, 0, 2]), X), X[[3, 1, 0, 2]])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_all_that_is_there(axis: int) -> None:
+    stacked = mapped(lambda x: lax.all_gather(x, "i", axis=axis), X)
+    agree(stacked, np.stack([np.stack(list(X), axis)] * N))
+    wide = RNG.standard_normal((4, 3, 2)).astype(np.float32)
+    tiled = mapped(lambda x: lax.all_gather(x, "i", axis=axis, tiled=True), wide)
+    agree(tiled, np.stack([np.concatenate(list(wide), axis)] * N))
+
+
+def test_sums_that_are_dealt_out() -> None:
+    square = RNG.standard_normal((4, 2, 4)).astype(np.float32)
+    made = mapped(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), square)
+    agree(made, square.sum(0).T)
+    wide = RNG.standard_normal((4, 8, 3)).astype(np.float32)
+    tiled = mapped(lambda x: lax.psum_scatter(x, "i", tiled=True), wide)
+    agree(tiled, wide.sum(0).reshape(4, 2, 3))
+
+
+@pytest.mark.parametrize("split", [0, 1, 2])
+@pytest.mark.parametrize("concat", [0, 1, 2])
+def test_all_to_all(split: int, concat: int) -> None:
+    x = RNG.standard_normal((4, 4, 4, 4)).astype(np.float32)
+    made = mapped(lambda y: lax.all_to_all(y, "i", split, concat), x)
+    expected = [np.stack([np.take(y, i, split) for y in x], concat) for i in range(N)]
+    agree(made, np.stack(expected))
+    x = RNG.standard_normal((4, 8, 8, 8)).astype(np.float32)
+    made = mapped(lambda y: lax.all_to_all(y, "i", split, concat, tiled=True), x)
+    expected = [np.concatenate([np.split(y, N, split)[i] for y in x], concat) for i in range(N)]
+    agree(made, np.stack(expected))
+    swapped = mapped(lambda y: lax.pswapaxes(y, "i", 1), x[:, :, :4])
+    agree(swapped, np.swapaxes(x[:, :, :4], 0, 2))
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+def test_all_to_all_along_several_axes(tiled: bool) -> None:
+    x = RNG.standard_normal((2, 3, 6, 5)).astype(np.float32)
+
+    def exchanged(names: Any) -> Callable[[Any], Any]:
+        return lambda y: lax.all_to_all(y, names, 0, 1, tiled=tiled)
+
+    both = vmap(vmap(exchanged(("i", "j")), axis_name="j"), axis_name="i")(x)
+    flat = vmap(exchanged("i"), axis_name="i")(x.reshape(6, 6, 5))
+    agree(np.asarray(both).reshape(np.shape(flat)), flat)
+
+
+def test_several_axes_at_once() -> None:
+    def f(x: Any) -> Any:
+        return x - lax.pmean(x, ("i", "j")), lax.psum(x, "j"), lax.all_gather(x, ("i", "j"))
+
+    far, rows, whole = vmap(vmap(f, axis_name="j"), axis_name="i")(X)
+    agree(far, X - X.mean())
+    agree(rows, np.repeat(X.sum(1, keepdims=True), 3, 1))
+    agree(whole, np.broadcast_to(X.reshape(-1), (4, 3, 12)))
+    outer = vmap(vmap(lambda x: lax.psum(x, "i"), axis_name="j"), axis_name="i")(X)
+    agree(outer, np.broadcast_to(X.sum(0), (4, 3)))
+
+
+def test_inside_loops_and_branches() -> None:
+    def running(x: Any) -> Any:
+        return lax.scan(lambda c, _: (c + lax.psum(x, "i"), lax.axis_index("i")), x, None, length=2)
+
+    ends, places = vmap(running, axis_name="i")(X)
+    agree(ends, X + 2 * X.sum(0))
+    np.testing.assert_array_equal(places, np.repeat(np.arange(N)[:, None], 2, 1))
+    chosen = mapped(lambda x: lax.cond(True, lambda: lax.psum(x, "i"), lambda: x), X)
+    agree(chosen, np.broadcast_to(X.sum(0), X.shape))
+
+
+def test_gradients_of_all_positions_add_up() -> None:
+    def total(x: Any) -> Any:
+        mean = lax.pmean(x, "i")
+        moved = lax.ppermute(x, "i", [(i, (i + 1) % N) for i in range(N)])
+        gathered = lax.all_gather(x, "i", axis=1)
+        dealt = lax.psum_scatter(snp.outer(x, x[:1]) @ snp.ones((1, N), "f4"), "i",
+                                 scatter_dimension=1)  # fmt: skip
+        return snp.sum(mean * moved) + snp.sum(gathered**3) + snp.sum(lax.pmax(x, "i") * dealt)
+
+    inside = vmap(grad(total), axis_name="i")(X)
+    outside = grad(lambda x: snp.sum(vmap(total, axis_name="i")(x)))(X)
+    agree(inside, np.asarray(outside))
+
+
+def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str:
+    return refusing.refused(kind, lambda: vmap(fun, axis_name="rows")(x))
+
+
+def test_names_that_are_not_there() -> None:
+    assert refused(AxisNameError, lambda x: lax.psum(x, "row")) == (
+        "psum is along 'row', which is not bound at this line (bound axes: 'rows'); did you mean "
+        "'rows'?"
+    )
+    with pytest.raises(AxisNameError) as caught:
+        lax.axis_index("i")
+    assert str(caught.value).splitlines()[0] == (
+        "axis_index is along 'i', which is not bound at this line (bound axes: none); name one "
+        "with axis_name= of vmap or pmap, or in the mesh of shard_map"
+    )
+    with pytest.raises(NameError):
+        vmap(lambda x: lax.psum(x, "i"))(X)
+
+
+def test_moves_that_are_none() -> None:
+    assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 1), (2, 1)])) == (
+        "perm of ppermute has the target 1 twice; every position sends once and receives once at "
+        "most"
+    )
+    assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 4)])) == (
+        "perm of ppermute has the target 4; the positions along 'rows' are 0 to 3"
+    )
+    assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", odd([1]))) == (
+        "perm of ppermute is [1]; it is a list of pairs (source, target)"
+    )
+    assert refused(PermutationError, lambda x: lax.pshuffle(x, "rows", [0, 1, 1, 2])) == (
+        "perm of pshuffle is [0, 1, 1, 2]; it has every number from 0 to 3 once"
+    )
+
+
+def test_pieces_that_do_not_divide() -> None:
+    assert refused(ShapeError, lambda x: lax.psum_scatter(x, "rows", tiled=True)) == (
+        "psum_scatter splits dimension 0 of f32[3] into 4 parts, which do not divide 3"
+    )
+    assert refused(ShapeError, lambda x: lax.all_to_all(x, "rows", 0, 0)) == (
+        "all_to_all gives each of 4 positions one element of dimension 0 of f32[3], which has 3; "
+        "tiled=True gives them more"
+    )
+    assert refused(AxisError, lambda x: lax.all_gather(x, "rows", axis=2)) == (
+        "axis 2 is out of range for an array of rank 2"
+    )
+
+
+def test_groups_that_are_none() -> None:
+    def groups(*groups: Any) -> str:
+        return refused(
+            ArgumentError, lambda x: lax.all_gather(x, "rows", axis_index_groups=list(groups))
+        )
+
+    assert groups([0, 1], [2]) == (
+        "axis_index_groups of all_gather is [[0, 1], [2]]; it has every position along 'rows', 0 "
+        "to 3, once"
+    )
+    assert groups([0, 1, 2], [3]) == (
+        "axis_index_groups of all_gather has groups of different sizes, [[0, 1, 2], [3]]; make "
+        "them of one size"
+    )
+    assert groups(0, 1) == (
+        "axis_index_groups of all_gather is [0, 1]; it is a list of lists of positions"
+    )
+
+
+def test_groups_of_positions() -> None:
+    groups = [[0, 3], [2, 1]]
+    other = [3, 2, 1, 0]
+
+    def f(x: Any) -> Any:
+        return (
+            lax.psum(x, "i", axis_index_groups=groups),
+            lax.pmax(x, "i", axis_index_groups=[[0, 1, 3], [2]]),
+            lax.all_gather(x, "i", axis_index_groups=groups),
+            lax.pmean(x, "i", axis_index_groups=[[0, 1, 3], [2]]),
+        )
+
+    total, most, all_, mean = vmap(f, axis_name="i")(X)
+    agree(total, X + X[other])
+    three = [0, 1, 3]
+    agree(most[0], X[three].max(0))
+    agree(most[2], X[2])
+    agree(all_, np.stack([X[[0, 3]], X[[2, 1]], X[[2, 1]], X[[0, 3]]]))
+    agree(mean[1], X[three].mean(0))
+
+
+def test_what_a_mapped_axis_cannot() -> None:
+    assert refused(AxisNameError, lambda x: lax.ppermute(x, odd(("rows", "rows")), [])) == (
+        "ppermute is along 'rows' twice; name each axis once"
+    )
+    with pytest.raises(ArgumentError, match="axis_name of vmap of lambda is 3, which is no string"):
+        vmap(lambda x: x, axis_name=odd(3))

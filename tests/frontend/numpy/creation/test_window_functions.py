@@ -1,0 +1,79 @@
+"""Windows of signals beside NumPy's, short and long, alone and in programs."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from shardir import enable_x64, jit
+from shardir.backends.cpu.codegen import kernel_table
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError, TracedValueError
+from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES
+
+WINDOWS: list[tuple[str, tuple[float, ...]]] = [
+    *((name, ()) for name in ("bartlett", "blackman", "hamming", "hanning")),
+    *(("kaiser", (beta,)) for beta in (0.0, 3.5, -14.0, 200.0)),
+]
+LENGTHS = [0, 1, 2, 9, MAX_CONSTANT_BYTES // 8, MAX_CONSTANT_BYTES // 8 + 1, 1000, 20011]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("name", "rest"), WINDOWS)
+def test_windows(name: str, rest: tuple[float, ...], length: int) -> None:
+    wanted = getattr(np, name)(length, *rest)
+    single = getattr(snp, name)(length, *rest)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, wanted, rtol=2e-7, atol=1e-12)
+    with enable_x64():
+        double = getattr(snp, name)(length, *rest)
+    assert double.dtype == np.float64
+    np.testing.assert_allclose(double, wanted, rtol=2e-13, atol=1e-15)
+
+
+def test_a_window_of_large_shape_does_not_overflow() -> None:
+    made = np.asarray(snp.kaiser(1001, 2000.0))
+    assert made[500] == 1
+    assert np.isfinite(made).all()
+
+
+@pytest.mark.parametrize(("name", "rest"), WINDOWS)
+def test_windows_in_programs_are_those_of_calls(name: str, rest: tuple[float, ...]) -> None:
+    got = jit(lambda x: x * getattr(snp, name)(100, *rest))(np.ones(100, np.float32))
+    np.testing.assert_allclose(got, getattr(snp, name)(100, *rest), rtol=2e-7, atol=1e-12)
+
+
+def test_a_length_is_a_whole_number() -> None:
+    with pytest.raises(TypeError, match="integer"):
+        snp.hanning(2.5)  # type: ignore[arg-type]
+
+
+def test_lengths_and_shapes_are_numbers() -> None:
+    with pytest.raises(ArgumentError, match=r"hanning of 2\.5 numbers; M must be an integer"):
+        snp.hanning(2.5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="kaiser of 'a' numbers; M must be an integer"):
+        snp.kaiser("a", 3.0)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="kaiser takes a real number as beta, got None"):
+        snp.kaiser(8, None)  # type: ignore[arg-type]
+    with pytest.raises(TracedValueError, match="has no float value"):
+        jit(lambda beta: snp.kaiser(8, beta))(3.0)
+
+
+def test_one_kernel_makes_windows_of_all_lengths_and_shapes() -> None:
+    for make in (snp.hanning, partial(snp.kaiser, beta=3.0)):
+        make(1000)
+        known = set(kernel_table._kernel_addresses)
+        for length in (1001, 1500, 1003):
+            make(length)
+        assert set(kernel_table._kernel_addresses) == known
+    for beta in (3.5, -4.0, 80.0):
+        snp.kaiser(1000, beta)
+    assert set(kernel_table._kernel_addresses) == known
+
+
+def test_a_short_window_that_is_donated_comes_again() -> None:
+    taken = jit(lambda x: x + 1, donate_argnums=0)
+    for _ in range(4):
+        window = snp.hamming(20)
+        np.testing.assert_allclose(window, np.hamming(20), rtol=2e-7)
+        taken(window)

@@ -1,0 +1,375 @@
+"""Products of vectors and matrices against NumPy's, and the one `dot` that each is."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from shardir.errors import OperationTypeError
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, ShapeError
+from shardir.ir.types import dtype_name
+from tests.frontend.matrices import Matrices
+from tests.namespace import check, close, eagerly, numpys, ops, run, trace, words
+
+DRAWN = Matrices(11)
+normal, plane = DRAWN.normal, DRAWN.plane
+
+
+def dims(fun: Any, *args: Any, **options: Any) -> list[str]:
+    """The contractions that a call leaves behind."""
+    body = trace(fun, *args, **options)[0].function.body
+    return [op.attrs["dims"] for op in body.ops if op.spec.name == "dot"]
+
+
+MATMUL = [
+    ((3,), (3,), "i,i->"),
+    ((2, 3), (3,), "bi,i->b"),
+    ((3,), (3, 4), "i,ih->h"),
+    ((2, 3), (3, 4), "bi,ih->bh"),
+    ((5, 2, 3), (5, 3, 4), "abi,aih->abh"),
+    ((5, 2, 3), (3, 4), "abi,ih->abh"),
+    ((2, 3), (5, 3, 4), "bi,aih->abh"),
+    ((5, 1, 2, 3), (6, 3, 4), "abi,cih->acbh"),
+    ((1, 2, 3), (5, 3, 4), "bi,aih->abh"),
+    ((5, 2, 3), (3,), "abi,i->ab"),
+    ((0, 3), (3, 4), "bi,ih->bh"),
+    ((2, 0), (0, 4), "bi,ih->bh"),
+    ((2, 1), (1, 4), "bi,ih->bh"),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "wanted"), MATMUL, ids=lambda x: str(x))
+def test_matmul(left: Any, right: Any, wanted: str) -> None:
+    x, y = normal(*left), normal(*right)
+    check("matmul", x, y)
+    assert dims(snp.matmul, x, y) == [wanted]
+    assert set(ops(snp.matmul, x, y)) <= {"dot", "reshape"}
+
+
+DOT = [
+    ((3,), (3,)),
+    ((2, 3), (3, 4)),
+    ((2, 5, 3), (3,)),
+    ((2, 5, 3), (6, 3, 4)),
+    ((), (2, 3)),
+    ((2,), ()),
+]
+
+
+@pytest.mark.parametrize("shapes", DOT, ids=str)
+def test_dot(shapes: Any) -> None:
+    check("dot", *(normal(*s) for s in shapes))
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (4, 3)), ((2, 5, 3), (3,)), ((), (3,))],
+                         ids=str)  # fmt: skip
+def test_inner(shapes: Any) -> None:
+    check("inner", *(normal(*s) for s in shapes))
+
+
+def test_vdot_and_vecdot_conjugate() -> None:
+    check("vdot", plane(2, 3), plane(3, 2))
+    check("vecdot", plane(4, 3), plane(3))
+    check("vecdot", normal(2, 4, 3), normal(4, 3), axis=-1)
+    check("vecdot", normal(3, 1, 5), normal(3, 4, 5), axis=0)
+    check("vecdot", normal(2, 3), normal(2, 3), axis=0)
+
+
+def test_outer_and_kron() -> None:
+    check("outer", normal(2, 2), normal(3))
+    for left, right in [((2, 3), (4, 5)), ((2,), (3, 4)), ((2, 1, 2), (2,)), ((), (3,))]:
+        check("kron", normal(*left), normal(*right))
+    assert ops(snp.kron, normal(2, 3), normal(4, 5)) == ["dot", "reshape"]
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2, [[0], [1]], [[1, 2], [0, 1]], ([-1], [-2]), (2, 1)],
+                         ids=str)  # fmt: skip
+def test_tensordot(axes: Any) -> None:
+    check("tensordot", normal(3, 3, 3), normal(3, 3, 4), axes)
+
+
+CROSS = [
+    ((3,), (3,), {}),
+    ((4, 3), (3,), {}),
+    ((3, 4), (3, 4), {"axis": 0}),
+    ((2,), (3,), {}),
+    ((3,), (2,), {}),
+    ((5, 2), (5, 3), {}),
+    ((3, 5), (5, 3), {"axisa": 0, "axisb": 1, "axisc": 0}),
+]
+
+
+def cross_in_space(left: Any, right: Any, **axes: int) -> Any:
+    """NumPy's product; vectors of the plane, which NumPy 2.5 refuses, have no height."""
+    left, right = (
+        np.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, 1)]) if each.shape[-1] == 2 else each
+        for each in (left, right)
+    )
+    return np.cross(left, right, **axes)
+
+
+@pytest.mark.parametrize(("left", "right", "options"), CROSS, ids=str)
+def test_cross(left: Any, right: Any, options: Any) -> None:
+    check("cross", normal(*left), normal(*right), reference=cross_in_space, **options)
+
+
+def test_cross_of_plane_vectors_is_a_number() -> None:
+    assert run(snp.cross, np.array([1, 2], "f"), np.array([3, 5], "f")) == -1
+
+
+@pytest.mark.parametrize("offset", [-3, -1, 0, 1, 5])
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (-1, 0)])
+def test_trace(axes: tuple[int, int], offset: int) -> None:
+    check("trace", normal(3, 4, 2), offset, *axes)
+    check("trace", normal(3, 4), offset)
+    check("trace", np.ones((3, 3), "i1"), offset)
+
+
+EINSUMS = """
+ij,jk->ik           23 34
+ij,jk               23 34
+bqhd,bkhd->bhqk     2534 2634
+i,j->ij             2 3
+ij,ij->             23 23
+...ij,...jk->...ik  523 34
+...ij,jk            523 34
+b...,b...->b...     234 234
+ij,kj->ki           23 43
+ij,jk->k            23 34
+i...,i...->...      314 351
+ij,jk               21 34
+ab,bc->ca           23 32
+,ij                 - 23
+ij->ji              23
+ij->                23
+ij->i               23
+ii                  33
+ii->i               33
+iji->ij             343
+...ii->...i         233
+ijk->kji            234
+ji                  23
+...                 23
+iii->i              333
+i...->...           234
+->                  -
+ij,jk,kl->il        23 34 45
+ij,jk,kl,lm         92 29 92 29
+a,ab,b->            2 23 3
+ii,ij,j->i          33 34 4
+...i,ij,...j->...   52 23 53
+bhqk,bkhd,hdo->bqo  2345 2536 367
+a,b,c->cab          2 3 4
+i,i,i->i            3 3 3
+"""
+"""Subscripts, and the shapes of the operands, a digit for each size."""
+
+
+@pytest.mark.parametrize("line", EINSUMS.strip().splitlines())
+def test_einsum(line: str) -> None:
+    subscripts, *shapes = line.split()
+    arrays = [normal(*map(int, shape.strip("-"))) for shape in shapes]
+    check("einsum", subscripts, *arrays, rtol=1e-4)
+    kinds = [np.round(x * 3).astype("i4") for x in arrays]
+    check("einsum", subscripts, *kinds)
+    check("einsum", subscripts, *(x > 0 for x in arrays))
+
+
+def test_einsum_of_two_is_the_same_contraction() -> None:
+    x, y = normal(2, 5, 3, 4), normal(2, 6, 3, 4)
+    assert dims(snp.einsum, "bqhd,bkhd->bhqk", x, y) == ["bqhd,bkhd->bhqk"]
+    assert ops(snp.einsum, "bqhd, bkhd -> bhqk", x, y) == ["dot"]
+
+
+def test_einsum_multiplies_the_cheapest_pair_first() -> None:
+    chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2), (2, 9)]]
+    assert dims(snp.einsum, "ij,jk,kl,lm->im", *chain) == ["jk,kl->jl", "ij,jl->il", "il,lm->im"]
+
+
+def test_einsum_sums_what_one_operand_alone_has_before_multiplying() -> None:
+    assert ops(snp.einsum, "ij,jk->j", normal(2, 3), normal(3, 4)) == ["sum", "sum", "dot"]
+
+
+def test_einsum_with_lists_of_axes() -> None:
+    x, y = normal(2, 3), normal(3, 4)
+    check("einsum", x, [0, 1], y, [1, 2], [2, 0])
+    check("einsum", x, [0, 1], y, [1, 2])
+    check("einsum", normal(5, 2, 3), [..., 0, 1], y, [1, 7], [..., 7, 0])
+
+
+def test_einsum_path_is_numpys() -> None:
+    chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2)]]
+    assert snp.einsum_path("ij,jk,kl", *chain)[0] == np.einsum_path("ij,jk,kl", *chain)[0]
+
+
+def test_accumulation_type() -> None:
+    x = normal(3, 4).astype(ml_dtypes.bfloat16)
+    wide = run(lambda a: snp.matmul(a, a.T, preferred_element_type=snp.float32), x)
+    assert wide.dtype == np.float32
+    close(wide, x.astype("f") @ x.astype("f").T)
+    assert run(snp.einsum, "ij,kj->ik", x, x, preferred_element_type="float32").dtype == np.float32
+    small = run(lambda a: snp.dot(a, a.T, preferred_element_type=snp.int8), np.ones((2, 3), "i4"))
+    assert small.dtype == np.int8
+
+
+def test_element_types() -> None:
+    assert dtype_name(run(snp.matmul, np.ones((2, 2), "i1"), np.ones((2, 2), "i1")).dtype) == "i8"
+    assert dtype_name(run(snp.dot, np.ones((2, 2), "i1"), normal(2)).dtype) == "f32"
+    check("matmul", normal(2, 2) > 0, normal(2, 2) > 0)
+
+
+DISAGREEING: list[tuple[str, Any, type[Exception], str]] = [
+    (
+        "matmul",
+        [(2, 3), (4, 5)],
+        ShapeError,
+        r"axis 1 of shape \(2, 3\) with axis 0 of shape \(4, 5\), but 3 is not 4",
+    ),
+    ("matmul", [(2, 1), (3, 4)], ShapeError, "but 1 is not 3"),
+    ("matmul", [(), (3, 4)], ShapeError, r"matmul takes no scalars, got shapes \(\) and \(3, 4\)"),
+    ("matmul", [(2, 4, 3), (5, 3, 2)], OperationTypeError, r"shapes \(2,\) and \(5,\) do not"),
+    ("dot", [(3,), (2,)], ShapeError, "dot multiplies axis 0"),
+    ("vdot", [(3,), (2,)], ShapeError, "vdot multiplies axis 0"),
+    ("inner", [(3, 2), (2, 3)], ShapeError, "inner multiplies axis 1"),
+    ("tensordot", [(3, 2), (3, 3)], ShapeError, "tensordot multiplies axis 1"),
+    ("cross", [(4,), (3,)], ShapeError, "cross takes vectors of 2 or 3 elements, got 4 along"),
+    ("trace", [(4,)], AxisError, "axis 1 is out of range for an array of rank 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "kind", "told"), DISAGREEING)
+def test_shapes_that_disagree(name: str, shapes: Any, kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        run(getattr(snp, name), *(normal(*s) for s in shapes))
+
+
+MEANINGLESS = [
+    ("ij,jk", [(2, 3)], "names 2 operands, but there are 1"),
+    ("ij", [(2,)], "has 'ij' for an operand of rank 1"),
+    ("i", [(2, 3)], "has 'i' for an operand of rank 2"),
+    ("ij->ik", [(2, 3)], "has 'k' only after '->'"),
+    ("ij->ii", [(2, 3)], "has 'i' twice after '->'"),
+    ("i.j", [(2, 3)], "has 'i.j', which is not made of letters"),
+]
+
+
+@pytest.mark.parametrize(("subscripts", "shapes", "why"), MEANINGLESS)
+def test_subscripts_that_mean_nothing(subscripts: str, shapes: Any, why: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        run(snp.einsum, subscripts, *(normal(*s) for s in shapes))
+    assert str(error.value).startswith(f"einsum subscripts {subscripts!r}: {why}\n")
+
+
+def test_sizes_of_one_letter_that_disagree() -> None:
+    with pytest.raises(ShapeError) as error:
+        run(snp.einsum, "ij,jk->ik", normal(2, 3), normal(4, 5))
+    told = "einsum 'ij,jk->ik' of shapes (2, 3) and (4, 5): 'j' is both 3 and 4\n"
+    assert str(error.value).startswith(told)
+
+
+def test_a_list_is_no_operand() -> None:
+    with pytest.raises(NotAnArrayError, match=r"which is no array; make it one with snp.array"):
+        run(lambda x: snp.matmul(x, [1, 2, 3]), normal(3))
+
+
+NORMS: list[tuple[Any, Any]] = [
+    ((4,), {}),
+    ((4,), {"ord": 1}),
+    ((4,), {"ord": np.inf}),
+    ((4,), {"ord": -np.inf}),
+    ((4,), {"ord": 0}),
+    ((4,), {"ord": 3}),
+    ((4,), {"ord": -1}),
+    ((2, 3), {}),
+    ((2, 3), {"ord": "fro"}),
+    ((2, 3), {"ord": 1}),
+    ((2, 3), {"ord": -1}),
+    ((2, 3), {"ord": np.inf}),
+    ((2, 3), {"ord": -np.inf}),
+    ((2, 3, 4), {}),
+    ((2, 3, 4), {"axis": 1}),
+    ((2, 3, 4), {"axis": 1, "ord": 1}),
+    ((2, 3, 4), {"axis": (0, 2)}),
+    ((2, 3, 4), {"axis": (2, 0), "ord": 1}),
+    ((2, 3, 4), {"axis": (-1, 1), "ord": -np.inf}),
+]
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(("shape", "options"), NORMS, ids=str)
+def test_norms(shape: Any, options: Any, keepdims: bool) -> None:
+    for x in (normal(*shape), plane(*shape)):
+        wanted = numpys(np.linalg.norm, x, keepdims=keepdims, **options)
+        close(run(snp.linalg.norm, x, keepdims=keepdims, **options), wanted)
+
+
+def test_norms_of_the_array_api() -> None:
+    x = normal(2, 3, 4)
+    for options in ({}, {"axis": 1}, {"axis": (0, 2), "ord": 1}, {"axis": 0, "keepdims": True}):
+        wanted: Any = numpys(np.linalg.vector_norm, x, **options)
+        close(run(snp.linalg.vector_norm, x, **options), np.asarray(wanted))
+    for order in ("fro", 1, np.inf):
+        wanted = numpys(np.linalg.matrix_norm, x, ord=order)
+        close(run(snp.linalg.matrix_norm, x, ord=order), wanted)
+    assert run(snp.linalg.norm, np.array([3, 4], "i4")) == 5
+
+
+def test_norms_that_there_are_not() -> None:
+    with pytest.raises(ArgumentError, match="norm of matrices of ord='max' is not known; the"):
+        run(snp.linalg.norm, normal(2, 3), ord="max")
+    with pytest.raises(ArgumentError, match="norm of vectors takes a number as ord, got 'fro'"):
+        run(snp.linalg.norm, normal(3), ord="fro")
+    with pytest.raises(ShapeError, match="norm of ord=1 of an array of rank 3 needs axis="):
+        run(snp.linalg.norm, normal(2, 3, 4), ord=1)
+
+
+def test_chains_of_matrices() -> None:
+    chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2), (2, 9)]]
+    close(run(snp.linalg.multi_dot, chain), np.linalg.multi_dot(chain), 1e-4)
+    assert len(dims(snp.linalg.multi_dot, chain)) == 3
+    ends = [normal(3), normal(3, 4), normal(4)]
+    close(run(snp.linalg.multi_dot, ends), np.linalg.multi_dot(ends))
+    with pytest.raises(ShapeError, match="multi_dot takes two or more matrices, got shapes"):
+        run(snp.linalg.multi_dot, [normal(3)])
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
+def test_powers_of_matrices(n: int) -> None:
+    x = normal(2, 3, 3)
+    close(run(snp.linalg.matrix_power, x, n), np.linalg.matrix_power(x, n), 1e-4)
+
+
+def test_the_last_two_axes() -> None:
+    x = normal(4, 3, 3)
+    close(run(snp.linalg.trace, x, offset=1), np.linalg.trace(x, offset=1))
+    close(run(snp.linalg.diagonal, x, offset=-1), np.linalg.diagonal(x, offset=-1))
+    close(run(snp.linalg.cross, x, x[::-1].copy()), np.linalg.cross(x, x[::-1]))
+    close(run(snp.linalg.outer, x[0, 0], x[0, 1]), np.linalg.outer(x[0, 0], x[0, 1]))
+    with pytest.raises(ShapeError, match=r"linalg.cross takes vectors of 3 elements"):
+        run(snp.linalg.cross, normal(2), normal(2))
+    assert {*words("matmul tensordot vecdot matrix_transpose")} <= set(dir(snp.linalg))
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "kept"),
+    [
+        ("...i->i", [(2, 3, 4)], "abi->i"),
+        ("i...->i", [(2, 3, 4)], "iab->i"),
+        ("...->", [(2, 3, 4)], "abi->"),
+        ("...ij,...jk->ik", [(5, 2, 3), (5, 3, 4)], "aij,ajk->ik"),
+        ("...i,i->i", [(2, 3), (3,)], "ai,i->i"),
+    ],
+)
+def test_the_axes_of_a_dropped_ellipsis_are_summed(
+    subscripts: str, shapes: list[tuple[int, ...]], kept: str
+) -> None:
+    arrays = [np.random.default_rng(1).standard_normal(shape).astype("f") for shape in shapes]
+    wanted = np.einsum(kept, *arrays)
+    np.testing.assert_allclose(eagerly(snp.einsum, subscripts, *arrays), wanted, rtol=1e-5)
+
+
+def test_sizes_of_a_dropped_ellipsis_broadcast() -> None:
+    x, y = np.ones((1, 3), "f"), np.arange(6, dtype="f").reshape(2, 3)
+    np.testing.assert_array_equal(eagerly(snp.einsum, "...i,...i->i", x, y), y.sum(0))

@@ -1,0 +1,95 @@
+"""Quantiles at places that are computed: of numbers beside NaN, and of traced fractions."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.frontend.numpy.reductions import quantiles
+
+METHODS = ("linear", "lower", "higher", "midpoint")
+RANDOM = np.random.default_rng(3)
+
+
+def drawn(count: int, share: float) -> Any:
+    x = RANDOM.standard_normal(count).astype(np.float32)
+    x[RANDOM.random(count) < share] = np.nan
+    return x
+
+
+def close(found: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("count", "share"), [(1, 0), (2, 0.5), (10, 0.3), (301, 0.4), (50, 1.0)])
+def test_of_the_numbers_in_a_vector(count: int, share: float, method: Any) -> None:
+    x = drawn(count, share)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for q in (0, 0.25, 0.5, 0.77, 1.0, [0.1, 0.5, 0.9]):
+            wanted = np.nanquantile(x.astype(float), q, method=method)
+            close(snp.nanquantile(x, q, method=method), wanted)
+        close(snp.nanmedian(x), np.nanmedian(x))
+
+
+def test_infinities_are_numbers() -> None:
+    x = np.array([np.inf, 1, np.nan, -np.inf, 2, -np.inf, np.nan, np.inf, 3], np.float32)
+    for q in (0, 0.2, 0.5, 0.7, 1.0):
+        close(snp.nanquantile(x, q, method="lower"), np.nanquantile(x, q, method="lower"))
+    close(snp.nanmedian(x), 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_at_traced_fractions(method: Any) -> None:
+    for x in (drawn(101, 0), drawn(101, 0.2), drawn(7, 0)):
+        q = np.array([0, 0.3, 1, 0.55], np.float32)
+        found = sd.jit(
+            lambda x, q: (snp.nanquantile(x, q, method=method), snp.quantile(x, q, method=method))
+        )(x, q)
+        wide = x.astype(float)
+        close(found[0], np.nanquantile(wide, q, method=method))
+        close(found[1], np.quantile(wide, q, method=method))
+    assert np.isnan(snp.quantile(drawn(9, 0), snp.asarray([np.nan, 0.5]))[0])
+
+
+def test_nothing_is_sorted_for_one_place_of_long_lines() -> None:
+    x = drawn(quantiles.SELECTION_MIN_LINE_ELEMENTS, 0.1)
+    for function in (snp.nanmedian, lambda x: snp.nanquantile(x, [0.9])):
+        text = sd.jit(function).lower(x).compile().as_text("schedule")
+        assert "pick: " in text
+        assert "sort" not in text
+
+
+def test_derivatives_and_batches() -> None:
+    x = np.array([3, np.nan, 1, 2, np.nan, 4], np.float32)
+    close(sd.grad(snp.nanmedian)(x), [0.5, 0, 0, 0.5, 0, 0])
+    batch = np.stack([drawn(40, 0.3) for _ in range(3)])
+    close(sd.vmap(snp.nanmedian)(batch), np.nanmedian(batch, axis=1))
+    fractions = np.array([0.2, 0.5, 0.9], np.float32)
+    found = sd.vmap(lambda x, q: snp.nanquantile(x, q))(batch, fractions)
+    wide = batch.astype(float)
+    close(found, [np.nanquantile(row, q) for row, q in zip(wide, fractions, strict=True)])
+
+
+@pytest.mark.parametrize("long", [2, 1 << 16], ids=("selected", "sorted"))
+@pytest.mark.parametrize("method", [*METHODS, "nearest"])
+def test_places_beside_whole_numbers(
+    method: str, long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.29 of 100 is less than 29 in f64 and 29 in f32; 0.9 of 3 is nearest to 3."""
+    monkeypatch.setattr(quantiles, "SELECTION_MIN_LINE_ELEMENTS", long)
+    for count, q, missing in ((101, 0.29, 0), (103, 0.29, 2), (4, 0.9, 0), (9, 0.7, 3), (5, 1, 5)):
+        x = np.arange(count, dtype=np.float32)[::-1].copy()
+        x[:missing] = np.nan
+        found = sd.jit(lambda x, q=q: snp.nanquantile(x, q, method=method))(x)
+        place = np.float32(q) * np.float32(count - missing - 1)
+        down, up = np.floor(place), np.ceil(place)
+        wanted = {
+            "linear": place, "lower": down, "higher": up, "midpoint": (down + up) / 2,
+            "nearest": np.round(place),
+        }[method]  # fmt: skip
+        close(found, wanted if missing < count else np.nan)

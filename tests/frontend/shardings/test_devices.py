@@ -1,0 +1,112 @@
+"""Devices are identities, and there are as many as one likes."""
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import shardir as sd
+from shardir.frontend.config import config, cpu_devices
+from shardir.frontend.errors import DeviceError
+from shardir.frontend.shardings.devices import (
+    default_backend,
+    device_count,
+    devices,
+    find_device,
+    local_device_count,
+    local_devices,
+    virtual_devices,
+)
+
+
+def test_a_device_tells_what_it_is() -> None:
+    device = devices()[3]
+    assert (device.id, device.platform, device.device_kind, device.process_index) == (
+        3,
+        "cpu",
+        "cpu",
+        0,
+    )
+    assert str(device) == "CPU 3"
+    assert repr(device) == "CpuDevice(id=3)"
+
+
+def test_eight_devices_by_default() -> None:
+    assert device_count() == local_device_count() == 8
+    assert [device.id for device in devices("cpu")] == list(range(8))
+    assert local_devices() == local_devices(process_index=0) == devices()
+    assert default_backend() == "cpu"
+
+
+def test_the_same_id_is_the_same_object() -> None:
+    assert all(a is b for a, b in zip(devices(), local_devices(), strict=True))
+    device = devices()[1]
+    assert copy.deepcopy(device) is device
+    assert pickle.loads(pickle.dumps(device)) is device
+
+
+def test_threads_get_the_same_object() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(find_device, [70_001] * 64))
+    assert all(device is found[0] for device in found)
+
+
+def test_the_number_of_devices_can_change_at_any_time() -> None:
+    first = devices()[0]
+    with cpu_devices(16):
+        assert device_count() == 16
+        assert devices()[0] is first
+        last = devices()[15]
+    with cpu_devices(2):
+        assert devices() == [find_device(0), find_device(1)]
+    with cpu_devices(16):
+        assert devices()[15] is last
+
+
+def test_devices_beyond_this_machine_can_be_named() -> None:
+    many = virtual_devices(4096)
+    assert many[:8] == devices()
+    assert str(many[4095]) == "CPU 4095"
+
+
+def test_a_device_does_not_change() -> None:
+    with pytest.raises(AttributeError) as caught:
+        devices()[0].id = 7
+    assert str(caught.value) == "a Device is an identity and cannot be changed"
+
+
+def test_another_platform() -> None:
+    with pytest.raises(DeviceError) as caught:
+        devices("tpu")
+    assert (
+        str(caught.value).partition("\n")[0]
+        == "no devices on platform 'tpu'; the platforms are cpu, gpu"
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "shown"),
+    [
+        ("gpu", "CudaDevice(id=5)"),
+        ("tpu", "TpuDevice(id=5, process_index=0, coords=(0,1,0), core_on_chip=1)"),
+        ("ipu", "IpuDevice(id=5, num_tiles=1472, version=ipu2)"),
+    ],
+)
+def test_devices_can_stand_for_those_of_another_platform(platform: str, shown: str) -> None:
+    with config(shown_platform=platform):
+        assert default_backend() == platform
+        device = devices(platform)[5]
+        assert device is devices("cpu")[5]
+        assert (device.platform, device.backend) == (platform, "cpu")
+        assert (repr(device), str(device)) == (shown, f"{platform.upper()} 5")
+        assert float(sd.jit(lambda x: x + 1)(sd.device_put(1.0, device))) == 2
+
+
+def test_another_process() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        local_devices(process_index=1)
+    assert (
+        str(caught.value).partition("\n")[0]
+        == "no process has index 1; this program has one, with index 0"
+    )

@@ -1,0 +1,88 @@
+"""Lines and variables of the user's program are found in its frames."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir.frontend import source_locations
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.pytree import tree
+from shardir.ir.module import Loc
+
+X = np.ones((2, 3), np.float32)
+
+
+def names_of(fun: Any, *args: Any) -> list[str]:
+    return [op.results[0].name for op in jit(fun).lower(*args).module.main.body.ops]
+
+
+def test_a_line_is_underlined(tmp_path: Any) -> None:
+    file = tmp_path / "user.py"
+    file.write_text("    é = bool(x) + 1\n")
+    assert source_locations.underline(Loc(str(file), 1, 10), 7) == (
+        f" --> {file}:1:10\n  |\n1 | é = bool(x) + 1\n  |     ^^^^^^^"
+    )
+    assert source_locations.underline(Loc("<stdin>", 3, 1)) == " --> <stdin>:3:1"
+
+
+def test_files_below_the_working_directory_are_shown_from_there(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "user.py").write_text("def f(x):\n    y = x + 1\n    return y\n")
+    scope: dict[str, Any] = {}
+    code = compile((tmp_path / "user.py").read_text(), str(tmp_path / "user.py"), "exec")
+    exec(code, scope)
+    monkeypatch.chdir(tmp_path)
+    loc = jit(scope["f"]).lower(X).module.main.body.ops[-1].loc
+    assert loc == Loc("user.py", 2, 9)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    loc = jit(scope["f"]).lower(X).module.main.body.ops[-1].loc
+    assert str(loc) == f"{tmp_path}/user.py:2"
+
+
+def test_names_go_through_functions_of_the_user() -> None:
+    def inner(x: Any) -> Any:
+        return x + x
+
+    def outer(x: Any) -> Any:
+        return inner(x)
+
+    def f(x: Any) -> Any:
+        total = outer(x)
+        return total
+
+    assert names_of(f, X) == ["total"]
+
+
+def test_names_go_through_functions_of_this_package() -> None:
+    def f(params: Any) -> Any:
+        scaled = tree.map(lambda p: p * p, params)
+        last = jit(lambda x: x + x)(scaled[0])
+        return last
+
+    assert names_of(f, [X, X]) == ["scaled", "scaled.1", "last"]
+
+
+def test_only_the_last_operation_of_a_line_is_named() -> None:
+    def f(x: Any) -> Any:
+        y = (x + x) * (x - x)
+        return y.sum() + 1
+
+    assert names_of(f, X) == ["0", "1", "y", "2", "3", "4"]
+
+
+def test_an_underscore_is_no_name() -> None:
+    def f(x: Any) -> Any:
+        _ = x + x
+        return _
+
+    assert names_of(f, X) == ["0"]
+
+
+def test_variables_are_found_by_their_value() -> None:
+    mine = object()
+    assert source_locations.find_variable_name(mine) == "mine"
+    assert source_locations.find_variable_name(X) == "X"
+    assert source_locations.find_variable_name(object()) == ""

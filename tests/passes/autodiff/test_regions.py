@@ -1,0 +1,219 @@
+"""Regions: what says how it is differentiated, through every transformation."""
+
+import numpy as np
+import pytest
+
+from shardir.errors import DifferentiateError
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Function, Module
+from shardir.passes.autodiff import jvp, vjp
+from shardir.passes.autodiff.checkpoint_policies import is_saved
+from shardir.passes.batching.vectorize import vectorize
+from shardir.passes.simplify.inline import Inline
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+TWICE_COS = """\
+func @f(
+  %x: f32[3],
+) -> (f32[3]) {
+  %y = custom-jvp(%x, rule="twice_cos") : f32[3] {
+    (%a: f32[3]) =>
+    %b = sin(%a) : f32[3]
+    yield %b
+  } {
+    (%c: f32[3], %c.tangent: f32[3]) =>
+    %d = sin(%c) : f32[3]
+    %e = cos(%c) : f32[3]
+    %two = constant(value=2.0) : f32[3]
+    %g = mul(%e, %two) : f32[3]
+    %h = mul(%g, %c.tangent) : f32[3]
+    yield %d, %h
+  }
+  return %y
+}
+"""
+THRICE_COS = """\
+func @f(
+  %x: f32[3],
+  %n: i32[],
+) -> (f32[3]) {
+  %y = custom-vjp(%x, %n, rule="thrice_cos") : f32[3] {
+    (%a: f32[3], %m: i32[]) =>
+    %b = sin(%a) : f32[3]
+    yield %b
+  } {
+    (%c: f32[3], %o: i32[]) =>
+    %d = sin(%c) : f32[3]
+    %e = cos(%c) : f32[3]
+    yield %d, %e
+  } {
+    (%saved: f32[3], %d.grad: f32[3]) =>
+    %three = constant(value=3.0) : f32[3]
+    %g = mul(%saved, %three) : f32[3]
+    %h = mul(%g, %d.grad) : f32[3]
+    yield %h
+  }
+  return %y
+}
+"""
+CHECKPOINT = """\
+func @f(
+  %x: f32[3],
+  %w: f32[3],
+) -> (f32[3]) {
+  %y = checkpoint(%x) : f32[3] {
+    (%a: f32[3]) =>
+    %b = mul(%a, %w) : f32[3]
+    %c = sin(%b) : f32[3]
+    %d = exp(%c) : f32[3]
+    yield %d
+  }
+  return %y
+}
+"""
+X = np.array([0.3, 1.0, -2.0], np.float32)
+ONES = np.ones(3, np.float32)
+
+
+def module(function: Function) -> Module:
+    made = Module((), (function,))
+    verify(made)
+    return Inline()(made)
+
+
+@pytest.mark.parametrize("text", [TWICE_COS, THRICE_COS, CHECKPOINT])
+def test_they_are_read_and_printed(text: str) -> None:
+    parsed = parse(text)
+    assert str(parse(str(parsed))) == str(parsed)
+    verify(parsed)
+
+
+def test_inlining_puts_the_first_block_in_its_place() -> None:
+    assert (
+        str(Inline()(parse(TWICE_COS)))
+        == """\
+func @f(
+  %x: f32[3],
+) -> (f32[3]) {
+  %y = sin(%x) : f32[3]
+  return %y
+}
+"""
+    )
+
+
+def test_inlining_leaves_other_programs_as_they_are() -> None:
+    plain = parse("func @f(\n  %x: f32[],\n) -> (f32[]) {\n  return %x\n}\n")
+    assert Inline()(plain).main is plain.main
+
+
+def test_a_custom_jvp_counts_forward_and_back() -> None:
+    function = parse(TWICE_COS).main
+    ahead = module(jvp.jvp(function, [0]))
+    back = module(vjp.vjp(function, [0]))
+    for made in (ahead, back):
+        results = run(made, [X, ONES])
+        np.testing.assert_allclose(results[0], np.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(results[1], 2 * np.cos(X), rtol=1e-6)
+
+
+def test_a_custom_vjp_counts_back() -> None:
+    function = parse(THRICE_COS).main
+    results = run(module(vjp.vjp(function, [0])), [X, np.int32(4), ONES])
+    np.testing.assert_allclose(results[1], 3 * np.cos(X), rtol=1e-6)
+
+
+def test_a_custom_vjp_has_no_way_forward() -> None:
+    with pytest.raises(DifferentiateError) as caught:
+        jvp.jvp(parse(THRICE_COS).main, [0])
+    assert str(caught.value) == (
+        "%y = thrice_cos has a custom_vjp, which defines no forward-mode derivative; take grad or "
+        "vjp of it, or define a custom_jvp"
+    )
+
+
+def test_a_checkpoint_is_computed_again_behind_a_barrier() -> None:
+    back = vjp.vjp(parse(CHECKPOINT).main, [0])
+    names = [op.name for op in back.body.ops]
+    turn = names.index("optimization_barrier")
+    assert names[:turn] == ["mul", "sin", "exp"]
+    assert names[turn + 1 : turn + 4] == ["mul", "sin", "exp"]
+    both = vjp.linearize(parse(CHECKPOINT).main, [0, 1])
+    assert both.residuals == 2  # its operand and what it captures
+    results = run(module(back), [X, X, ONES])
+    wanted = np.exp(np.sin(X * X)) * np.cos(X * X) * X
+    np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
+
+
+def test_what_a_checkpoint_saves_is_not_computed_again() -> None:
+    text = CHECKPOINT.replace("checkpoint(%x)", 'checkpoint(%x, save=["anything"])')
+    names = [op.name for op in vjp.vjp(parse(text).main, [0]).body.ops]
+    assert names.count("exp") == names.count("sin") == 1
+
+
+def test_a_checkpoint_stays_one_forward() -> None:
+    ahead = jvp.jvp(parse(CHECKPOINT).main, [0, 1])
+    assert [op.name for op in ahead.body.ops if op.blocks] == ["checkpoint"]
+    results = run(module(ahead), [X, X, ONES, 0 * ONES])
+    wanted = np.exp(np.sin(X * X)) * np.cos(X * X) * X
+    np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
+
+
+def test_their_rules_are_vectorized_too() -> None:
+    many = vectorize(parse(TWICE_COS).main, [True], 4)
+    xs = np.stack([X, X + 1, X + 2, X + 3])
+    back = module(vjp.vjp(many, [0]))
+    results = run(back, [xs, np.ones_like(xs)])
+    np.testing.assert_allclose(results[1], 2 * np.cos(xs), rtol=1e-5)
+
+
+def test_one_gradient_for_what_a_batch_shares() -> None:
+    text = THRICE_COS.replace("i32[]", "f32[]").replace("  yield %h\n", "  yield %h, %z\n")
+    text = text.replace("%h = mul", "%z = sum(%d.grad, dims=[0]) : f32[]\n    %h = mul")
+    function = parse(text).main
+    many = vectorize(function, [True, False], 2)
+    xs = np.stack([X, X + 1])
+    results = run(module(vjp.vjp(many, [1])), [xs, np.float32(1), np.ones_like(xs)])
+    assert results[1] == 6
+
+
+def test_a_rule_of_which_only_the_name_is_known() -> None:
+    text = TWICE_COS[: TWICE_COS.index(" {\n    (%c: f32[3], %c.tangent")] + "\n  return %y\n}\n"
+    with pytest.raises(DifferentiateError) as caught:
+        vjp.vjp(parse(text).main, [0])
+    assert str(caught.value) == (
+        "%y = custom-jvp has the derivative 'twice_cos', but the text holds only its name; add the "
+        "blocks of the rule"
+    )
+
+
+def test_a_checkpoint_that_saves_what_there_is_not() -> None:
+    (op, *_) = parse(CHECKPOINT).main.body.ops[0].blocks[0].ops
+    with pytest.raises(DifferentiateError) as caught:
+        is_saved(("dotz",), op)
+    assert str(caught.value) == (
+        "a checkpoint cannot save 'dotz'; it saves everything, anything, named, dots, "
+        "dots-without-batch, name=..., named-but=..., anything-but=..."
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "(%c: f32[3], %c.tangent: f32[3])",
+            "(%c: f32[3], %c.tangent: f32[2])",
+            "custom-jvp: its rule takes (f32[3], f32[2]), wanted (f32[3], f32[3])",
+        ),
+        (
+            "yield %d, %h",
+            "yield %d",
+            "custom-jvp: its rule gives (f32[3]), wanted (f32[3], f32[3])",
+        ),
+    ],
+)
+def test_a_rule_that_does_not_fit(before: str, after: str, message: str) -> None:
+    with pytest.raises(Exception, match="custom-jvp: its rule") as caught:
+        parse(TWICE_COS.replace(before, after).replace("mul(%g, %c.tangent)", "mul(%g, %g)"))
+    assert message in str(caught.value)

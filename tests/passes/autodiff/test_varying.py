@@ -1,0 +1,352 @@
+"""Along which manual axes values vary, and where a derivative makes that explicit."""
+
+import numpy as np
+import pytest
+
+from shardir import ops as ops  # declares the operations
+from shardir.errors import DifferentiateError
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Block, Function, Module, Op
+from shardir.ir.operation import OPS
+from shardir.ir.sharding import Axis
+from shardir.passes.autodiff.jvp import jvp
+from shardir.passes.autodiff.make_varying import make_varying_explicit, remove_explicit_varying
+from shardir.passes.autodiff.varying import dependent_values, infer_varying_axes, sharding_axes
+from shardir.passes.autodiff.vjp import vjp
+from shardir.passes.rewriting import used_names
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+HEAD = "mesh @m = [x=4, y=2]\n\n"
+
+
+def program(
+    body: str,
+    ins: str = "[], [[x]]",
+    outs: str = "[[x]]",
+    axes: str = "x",
+    attrs: str = "",
+    result: str = "f32[8]",
+) -> Module:
+    """A manual computation of `%v`, which all devices have, and `%p`, of which each has a piece."""
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    return parse(
+        f"{HEAD}func @f(\n  %w: f32[],\n  %a: f32[8],\n) -> ({result}) {{\n"
+        f"  %r = manual_computation(%w, %a, axes=[{axes}], in_axes=[{ins}], "
+        f"out_axes=[{outs}]{attrs}) : {result} {{\n    (%v: f32[], %p: f32[2]) =>\n{lines}\n  }}\n"
+        "  return %r\n}\n"
+    )
+
+
+def computation(module: Module) -> Op:
+    return module.main.body.ops[0]
+
+
+def vma(body: str, axes: str = "x") -> dict[str, str]:
+    """Along which axes the values of a body vary, by their names."""
+    op = computation(program(body, axes=axes, result="f32[8]"))
+    (block,) = op.blocks
+    known = {
+        p: sharding_axes(cuts) for p, cuts in zip(block.params, op.attrs["in_axes"], strict=True)
+    }
+    found = infer_varying_axes(block, known, op.attrs["axes"])
+    return {
+        value.name: "".join(sorted(axis.name for axis in axes)) for value, axes in found.items()
+    }
+
+
+def shown(body: str) -> str:
+    """The body with what `explicit` adds."""
+    module = program(body)
+    op = computation(module)
+    (block,) = op.blocks
+    known = {
+        p: sharding_axes(cuts) for p, cuts in zip(block.params, op.attrs["in_axes"], strict=True)
+    }
+    made = make_varying_explicit(block, known, op.attrs["axes"], used_names(module.main))
+    (back,) = remove_explicit_varying(op.attrs["axes"], made)
+    verify(with_body(module, back))
+    return text_of(with_body(module, made))
+
+
+def with_body(module: Module, block: Block) -> Module:
+    main = module.main
+    op = computation(module)
+    new = Op(op.spec, op.operands, op.results, op.attrs, (block,))
+    body = Block(main.body.params, (new,), main.body.returns)
+    return Module(module.meshes, (Function(main.name, body, main.results),))
+
+
+def text_of(module: Module, number: int = 0) -> str:
+    """The body of a manual computation of a program."""
+    lines = str(Module(module.meshes, module.functions)).splitlines()
+    starts = [i for i, line in enumerate(lines) if "manual_computation(" in line]
+    start = starts[number] + 2
+    end = next(i for i in range(start, len(lines)) if lines[i] == "  }")
+    return "\n".join(line.removeprefix("    ") for line in lines[start:end])
+
+
+def test_every_operation_of_devices_says_what_varies() -> None:
+    silent = [spec.name for spec in OPS.values() if spec.spmd and spec.vma is None]
+    assert silent == []
+
+
+def test_what_varies_follows_from_how_a_value_is_made() -> None:
+    found = vma(
+        """
+%two = constant(value=2) : f32[2]
+%d = mul(%p, %two) : f32[2]
+%i = axis-index(axes=[x]) : i32[]
+%j = axis-index(axes=[y]) : i32[]
+%s = all-reduce(%d, axes=[x], op=add) : f32[2]
+%g = all-gather(%s, dim=0, axes=[y]) : f32[4]
+%t = all-reduce(%d, axes=[y], op=max) : f32[2]
+%n = vary(%v, axes=[y]) : f32[]
+yield %d
+""",
+        axes="x, y",
+    )
+    whole = {"p": "x", "d": "x", "i": "x", "j": "y", "g": "y", "t": "x", "n": "y"}
+    assert {name: axes for name, axes in found.items() if axes} == whole
+
+
+def test_communication_among_groups_leaves_values_that_vary() -> None:
+    found = vma(
+        """
+%s = all-reduce(%v, axes=[x:(1)2], op=add) : f32[]
+%t = all-reduce(%p, axes=[x:(2)2], op=add) : f32[2]
+yield %t
+"""
+    )
+    assert (found["s"], found["t"]) == ("x", "x")
+
+
+def test_what_goes_round_a_loop_varies_if_it_does_anywhere() -> None:
+    found = vma(
+        """
+%c, %k = scan(%v, %v, carries=2, length=3) : f32[], f32[] {
+  (%c0: f32[], %k0: f32[]) =>
+  %h = sum(%p, dims=[0]) : f32[]
+  %c1 = mul(%c0, %h) : f32[]
+  %k1 = mul(%k0, %v) : f32[]
+  yield %c1, %k1
+}
+yield %p
+"""
+    )
+    assert [found[name] for name in ("c", "c0", "c1", "k", "k0", "k1")] == ["x"] * 3 + [""] * 3
+
+
+def test_devices_that_stop_at_different_times_have_different_values() -> None:
+    found = vma(
+        """
+%i = axis-index(axes=[x]) : i32[]
+%n, %c = while(%i, %v) : i32[], f32[] {
+  (%n0: i32[], %c0: f32[]) =>
+  %four = constant(value=4) : i32[]
+  %more = lt(%n0, %four) : bool[]
+  yield %more
+} {
+  (%n1: i32[], %c1: f32[]) =>
+  %one = constant(value=1) : i32[]
+  %n2 = add(%n1, %one) : i32[]
+  %c2 = mul(%c1, %v) : f32[]
+  yield %n2, %c2
+}
+yield %p
+"""
+    )
+    assert (found["c"], found["one"], found["c2"]) == ("x", "x", "x")
+
+
+def test_a_value_becomes_varying_once_where_it_is_defined() -> None:
+    """Not in the loop that uses it, so that cotangents are added up before they are summed."""
+    assert shown(
+        """
+%q = mul(%p, %v) : f32[2]
+yield %q
+""".replace("mul(%p, %v)", "mul(%p, %vb)").replace(
+            "\n%q", "\n%vb = broadcast(%v, dims=[]) : f32[2]\n%q", 1
+        )
+    ) == (
+        "%vb = broadcast(%v, dims=[]) : f32[2]\n"
+        "%v.each = vary(%v, axes=[x]) : f32[]\n"
+        "%vb.each = broadcast(%v.each, dims=[]) : f32[2]\n"
+        "%q = mul(%p, %vb.each) : f32[2]\n"
+        "yield %q"
+    )
+    assert shown(
+        """
+%h = sum(%p, dims=[0]) : f32[]
+%c = scan(%v, carries=1, length=3) : f32[] {
+  (%c0: f32[]) =>
+  %m = mul(%h, %v) : f32[]
+  %n = mul(%c0, %v) : f32[]
+  %o = add(%m, %n) : f32[]
+  yield %o
+}
+yield %p
+"""
+    ) == (
+        "%h = sum(%p, dims=[0]) : f32[]\n"
+        "%v.each = vary(%v, axes=[x]) : f32[]\n"
+        "%c = scan(%v.each, carries=1, length=3) : f32[] {\n"
+        "  (%c0: f32[]) =>\n"
+        "  %m = mul(%h, %v.each) : f32[]\n"
+        "  %n = mul(%c0, %v.each) : f32[]\n"
+        "  %o = add(%m, %n) : f32[]\n"
+        "  yield %o\n"
+        "}\n"
+        "yield %p"
+    )
+
+
+BRANCHES = """
+%i = axis-index(axes=[x]) : i32[]
+%k = case(%i) : f32[] {
+  yield %v
+} {
+  %s = sin(%v) : f32[]
+  yield %s
+}
+%kb = broadcast(%k, dims=[]) : f32[2]
+%z = mul(%p, %kb) : f32[2]
+yield %z
+"""
+
+
+def test_nothing_becomes_varying_in_a_branch_that_only_some_devices_take() -> None:
+    assert shown(BRANCHES).splitlines()[:7] == [
+        "%i = axis-index(axes=[x]) : i32[]",
+        "%v.each = vary(%v, axes=[x]) : f32[]",
+        "%k = case(%i) : f32[] {",
+        "  yield %v.each",
+        "} {",
+        "  %s = sin(%v.each) : f32[]",
+        "  yield %s",
+    ]
+    back = text_of(Module(program(BRANCHES).meshes, (vjp(program(BRANCHES).main, [0]),)), 1)
+    assert back.count("all-reduce") == 1
+    assert back.splitlines()[-2].strip().startswith("%v.grad = all-reduce(%v.each.grad, axes=[x]")
+
+
+def test_what_varies_already_does_not_become_varying() -> None:
+    """Or its cotangent would be summed."""
+    made = shown("%q = vary(%p, axes=[x]) : f32[2]\nyield %q")
+    assert made == "%q = reshape(%p) : f32[2]\nyield %q"
+
+
+def test_a_sum_along_several_axes_is_shared_along_those_that_count() -> None:
+    module = program("%q = all-reduce(%p, axes=[y, x], op=add) : f32[2]\nyield %q", axes="x, y")
+    op = computation(module)
+    (block,) = op.blocks
+    known = {
+        p: sharding_axes(cuts) for p, cuts in zip(block.params, op.attrs["in_axes"], strict=True)
+    }
+    made = make_varying_explicit(block, known, (Axis("x", 1, 4),), used_names(module.main))
+    assert text_of(with_body(module, made)) == (
+        "%0 = all-reduce(%p, axes=[y], op=add) : f32[2]\n"
+        "%q = all-reduce(%0, axes=[x], op=add, shared=true) : f32[2]\n"
+        "yield %q"
+    )
+
+
+MEAN = """
+%s = sum(%p, dims=[0]) : f32[]
+%t = all-reduce(%s, axes=[x], op=add) : f32[]
+%u = mul(%t, %v) : f32[]
+yield %u
+"""
+
+
+def test_the_way_back_of_what_devices_share_sends_nothing() -> None:
+    module = program(MEAN, outs="[]", result="f32[]")
+    both = Module(module.meshes, (vjp(module.main, [0, 1]),))
+    verify(both)
+    assert text_of(both, 1) == (
+        "%t.grad = mul(%u.grad, %v.1) : f32[]\n"
+        "%v.grad = mul(%u.grad, %t.1) : f32[]\n"
+        "%p.grad = broadcast(%t.grad, dims=[]) : f32[2]\n"
+        "yield %v.grad, %p.grad"
+    )
+    # What is shared is handed over as one value, and not by each device.
+    assert "in_axes=[[], [[x]]], out_axes=[[], []])" in str(both)
+
+
+def test_without_check_vma_every_value_varies() -> None:
+    module = program(MEAN, outs="[]", result="f32[]", attrs=", check_vma=false")
+    both = Module(module.meshes, (vjp(module.main, [0, 1]),))
+    verify(both)
+    back = text_of(both, 1)
+    assert back.count("all-reduce") == 2
+    assert "div(%u.grad" in back
+    assert parse(str(module)).main.body.ops[0].attrs["check_vma"] is False
+
+
+@pytest.mark.parametrize("attrs", ["", ", check_vma=false"])
+def test_both_mean_the_same_from_outside(attrs: str) -> None:
+    rng = np.random.default_rng(0)
+    a, w = rng.standard_normal(8).astype("f"), np.float32(0.5)
+    module = program(MEAN, outs="[]", result="f32[]", attrs=attrs)
+    back = Module(module.meshes, (vjp(module.main, [0, 1]),))
+    made = run(back, [w, a, np.float32(3)])
+    for got, wanted in zip(made, [a.sum() * w, 3 * a.sum(), np.full(8, 3 * w)], strict=True):
+        np.testing.assert_allclose(got, wanted, 1e-5)
+    ahead = Module(module.meshes, (jvp(module.main, [0, 1]),))
+    step = rng.standard_normal(8).astype("f")
+    _, tangent = run(ahead, [w, a, np.float32(2), step])
+    np.testing.assert_allclose(tangent, 2 * a.sum() + w * step.sum(), 1e-5)
+
+
+def test_vary_is_the_identity_forward() -> None:
+    module = program("%q = vary(%v, axes=[x]) : f32[]\n%z = mul(%q, %v) : f32[]\nyield %p")
+    op = computation(module)
+    (block,) = op.blocks
+    inner = Function("g", Block(block.params, block.ops, (block.ops[1].result,)), (None,))
+    ahead = jvp(inner, [0]).body
+    assert [each.name for each in ahead.ops] == ["vary", "vary", "mul", "mul", "mul", "add"]
+
+
+RULE = """
+%h = custom-jvp(%v, rule="f") : f32[] {
+  (%a1: f32[]) =>
+  %s1 = sin(%a1) : f32[]
+  yield %s1
+} {
+  (%a2: f32[], %t2: f32[]) =>
+  %s2 = sin(%a2) : f32[]
+  %i2 = axis-index(axes=[x]) : i32[]
+  %n2 = convert(%i2) : f32[]
+  %u2 = mul(%n2, %t2) : f32[]
+  yield %s2, %u2
+}
+yield %p
+"""
+
+
+def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
+    with pytest.raises(DifferentiateError) as caught:
+        shown(RULE)
+    assert str(caught.value) == (
+        "the rule of f gives a tangent that may differ from device to device, where the result of "
+        "f is the same; reduce it as the function does, for example by lax.psum"
+    )
+
+
+def test_what_depends_on_a_value_in_whatever_way() -> None:
+    module = program(
+        """
+%i = convert(%v) : i32[]
+%k, %n = scan(%v, %v, carries=2, length=2) : f32[], f32[] {
+  (%k0: f32[], %n0: f32[]) =>
+  %one = constant(value=1) : f32[]
+  %k1 = mul(%k0, %one) : f32[]
+  yield %k1, %one
+}
+%s = sin(%p) : f32[2]
+yield %s
+"""
+    )
+    (block,) = computation(module).blocks
+    found = {value.name for value in dependent_values(block, block.params[:1])}
+    assert found == {"v", "i", "k", "n", "k0", "n0", "k1"}

@@ -1,0 +1,158 @@
+"""`collective-matmul`: rings in place of gathers and scattered sums around contractions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.cost.communication import list_collectives, sum_collectives
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
+from shardir.passes import CollectiveMatmul, Overlap, Pipeline
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+PREPARE = "reshard,partition,cse,dce"
+
+GATHER = """\
+mesh @m = [x=4, y=2]
+
+func @f(%x: f32[64@x, 32], %w: f32[32, 16]) -> (f32[64@-, 16@-]) {
+  %g = reshard(%x) : f32[64@-, 32@-]
+  %y = dot(%g, %w, dims="bi,io->bo") : f32[64@-, 16@-]
+  return %y
+}
+"""
+
+SCATTER = """\
+mesh @m = [x=4, y=2]
+
+func @f(%x: f32[64, 32@x], %w: f32[32@x, 16]) -> (f32[64@x, 16@-]) {
+  %y = dot(%x, %w, dims="bi,io->bo") : f32[64@x, 16@-]
+  return %y
+}
+"""
+
+
+def partitioned(text: str) -> Module:
+    return Pipeline.parse(PREPARE)(parse(text))
+
+
+def rings(module: Module) -> Module:
+    changed = CollectiveMatmul(minimum=0)(module)
+    verify(changed)
+    return changed
+
+
+def test_a_gather_before_a_contraction_becomes_a_ring() -> None:
+    """The operations, here without their types."""
+    lines = str(rings(partitioned(GATHER))).partition(") {\n")[2].splitlines()
+    assert [line.partition(" : ")[0] for line in lines] == [
+        "  %y.place = axis-index(axes=[x])",
+        "  %0 = constant(value=0)",
+        "  %8, %9, %10 = scan(%x, %0, %y.place, carries=3, length=3, reverse=false)",
+        "    (%x.1: f32[16, 32], %1: f32[64, 16], %y.place.1: i32[]) =>",
+        "    %x.1.next = collective-permute(%x.1, axes=[x], "
+        "pairs=[[1, 0], [2, 1], [3, 2], [0, 3]])",
+        "    %2 = constant(value=16)",
+        "    %3 = mul(%y.place.1, %2)",
+        '    %y.part = dot(%x.1, %w, dims="bi,io->bo")',
+        "    %4 = constant(value=0)",
+        "    %y.sofar = dynamic_update_slice(%1, %y.part, %3, %4)",
+        "    %5 = constant(value=1)",
+        "    %6 = add(%y.place.1, %5)",
+        "    %7 = constant(value=4)",
+        "    %y.place.1.next = rem(%6, %7)",
+        "    yield %x.1.next, %y.sofar, %y.place.1.next",
+        "  }",
+        "  %11 = constant(value=16)",
+        "  %12 = mul(%10, %11)",
+        '  %y.part.1 = dot(%8, %w, dims="bi,io->bo")',
+        "  %13 = constant(value=0)",
+        "  %y = dynamic_update_slice(%9, %y.part.1, %12, %13)",
+        "  return %y",
+        "}",
+    ]
+
+
+@pytest.mark.parametrize("text", [GATHER, SCATTER])
+def test_a_ring_sends_as_many_bytes_in_one_step_less_than_there_are_devices(text: str) -> None:
+    before = partitioned(text)
+    (whole,), (step,) = list_collectives(before), list_collectives(rings(before))
+    assert (step.kind, step.executions) == ("collective-permute", whole.group_size - 1)
+    assert sum_collectives([step]).sent == whole.sent
+
+
+def test_with_overlap_each_piece_travels_while_another_is_multiplied() -> None:
+    changed = Overlap()(rings(partitioned(SCATTER)))
+    (loop,) = (op for op in changed.main.body.ops if op.name == "scan")
+    names = [op.name for op in loop.blocks[0].ops]
+    assert names.index("collective-permute-start") < names.index("dot") < names.index("done")
+
+
+def test_small_tensors_stay_as_they_are() -> None:
+    module = partitioned(GATHER)
+    assert str(CollectiveMatmul()(module)) == str(module)
+    assert CollectiveMatmul(minimum=64 * 32 * 4)(module) is not None
+    assert "scan" in str(CollectiveMatmul(minimum=64 * 32 * 4)(module))
+    assert "scan" not in str(CollectiveMatmul(minimum=64 * 32 * 4 + 1)(module))
+
+
+def test_a_gathered_tensor_that_others_need_too_stays_gathered() -> None:
+    text = GATHER.replace("-> (f32[64@-, 16@-])", "-> (f32[64@-, 16@-], f32[64@-, 32@-])")
+    module = partitioned(text.replace("return %y", "return %y, %g"))
+    assert str(rings(module)) == str(module)
+
+
+def test_a_gathered_dimension_that_is_added_up_stays_gathered() -> None:
+    """Devices would add in different orders, and their copies differ."""
+    text = """\
+mesh @m = [x=4]
+
+func @f(%x: f32[64, 32@x], %w: f32[32, 16]) -> (f32[64@-, 16@-]) {
+  %g = reshard(%x) : f32[64@-, 32@-]
+  %y = dot(%g, %w, dims="bi,io->bo") : f32[64@-, 16@-]
+  return %y
+}
+"""
+    module = partitioned(text)
+    assert str(rings(module)) == str(module)
+
+
+FORMS = ["bi,io->bo", "ib,io->ob", "cbi,cio->cbo", "bi,bio->bo", "b,i->bi"]
+
+
+@given(st.data())
+def test_numbers_are_the_same(data: st.DataObject) -> None:
+    """Any contraction, any dimension of it gathered or scattered, along one axis or two."""
+    form = data.draw(st.sampled_from(FORMS))
+    inputs, output = form.split("->")
+    left, right = inputs.split(",")
+    sizes = {letter: 8 * n for letter, n in zip("cbio", (1, 2, 1, 3), strict=True)}
+    axes = data.draw(st.sampled_from(["x", "y", "(x, y)", "(y, x)"]))
+
+    def type(word: str, letter: str) -> str:
+        dims = (f"{sizes[c]}@{axes if c == letter else '-'}" for c in word)
+        return f"f32[{', '.join(dims)}]"
+
+    if data.draw(st.booleans()):
+        letter = data.draw(st.sampled_from(left))
+        lines = [
+            f"func @f(%x: {type(left, letter)}, %w: {type(right, '')}) -> ({type(output, '')}) {{",
+            f"  %g = reshard(%x) : {type(left, '')}",
+            f'  %y = dot(%g, %w, dims="{form}") : {type(output, "")}',
+        ]
+    else:
+        summed = [c for c in left if c not in output] or [""]
+        letter = data.draw(st.sampled_from(output))
+        lines = [
+            f"func @f(%x: {type(left, summed[0])}, %w: {type(right, summed[0])}) -> "
+            f"({type(output, letter)}) {{",
+            f'  %y = dot(%x, %w, dims="{form}") : {type(output, letter)}',
+        ]
+    text = "\n".join(["mesh @m = [x=4, y=2]", "", *lines, "  return %y", "}"])
+    before = partitioned(text)
+    after = rings(before)
+    assert str(parse(str(after))) == str(after)
+    args = random_arguments(before, whole=True)
+    np.testing.assert_array_equal(run(after, args)[0], run(before, args)[0])

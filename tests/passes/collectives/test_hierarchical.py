@@ -1,0 +1,231 @@
+"""`hierarchical-collectives`: collectives inside of processes and between them compute
+what one collective did."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies as st
+
+from shardir import parse
+from shardir.errors import InterpretError, MergeError, PipelineError
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module
+from shardir.passes import Pipeline
+from tests.passes.processes import checked, on_devices, ways
+from tests.strategies import spmd_modules
+
+HEAD = """\
+mesh @m = [data=4, model=2]
+
+spmd func @f(
+  %x: f32[8, 16] of f32[32@data, 32@model],
+  %h: bf16[8] of bf16[64@(data, model)],
+) -> (f32[8, 16] of f32[32@data, 32@model]) {
+"""
+END = """\
+  return %x
+}
+"""
+
+
+def split(line: str, options: str = "small=0") -> str:
+    """What becomes of an operation where two processes have two of the four rows of devices."""
+    made = checked(
+        f"hierarchical-collectives{{across=data:2,{options}}}", parse(f"{HEAD}  {line}\n{END}")
+    )
+    lines = str(made).removeprefix(HEAD).removesuffix(END).splitlines()
+    return "\n".join(text.removeprefix("  ") for text in lines)
+
+
+def test_sums_begin_inside_of_processes() -> None:
+    assert split("%y = all-reduce(%x, axes=[data, model], op=add) : f32[8, 16]") == (
+        "%y.near = all-reduce(%x, axes=[data:(2)2, model], op=add) : f32[8, 16]\n"
+        "%y = all-reduce(%y.near, axes=[data:(1)2], op=add) : f32[8, 16]"
+    )
+
+
+def test_small_sums_are_added_up_in_the_order_of_devices() -> None:
+    line = "%y = all-reduce(%x, axes=[data, model], op=add) : f32[8, 16]"
+    want = (
+        "%x.row = reshape(%x) : f32[1, 8, 16]\n"
+        "%y.near = all-gather(%x.row, dim=0, axes=[data:(2)2, model]) : f32[4, 8, 16]\n"
+        "%y.far = all-gather(%y.near, dim=0, axes=[data:(1)2]) : f32[8, 8, 16]\n"
+        "%y = sum(%y.far, dims=[0]) : f32[8, 16]"
+    )
+    assert split(line, "small=2048") == want
+    assert split(line, "small=2047") != want
+
+
+def test_the_largest_of_all_is_that_in_any_order() -> None:
+    assert split("%y = all-reduce(%x, axes=[data], op=max) : f32[8, 16]", "small=99999") == (
+        "%y.near = all-reduce(%x, axes=[data:(2)2], op=max) : f32[8, 16]\n"
+        "%y = all-reduce(%y.near, axes=[data:(1)2], op=max) : f32[8, 16]"
+    )
+
+
+def test_sums_of_halves_are_rounded_once() -> None:
+    assert split("%y = all-reduce(%h, axes=[data], op=add) : bf16[8]") == (
+        "%h.wide = convert(%h) : f32[8]\n"
+        "%y.near = all-reduce(%h.wide, axes=[data:(2)2], op=add) : f32[8]\n"
+        "%y.far = all-reduce(%y.near, axes=[data:(1)2], op=add) : f32[8]\n"
+        "%y = convert(%y.far) : bf16[8]"
+    )
+
+
+def test_what_is_scattered_is_sent_once() -> None:
+    assert split("%y = reduce-scatter(%x, dim=0, axes=[data], op=add) : f32[2, 16]") == (
+        "%y.near = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
+        "%y.far = reduce-scatter(%y.near, dim=0, axes=[data:(1)2], op=add) : f32[4, 16]\n"
+        "%y = all-slice(%y.far, dim=0, axes=[data:(2)2]) : f32[2, 16]"
+    )
+
+
+def test_pieces_are_gathered_from_the_minor_axes_on() -> None:
+    assert split("%y = all-gather(%x, dim=1, axes=[model, data]) : f32[8, 128]") == (
+        "%y.near = all-gather(%x, dim=1, axes=[data:(2)2]) : f32[8, 32]\n"
+        "%y.far = all-gather(%y.near, dim=1, axes=[data:(1)2]) : f32[8, 64]\n"
+        "%y = all-gather(%y.far, dim=1, axes=[model]) : f32[8, 128]"
+    )
+
+
+def test_an_all_to_all_is_one_on_each_level() -> None:
+    assert split("%y = all-to-all(%x, split=1, concat=0, axes=[data]) : f32[32, 4]") == (
+        "%x.parts = reshape(%x) : f32[1, 1, 8, 2, 2, 4]\n"
+        "%y.far = all-to-all(%x.parts, split=3, concat=0, axes=[data:(1)2]) : "
+        "f32[2, 1, 8, 1, 2, 4]\n"
+        "%y.near = all-to-all(%y.far, split=4, concat=1, axes=[data:(2)2]) : "
+        "f32[2, 2, 8, 1, 1, 4]\n"
+        "%y = reshape(%y.near) : f32[32, 4]"
+    )
+
+
+def test_permutes_that_rename_axes_become_pairs() -> None:
+    line = "%y = collective-permute(%x, source=[data, model], target=[model, data]) : f32[8, 16]"
+    assert split(line) == (
+        "%y = collective-permute(%x, axes=[data, model], pairs=[[0, 0], [1, 2], [2, 4], [3, 6], "
+        "[4, 1], [5, 3], [6, 5], [7, 7]]) : f32[8, 16]"
+    )
+
+
+def test_a_process_knows_where_its_devices_are() -> None:
+    line = "%i = axis-index(axes=[data, model]) : i32[]"
+    assert split(line, "at=data:1") == (
+        "%i.near = axis-index(axes=[data:(2)2, model]) : i32[]\n"
+        "%0 = constant(value=4) : i32[]\n"
+        "%i = add(%i.near, %0) : i32[]"
+    )
+    line = "%y = all-slice(%x, dim=1, axes=[data, model]) : f32[8, 2]"
+    assert split(line, "at=data:1") == (
+        "%0 = slice(%x, starts=[0, 8], strides=[1, 1]) : f32[8, 8]\n"
+        "%y = all-slice(%0, dim=1, axes=[data:(2)2, model]) : f32[8, 2]"
+    )
+
+
+def test_what_was_started_is_waited_for_between_processes_alone() -> None:
+    assert split(
+        "%s = all-reduce-start(%x, axes=[data], op=add) : f32[8, 16]\n"
+        "  %y = done(%s) : f32[8, 16]\n"
+        "  %t = all-gather-start(%x, dim=0, axes=[model, data]) : f32[64, 16]\n"
+        "  %z = done(%t) : f32[64, 16]"
+    ) == (
+        "%s.near = all-reduce(%x, axes=[data:(2)2], op=add) : f32[8, 16]\n"
+        "%s = all-reduce-start(%s.near, axes=[data:(1)2], op=add) : f32[8, 16]\n"
+        "%y = done(%s) : f32[8, 16]\n"
+        "%t.near = all-gather(%x, dim=0, axes=[data:(2)2]) : f32[16, 16]\n"
+        "%t.far = all-gather(%t.near, dim=0, axes=[data:(1)2]) : f32[32, 16]\n"
+        "%t = all-gather(%t.far, dim=0, axes=[model]) : f32[64, 16]"
+    )
+
+
+def test_collectives_on_one_level_stay() -> None:
+    line = "%y = all-reduce(%x, axes=[model], op=add) : f32[8, 16]"
+    assert split(line) == line
+    line = "%y = all-gather(%x, dim=0, axes=[data:(1)2]) : f32[16, 16]"
+    assert split(line) == line
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "across=rows:2",
+            "'rows:2' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+            "blocks divide the axis, once for each axis, such as data:2/model:1; the axes are "
+            "data:4, model:2",
+        ),
+        (
+            "across=data:3",
+            "'data:3' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+            "blocks divide the axis, once for each axis, such as data:2/model:1; the axes are "
+            "data:4, model:2",
+        ),
+        (
+            "across=data:2/data:4",
+            "'data:4' is not a valid split of a mesh axis; write AXIS:BLOCKS, where the "
+            "blocks divide the axis, once for each axis, such as data:2/model:1; the axes are "
+            "data:4, model:2",
+        ),
+        (
+            "across=data:2,at=rows:0",
+            "'rows:0' is not a block position; write AXIS:NUMBER, counted from 0, such as data:1; "
+            "the blocks are data:2",
+        ),
+        (
+            "across=data:2,at=data:2",
+            "'data:2' is not a block position; write AXIS:NUMBER, counted from 0, such as data:1; "
+            "the blocks are data:2",
+        ),
+    ],
+)
+def test_blocks_that_are_none(options: str, message: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse(f"hierarchical-collectives{{{options}}}")(parse(f"{HEAD}{END}"))
+    assert str(caught.value) == message
+
+
+def test_parts_of_axes_that_blocks_cut() -> None:
+    text = """\
+mesh @m = [x=12]
+
+spmd func @f(
+  %x: f32[8] of f32[96@x],
+) -> (f32[8] of f32[32@x:(3)4]) {
+  %y = all-reduce(%x, axes=[x:(1)3], op=add) : f32[8]
+  return %y
+}
+"""
+    with pytest.raises(MergeError, match=r"^x:\(1\)3 is neither inside of processes nor between"):
+        Pipeline.parse("hierarchical-collectives{across=x:2}")(parse(text))
+
+
+@given(spmd_modules(), st.data())
+def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
+    across = data.draw(st.sampled_from([*ways(spmd_mesh_of(module)), ""]))
+    assume(across)
+    small = data.draw(st.sampled_from([-1, 1 << 16]))
+    arguments = random_arguments(module, whole=True)
+    try:
+        want = on_devices(module, arguments)
+    except InterpretError:
+        assume(False)
+    try:
+        made = checked(f"hierarchical-collectives{{across={across},small={small}}}", module)
+    except MergeError:
+        assume(False)
+    for expected, got in zip(want, on_devices(made, arguments), strict=True):
+        assert are_close(expected, got, tolerance_of(module))
+        assert [x.dtype for x in expected] == [np.asarray(x).dtype for x in got]
+
+
+def test_loops_see_what_comes_at_once() -> None:
+    assert split(
+        "%s = all-gather-start(%x, dim=0, axes=[model, data]) : f32[64, 16]\n"
+        "  %z = done(%s) : f32[64, 16]\n"
+        "  %n = constant(value=0.0) : f32[64, 16]\n"
+        "  %w = scan(%n, length=2, carries=1) : f32[64, 16] {\n"
+        "    (%c: f32[64, 16]) =>\n"
+        "    %e = add(%c, %z) : f32[64, 16]\n"
+        "    yield %e\n"
+        "  }"
+    ).endswith("  %e = add(%c, %s) : f32[64, 16]\n  yield %e\n}")

@@ -1,0 +1,237 @@
+"""`uniform-control-flow`: loops and branches take the same way on all devices, with the same
+results."""
+
+import numpy as np
+import pytest
+
+from shardir.errors import MergeError
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Module
+from shardir.passes import Pipeline
+from shardir.text.parser import parse
+from shardir.verify.divergence import find_differing
+from shardir.verify.verifier import verify
+
+HEAD = """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %s: f32[2] of f32[8@x],
+  %n: i32[] of i32[],
+) -> (f32[2] of f32[8@x]) {
+"""
+LIMIT = "  %zero = constant(value=0.0) : f32[]\n  %t = sum(%s, dims=[0]) : f32[]\n"
+PICK = LIMIT + "  %p = gt(%t, %zero) : bool[]\n"
+HERE = "  %h = axis-index(axes=[x]) : i32[]\n"
+
+BRANCH = (
+    PICK
+    + """\
+  %y = case(%p) : f32[2] {
+    %a = neg(%s) : f32[2]
+    yield %a
+  } {
+    yield %s
+  }
+"""
+)
+SWITCH = (
+    HERE
+    + """\
+  %y = case(%h) : f32[2] {
+    yield %s
+  } {
+    %a = neg(%s) : f32[2]
+    yield %a
+  } {
+    %b = exp(%s) : f32[2]
+    yield %b
+  }
+"""
+)
+LOOP = """\
+  %y, %k = while(%s, %h) : f32[2], i32[] {
+    (%c: f32[2], %j: i32[]) =>
+    %z = constant(value=0) : i32[]
+    %q = gt(%j, %z) : bool[]
+    yield %q
+  } {
+    (%d: f32[2], %l: i32[]) =>
+    %one = constant(value=1) : i32[]
+    %e = add(%d, %s) : f32[2]
+    %m = sub(%l, %one) : i32[]
+    yield %e, %m
+  }
+"""
+GUARDED = (
+    PICK
+    + """\
+  %five = constant(value=5.0) : f32[]
+  %y = case(%p) : f32[2] {
+    %w = while(%s) : f32[2] {
+      (%c: f32[2]) =>
+      %u = sum(%c, dims=[0]) : f32[]
+      %o = lt(%u, %five) : bool[]
+      yield %o
+    } {
+      (%d: f32[2]) =>
+      %e = sub(%d, %s) : f32[2]
+      yield %e
+    }
+    yield %w
+  } {
+    %r = while(%s) : f32[2] {
+      (%g: f32[2]) =>
+      %a = sum(%g, dims=[0]) : f32[]
+      %b = lt(%a, %five) : bool[]
+      yield %b
+    } {
+      (%k: f32[2]) =>
+      %l = add(%k, %s) : f32[2]
+      yield %l
+    }
+    yield %r
+  }
+"""
+)
+"""Each loop ends on devices that take its branch, and would go on for ever on the others."""
+NESTED = (
+    HERE
+    + """\
+  %y, %k = while(%s, %h) : f32[2], i32[] {
+    (%c: f32[2], %j: i32[]) =>
+    %z = constant(value=0) : i32[]
+    %q = gt(%j, %z) : bool[]
+    yield %q
+  } {
+    (%d: f32[2], %l: i32[]) =>
+    %one = constant(value=1) : i32[]
+    %two = constant(value=2) : i32[]
+    %odd = gt(%l, %two) : bool[]
+    %in = case(%odd) : f32[2] {
+      yield %d
+    } {
+      %u, %v = while(%d, %n) : f32[2], i32[] {
+        (%ca: f32[2], %cb: i32[]) =>
+        %lower = lt(%cb, %l) : bool[]
+        yield %lower
+      } {
+        (%da: f32[2], %db: i32[]) =>
+        %ea = mul(%da, %da) : f32[2]
+        %eb = add(%db, %one) : i32[]
+        yield %ea, %eb
+      }
+      yield %u
+    }
+    %m = sub(%l, %one) : i32[]
+    yield %in, %m
+  }
+"""
+)
+IN_SCAN = (
+    HERE
+    + """\
+  %y = scan(%s, carries=1, length=3) : f32[2] {
+    (%c: f32[2]) =>
+    %two = constant(value=2) : i32[]
+    %p = lt(%h, %two) : bool[]
+    %e = case(%p) : f32[2] {
+      %a = add(%c, %c) : f32[2]
+      yield %a
+    } {
+      %b = neg(%c) : f32[2]
+      yield %b
+    }
+    yield %e
+  }
+"""
+)
+PROGRAMS = {
+    "branch": BRANCH,
+    "switch": SWITCH,
+    "loop": HERE + LOOP,
+    "guarded": GUARDED,
+    "nested": NESTED,
+    "in a scan": IN_SCAN,
+}
+
+
+def program(body: str) -> Module:
+    return parse(f"{HEAD}{body}  return %y\n}}\n")
+
+
+def uniform(module: Module) -> Module:
+    verify(module)
+    made = Pipeline.parse("uniform-control-flow")(module)
+    verify(made)
+    return made
+
+
+def body(module: Module) -> str:
+    return str(module).removeprefix(HEAD).removesuffix("}\n")
+
+
+def test_a_branch_becomes_both_branches_and_a_selection() -> None:
+    assert body(uniform(program(BRANCH))) == (
+        PICK
+        + "  %a = neg(%s) : f32[2]\n"
+        + "  %y = select(%p, %s, %a) : f32[2]\n"
+        + "  return %y\n"
+    )
+
+
+def test_a_loop_goes_on_until_it_has_ended_everywhere() -> None:
+    assert (
+        body(uniform(program(HERE + LOOP)))
+        == """\
+  %h = axis-index(axes=[x]) : i32[]
+  %z.1 = constant(value=0) : i32[]
+  %q.1 = gt(%h, %z.1) : bool[]
+  %q.here.2, %y, %k = while(%q.1, %s, %h) : bool[], f32[2], i32[] {
+    (%q.here: bool[], %c.1: f32[2], %j.1: i32[]) =>
+    %0 = all-reduce(%q.here, axes=[x], op="or") : bool[]
+    yield %0
+  } {
+    (%q.here.1: bool[], %d: f32[2], %l: i32[]) =>
+    %one = constant(value=1) : i32[]
+    %e = add(%d, %s) : f32[2]
+    %m = sub(%l, %one) : i32[]
+    %1 = select(%q.here.1, %e, %d) : f32[2]
+    %2 = select(%q.here.1, %m, %l) : i32[]
+    %z.2 = constant(value=0) : i32[]
+    %q.2 = gt(%2, %z.2) : bool[]
+    %3 = and(%q.here.1, %q.2) : bool[]
+    yield %3, %1, %2
+  }
+  return %y
+"""
+    )
+
+
+def test_a_program_without_decisions_that_differ_stays_as_it_is() -> None:
+    module = program(BRANCH.replace("gt(%t, %zero)", "gt(%n, %n)"))
+    assert Pipeline.parse("uniform-control-flow")(module) is module
+
+
+def test_what_has_an_effect_cannot_be_executed_everywhere() -> None:
+    text = BRANCH.replace("    yield %s\n", '    callback(%s, function="shout")\n    yield %s\n')
+    with pytest.raises(MergeError) as caught:
+        uniform(program(text))
+    assert str(caught.value) == (
+        "callback is executed by some devices only, because the decision of case differs between "
+        "devices, and here all devices execute everything; move it out of the case"
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numbers_stay_and_nothing_is_decided_apart(name: str) -> None:
+    module = program(PROGRAMS[name])
+    made = uniform(module)
+    differs = find_differing(made.main)
+    for op in made.main.body.walk():
+        if op.name == "while":
+            assert not differs.get(op.blocks[0].returns[0])
+        assert op.name != "case" or not differs.get(op.operands[0])
+    x = np.asarray([1, 2, -3, 1, 0.5, 0.25, -1, 0], np.float32)
+    n = np.int32(1)
+    np.testing.assert_array_equal(run(made, [x, n])[0], run(module, [x, n])[0])

@@ -1,0 +1,79 @@
+"""What stands behind a collective, word for word."""
+
+import pytest
+
+from shardir.cost.communication import list_collectives
+from shardir.passes.explain import ExplainError, communication, explain_collective
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.text.definition_locations import find_definition_locations
+from shardir.text.parser import parse
+from tests.passes.explain.programs import MLP
+
+SCATTERED = """\
+mesh @m = [x=4]
+
+func @f(%a: f32[8, 16@x], %b: f32[16@x, 32]) -> (f32[8@x, 32]) {
+  %y = dot(%a, %b, dims="bi,io->bo") : f32[8, 32]
+  return %y
+}
+"""
+
+
+def said(text: str, name: str) -> str:
+    return str(
+        explain_collective(parse(text), name, places=find_definition_locations(text, "f.ir"))
+    )
+
+
+def test_a_sum_names_its_loop_its_annotations_and_dearer_ways() -> None:
+    assert (
+        said(SCATTERED, "%y")
+        == """\
+%y = reduce-scatter over x  f.ir:4
+  because of: sum over 'i' of %y = dot
+  4 devices in each group, 256 B result, 768 B sent by each device
+
+part of the reshard of f32[8, 32] from [-, -] pending over x to [x, -]
+  reduce-scatter  768 B received
+
+more expensive
+  all-reduce, all-slice  1.5 KiB received  via [-, -]
+
+its axes come from
+  result 0: f32[8@x, 32]      f.ir:3
+  argument %a: f32[8, 16@x]   f.ir:3
+  argument %b: f32[16@x, 32]  f.ir:3"""
+    )
+
+
+def test_a_moved_operand_names_who_needs_it() -> None:
+    module = parse(MLP)
+    parted = Pipeline.parse(DEFAULT_PIPELINE)(module)
+    for row in list_collectives(parted):
+        cause = explain_collective(module, row)
+        assert cause.collective == row
+        assert cause.chosen is not None
+        assert row.kind in cause.chosen.steps
+        assert cause.annotations
+        assert all(way.nbytes >= cause.chosen.nbytes for way in cause.dearer)
+
+
+def test_tables_have_lines_of_the_text() -> None:
+    parted = Pipeline.parse(DEFAULT_PIPELINE)(parse(SCATTERED))
+    report = communication(parted, places=find_definition_locations(SCATTERED, "f.ir"))
+    assert [str(row.loc) for row in report.rows] == ["f.ir:4"]
+    assert [line for line, _ in report.by_line] == ["f.ir:4"]
+
+
+def test_a_collective_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ExplainError, match="or the name of its result, got 3"):
+        explain_collective(parse(SCATTERED), 3)  # type: ignore[arg-type]
+    with pytest.raises(ExplainError) as error:
+        said(SCATTERED.replace("%y", "%total"), "%totl")
+    assert str(error.value) == "no collective makes %totl; did you mean '%total'?"
+    with pytest.raises(ExplainError) as error:
+        said(SCATTERED, "%other")
+    assert str(error.value) == "no collective makes %other; the collectives are %y"
+    with pytest.raises(ExplainError) as error:
+        said(SCATTERED.replace("16@x", "16").replace("8@x", "8"), "%y")
+    assert str(error.value) == "the program does not communicate"

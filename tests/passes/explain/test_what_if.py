@@ -1,0 +1,143 @@
+"""Annotations that are tried: how they are read, and what is said of wrong ones."""
+
+import pytest
+
+from shardir.errors import ParseError
+from shardir.ir.module import Module
+from shardir.passes.explain import ExplainError, conflicts, explain, what_if
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.text.parser import parse
+from tests.passes.explain.programs import LOOP, MLP
+
+EMPTY = "func @f(%x: f32[8]) -> (f32[8]) {\n  return %x\n}\n"
+TWO_MESHES = """\
+mesh @m = [a=2]
+mesh @n = [a=2, b=2]
+func @f(%x: f32[8@a], %y: f32[8]) -> (f32[8], f32[8]) {
+  return %x, %y
+}
+func @g(%z: f32[8@a]) -> (f32[8]) {
+  %w = neg(%z) : f32[8]
+  return %w
+}
+"""
+
+
+@pytest.fixture
+def mlp() -> Module:
+    return parse(MLP)
+
+
+def test_nothing_else_than_the_annotation_changes(mlp: Module) -> None:
+    before = str(mlp)
+
+    told = what_if(mlp, ["%w1: f32[128, 256@model]"])
+
+    assert told.changes == ()
+    assert told.before == told.after
+    assert str(mlp) == before
+
+
+def test_several_edits_are_one_question(mlp: Module) -> None:
+    told = what_if(mlp, ["%w2: f32[256, 128]"], without=["%x", "%w1"])
+
+    assert told.edits == ("%w2: f32[256, 128]", "without %x", "without %w1")
+    assert all("@data" not in c.after and "@model" not in c.after for c in told.changes)
+    assert told.after.count == 0
+
+
+def test_a_value_in_a_block_can_be_annotated() -> None:
+    told = what_if(parse(LOOP), ["%d: f32[8, 4@b]"])
+
+    assert ("%d", "f32[8@a, 4@b]") in [(c.value, c.after) for c in told.changes]
+
+
+def test_another_function_can_be_asked_about() -> None:
+    assert [c.value for c in what_if(parse(TWO_MESHES), without=["%z"], function="@g").changes] == [
+        "%z",
+        "%w",
+        "result 0",
+    ]
+    assert explain(parse(TWO_MESHES), "%w", function="g").chains[0].annotation.name == "%z"
+
+
+def test_a_program_that_cannot_be_partitioned_says_why() -> None:
+    told = what_if(parse(TWO_MESHES), ["%y: f32[8@b] on @n"])
+
+    assert told.after.error == "@f has values on the meshes @m and @n; a program runs on one mesh"
+    assert "after: @f has values on the meshes" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("%w3: f32[256, 128]", "@mlp has no value called '%w3'; did you mean '%w2'?"),
+        (
+            "%w2: f32[2, 2]",
+            "%w2 is f32[256, 128], not f32[2, 2]; only its sharding can be changed",
+        ),
+        ("%w2", "'%w2' is not an annotation; write it as %w: f32[128, 256@model]"),
+        ("result 3: f32[64, 128]", "@mlp has no result 3; its results are 0 to 0"),
+    ],
+)
+def test_annotations_that_fit_nothing(mlp: Module, text: str, message: str) -> None:
+    with pytest.raises(ExplainError) as error:
+        what_if(mlp, [text])
+
+    assert str(error.value) == message
+
+
+def test_an_annotation_that_cannot_be_read_is_pointed_at(mlp: Module) -> None:
+    with pytest.raises(ParseError) as error:
+        what_if(mlp, ["%w2: f32[256@modle, 128]"])
+
+    assert (
+        str(error.value)
+        == """\
+mesh @grid has no axis called 'modle'; did you mean 'model'?
+ --> <annotation>:1:14
+  |
+1 | %w2: f32[256@modle, 128]
+  |              ^^^^^"""
+    )
+
+
+def test_text_is_no_list_of_annotations(mlp: Module) -> None:
+    with pytest.raises(ExplainError) as error:
+        what_if(mlp, "%w2: f32[256, 128]")
+
+    assert str(error.value) == ("annotations must be a list, such as ['%w: f32[128, 256@model]']")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (EMPTY, "the program has no mesh, so nothing in it is sharded"),
+        ("", "there is no function to explain"),
+        (
+            str(Pipeline.parse(DEFAULT_PIPELINE)(parse(MLP))),
+            "@mlp has been partitioned; explain the program before that",
+        ),
+    ],
+)
+def test_programs_that_nobody_can_explain(text: str, message: str) -> None:
+    with pytest.raises(ExplainError) as error:
+        conflicts(parse(text))
+
+    assert str(error.value) == message
+
+
+def test_functions_and_values_that_are_not_there(mlp: Module) -> None:
+    with pytest.raises(ExplainError) as error:
+        explain(mlp, "hh")
+    assert str(error.value) == "@mlp has no value called 'hh'; did you mean '%h'?"
+
+    with pytest.raises(ExplainError) as error:
+        explain(mlp, "%hidden")
+    assert str(error.value) == (
+        "@mlp has no value called '%hidden'; `shardir opt` prints the program with all names"
+    )
+
+    with pytest.raises(ExplainError) as error:
+        explain(mlp, "%h", function="mpl")
+    assert str(error.value) == "no function is called 'mpl'; did you mean 'mlp'?"

@@ -1,0 +1,361 @@
+"""`partition`: local types, the collectives that moves need, and nothing else."""
+
+import numpy as np
+import pytest
+
+from shardir.errors import PartitionError
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Module
+from shardir.passes import Partition, Pipeline, Reshard
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.counting import count_calls
+from tests.passes.agreeing import must_agree
+from tests.passes.lines import body
+
+MESH = "mesh @m = [x=4, y=2]\n\n"
+
+
+def partitioned(text: str) -> Module:
+    module = Pipeline.parse("reshard,partition,dce")(parse(MESH + text))
+    verify(module)
+    return module
+
+
+def kinds(module: Module) -> list[str]:
+    return [op.name for op in module.main.body.walk() if op.spec.spmd]
+
+
+def test_types_shrink_and_the_function_remembers_the_whole() -> None:
+    assert str(
+        partitioned("""\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[4@-, 8@y],
+) -> (f32[8@x, 8@y]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@x, 8@y]
+  return %c
+}
+""")
+    ) == MESH + (
+        """\
+spmd func @f(
+  %a: f32[2, 4] of f32[8@x, 4@-],
+  %b: f32[4, 4] of f32[4@-, 8@y],
+) -> (f32[2, 4] of f32[8@x, 8@y]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[2, 4]
+  return %c
+}
+"""
+    )
+
+
+def test_a_pending_sum_becomes_an_all_reduce() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@y, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@y, 8@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@y, 8@-] loc("mlp.py":3:1)
+  return %c
+}
+""")
+    assert body(module) == [
+        '%c.part = dot(%a, %b, dims="ik,kj->ij") : f32[4, 8]',
+        "%c = all-reduce(%c.part, axes=[x], op=add) : f32[4, 8]",
+    ]
+    reduced = module.main.body.ops[-1]
+    assert reduced.why == "sum over 'k' of %c = dot"
+    assert str(reduced.loc) == "mlp.py:3"
+
+
+def test_a_pending_sum_of_which_each_device_wants_a_piece_is_scattered() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[64@x],
+) -> (f32[16@x]) {
+  %b = reshape(%a) : f32[4@x, 16@-]
+  %c = sum(%b, dims=[0]) : f32[16@x]
+  return %c
+}
+""")
+    assert body(module)[-1] == "%c = reduce-scatter(%c.part, dim=0, axes=[x], op=add) : f32[4]"
+
+
+def test_several_steps_on_the_way_have_names_of_their_own() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[64@y, 128@-],
+) -> (f32[64@-, 128@x]) {
+  %b = reshard(%a) : f32[64@-, 128@x]
+  return %b
+}
+""")
+    assert body(module) == [
+        "%b.slice = all-slice(%a, dim=1, axes=[x]) : f32[32, 32]",
+        "%b = all-gather(%b.slice, dim=0, axes=[y]) : f32[64, 32]",
+    ]
+
+
+def test_parts_of_axes_are_written_as_such() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[8@x:(1)2, 4@-]) {
+  %b = reshard(%a) : f32[8@x:(1)2, 4@-]
+  return %b
+}
+""")
+    assert body(module) == ["%b = all-gather(%a, dim=0, axes=[x:(2)2]) : f32[4, 4]"]
+
+
+def test_running_numbers_start_where_the_piece_does() -> None:
+    module = partitioned("""\
+func @f() -> (bf16[512@x]) {
+  %i = iota(dim=0) : bf16[512@x]
+  return %i
+}
+""")
+    assert body(module) == [
+        "%i.place = axis-index(axes=[x]) : i32[]",
+        "%0 = constant(value=128) : i32[]",
+        "%i.start = mul(%i.place, %0) : i32[]",
+        "%1 = iota(dim=0) : i32[128]",
+        "%2 = broadcast(%i.start, dims=[]) : i32[128]",
+        "%3 = add(%1, %2) : i32[128]",
+        "%i = convert(%3) : bf16[128]",
+    ]
+    (counted,) = run(module, [])
+    np.testing.assert_array_equal(counted, np.arange(512).astype(counted.dtype))
+
+
+def test_random_bits_are_made_where_they_are_needed() -> None:
+    module = partitioned("""\
+func @f(
+  %k: key[],
+) -> (u32[8@x, 6@-]) {
+  %r = random_bits(%k, scheme=partitionable) : u32[8@x, 6@-]
+  return %r
+}
+""")
+    assert kinds(module) == ["axis-index", "random_bits_at"]
+
+
+def test_pieces_of_a_constant_are_cut_out_of_it() -> None:
+    module = partitioned("""\
+func @f() -> (i32[4@x]) {
+  %c = constant(value=dense(i32, [1, 2, 3, 4])) : i32[4@x]
+  %z = constant(value=7) : i32[4@x]
+  %s = add(%c, %z) : i32[4@x]
+  return %s
+}
+""")
+    assert body(module) == [
+        "%c.whole = constant(value=dense(i32, [1, 2, 3, 4])) : i32[4]",
+        "%c = all-slice(%c.whole, dim=0, axes=[x]) : i32[1]",
+        "%z = constant(value=7) : i32[1]",
+        "%s = add(%c, %z) : i32[1]",
+    ]
+
+
+def test_looking_up_in_a_cut_table_adds_up_what_one_device_has() -> None:
+    module = partitioned("""\
+func @f(
+  %table: f32[8@x, 4@y],
+  %ids: i32[6, 1],
+) -> (f32[6, 4@y]) {
+  %r = gather(%table, %ids, offset_dims=[1], collapsed_dims=[0], start_index_map=[0]) : f32[6, 4@y]
+  return %r
+}
+""")
+    assert [k for k in kinds(module) if k != "axis-index"] == ["all-reduce"]
+
+
+def test_writing_rows_of_a_cut_table_needs_no_communication() -> None:
+    module = partitioned("""\
+func @f(
+  %table: f32[8@x, 4@y],
+  %row: f32[1, 4@y],
+  %i: i32[],
+  %j: i32[],
+) -> (f32[8@x, 4@y]) {
+  %r = dynamic_update_slice(%table, %row, %i, %j) : f32[8@x, 4@y]
+  return %r
+}
+""")
+    assert set(kinds(module)) == {"axis-index"}
+
+
+def test_groups_of_a_convolution_are_shared_out() -> None:
+    module = partitioned("""\
+func @f(
+  %x: f32[2, 8, 8@x],
+  %w: f32[3, 1, 8@x],
+) -> (f32[2, 6, 8@x]) {
+  %y = convolution(%x, %w, strides=[1], padding=[[0, 0]], lhs_dilation=[1], rhs_dilation=[1], \
+dims="b0f,0io->b0f", groups=8, batch_groups=1) : f32[2, 6, 8@x]
+  return %y
+}
+""")
+    (op,) = module.main.body.ops
+    assert op.attrs["groups"] == 2
+
+
+@pytest.mark.parametrize("reduction", ["", "[max]", "[min]", "[mul]"])
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_pending_values_may_be_asked_for(reduction: str, dtype: str) -> None:
+    module = parse(
+        MESH
+        + f"""\
+func @f(
+  %a: {dtype}[8@x],
+) -> ({dtype}[8@-]) {{
+  %b = neg(%a) : {dtype}[8@-] unreduced{reduction}(x)
+  %c = reshard(%b) : {dtype}[8@-] unreduced{reduction}(x, y)
+  %d = abs(%c) : {dtype}[8@-]
+  return %d
+}}
+"""
+    )
+    must_agree(module, "reshard,partition")
+    program = Pipeline.parse("reshard,partition,cse,dce")(module)
+    assert kinds(program) == ["all-gather", "axis-index", "axis-index", "all-reduce"]
+
+
+def test_a_sum_is_left_pending_where_that_is_asked_for() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@x, 4@y],
+) -> (f32[]) {
+  %c = sum(%a, dims=[0, 1]) : f32[] unreduced(x)
+  %d = reshard(%c) : f32[]
+  return %d
+}
+""")
+    assert body(module) == [
+        "%c.part = sum(%a, dims=[0, 1]) : f32[]",
+        "%c = all-reduce(%c.part, axes=[y], op=add) : f32[]",
+        "%d = all-reduce(%c, axes=[x], op=add) : f32[]",
+    ]
+
+
+def test_without_reshard_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(PartitionError) as caught:
+        Partition()(parse(MESH + """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@y, 8@-],
+) -> (f32[8, 8]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-]
+  return %c
+}
+"""))  # fmt: skip
+    assert str(caught.value) == (
+        "dot shards its factor 'k' over x and over y; "
+        "run 'reshard' before 'partition', or constrain %c"
+    )
+
+
+def test_without_reshard_sums_that_nothing_completes_are_refused() -> None:
+    with pytest.raises(PartitionError) as caught:
+        Partition()(parse(MESH + """\
+func @f(
+  %a: f32[8@x],
+) -> (f32[]) {
+  %c = sum(%a, dims=[0]) : f32[]
+  return %c
+}
+"""))  # fmt: skip
+    assert str(caught.value) == (
+        "sum leaves a pending reduction that no `reshard` completes; run 'reshard' before "
+        "'partition', or constrain %c"
+    )
+
+
+def test_complex_numbers_do_not_begin_to_wait_for_a_product() -> None:
+    with pytest.raises(PartitionError) as caught:
+        partitioned("""\
+func @f(
+  %a: c64[8@-],
+) -> (c64[8@-]) {
+  %b = log(%a) : c64[8@-] unreduced[mul](x)
+  return %b
+}
+""")
+    assert str(caught.value) == (
+        "%b cannot become unreduced by `mul`: infinite complex numbers times 1 are NaN; "
+        "remove `unreduced[mul]`"
+    )
+
+
+def chain(devices: int, count: int) -> Module:
+    lines = [f"mesh @m = [x={devices}, y={devices}]", "", "func @f("]
+    lines += [
+        "  %h: f32[8192@x, 8192@-],",
+        "  %w: f32[8192@-, 8192@y],",
+        ") -> (f32[8192, 8192]) {",
+    ]
+    at = "h"
+    for i in range(count):
+        lines.append(f'  %{i}.p = dot(%{at}, %w, dims="ik,kj->ij") : f32[8192@x, 8192@y]')
+        lines.append(f"  %{i}.t = tanh(%{i}.p) : f32[8192@x, 8192@-]")
+        at = f"{i}.t"
+    lines += [f"  return %{at}", "}"]
+    return parse("\n".join(lines))
+
+
+def test_work_is_flat_in_devices_and_linear_in_operations() -> None:
+    def work(module: Module) -> int:
+        return count_calls(lambda: Partition()(Reshard()(module)))
+
+    work(chain(2, 10))
+    base = work(chain(2, 200))
+    assert work(chain(64, 200)) < 1.1 * base
+    assert work(chain(2, 800)) < 4.4 * base
+
+
+def test_a_barrier_leaves_each_value_where_it_is() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[4@x],
+) -> (f32[8@x], f32[4@x]) {
+  %c, %d = optimization_barrier(%a, %b) : f32[8@x], f32[4@x]
+  return %c, %d
+}
+""")
+
+    assert body(module) == ["%c, %d = optimization_barrier(%a, %b) : f32[2], f32[1]"]
+
+
+def test_exchanges_within_an_operation_say_along_which_loop() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[8@x, 4@-]) {
+  %b = roll(%a, shift=1, dim=0) : f32[8@x, 4@-]
+  return %b
+}
+""")
+    (moved,) = (op for op in module.main.body.walk() if op.spec.collective)
+    assert moved.why == "%b = roll runs along dimension 0 of %a, which is sharded over x"
+
+
+def test_windows_are_written_where_their_elements_are() -> None:
+    """Each device writes what falls into its piece, though windows begin in others' pieces."""
+    rows = "operand_batching_dims=[0], indices_batching_dims=[0]"
+    dims = f"update_window_dims=[1], inserted_window_dims=[], op=set, scatter_dims=[1], {rows}"
+    module = partitioned(f"""\
+func @f(
+  %a: f32[2@-, 16@x],
+  %i: i32[2@-, 1@-],
+  %u: f32[2@-, 6@-],
+) -> (f32[2@-, 16@x]) {{
+  %c = scatter(%a, %i, %u, {dims}) : f32[2@-, 16@x]
+  return %c
+}}
+""")
+    assert kinds(module) == ["axis-index"]
+    a, u = np.zeros((2, 16), np.float32), np.ones((2, 6), np.float32)
+    (written,) = run(module, [a, np.array([[3], [12]], np.int32), u])
+    assert written.tolist() == [[0.0] * 3 + [1.0] * 6 + [0.0] * 7, [0.0] * 12 + [1.0] * 4]

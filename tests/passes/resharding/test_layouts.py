@@ -1,0 +1,114 @@
+"""Layouts: an operation whose tensors do not fit together runs where the moves send least."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.ir.module import Module
+from shardir.passes import Pipeline, Reshard
+from shardir.passes.pipeline import SHARDY_PIPELINE
+from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
+from shardir.text.parser import parse
+from tests.passes.agreeing import annotated, must_agree, reject_the_simplest
+from tests.passes.lines import body
+from tests.samples import SAMPLES, few_of_each
+from tests.sampling import Sample
+from tests.shardings import MESHES
+from tests.strategies import modules
+
+EXAMPLES = max(settings().max_examples // 100, 1)
+MESH = "mesh @m = [x=4, y=2]\n\n"
+VOTE = """\
+func @f(
+  %p: bool[8@x, 64@-],
+  %a: f32[8@-, 64@-],
+  %b: f32[8@-, 64@y],
+) -> (f32[8@-, 64@y]) {
+  %c = select(%p, %a, %b) : f32[8@-, 64@y]
+  return %c
+}
+"""
+
+
+def test_the_cheapest_tensor_leads() -> None:
+    shardy = Reshard(layouts="shardy")(parse(MESH + VOTE))
+    cheapest = Reshard()(parse(MESH + VOTE))
+    assert received(shardy) >= received(cheapest)
+    assert body(cheapest)[-1] == "%c = select(%p.cut, %a.cut, %b) : f32[8@-, 64@y]"
+
+
+def test_an_operand_is_gathered_if_its_sum_is_larger() -> None:
+    """Completing the sum would send twice as much, though each device computes less."""
+    gathered = Reshard()(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: f32[64@-, 128@x],
+  %w: f32[128@-, 128@-],
+) -> (f32[64@-, 128@-]) {
+  %c = dot(%a, %w, dims="ik,kj->ij") : f32[64@-, 128@-]
+  return %c
+}
+"""
+        )
+    )
+    assert body(gathered)[-1] == '%c = dot(%a.whole, %w, dims="ik,kj->ij") : f32[64@-, 128@-]'
+
+
+def test_a_sum_is_completed_if_it_is_smaller() -> None:
+    completed = Reshard()(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: f32[64@-, 128@x],
+  %w: f32[128@-, 16@-],
+) -> (f32[64@-, 16@-]) {
+  %c = dot(%a, %w, dims="ik,kj->ij") : f32[64@-, 16@-]
+  return %c
+}
+"""
+        )
+    )
+    assert body(completed)[-1] == "%c = reshard(%c.part) : f32[64@-, 16@-]"
+
+
+def test_the_exact_pipeline_improves_on_nothing() -> None:
+    assert "sink-reductions" not in SHARDY_PIPELINE
+    module = Pipeline.parse(SHARDY_PIPELINE)(parse(MESH + VOTE))
+    assert module.main.spmd is not None
+
+
+@pytest.mark.parametrize("sample", few_of_each(SAMPLES), ids=lambda sample: sample.id)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_moves_of_an_operation_never_send_more(sample: Sample, data: st.DataObject) -> None:
+    """Of several together they may, where Shardy's choices happen to share a move."""
+    reject_the_simplest(data)
+    mesh = data.draw(st.sampled_from(MESHES))
+    module = annotated(data, Module((mesh,), (sample.function(),)), lambda _: True)
+    # Nor is there another move of what it gives.
+    function = module.main
+    kept = tuple(value.sharding for value in function.body.returns)
+    module = replace(module, functions=(replace(function, results=kept),))
+    assert received(Reshard()(module)) <= received(Reshard(layouts="shardy")(module))
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_the_exact_pipeline_keeps_the_meaning(data: st.DataObject) -> None:
+    module = annotated(data, data.draw(modules()), lambda _: True)
+    must_agree(module, SHARDY_PIPELINE.removeprefix("propagate,"))
+
+
+def received(module: Module) -> int:
+    """Bytes that each device receives; a `while` counts once."""
+    (mesh,) = module.meshes
+    return sum(
+        reshard_cost(sharding_or_unsharded(op.operands[0], mesh.name), sharding_or_unsharded(op.result, mesh.name),
+              op.result.type)[0]
+        for op in module.main.body.walk()
+        if op.name == "reshard"
+    )  # fmt: skip

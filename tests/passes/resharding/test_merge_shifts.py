@@ -1,0 +1,106 @@
+"""`merge-shifts`: slices of padded values and slices in turned order, where they are cut."""
+
+import pytest
+
+from shardir.cost.communication import list_collectives
+from shardir.passes import MergeShifts, Pipeline
+from shardir.text.parser import parse
+from tests.passes.agreeing import must_agree
+
+MESH = "mesh @m = [x=4]\n\n"
+
+
+def joined(body: str, cut: str = "@x", result: str = "f32[8@x]") -> list[str]:
+    text = f"{MESH}func @f(%x: f32[8{cut}], %v: f32[]) -> ({result}) {{\n{body}  return %y\n}}\n"
+    module = MergeShifts()(parse(text))
+    must_agree(module, "reshard,partition,dce")
+    return [line.strip() for line in str(module).splitlines() if " = " in line and "@m" not in line]
+
+
+PADDED = "  %p = pad(%x, %v, low=[{}], high=[{}], interior=[{}]) : f32[{}@x]\n"
+
+
+def test_a_slice_of_a_pad_is_a_pad() -> None:
+    slice = "  %y = slice(%p, starts=[2], strides=[1]) : f32[8@x]\n"
+    assert joined(PADDED.format(3, 1, 0, 12) + slice)[1] == (
+        "%y = pad(%x, %v, low=[1], high=[-1], interior=[0]) : f32[8@x]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("padded", "slice"),
+    [
+        ((1, 8, 0, 17), "starts=[0], strides=[2]"),
+        ((0, 0, 1, 15), "starts=[1], strides=[1]"),
+        ((0, 20, 0, 28), "starts=[15], strides=[1]"),
+    ],
+    ids=["strides", "interior", "beyond the operand"],
+)
+def test_other_slices_stay(padded: tuple[int, ...], slice: str) -> None:
+    body = PADDED.format(*padded) + f"  %y = slice(%p, {slice}) : f32[8@x]\n"
+    assert joined(body)[1].startswith("%y = slice(%p")
+
+
+def turned(first: int, second: int, size: int, cut: str = "@x") -> str:
+    return (
+        f"  %a = slice(%x, starts=[{first}], strides=[1]) : f32[{size}]\n"
+        f"  %b = slice(%x, starts=[{second}], strides=[1]) : f32[{8 - size}]\n"
+        f"  %y = concatenate(%a, %b, dim=0) : f32[8{cut}]\n"
+    )
+
+
+def test_slices_in_turned_order_are_a_roll() -> None:
+    assert joined(turned(5, 0, 3))[-1] == "%y = roll(%x, dim=0, shift=3) : f32[8@x]"
+    assert joined(turned(4, 0, 3))[-1].startswith("%y = concatenate")
+    assert joined(turned(5, 1, 3))[-1].startswith("%y = concatenate")
+
+
+def test_nothing_changes_where_nothing_is_cut() -> None:
+    assert joined(turned(5, 0, 3, "@-"), "@-", "f32[8@-]")[-1].startswith("%y = concatenate")
+
+
+SENT = {
+    "roll": (turned(5, 0, 3), [("collective-permute", 4), ("collective-permute", 4)]),
+    "shift": (
+        "  %p = pad(%x, %v, low=[1], high=[-1], interior=[0]) : f32[8@x]\n"
+        "  %y = neg(%p) : f32[8@x]\n",
+        [("collective-permute", 4)],
+    ),
+    "reverse": ("  %y = reverse(%x, dims=[0]) : f32[8@x]\n", [("collective-permute", 8)]),
+    "running": ("  %y = cumsum(%x, dim=0, reverse=false) : f32[8@x]\n", [("all-gather", 16)]),
+    "one row": (
+        "  %a = slice(%x, starts=[3], strides=[1]) : f32[1]\n"
+        "  %b = reshape(%a) : f32[]\n"
+        "  %y = broadcast(%b, dims=[]) : f32[8@x]\n",
+        [("all-reduce", 4)],
+    ),
+    "own rows": (
+        "  %a = slice(%x, starts=[0], strides=[2]) : f32[4@x]\n"
+        "  %p = pad(%a, %v, low=[0], high=[1], interior=[1]) : f32[8@x]\n"
+        "  %y = neg(%p) : f32[8@x]\n",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_bytes_that_devices_send(name: str) -> None:
+    body, wanted = SENT[name]
+    text = f"{MESH}func @f(%x: f32[8@x], %v: f32[]) -> (f32[8@x]) {{\n{body}  return %y\n}}\n"
+    program = Pipeline.parse("merge-shifts,reshard,partition,cse,dce")(parse(text))
+    assert sorted((c.kind, c.nbytes) for c in list_collectives(program)) == wanted
+
+
+@pytest.mark.parametrize("reverse", ["false", "true"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"])
+@pytest.mark.parametrize("size", [11, 12, 30])
+def test_many_devices_pass_totals_on(size: int, name: str, reverse: str) -> None:
+    """With more than eight of them it takes steps, each of which doubles what is known."""
+    text = (
+        f"mesh @m = [x=12]\n\nfunc @f(%x: f32[{size}@x]) -> (f32[{size}@x]) {{\n"
+        f"  %y = {name}(%x, dim=0, reverse={reverse}) : f32[{size}@x]\n  return %y\n}}\n"
+    )
+    module = parse(text)
+    must_agree(module, "partition,dce")
+    program = Pipeline.parse("partition,dce")(module)
+    assert [c.kind for c in list_collectives(program)] == ["collective-permute"] * 5

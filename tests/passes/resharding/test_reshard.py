@@ -1,0 +1,339 @@
+"""`reshard`: every change of place is an operation, and none is there without need."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.errors import PartitionError
+from shardir.passes import Reshard
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.passes.agreeing import annotated
+from tests.passes.lines import body, reasons
+from tests.passes.resharded import MESH, resharded
+from tests.strategies import modules
+
+
+def test_what_fits_together_is_left_alone() -> None:
+    text = """\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[4@-, 8@y],
+) -> (f32[8@x, 8@y]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@x, 8@y]
+  return %c
+}
+"""
+    assert str(resharded(text)) == MESH + text
+
+
+def test_a_sum_over_a_cut_loop_is_pending_until_it_is_reduced() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@y, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@y, 8@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@y, 8@-]
+  return %c
+}
+""")
+    assert body(module) == [
+        '%c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@y, 8@-] unreduced(x)',
+        "%c = reshard(%c.part) : f32[8@y, 8@-]",
+    ]
+    assert reasons(module) == ["sum over 'k' of %c = dot"]
+
+
+def test_partial_maxima_are_pending_as_maxima() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@y, 4@x],
+) -> (f32[8@y]) {
+  %c = max(%a, dims=[1]) : f32[8@y]
+  return %c
+}
+""")
+    assert body(module)[0] == "%c.part = max(%a, dims=[1]) : f32[8@y] unreduced[max](x)"
+    assert reasons(module) == ["maximum over dimension 1 of %a of %c = max"]
+
+
+def test_nothing_is_pending_of_arrays_without_elements() -> None:
+    """What has no cut could not begin to wait: of complex products that is refused."""
+    module = resharded("""\
+func @f(
+  %a: c64[0@x, 0@-],
+) -> (c64[0@x]) {
+  %b.part = prod(%a, dims=[0]) : c64[0@-] unreduced[mul](x)
+  %b = reshard(%b.part) : c64[0@x]
+  return %b
+}
+""")
+    assert body(module) == ["%b.part = prod(%a, dims=[0]) : c64[0@-]"]
+
+
+def test_operands_follow_what_most_of_the_data_has() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[8@-, 4@x],
+) -> (f32[8@x, 4@-]) {
+  %c = add(%a, %b) : f32[8@x, 4@-]
+  return %c
+}
+""")
+    assert body(module) == [
+        "%b.cut = reshard(%b) : f32[8@x, 4@-]",
+        "%c = add(%a, %b.cut) : f32[8@x, 4@-]",
+    ]
+    assert reasons(module) == [
+        "operand 1 of %c = add needs [x, -]: x shards dimension 0 of %a, not dimension 1 of %a"
+    ]
+
+
+def test_a_result_that_comes_out_elsewhere_is_moved() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[8@-, 4@x]) {
+  %c = exp(%a) : f32[8@-, 4@x]
+  return %c
+}
+""")
+    assert body(module) == [
+        "%c.raw = exp(%a) : f32[8@x, 4@-]",
+        "%c = reshard(%c.raw) : f32[8@-, 4@x]",
+    ]
+    assert reasons(module) == ["%c = exp is computed [x, -] and needed [-, x]"]
+
+
+def test_one_mesh_axis_cuts_one_loop_only() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x, 64@-],
+  %b: f32[64@-, 6@x],
+) -> (f32[8@x, 6@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@x, 6@-]
+  return %c
+}
+""")
+    assert body(module) == [
+        "%b.whole = reshard(%b) : f32[64@-, 6@-]",
+        '%c = dot(%a, %b.whole, dims="ik,kj->ij") : f32[8@x, 6@-]',
+    ]
+
+
+def test_what_cannot_be_cut_is_cut_elsewhere_if_there_is_room() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[8@x, 4@-]) {
+  %c = sort(%a, dim=0) : f32[8@x, 4@-]
+  return %c
+}
+""")
+    assert body(module) == [
+        "%a.cut = reshard(%a) : f32[8@-, 4@x]",
+        "%c.raw = sort(%a.cut, dim=0) : f32[8@-, 4@x]",
+        "%c = reshard(%c.raw) : f32[8@x, 4@-]",
+    ]
+
+
+def test_two_moves_of_a_value_to_one_place_are_one() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@-],
+) -> (f32[8@x], f32[8@x]) {
+  %c = add(%a, %b) : f32[8@x]
+  %d = mul(%b, %a) : f32[8@x]
+  return %c, %d
+}
+""")
+    assert body(module) == [
+        "%b.cut = reshard(%b) : f32[8@x]",
+        "%c = add(%a, %b.cut) : f32[8@x]",
+        "%d = mul(%b.cut, %a) : f32[8@x]",
+    ]
+
+
+def test_a_value_is_used_where_it_was_before_it_was_moved() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@x]) {
+  %c = reshard(%a) : f32[8@-]
+  %d = add(%c, %a) : f32[8@x]
+  return %d
+}
+""")
+    assert body(module) == [
+        "%c = reshard(%a) : f32[8@-]",
+        "%d = add(%a, %a) : f32[8@x]",
+    ]
+
+
+def test_a_constraint_is_a_move_or_nothing() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@y]) {
+  %b = sharding_constraint(%a) : f32[8@x]
+  %c = sharding_constraint(%b) : f32[8@y]
+  return %c
+}
+""")
+    assert body(module) == ["%c = reshard(%a) : f32[8@y]"]
+    assert reasons(module) == ["%c = sharding_constraint states [y]"]
+
+
+def test_results_are_as_the_function_says() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@-], f32[8]) {
+  return %a, %a
+}
+""")
+    assert body(module) == ["%a.whole = reshard(%a) : f32[8@-]"]
+    assert reasons(module) == ["result 0 of @f needs [-]"]
+    assert [str(v.name) for v in module.main.body.returns] == ["a.whole", "a"]
+
+
+def test_pieces_of_a_reshape_follow_the_loops_that_both_sides_walk() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[2, 16]) {
+  %b = reshape(%a) : f32[2@x:(1)2, 16@x:(2)2]
+  return %b
+}
+""")
+    assert body(module) == ["%b = reshape(%a) : f32[2@x:(1)2, 16@x:(2)2]"]
+
+
+def test_loops_of_one_side_of_a_reshape_are_not_cut() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[4@x, 27@-],
+) -> (f32[6, 18]) {
+  %b = reshape(%a) : f32[6@-, 18@-]
+  return %b
+}
+""")
+    assert body(module) == [
+        "%a.cut = reshard(%a) : f32[4@x:(1)2, 27@-]",
+        "%b.raw = reshape(%a.cut) : f32[6@x:(1)2, 18@-]",
+        "%b = reshard(%b.raw) : f32[6@-, 18@-]",
+    ]
+
+
+def test_what_flows_round_a_loop_has_one_sharding() -> None:
+    module = resharded("""\
+func @f(
+  %h: f32[8@-],
+  %n: i32[],
+) -> (f32[8]) {
+  %out, %k = while(%h, %n) : f32[8@x], i32[] {
+    (%c: f32[8@-], %i: i32[]) =>
+    %zero = constant(value=0) : i32[]
+    %more = gt(%i, %zero) : bool[]
+    yield %more
+  } {
+    (%c1: f32[8@y], %i1: i32[]) =>
+    %one = constant(value=1) : i32[]
+    %left = sub(%i1, %one) : i32[]
+    %e = exp(%c1) : f32[8@x]
+    %f = reshard(%e) : f32[8@y]
+    %g = neg(%f) : f32[8@y]
+    yield %g, %left
+  }
+  return %out
+}
+""")
+    loop = module.main.body.ops[1]
+    assert loop.name == "while"
+    assert reasons(module)[0] == "operand 0 of %out = while needs [x]"
+    assert reasons(module)[-1] == "what while yields for %out needs [x]"
+    flowing = [block.params[0].sharding for block in loop.blocks]
+    flowing += [loop.operands[0].sharding, loop.blocks[1].returns[0].sharding]
+    assert all(sharding == loop.results[0].sharding for sharding in flowing)
+
+
+def test_a_scan_takes_whole_slices() -> None:
+    module = resharded("""\
+func @f(
+  %xs: f32[4@x, 8@-],
+) -> (f32[4@x, 8]) {
+  %ys = scan(%xs, carries=0, length=4, reverse=false) : f32[4@x, 8@y] {
+    (%s: f32[8@y]) =>
+    %e = exp(%s) : f32[8@y]
+    yield %e
+  }
+  return %ys
+}
+""")
+    assert [line for line in body(module) if "scan" in line or "reshard" in line] == [
+        "%xs.cut = reshard(%xs) : f32[4@-, 8@y]",
+        "%ys.raw = scan(%xs.cut, carries=0, length=4, reverse=false) : f32[4@-, 8@y] {",
+        "%ys = reshard(%ys.raw) : f32[4@x, 8@y]",
+        "%ys.cut = reshard(%ys) : f32[4@x, 8@-]",
+    ]
+
+
+def test_a_value_that_enters_a_loop_twice_is_moved_for_each_place() -> None:
+    module = resharded("""\
+func @f(
+  %h: f32[8@-],
+) -> (f32[8], f32[8]) {
+  %a, %b = scan(%h, %h, carries=2, length=3, reverse=false) : f32[8@x], f32[8@y] {
+    (%c: f32[8@x], %d: f32[8@y]) =>
+    yield %c, %d
+  }
+  return %a, %b
+}
+""")
+    assert body(module)[:2] == [
+        "%h.cut = reshard(%h) : f32[8@x]",
+        "%h.cut.1 = reshard(%h) : f32[8@y]",
+    ]
+    assert "scan(%h.cut, %h.cut.1" in body(module)[2]
+
+
+def test_new_operations_say_which_line_they_serve() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@-]) {
+  %c = exp(%a) : f32[8@-] loc("mlp.py":12:3)
+  return %c
+}
+""")
+    assert {str(op.loc) for op in module.main.body.ops} == {"mlp.py:12"}
+
+
+def test_a_module_without_meshes_is_left_alone() -> None:
+    module = parse("func @f(\n  %a: f32[8],\n) -> (f32[8]) {\n  return %a\n}\n")
+    assert str(Reshard()(module)) == str(module)
+
+
+def test_values_on_two_meshes_are_refused() -> None:
+    with pytest.raises(PartitionError) as caught:
+        Reshard()(parse(MESH + """\
+mesh @n = [z=8]
+
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@z] on @n,
+) -> (f32[8]) {
+  return %a
+}
+"""))  # fmt: skip
+    assert str(caught.value) == (
+        "@f has values on the meshes @m and @n; a program runs on one mesh"
+    )
+
+
+@given(st.data())
+def test_resharding_again_changes_nothing(data: st.DataObject) -> None:
+    module = Reshard()(annotated(data, data.draw(modules()), lambda _: True))
+    verify(module)
+    assert str(Reshard()(module)) == str(module)

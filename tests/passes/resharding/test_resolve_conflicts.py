@@ -1,0 +1,161 @@
+"""`resolve-conflicts`: where propagation gives up, results are cut as it sends least."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.ir.module import Function, Module
+from shardir.passes import Pipeline, Propagate, ResolveConflicts
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
+from shardir.passes.resharding.resolve_conflicts import received_bytes
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.passes.agreeing import annotated, must_agree
+from tests.strategies import modules
+
+PROGRAM = """\
+mesh @m = [x=4, y=2]
+
+func @f(
+  {operands},
+) -> ({asked}) {{
+  %c = {op} : {result}
+  return %c
+}}
+"""
+ADD = "add(%a, %b)", "f32[64, 128]"
+RESOLVED = [
+    # operands, operation, its type, sharding of the result, bytes before and after
+    ("%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", *ADD, "f32[64@(x, y), 128@-]", 32768, 4096),
+    ("%a: f32[64@x, 128@y],\n  %b: f32[64@y, 128@x]", *ADD, "f32[64@x, 128@y]", 34816, 6144),
+    (
+        "%a: f32[64@(x, y), 128@-],\n  %b: f32[64@(y, x), 128@-]",
+        *ADD,
+        "f32[64@(x, y), 128@-]",
+        32768,
+        4096,
+    ),
+    ("%a: f32[64@-, 128@x]", "reshape(%a)", "f32[8192]", "f32[8192@x]", 24576, 6144),
+    (
+        "%a: f32[64@x, 128@-]",
+        "reshape(%a)",
+        "f32[2, 32, 128]",
+        "f32[2@x:(1)2, 32@x:(2)2, 128@-]",
+        24576,
+        0,
+    ),
+    (
+        "%a: f32[64@-, 128@x]",
+        "reshape(%a)",
+        "f32[64, 2, 64]",
+        "f32[64@-, 2@x:(1)2, 64@x:(2)2]",
+        24576,
+        0,
+    ),
+]
+
+
+def resolved(text: str) -> Module:
+    module = ResolveConflicts()(Propagate(leave_open=True)(parse(text)))
+    verify(module)
+    return module
+
+
+@pytest.mark.parametrize(("operands", "op", "type", "asked", "before", "after"), RESOLVED)
+def test_conflicts_are_resolved(
+    operands: str, op: str, type: str, asked: str, before: int, after: int
+) -> None:
+    text = PROGRAM.format(operands=operands, op=op, result=type, asked=type)
+    module = resolved(text)
+    assert f"-> ({asked})" in str(module)
+    assert received_bytes(Propagate()(parse(text))) == before
+    assert received_bytes(module) == after
+
+
+def test_the_operation_says_so() -> None:
+    operands, op, type = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", *ADD
+    module = resolved(PROGRAM.format(operands=operands, op=op, result=type, asked=type))
+    assert module.main.body.ops[0].why == (
+        "propagation leaves %c [-, -]; made [(x, y), -] instead, its operands send less"
+    )
+
+
+def test_what_follows_is_cut_too() -> None:
+    module = resolved("""\
+mesh @m = [x=4, y=2]
+
+func @f(
+  %a: f32[64@x],
+  %b: f32[64@y],
+) -> (f32[64]) {
+  %c = add(%a, %b) : f32[64]
+  %d = exp(%c) : f32[64]
+  return %d
+}
+""")
+    assert "%d = exp(%c) : f32[64@(x, y)]" in str(module)
+
+
+def test_closed_results_stay_as_they_are() -> None:
+    operands, (op, _) = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", ADD
+    closed = "f32[64@-, 128@-]"
+    text = PROGRAM.format(operands=operands, op=op, result=closed, asked=closed)
+    assert str(resolved(text)) == str(Propagate()(parse(text)))
+
+
+def test_nothing_changes_where_it_saves_nothing() -> None:
+    """Each device needs all of the result anyway, and cutting it would gather something larger."""
+    text = """\
+mesh @m = [x=4, y=2]
+
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@y],
+) -> (f32[64@-, 8@-]) {
+  %c = add(%a, %b) : f32[8]
+  %d = broadcast(%c, dims=[1]) : f32[64, 8]
+  return %d
+}
+"""
+    plain = Propagate()(parse(text))
+    assert received_bytes(resolved(text)) <= received_bytes(plain)
+
+
+def test_sums_are_completed_where_they_were() -> None:
+    """Pieces of gradients that nobody asked for would have to be gathered in the next step."""
+    text = """\
+mesh @m = [x=4, y=2]
+
+func @f(
+  %a: f32[64@x, 128@y],
+  %b: f32[128@y, 64@x],
+) -> (f32[64, 64]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[64, 64]
+  return %c
+}
+"""
+    assert str(resolved(text)) == str(Propagate()(parse(text)))
+
+
+def test_the_exact_pipeline_resolves_nothing() -> None:
+    assert "resolve-conflicts" in DEFAULT_PIPELINE
+    assert "resolve-conflicts" not in SHARDY_PIPELINE
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_programs_send_no_more_and_mean_the_same(data: st.DataObject) -> None:
+    module = opened(annotated(data, data.draw(modules()), lambda _: data.draw(st.booleans())))
+    plain = Propagate()(module)
+    chosen = ResolveConflicts()(Propagate(leave_open=True)(module))
+    assert received_bytes(chosen) <= received_bytes(plain)
+    rest = Pipeline.parse(DEFAULT_PIPELINE).passes[2:]
+    must_agree(chosen, ",".join(map(str, rest)))
+
+
+def opened(module: Module) -> Module:
+    """The module without what it asks of its results."""
+    main = module.main
+    free: Function = replace(main, results=(None,) * len(main.results))
+    return replace(module, functions=(free,))

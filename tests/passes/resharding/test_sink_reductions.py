@@ -1,0 +1,255 @@
+"""`sink-reductions`: sums are completed where that sends least, never past what is not linear."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.cost.communication import list_collectives
+from shardir.errors import PartitionError
+from shardir.ir.module import Module
+from shardir.passes import Partition, Pipeline, Reshard, SinkReductions
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.passes.agreeing import annotated, must_agree
+from tests.passes.lines import body, reasons
+from tests.strategies import modules
+
+MESH = "mesh @m = [x=4, y=2]\n\n"
+
+
+def delayed(text: str) -> Module:
+    module = SinkReductions()(parse(MESH + text))
+    verify(module)
+    verify(Partition()(module))
+    return module
+
+
+TWO = """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@-, 8@-]) {
+  %c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%c.part) : f32[8@-, 8@-]
+  %d.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+  %d = reshard(%d.part) : f32[8@-, 8@-]
+"""
+
+
+def test_parts_are_added_before_they_are_reduced() -> None:
+    module = delayed(TWO + "  %e = add(%c, %d) : f32[8@-, 8@-]\n  return %e\n}\n")
+    assert body(module)[2:] == [
+        "%e.part = add(%c.part, %d.part) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.part) : f32[8@-, 8@-]",
+    ]
+
+
+def test_what_joins_a_sum_is_the_part_of_the_first_device() -> None:
+    module = delayed(
+        TWO
+        + """\
+  %r = exp(%c) : f32[8@-, 8@-]
+  %s = add(%r, %d) : f32[8@-, 8@-]
+  %f.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+  %f = reshard(%f.part) : f32[8@-, 8@-]
+  %t = add(%s, %f) : f32[8@-, 8@-]
+  return %t
+}
+"""
+    )
+    assert body(module)[3:] == [
+        "%r = exp(%c) : f32[8@-, 8@-]",
+        "%r.part = reshard(%r) : f32[8@-, 8@-] unreduced(x)",
+        "%s = add(%r.part, %d.part) : f32[8@-, 8@-] unreduced(x)",
+        '%f.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)',
+        "%t.part = add(%s, %f.part) : f32[8@-, 8@-] unreduced(x)",
+        "%t = reshard(%t.part) : f32[8@-, 8@-]",
+    ]
+    assert reasons(module)[1] == "%s = add adds it to sums that are pending over x"
+
+
+def test_a_sum_goes_through_what_makes_it_smaller() -> None:
+    module = delayed(
+        TWO.replace("(f32[8@-, 8@-])", "(f32[])")
+        + "  %s = sum(%c, dims=[0, 1]) : f32[]\n  return %s\n}\n"
+    )
+    assert [line for line in body(module) if "%s" in line] == [
+        "%s.part = sum(%c.part, dims=[0, 1]) : f32[] unreduced(x)",
+        "%s = reshard(%s.part) : f32[]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "%e = exp(%c) : f32[8@-, 8@-]",
+        "%e = mul(%c, %c) : f32[8@-, 8@-]",
+        "%e = neg(%c) : f32[8@-, 8@-]",
+        "%e = broadcast(%c, dims=[1, 2]) : f32[4@-, 8@-, 8@-]",
+        "%e = convert(%c) : bf16[8@-, 8@-]",
+    ],
+    ids=["curve", "square", "no gain", "growth", "rounding"],
+)
+def test_sums_stay_where_nothing_is_gained(use: str) -> None:
+    kind = use.rsplit(": ", 1)[1]
+    text = TWO.replace("(f32[8@-, 8@-])", f"({kind})").split("  %d.part")[0]
+    text += f"  {use}\n  return %e\n}}\n"
+    assert str(delayed(text)) == MESH + text
+
+
+def test_a_sum_that_is_needed_whole_anyway_is_reduced_once() -> None:
+    text = (
+        TWO.split("  %d.part")[0]
+        + """\
+  %e = exp(%c) : f32[8@-, 8@-]
+  %s = sum(%c, dims=[0, 1]) : f32[]
+  %t = broadcast(%s, dims=[]) : f32[8@-, 8@-]
+  %u = add(%e, %t) : f32[8@-, 8@-]
+  return %u
+}
+"""
+    )
+    assert str(delayed(text)) == MESH + text
+
+
+def test_a_loop_that_adds_up_completes_its_sum_after_the_last_round() -> None:
+    module = delayed(
+        """\
+func @f(
+  %a: f32[3@-, 8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@-, 8@-]) {
+  %zero = constant(value=0) : f32[8@-, 8@-]
+  %total = scan(%zero, %a, carries=1, length=3) : f32[8@-, 8@-] {
+    (%sum: f32[8@-, 8@-], %row: f32[8@-, 4@x]) =>
+    %c.part = dot(%row, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+    %c = reshard(%c.part) : f32[8@-, 8@-]
+    %next = add(%sum, %c) : f32[8@-, 8@-]
+    yield %next
+  }
+  return %total
+}
+"""
+    )
+    assert [c.executions for c in list_collectives(Partition()(module))] == [1]
+    assert "%total.part = scan(%zero.part, %a" in str(module)
+
+
+def test_a_pending_value_in_the_wrong_place_is_an_error() -> None:
+    text = """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@-, 8@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %d = exp(%c) : f32[8@-, 8@-]
+  return %d
+}
+"""
+    with pytest.raises(PartitionError) as error:
+        Partition()(parse(MESH + text))
+    assert str(error.value) == (
+        "exp uses %c, which is unreduced; run 'reshard' before 'partition', or constrain %d"
+    )
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_programs_keep_their_meaning(data: st.DataObject) -> None:
+    module = annotated(data, data.draw(modules()), lambda _: True)
+    must_agree(module, "reshard,sink-reductions,partition")
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_programs_never_send_more(data: st.DataObject) -> None:
+    module = Reshard()(annotated(data, data.draw(modules()), lambda _: True))
+    rest = Pipeline.parse("partition,dce")
+    assert sent(rest(SinkReductions()(module))) <= sent(rest(module))
+
+
+def sent(module: Module) -> int:
+    """Bytes that every device receives; a `while` counts twice."""
+    received = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
+    return sum(
+        c.nbytes * received.get(c.kind, 1) * (2 if c.executions is None else c.executions)
+        for c in list_collectives(module)
+    )
+
+
+def test_sums_on_their_way_to_a_third_place_wait_too() -> None:
+    """Single rows of a cut dimension are added where they are, and their sum is sent once."""
+    module = Pipeline.parse("reshard,sink-reductions")(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[4@-]) {
+  %p = slice(%a, starts=[0, 0], strides=[1, 1]) : f32[1@x, 4@-]
+  %q = slice(%a, starts=[7, 0], strides=[1, 1]) : f32[1@x, 4@-]
+  %r = reshape(%p) : f32[4@-]
+  %t = reshape(%q) : f32[4@-]
+  %s = add(%r, %t) : f32[4@-]
+  return %s
+}
+"""
+        )
+    )
+    assert body(module)[-2:] == [
+        "%s.part = add(%r, %t) : f32[4@-] unreduced(x)",
+        "%s = reshard(%s.part) : f32[4@-]",
+    ]
+
+
+EXTREMES = """\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[8@x, 4@-],
+) -> (f32[]) {
+  %p.part = max(%a, dims=[0]) : f32[4@-] unreduced[max](x)
+  %p = reshard(%p.part) : f32[4@-]
+  %q.part = max(%b, dims=[0]) : f32[4@-] unreduced[max](x)
+  %q = reshard(%q.part) : f32[4@-]
+"""
+
+
+def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
+    """The larger of two maxima, and the largest of a row, are known after one reduction."""
+    text = EXTREMES + (
+        "  %r = maximum(%p, %q) : f32[4@-]\n  %s = max(%r, dims=[0]) : f32[]\n  return %s\n}\n"
+    )
+    module = delayed(text)
+    names = [op.name for op in module.main.body.walk()]
+    assert names == ["max", "max", "maximum", "max", "reshard"]
+    assert body(module)[-1].startswith("%s = reshard(%s.part)")
+    must_agree(module, "partition")
+
+
+def test_whether_any_is_true_is_known_after_one_reduction() -> None:
+    module = Pipeline.parse("reshard,sink-reductions")(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: bool[8@x, 4@-],
+  %b: bool[8@x, 4@-],
+) -> (bool[4@-]) {
+  %p = any(%a, dims=[0]) : bool[4@-]
+  %q = any(%b, dims=[0]) : bool[4@-]
+  %r = or(%p, %q) : bool[4@-]
+  return %r
+}
+"""
+        )
+    )
+    assert [op.name for op in module.main.body.walk()] == ["any", "any", "or", "reshard"]
+    must_agree(module, "partition")
+
+
+def test_sums_of_maxima_wait_for_both() -> None:
+    text = EXTREMES + (
+        "  %r = add(%p, %q) : f32[4@-]\n  %s = sum(%r, dims=[0]) : f32[]\n  return %s\n}\n"
+    )
+    module = Pipeline.parse("sink-reductions,sink-reshards,share-reshards")(parse(MESH + text))
+    assert [op.name for op in module.main.body.walk()].count("reshard") == 2
+    must_agree(module, "partition")

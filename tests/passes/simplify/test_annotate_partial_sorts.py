@@ -1,0 +1,94 @@
+"""`annotate-partial-sorts`: sorts of which few places are read."""
+
+from typing import Any
+
+import pytest
+
+from shardir import parse
+from shardir.errors import ShardirError
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
+from shardir.passes import Pipeline
+from shardir.passes.simplify.annotate_partial_sorts import MAX_WANTED_POSITIONS
+from shardir.verify.verifier import verify
+
+BEFORE = """\
+func @main(
+  %x: f32[9, 40],
+) -> (f32[2, 40], f32[1, 30], f32[9, 40], f32[9, 20], f32[9, 40]) {
+  %0 = sort(%x, dim=0, keys=1, stable=true) : f32[9, 40]
+  %1 = slice(%0, starts=[2, 0], strides=[5, 1]) : f32[2, 40]
+  %2 = slice(%0, starts=[4, 5], strides=[1, 1]) : f32[1, 30]
+  %3 = sort(%x, dim=0, keys=1, stable=true) : f32[9, 40]
+  %4 = slice(%3, starts=[2, 0], strides=[1, 1]) : f32[1, 40]
+  %5 = sort(%x, dim=1, keys=1, stable=true) : f32[9, 40]
+  %6 = slice(%5, starts=[0, 3], strides=[1, 1]) : f32[9, 20]
+  %7, %8 = sort(%x, %x, dim=0, keys=1, stable=true) : f32[9, 40], f32[9, 40]
+  %9 = slice(%7, starts=[2, 0], strides=[1, 1]) : f32[1, 40]
+  return %1, %2, %3, %6, %8
+}
+"""
+FIRST = "  %0 = sort(%x, dim=0, keys=1, stable=true"
+
+
+def test_before_and_after() -> None:
+    module = parse(BEFORE)
+    made = Pipeline.parse("annotate-partial-sorts")(module)
+    verify(made)
+    # What is returned whole, of which many places are read, or that comes with others, is whole.
+    assert str(made) == str(module).replace(FIRST, f"{FIRST}, wanted=[2, 4, 7]")
+    arguments = random_arguments(module, whole=True)
+    for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
+        assert (want == got).all()
+    assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
+
+
+@pytest.mark.parametrize("count", [MAX_WANTED_POSITIONS, MAX_WANTED_POSITIONS + 1])
+def test_many_places_are_not_named(count: int) -> None:
+    text = f"""\
+func @main(%x: i32[99]) -> (i32[{count}]) {{
+  %0 = sort(%x, dim=0, keys=1, stable=true) : i32[99]
+  %1 = slice(%0, starts=[3], strides=[2]) : i32[{count}]
+  return %1
+}}
+"""
+    (op, _) = Pipeline.parse("annotate-partial-sorts")(parse(text)).main.body.ops
+    want: Any = (
+        tuple(range(3, 3 + 2 * MAX_WANTED_POSITIONS, 2)) if count == MAX_WANTED_POSITIONS else None
+    )
+    assert op.attrs.get("wanted") == want
+
+
+def test_places_are_there() -> None:
+    text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, wanted=[9]) : i32[9]\n"
+    with pytest.raises(ShardirError, match=r"wanted=\[9\] has places that dimension 0 of i32\[9\]"):
+        verify(parse(f"{text}  return %0\n}}\n"))
+
+
+def test_an_order_that_alone_is_read_is_named() -> None:
+    text = """\
+func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
+  %0 = iota(dim=1) : i32[9, 40]
+  %1, %2 = sort(%x, %0, dim=1, keys=1, stable=true) : f32[9, 40], i32[9, 40]
+  %3, %4 = sort(%x, %0, dim=0, keys=1, stable=true) : f32[9, 40], i32[9, 40]
+  %5, %6 = sort(%x, %0, dim=1, keys=2, stable=true) : f32[9, 40], i32[9, 40]
+  return %2, %4, %6
+}
+"""
+    module = parse(text)
+    made = Pipeline.parse("annotate-partial-sorts")(module)
+    verify(made)
+    # What goes along with another dimension, and a key, are no order.
+    first = "sort(%x, %0, dim=1, keys=1, stable=true"
+    assert str(made) == str(module).replace(first, f"{first}, order=1")
+    arguments = random_arguments(module, whole=True)
+    for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
+        assert (want == got).all()
+    assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
+
+
+def test_an_order_is_behind_the_keys() -> None:
+    text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, order=0) : i32[9]\n"
+    message = r"order=0 names no operand of places, in i32 and behind the keys"
+    with pytest.raises(ShardirError, match=message):
+        verify(parse(f"{text}  return %0\n}}\n"))

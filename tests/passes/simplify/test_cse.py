@@ -1,0 +1,190 @@
+"""`cse`: what is computed twice is computed once; what only looks alike is not."""
+
+import pytest
+from hypothesis import given
+
+from shardir.ir.module import Module
+from shardir.passes import CommonSubexpressionElimination, Pipeline
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.exact import must_be_exact
+from tests.strategies import modules
+
+
+def merged(text: str) -> str:
+    module = CommonSubexpressionElimination()(parse(text))
+    verify(module)
+    return str(module)
+
+
+def test_equal_operations_are_merged_through_chains() -> None:
+    assert (
+        merged("""\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %a = exp(%x) : f32[4]
+  %b = exp(%x) : f32[4]
+  %c = neg(%a) : f32[4]
+  %d = neg(%b) : f32[4]
+  %y = add(%c, %d) : f32[4]
+  return %y
+}
+""")
+        == """\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %a = exp(%x) : f32[4]
+  %c = neg(%a) : f32[4]
+  %y = add(%c, %c) : f32[4]
+  return %y
+}
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("0.0", "-0.0"), ("1", "true"), ("1", "1.0"), ("2.0", "2.5")],
+)
+def test_constants_are_merged_only_when_they_print_alike(one: str, other: str) -> None:
+    text = """\
+func @f() -> (f32[4], f32[4]) {{
+  %a = constant(value={}) : f32[4]
+  %b = constant(value={}) : f32[4]
+  return %a, %b
+}}
+"""
+    assert merged(text.format(one, other)) == text.format(one, other)
+    assert "return %a, %a" in merged(text.format(one, one))
+
+
+def test_not_a_number_is_the_same_constant_as_itself() -> None:
+    assert "return %a, %a" in merged("""\
+func @f() -> (f32[], f32[]) {
+  %a = constant(value=nan) : f32[]
+  %b = constant(value=nan) : f32[]
+  return %a, %b
+}
+""")
+
+
+def test_types_and_shardings_tell_operations_apart() -> None:
+    text = """\
+mesh @m = [x=2]
+
+func @f(
+  %x: f32[4],
+) -> (f32[4], f32[4], f64[4], f16[4]) {
+  %a = reshard(%x) : f32[4@x]
+  %b = reshard(%x) : f32[4@-]
+  %c = convert(%x) : f64[4]
+  %d = convert(%x) : f16[4]
+  return %a, %b, %c, %d
+}
+"""
+    assert merged(text) == text
+
+
+def test_collectives_are_merged() -> None:
+    assert "return %a, %a" in merged("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[2] of f32[4@x],
+) -> (f32[4] of f32[4@-], f32[4] of f32[4@-]) {
+  %a = all-gather(%x, dim=0, axes=[x]) : f32[4]
+  %b = all-gather(%x, dim=0, axes=[x]) : f32[4]
+  return %a, %b
+}
+""")
+
+
+def test_nothing_is_merged_across_a_barrier() -> None:
+    text = """\
+func @f(
+  %x: f32[4],
+) -> (f32[4], f32[4]) {
+  %a = optimization_barrier(%x) : f32[4]
+  %b = optimization_barrier(%x) : f32[4]
+  return %a, %b
+}
+"""
+    assert merged(text) == text
+
+
+def test_a_block_uses_what_is_known_before_it_but_not_after_it() -> None:
+    assert (
+        merged("""\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4], f32[4]) {
+  %a = exp(%x) : f32[4]
+  %r = case(%p) : f32[4] {
+    %b = exp(%x) : f32[4]
+    %c = sin(%b) : f32[4]
+    yield %c
+  } {
+    %d = sin(%x) : f32[4]
+    %e = sin(%x) : f32[4]
+    %g = add(%d, %e) : f32[4]
+    yield %g
+  }
+  %h = sin(%a) : f32[4]
+  return %r, %h
+}
+""")
+        == """\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4], f32[4]) {
+  %a = exp(%x) : f32[4]
+  %r = case(%p) : f32[4] {
+    %c = sin(%a) : f32[4]
+    yield %c
+  } {
+    %d = sin(%x) : f32[4]
+    %g = add(%d, %d) : f32[4]
+    yield %g
+  }
+  %h = sin(%a) : f32[4]
+  return %r, %h
+}
+"""
+    )
+
+
+def test_a_module_without_repetitions_is_returned_as_it_is() -> None:
+    module = parse("func @f(\n  %x: f32[4],\n) -> (f32[4]) {\n  return %x\n}\n")
+    assert CommonSubexpressionElimination()(module) is module
+
+
+@given(modules())
+def test_results_are_the_same_to_the_bit(module: Module) -> None:
+    merged = CommonSubexpressionElimination()(module)
+    verify(merged)
+    must_be_exact(module, merged)
+
+
+def test_a_process_keeps_equal_collectives_that_differ_in_others() -> None:
+    program = parse("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[4] of f32[8@x],
+) -> (f32[4] of f32[8@x]) {
+  %a = neg(%x) : f32[4]
+  %b = neg(%x) : f32[4]
+  %y = all-reduce(%a, axes=[x], op=add) : f32[4]
+  %z = all-reduce(%b, axes=[x], op=add) : f32[4]
+  %s = add(%y, %z) : f32[4]
+  return %s
+}
+""")
+    joined = Pipeline.parse("cse")(program)
+    assert [op.name for op in joined.main.body.ops] == ["neg", "all-reduce", "add"]
+    kept = Pipeline.parse("cse{keep=collectives}")(program)
+    assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce", "all-reduce", "add"]

@@ -1,0 +1,228 @@
+"""`dce`: what no result depends on goes, round loops too."""
+
+from hypothesis import given, strategies as st
+
+from shardir.ir.module import Function, Module
+from shardir.passes import DeadCodeElimination, Pipeline
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.exact import must_be_exact
+from tests.strategies import modules
+
+
+def alive(text: str) -> str:
+    module = DeadCodeElimination()(parse(text))
+    verify(module)
+    return str(module)
+
+
+def test_what_nobody_uses_is_dropped_with_what_only_it_used() -> None:
+    assert (
+        alive("""\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %a = exp(%x) : f32[4]
+  %b = sin(%a) : f32[4]
+  %y = neg(%x) : f32[4]
+  return %y
+}
+""")
+        == """\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %y = neg(%x) : f32[4]
+  return %y
+}
+"""
+    )
+
+
+def test_collectives_that_nobody_uses_are_dropped() -> None:
+    assert "all-gather" not in alive("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[2] of f32[4@x],
+) -> (f32[2] of f32[4@x]) {
+  %a = all-gather(%x, dim=0, axes=[x]) : f32[4]
+  return %x
+}
+""")
+
+
+def test_an_operation_stays_whole_while_one_of_its_results_is_used() -> None:
+    text = """\
+func @f(
+  %x: f32[4],
+) -> (i32[2]) {
+  %v, %i = top_k(%x) : f32[2], i32[2]
+  return %i
+}
+"""
+    assert alive(text) == text
+
+
+def test_a_branch_loses_the_results_that_nobody_uses() -> None:
+    assert (
+        alive("""\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4]) {
+  %r, %s = case(%p) : f32[4], f32[4] {
+    %a = exp(%x) : f32[4]
+    %b = sin(%x) : f32[4]
+    yield %a, %b
+  } {
+    yield %x, %x
+  }
+  return %s
+}
+""")
+        == """\
+func @f(
+  %x: f32[4],
+  %p: bool[],
+) -> (f32[4]) {
+  %s = case(%p) : f32[4] {
+    %b = sin(%x) : f32[4]
+    yield %b
+  } {
+    yield %x
+  }
+  return %s
+}
+"""
+    )
+
+
+def test_a_loop_loses_what_is_carried_for_its_own_sake() -> None:
+    assert (
+        alive("""\
+func @f(
+  %x: f32[4],
+  %n: i32[],
+) -> (f32[4]) {
+  %zero = constant(value=0) : i32[]
+  %one = constant(value=1) : i32[]
+  %r, %s, %k = while(%x, %x, %n) : f32[4], f32[4], i32[] {
+    (%a: f32[4], %b: f32[4], %i: i32[]) =>
+    %more = gt(%i, %zero) : bool[]
+    yield %more
+  } {
+    (%c: f32[4], %d: f32[4], %j: i32[]) =>
+    %left = sub(%j, %one) : i32[]
+    %e = exp(%c) : f32[4]
+    %g = sin(%d) : f32[4]
+    yield %e, %g, %left
+  }
+  return %r
+}
+""")
+        == """\
+func @f(
+  %x: f32[4],
+  %n: i32[],
+) -> (f32[4]) {
+  %zero = constant(value=0) : i32[]
+  %one = constant(value=1) : i32[]
+  %r, %k = while(%x, %n) : f32[4], i32[] {
+    (%a: f32[4], %i: i32[]) =>
+    %more = gt(%i, %zero) : bool[]
+    yield %more
+  } {
+    (%c: f32[4], %j: i32[]) =>
+    %left = sub(%j, %one) : i32[]
+    %e = exp(%c) : f32[4]
+    yield %e, %left
+  }
+  return %r
+}
+"""
+    )
+
+
+def test_what_a_kept_value_needs_in_a_later_step_stays() -> None:
+    text = """\
+func @f(
+  %x: f32[4],
+  %y: f32[4],
+) -> (f32[4]) {
+  %r, %s = scan(%x, %y, carries=2, length=3, reverse=false) : f32[4], f32[4] {
+    (%a: f32[4], %b: f32[4]) =>
+    %c = exp(%b) : f32[4]
+    yield %b, %c
+  }
+  return %r
+}
+"""
+    assert alive(text) == text
+
+
+def test_a_scan_loses_slices_that_are_taken_or_stacked_in_vain() -> None:
+    assert (
+        alive("""\
+func @f(
+  %x: f32[4],
+  %us: f32[3, 4],
+  %vs: f32[3, 4],
+) -> (f32[3, 4]) {
+  %r, %ps, %qs = scan(%x, %us, %vs, carries=1, length=3, reverse=false) : \
+f32[4], f32[3, 4], f32[3, 4] {
+    (%a: f32[4], %u: f32[4], %v: f32[4]) =>
+    %b = add(%a, %u) : f32[4]
+    %p = exp(%u) : f32[4]
+    %q = exp(%v) : f32[4]
+    yield %b, %p, %q
+  }
+  return %qs
+}
+""")
+        == """\
+func @f(
+  %x: f32[4],
+  %us: f32[3, 4],
+  %vs: f32[3, 4],
+) -> (f32[3, 4]) {
+  %qs = scan(%vs, carries=0, length=3, reverse=false) : f32[3, 4] {
+    (%v: f32[4]) =>
+    %q = exp(%v) : f32[4]
+    yield %q
+  }
+  return %qs
+}
+"""
+    )
+
+
+@given(st.data())
+def test_results_are_the_same_to_the_bit(data: st.DataObject) -> None:
+    module = data.draw(modules())
+    body = module.main.body
+    returns = tuple(v for v in body.returns if data.draw(st.booleans()))
+    block = type(body)(body.params, body.ops, returns)
+    module = Module(module.meshes, (Function("f", block, (None,) * len(returns)),))
+    kept = DeadCodeElimination()(module)
+    verify(kept)
+    assert str(DeadCodeElimination()(kept)) == str(kept)
+    must_be_exact(module, kept)
+
+
+def test_a_process_keeps_collectives_that_others_come_to() -> None:
+    program = parse("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[4] of f32[8@x],
+) -> (f32[4] of f32[8@x]) {
+  %a = neg(%x) : f32[4]
+  %b = exp(%x) : f32[4]
+  %y = all-reduce(%a, axes=[x], op=add) : f32[4]
+  return %x
+}
+""")
+    assert [op.name for op in Pipeline.parse("dce")(program).main.body.ops] == []
+    kept = Pipeline.parse("dce{keep=collectives}")(program)
+    assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce"]

@@ -1,0 +1,96 @@
+"""`fold-diagonals`: sums of masked diagonals as sums of slices."""
+
+import numpy as np
+import pytest
+
+from shardir import parse
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
+from shardir.passes import Pipeline
+from shardir.verify.verifier import verify
+
+BEFORE = """\
+func @main(
+  %x: f32[6, 9],
+) -> (f32[]) {
+  %0 = iota(dim=0) : i32[6, 9]
+  %1 = iota(dim=1) : i32[6, 9]
+  %2 = constant(value=-2) : i32[6, 9]
+  %3 = add(%0, %2) : i32[6, 9]
+  %4 = eq(%3, %1) : bool[6, 9]
+  %5 = constant(value=0.0) : f32[6, 9]
+  %6 = select(%4, %x, %5) : f32[6, 9]
+  %7 = sum(%6, dims=[0, 1]) : f32[]
+  return %7
+}
+"""
+AFTER = """\
+func @main(
+  %x: f32[6, 9],
+) -> (f32[]) {
+  %8 = reshape(%x) : f32[54]
+  %9 = slice(%8, starts=[18], strides=[10]) : f32[4]
+  %7 = sum(%9, dims=[0]) : f32[]
+  return %7
+}
+"""
+
+
+def test_before_and_after() -> None:
+    module = parse(BEFORE)
+    made = Pipeline.parse("fold-diagonals,dce")(module)
+    verify(made)
+    assert str(made) == AFTER
+    arguments = random_arguments(module, whole=True)
+    for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+STACKED = """\
+func @main(%x: i8[2, 5, 4, 3]) -> (i32[2, 3]) {{
+  %0 = iota(dim=1) : i32[5, 4]
+  %1 = iota(dim=0) : i32[5, 4]
+  %2 = constant(value={offset}) : i32[5, 4]
+  %3 = {side}(%0, %2) : i32[5, 4]
+  %4 = eq(%1, %3) : bool[5, 4]
+  %5 = broadcast(%4, dims=[1, 2]) : bool[2, 5, 4, 3]
+  %6 = convert(%x) : i32[2, 5, 4, 3]
+  %7 = constant(value=0) : i32[2, 5, 4, 3]
+  %8 = select(%5, %6, %7) : i32[2, 5, 4, 3]
+  %9 = sum(%8, dims=[1, 2]) : i32[2, 3]
+  return %9
+}}
+"""
+
+
+@pytest.mark.parametrize("offset", [-3, -1, 0, 1, 3])
+@pytest.mark.parametrize("side", ["add", "sub"])
+def test_stacks_of_matrices_in_narrow_numbers(offset: int, side: str) -> None:
+    module = parse(STACKED.format(offset=offset, side=side))
+    made = Pipeline.parse("fold-diagonals,cse,dce")(module)
+    verify(made)
+    # Only what is read is converted.
+    names = [op.name for op in made.main.body.ops]
+    assert names == ["reshape", "slice", "convert", "sum"]
+    arguments = random_arguments(module, whole=True)
+    for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("dims=[0, 1]) : f32[]", "dims=[1]) : f32[6]"),
+        ("value=0.0", "value=1.0"),
+        ("iota(dim=1)", "iota(dim=0)"),
+        ("eq(", "le("),
+        ("add(", "mul("),
+        ("value=-2", "value=-6"),
+    ],
+)
+def test_other_masks_stay(old: str, new: str) -> None:
+    text = BEFORE.replace(old, new)
+    if "f32[6]" in new:
+        text = text.replace("-> (f32[])", "-> (f32[6])")
+    module = parse(text)
+    assert str(Pipeline.parse("fold-diagonals")(module)) == str(module)

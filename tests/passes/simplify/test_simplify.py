@@ -1,0 +1,232 @@
+"""`simplify`: what is exact is done, what is not is left."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.interpret.interpreter import run
+from shardir.ir.module import Module
+from shardir.ir.types import INTEGERS, TensorType
+from shardir.passes import Pipeline, Simplify
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.exact import must_be_exact
+from tests.passes.agreeing import annotated
+from tests.strategies import modules
+
+
+def simplified(text: str) -> Module:
+    module = Pipeline.parse("simplify,dce")(parse(text))
+    verify(module)
+    return module
+
+
+def function(result: str, *lines: str, mesh: str = "") -> str:
+    """A function of some parameters that returns %y."""
+    params = "  %x: f32[4, 6],\n  %n: i32[4, 6],\n  %b: bool[4, 6],\n  %z: c64[4, 6],\n"
+    ops = "".join(f"  {line}\n" for line in lines)
+    return f"{mesh}func @f(\n{params}) -> ({result}) {{\n{ops}  return %y\n}}\n"
+
+
+def left(result: str, *lines: str) -> list[str]:
+    """The operations that remain, and what is returned."""
+    module = simplified(function(result, *lines))
+    text = [line.strip() for line in str(module).splitlines()]
+    return [line for line in text if " = " in line or line.startswith("return")]
+
+
+SAME = [
+    ("%c = constant(value=-0.0) : f32[4, 6]", "%y = add(%x, %c) : f32[4, 6]"),
+    ("%c = constant(value=-0.0) : f32[4, 6]", "%y = add(%c, %x) : f32[4, 6]"),
+    ("%c = constant(value=0.0) : f32[4, 6]", "%y = sub(%x, %c) : f32[4, 6]"),
+    ("%c = constant(value=1.0) : f32[4, 6]", "%y = mul(%x, %c) : f32[4, 6]"),
+    ("%c = constant(value=1.0) : f32[]", "%d = broadcast(%c, dims=[]) : f32[4, 6]",
+     "%y = mul(%d, %x) : f32[4, 6]"),
+    ("%c = constant(value=1) : f32[4, 6]", "%y = div(%x, %c) : f32[4, 6]"),
+    ("%a = neg(%x) : f32[4, 6]", "%y = neg(%a) : f32[4, 6]"),
+    ("%y = maximum(%x, %x) : f32[4, 6]",),
+    ("%a = transpose(%x, perm=[1, 0]) : f32[6, 4]", "%y = transpose(%a, perm=[1, 0]) : f32[4, 6]"),
+    ("%a = reshape(%x) : f32[24]", "%c = reshape(%a) : f32[2, 12]", "%y = reshape(%c) : f32[4, 6]"),
+    ("%a = reverse(%x, dims=[1]) : f32[4, 6]", "%y = reverse(%a, dims=[1]) : f32[4, 6]"),
+    ("%a = convert(%x) : f64[4, 6]", "%y = convert(%a) : f32[4, 6]"),
+    ("%y = broadcast(%x, dims=[0, 1]) : f32[4, 6]",),
+    ("%y = slice(%x, starts=[0, 0], strides=[1, 1]) : f32[4, 6]",),
+    ("%c = constant(value=0.0) : f32[]",
+     "%y = pad(%x, %c, low=[0, 0], high=[0, 0], interior=[0, 0]) : f32[4, 6]"),
+    ("%y = concatenate(%x, dim=0) : f32[4, 6]",),
+    ("%y = max(%x, dims=[]) : f32[4, 6]",),
+    ("%y = select(%b, %x, %x) : f32[4, 6]",),
+    ("%c = constant(value=true) : bool[4, 6]", "%d = neg(%x) : f32[4, 6]",
+     "%y = select(%c, %x, %d) : f32[4, 6]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", SAME, ids=lambda lines: lines[-1].partition(" : ")[0])
+def test_what_changes_nothing_goes(lines: tuple[str, ...]) -> None:
+    assert left("f32[4, 6]", *lines) == ["return %x"]
+
+
+DIFFERENT = [
+    ("%c = constant(value=0.0) : f32[4, 6]", "%y = add(%x, %c) : f32[4, 6]"),
+    ("%c = constant(value=-0.0) : f32[4, 6]", "%y = sub(%x, %c) : f32[4, 6]"),
+    ("%c = constant(value=0.0) : f32[4, 6]", "%y = mul(%x, %c) : f32[4, 6]"),
+    ("%a = convert(%x) : f16[4, 6]", "%y = convert(%a) : f32[4, 6]"),
+    ("%a = convert(%x) : i32[4, 6]", "%y = convert(%a) : f32[4, 6]"),
+    ("%a = reverse(%x, dims=[1]) : f32[4, 6]", "%y = reverse(%a, dims=[0]) : f32[4, 6]"),
+    ("%y = sub(%x, %x) : f32[4, 6]",),
+    ("%a = exp(%x) : f32[4, 6]", "%y = log(%a) : f32[4, 6]"),
+]
+
+
+@pytest.mark.parametrize("lines", DIFFERENT, ids=lambda lines: " ".join(lines))
+def test_what_is_not_exact_stays(lines: tuple[str, ...]) -> None:
+    assert left("f32[4, 6]", *lines) == [*lines, "return %y"]
+
+
+def test_a_complex_number_times_one_stays() -> None:
+    lines = ("%c = constant(value=1.0) : c64[4, 6]", "%y = mul(%z, %c) : c64[4, 6]")
+    assert left("c64[4, 6]", *lines) == [*lines, "return %y"]
+
+
+@pytest.mark.parametrize("between", ["f32", "f64"])
+@pytest.mark.parametrize("given", INTEGERS)
+def test_integers_saturate_where_they_were_floats(given: str, between: str) -> None:
+    info = np.iinfo(TensorType((), given).numpy)
+    values = [info.min, info.min + 1, 0, 1, info.max // 3, info.max - 1, info.max]
+    x = np.array(values, info.dtype)
+    for made in INTEGERS:
+        module = parse(
+            f"func @f(\n  %x: {given}[7],\n) -> ({made}[7]) {{\n"
+            f"  %a = convert(%x) : {between}[7]\n"
+            f"  %y = convert(%a) : {made}[7]\n  return %y\n}}\n"
+        )
+        simpler = Pipeline.parse("simplify,dce")(module)
+        np.testing.assert_array_equal(run(simpler, [x])[0], run(module, [x])[0], f"to {made}")
+
+
+def test_integers_lose_zeros() -> None:
+    lines = ("%c = constant(value=0) : i32[4, 6]", "%y = add(%n, %c) : i32[4, 6]")
+    assert left("i32[4, 6]", *lines) == ["return %n"]
+
+
+def test_rearrangements_are_joined() -> None:
+    assert left(
+        "f32[3]",
+        "%a = slice(%x, starts=[1, 0], strides=[2, 1]) : f32[2, 6]",
+        "%c = slice(%a, starts=[1, 1], strides=[1, 2]) : f32[1, 3]",
+        "%y = reshape(%c) : f32[3]",
+    ) == [
+        "%c = slice(%x, starts=[3, 1], strides=[2, 2]) : f32[1, 3]",
+        "%y = reshape(%c) : f32[3]",
+        "return %y",
+    ]
+    assert left(
+        "f32[2, 4, 5, 6]",
+        "%a = broadcast(%x, dims=[1, 2]) : f32[2, 4, 6]",
+        "%y = broadcast(%a, dims=[0, 1, 3]) : f32[2, 4, 5, 6]",
+    ) == ["%y = broadcast(%x, dims=[1, 3]) : f32[2, 4, 5, 6]", "return %y"]
+
+
+def test_arithmetic_on_splats_is_done_in_their_type() -> None:
+    assert left(
+        "i8[4]",
+        "%a = constant(value=100) : i8[4]",
+        "%c = add(%a, %a) : i8[4]",
+        "%y = neg(%c) : i8[4]",
+    ) == ["%y = constant(value=56) : i8[4]", "return %y"]
+    assert left("f32[2]", "%a = constant(value=0.1) : f32[2]", "%y = mul(%a, %a) : f32[2]") == [
+        "%y = constant(value=0.010000000707805157) : f32[2]",
+        "return %y",
+    ]
+
+
+def test_a_value_that_is_cut_otherwise_is_not_taken_instead() -> None:
+    text = """\
+mesh @m = [x=2]
+
+func @f(
+  %x: f32[4@x],
+) -> (f32[4@-]) {
+  %a = reshard(%x) : f32[4@-]
+  %b = neg(%a) : f32[4@-]
+  %c = neg(%b) : f32[4@-]
+  return %c
+}
+"""
+    assert str(simplified(text)) == text
+
+
+def test_a_value_goes_straight_to_its_place() -> None:
+    assert "%b = reshard(%x) : f32[4@y]" in str(
+        simplified("""\
+mesh @m = [x=2, y=2]
+
+func @f(
+  %x: f32[4@x],
+) -> (f32[4@y]) {
+  %a = reshard(%x) : f32[4@-]
+  %b = reshard(%a) : f32[4@y]
+  return %b
+}
+""")
+    )
+
+
+def test_what_is_gathered_only_to_be_cut_again_is_not_gathered() -> None:
+    assert "return %x" in str(
+        simplified("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[2] of f32[4@x],
+) -> (f32[2] of f32[4@x]) {
+  %a = all-gather(%x, dim=0, axes=[x]) : f32[4]
+  %b = all-slice(%a, dim=0, axes=[x]) : f32[2]
+  return %b
+}
+""")
+    )
+
+
+@pytest.mark.parametrize(
+    ("exchange", "result"),
+    [
+        ("all-reduce(%z, axes=[x], op=add)", "f32[2]"),
+        ("all-reduce(%z, axes=[x], op=max)", "f32[2]"),
+        ("reduce-scatter(%z, dim=0, axes=[x], op=add)", "f32[1]"),
+        ("all-gather(%z, dim=0, axes=[x])", "f32[4]"),
+        ("collective-permute(%z, axes=[x], pairs=[[0, 1]])", "f32[2]"),
+    ],
+)
+def test_devices_that_all_have_zeros_send_nothing(exchange: str, result: str) -> None:
+    text = """\
+mesh @m = [x=2]
+
+spmd func @f() -> (RESULT of RESULT) {
+  %z = constant(value=NUMBER) : f32[2]
+  %y = EXCHANGE : RESULT
+  return %y
+}
+""".replace("RESULT", result).replace("EXCHANGE", exchange)
+    simpler = str(Simplify()(parse(text.replace("NUMBER", "0.0"))))
+    assert f"  %y = constant(value=0.0) : {result}" in simpler
+    for number in ("-0.0", "1.0"):
+        assert f"%y = {exchange}" in str(Simplify()(parse(text.replace("NUMBER", number))))
+
+
+@given(modules())
+def test_whole_programs_compute_the_same_to_the_bit(module: Module) -> None:
+    simpler = Simplify()(module)
+    verify(simpler)
+    must_be_exact(module, simpler)
+
+
+@given(st.data())
+def test_partitioned_programs_compute_the_same_to_the_bit(data: st.DataObject) -> None:
+    module = annotated(data, data.draw(modules()), lambda _: True)
+    resharded = Pipeline.parse("reshard")(module)
+    program = Pipeline.parse("partition")(resharded)
+    for before, pipeline in ((program, "simplify,cse,dce"), (resharded, "simplify,partition")):
+        after = Pipeline.parse(pipeline)(before)
+        verify(after)
+        must_be_exact(program, after)

@@ -1,0 +1,113 @@
+"""`Check`: stops at the pass that changed the numbers, and shows the operation that did."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.errors import NumbersError
+from shardir.ir.module import Module, Op
+from shardir.ir.operation import OPS
+from shardir.passes import PASSES, Pass, Pipeline
+from shardir.passes.numerics_check import NumericsCheck
+from shardir.text.parser import parse
+from tests.passes.agreeing import annotated
+from tests.strategies import modules
+
+TEXT = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x],
+) -> (f32[], f32[4@x]) {
+  %e = exp(%a) : f32[4] loc("mlp.py":7:3)
+  %s = sum(%e, dims=[0]) : f32[] loc("mlp.py":8:3)
+  %n = neg(%e) : f32[4] loc("mlp.py":9:3)
+  return %s, %n
+}
+"""
+PIPELINE = "propagate,reshard,partition,cse,dce"
+
+
+@contextmanager
+def broken(old: str, new: str) -> Iterator[None]:
+    """A pass `break` that takes one operation for another."""
+
+    @dataclass(frozen=True)
+    class Break(Pass, name="break"):
+        def __call__(self, module: Module) -> Module:
+            def wrong(op: Op) -> Op:
+                return replace(op, spec=OPS[new], attrs={}) if op.name == old else op
+
+            body = module.main.body
+            body = replace(body, ops=tuple(map(wrong, body.ops)))
+            return replace(module, functions=(replace(module.main, body=body),))
+
+    try:
+        yield
+    finally:
+        del PASSES["break"]
+
+
+def test_passes_that_change_nothing_pass() -> None:
+    Pipeline.parse(PIPELINE)(parse(TEXT), NumericsCheck())
+
+
+def test_the_pass_the_result_and_the_operation_are_named() -> None:
+    with broken("neg", "abs"), pytest.raises(NumbersError) as caught:
+        Pipeline.parse("propagate,break,reshard")(parse(TEXT), NumericsCheck())
+    assert str(caught.value) == (
+        "pass 'break' changed the results of @f: result 1 (%n) differs by up to 40.2 at [0], "
+        "where -20.0855 became 20.0855\n"
+        "the first value that differs is the result of\n"
+        '  | %n = abs(%e) : f32[4@x] loc("mlp.py":9:3)'
+    )
+    assert caught.value.__notes__ == [
+        "while running 'break' of the pipeline 'propagate,break,reshard'"
+    ]
+
+
+def test_the_first_wrong_operation_of_a_partitioned_program_is_found() -> None:
+    with broken("exp", "sin"), pytest.raises(NumbersError) as caught:
+        Pipeline.parse(f"{PIPELINE},break")(parse(TEXT), NumericsCheck())
+    assert str(caught.value).splitlines()[-1] == '  | %e = sin(%a) : f32[2] loc("mlp.py":7:3)'
+
+
+def test_devices_that_disagree_are_found() -> None:
+    with broken("all-reduce", "neg"), pytest.raises(NumbersError) as caught:
+        Pipeline.parse(f"{PIPELINE},break")(parse(TEXT), NumericsCheck())
+    assert str(caught.value) == (
+        "after pass 'break' @f does not run: devices 0 and 1 hold different values for the same "
+        "part of a tensor f32[]\n"
+        "the first value that differs is the result of\n"
+        '  | %s = neg(%s.part) : f32[] loc("mlp.py":8:3) '
+        'why("sum over dimension 0 of %e of %s = sum")'
+    )
+
+
+def test_results_that_hang_on_the_last_digit_are_not_blamed() -> None:
+    text = """\
+mesh @m = [x=8]
+
+func @f(
+  %a: f32[8@x, 8],
+) -> (f32[]) {
+  %t = constant(value=0.1) : f32[8, 8]
+  %p = mul(%a, %t) : f32[8, 8]
+  %s = sum(%p, dims=[0, 1]) : f32[]
+  %z = sub(%s, %s) : f32[]
+  %c = constant(value=0.0) : f32[]
+  %r = div(%z, %c) : f32[]
+  return %r
+}
+"""
+    Pipeline.parse(PIPELINE)(parse(text), NumericsCheck())
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_random_programs_pass_through_the_whole_pipeline(data: st.DataObject) -> None:
+    module = annotated(data, data.draw(modules()), lambda _: data.draw(st.booleans()))
+    Pipeline.parse(f"{PIPELINE},simplify,dce")(module, NumericsCheck())
